@@ -1,0 +1,128 @@
+"""One immutable view of the cluster: who the brokers are and who leads which partition.
+
+Readers take the snapshot by reading one attribute (``Metadata.snapshot``) and never lock; writers
+publish a new one. Replacement rules follow Kafka's ``MetadataSnapshot`` and ``Metadata`` (leader
+epochs never go back unless the topic id changed, KIP-320, KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+from uuid import UUID
+
+from kprod.types import TopicPartition
+
+NO_LEADER = -1
+NO_EPOCH = -1
+
+
+class Broker(NamedTuple):
+    """One broker as the cluster advertises it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id} at {self.host}:{self.port}"
+
+
+class PartitionInfo(NamedTuple):
+    """Who leads a partition: ``leader_id`` is -1 when nobody does, ``leader_epoch`` -1 when untold."""
+
+    partition: int
+    leader_id: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """The partitions of a topic, indexed by number, and the numbers of those that have a leader."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: tuple[PartitionInfo, ...]
+    available: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        led = tuple(p.partition for p in self.partitions if p.leader_id != NO_LEADER)
+        object.__setattr__(self, "available", led)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def newer_than(self, known: TopicInfo | None) -> TopicInfo:
+        """This topic, with each partition whose leader epoch went back replaced by the known one."""
+        if known is None or known.topic_id != self.topic_id:
+            return self
+        kept = tuple(self._newest(known, info) for info in self.partitions)
+        return self if kept == self.partitions else TopicInfo(self.name, self.topic_id, kept)
+
+    @staticmethod
+    def _newest(known: TopicInfo, info: PartitionInfo) -> PartitionInfo:
+        if info.partition >= len(known.partitions) or info.leader_epoch == NO_EPOCH:
+            return info
+        before = known.partitions[info.partition]
+        return before if before.leader_epoch > info.leader_epoch else info
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """Brokers by node id and topics by name. Never changes; every method is safe from any thread."""
+
+    brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
+    cluster_id: str | None = None
+
+    def topic(self, name: str) -> TopicInfo | None:
+        """What is known of a topic, None when nothing is."""
+        return self.topics.get(name)
+
+    def leader(self, tp: TopicPartition) -> PartitionInfo | None:
+        """The leader of a partition whose broker is known, else None."""
+        topic = self.topics.get(tp.topic)
+        if topic is None or tp.partition >= len(topic.partitions):
+            return None
+        info = topic.partitions[tp.partition]
+        return info if info.leader_id in self.brokers else None
+
+    def topic_id(self, name: str) -> UUID | None:
+        """The topic's id, None when the topic is unknown or the cluster tells no ids."""
+        topic = self.topics.get(name)
+        return topic.topic_id if topic is not None else None
+
+    def with_topics(self, answered: Iterable[TopicInfo], brokers: Mapping[int, Broker]) -> ClusterSnapshot:
+        """A snapshot in which ``answered`` replaced what was known of those topics."""
+        topics = dict(self.topics)
+        for topic in answered:
+            topics[topic.name] = topic.newer_than(topics.get(topic.name))
+        return ClusterSnapshot(
+            MappingProxyType(dict(brokers)), MappingProxyType(topics), self.cluster_id
+        )
+
+    def without_topics(self, names: Iterable[str]) -> ClusterSnapshot:
+        """A snapshot that forgot ``names``."""
+        gone = set(names)
+        kept = {name: topic for name, topic in self.topics.items() if name not in gone}
+        return ClusterSnapshot(self.brokers, MappingProxyType(kept), self.cluster_id)
+
+    def with_leader(self, tp: TopicPartition, leader_id: int, leader_epoch: int) -> ClusterSnapshot:
+        """A snapshot that took a leader hint from a produce response (KIP-951), if it is news."""
+        topic = self.topics.get(tp.topic)
+        if topic is None or tp.partition >= len(topic.partitions) or leader_id not in self.brokers:
+            return self
+        if leader_epoch <= topic.partitions[tp.partition].leader_epoch:
+            return self
+        moved = PartitionInfo(tp.partition, leader_id, leader_epoch)
+        partitions = (*topic.partitions[: tp.partition], moved, *topic.partitions[tp.partition + 1 :])
+        changed = TopicInfo(topic.name, topic.topic_id, partitions)
+        return ClusterSnapshot(
+            self.brokers, MappingProxyType({**self.topics, tp.topic: changed}), self.cluster_id
+        )
+
+    def __iter__(self) -> Iterator[TopicInfo]:
+        return iter(self.topics.values())

@@ -1,0 +1,209 @@
+"""Every error kprod raises or puts into a future: one tree.
+
+``KprodError`` is the root. Whether an error may be retried is a property of the error
+(``retriable``, ``refreshes_metadata``), never of the code that looks at it. Errors that end a
+record's future carry ``persisted``: ``Persisted.NO`` means the record is not in the log,
+``Persisted.MAYBE`` that it may be there, at most once.
+
+Broker error codes, names and their classes follow Apache Kafka 4.2
+(``org.apache.kafka.common.protocol.Errors``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod.types import Persisted
+
+
+class KprodError(Exception):
+    """Root of the tree. Instances pickle, with their attributes."""
+
+    retriable: bool = False
+    refreshes_metadata: bool = False
+    persisted: Persisted = Persisted.NO
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+def _rebuild(cls: type[KprodError], args: tuple[Any, ...], state: dict[str, Any]) -> KprodError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+KafkaError = KprodError
+"""The name kafka-python users catch."""
+
+
+# Raised before anything is queued -----------------------------------------------------------
+
+
+class ConfigError(KprodError, ValueError):
+    """An option is unknown, of the wrong type, out of range, or contradicts another one."""
+
+
+class InvalidTopicError(KprodError, ValueError):
+    """The topic name is not one Kafka accepts (1-249 of ``[a-zA-Z0-9._-]``, not ``.`` or ``..``)."""
+
+
+class InvalidRecordError(KprodError, ValueError):
+    """An argument of ``send`` has a value that no record can carry."""
+
+
+class RecordTypeError(KprodError, TypeError):
+    """An argument of ``send`` has a type that no record can carry."""
+
+
+class SerializationError(RecordTypeError):
+    """A key or value is not bytes and no serializer turned it into bytes, or the serializer failed."""
+
+
+class PartitionError(KprodError, ValueError):
+    """A partition number is not one the topic has, or the partitioner returned something else."""
+
+
+class RecordTooLargeError(KprodError, ValueError):
+    """The record cannot fit ``max_request_size`` or ``buffer_memory``, or the broker refused its size."""
+
+
+class IllegalStateError(KprodError, RuntimeError):
+    """The call is not allowed in the producer's present state."""
+
+
+class ProducerClosedError(IllegalStateError):
+    """The producer was closed before, or while, the record was sent."""
+
+
+# Time ran out ---------------------------------------------------------------------------------
+
+
+class KprodTimeoutError(KprodError, TimeoutError):
+    """A bounded wait ended: for metadata, for memory, for a delivery, for an outcome."""
+
+    retriable = True
+
+
+class BufferFullError(KprodTimeoutError):
+    """``buffer_memory`` was exhausted for ``max_block_ms``; nothing was queued."""
+
+
+class DeliveryTimeoutError(KprodTimeoutError):
+    """``delivery_timeout_ms`` passed before the record was acknowledged; see ``persisted``."""
+
+
+KafkaTimeoutError = KprodTimeoutError
+"""The name kafka-python users catch."""
+
+
+# Between us and a broker ----------------------------------------------------------------------
+
+
+class ConnectionLost(KprodError, ConnectionError):
+    """The connection could not be made, broke, or stayed silent past its deadline."""
+
+    retriable = True
+    refreshes_metadata = True
+
+
+class ProtocolError(KprodError):
+    """The peer sent bytes that are not the Kafka protocol. The connection is closed, the request retried."""
+
+    retriable = True
+
+
+class UnsupportedVersionError(KprodError):
+    """The broker speaks no version of an API that kprod can use."""
+
+
+# Told by a broker -----------------------------------------------------------------------------
+
+
+class BrokerError(KprodError):
+    """An error code in a response.
+
+    ``code`` is Kafka's number, ``name`` its symbol. Unknown numbers behave like
+    ``UNKNOWN_SERVER_ERROR``.
+    """
+
+    def __init__(self, code: int, detail: str = "") -> None:
+        self.code = code
+        self.name = ERROR_NAMES.get(code, f"UNKNOWN_ERROR_{code}")
+        self.retriable = code in RETRIABLE
+        self.refreshes_metadata = code in REFRESHES_METADATA
+        self.persisted = Persisted.MAYBE if code in MAYBE_WRITTEN else Persisted.NO
+        super().__init__(f"{self.name} ({code})" + (f": {detail}" if detail else ""))
+
+
+ERROR_NAMES: dict[int, str] = {
+    -1: "UNKNOWN_SERVER_ERROR",
+    0: "NONE",
+    1: "OFFSET_OUT_OF_RANGE",
+    2: "CORRUPT_MESSAGE",
+    3: "UNKNOWN_TOPIC_OR_PARTITION",
+    5: "LEADER_NOT_AVAILABLE",
+    6: "NOT_LEADER_OR_FOLLOWER",
+    7: "REQUEST_TIMED_OUT",
+    8: "BROKER_NOT_AVAILABLE",
+    9: "REPLICA_NOT_AVAILABLE",
+    10: "MESSAGE_TOO_LARGE",
+    13: "NETWORK_EXCEPTION",
+    14: "COORDINATOR_LOAD_IN_PROGRESS",
+    15: "COORDINATOR_NOT_AVAILABLE",
+    16: "NOT_COORDINATOR",
+    17: "INVALID_TOPIC_EXCEPTION",
+    18: "RECORD_LIST_TOO_LARGE",
+    19: "NOT_ENOUGH_REPLICAS",
+    20: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    21: "INVALID_REQUIRED_ACKS",
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    31: "CLUSTER_AUTHORIZATION_FAILED",
+    32: "INVALID_TIMESTAMP",
+    33: "UNSUPPORTED_SASL_MECHANISM",
+    34: "ILLEGAL_SASL_STATE",
+    35: "UNSUPPORTED_VERSION",
+    36: "TOPIC_ALREADY_EXISTS",
+    37: "INVALID_PARTITIONS",
+    38: "INVALID_REPLICATION_FACTOR",
+    40: "INVALID_CONFIG",
+    41: "NOT_CONTROLLER",
+    42: "INVALID_REQUEST",
+    43: "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    44: "POLICY_VIOLATION",
+    45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    46: "DUPLICATE_SEQUENCE_NUMBER",
+    47: "INVALID_PRODUCER_EPOCH",
+    48: "INVALID_TXN_STATE",
+    49: "INVALID_PRODUCER_ID_MAPPING",
+    51: "CONCURRENT_TRANSACTIONS",
+    53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    56: "KAFKA_STORAGE_ERROR",
+    58: "SASL_AUTHENTICATION_FAILED",
+    59: "UNKNOWN_PRODUCER_ID",
+    72: "LISTENER_NOT_FOUND",
+    74: "FENCED_LEADER_EPOCH",
+    75: "UNKNOWN_LEADER_EPOCH",
+    76: "UNSUPPORTED_COMPRESSION_TYPE",
+    80: "PREFERRED_LEADER_NOT_AVAILABLE",
+    83: "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+    84: "ELECTION_NOT_NEEDED",
+    87: "INVALID_RECORD",
+    89: "THROTTLING_QUOTA_EXCEEDED",
+    90: "PRODUCER_FENCED",
+    100: "UNKNOWN_TOPIC_ID",
+    103: "INCONSISTENT_TOPIC_ID",
+    120: "TRANSACTION_ABORTABLE",
+    129: "REBOOTSTRAP_REQUIRED",
+}
+
+RETRIABLE: frozenset[int] = frozenset(
+    {2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89}
+    | {100, 103, 106, 122, 123, 133}
+)
+
+REFRESHES_METADATA: frozenset[int] = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103})
+
+MAYBE_WRITTEN: frozenset[int] = frozenset({-1, 7, 13, 20})
+"""Codes after which the batch may be in the log although it was not acknowledged."""

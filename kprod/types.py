@@ -1,0 +1,79 @@
+"""The values that travel through every layer: where a record goes, what was sent, what came back."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+"""What a serializer may return: any C-contiguous buffer of bytes."""
+
+Header: TypeAlias = tuple[str, bytes | None]
+"""One record header: a text key, and a value that may be null."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record was stored (field order of kafka-python's ``RecordMetadata``).
+
+    ``offset`` is -1 when the broker did not tell it (acks=0, or a duplicate it had already stored).
+    ``timestamp`` is milliseconds since the epoch: the record's own, or the broker's append time when
+    the topic is configured for it. Sizes are bytes, -1 for null. ``checksum`` is always None (v2
+    batches carry one checksum per batch).
+    """
+
+    topic: str
+    partition: int
+    topic_partition: TopicPartition
+    offset: int
+    timestamp: int
+    checksum: None
+    serialized_key_size: int
+    serialized_value_size: int
+    serialized_header_size: int
+
+
+class Persisted(enum.Enum):
+    """What a failure says about the log: ``NO``, the record is not in it; ``MAYBE``, it may be, once."""
+
+    NO = "no"
+    MAYBE = "maybe"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """A record as the application hands it over, before serialization.
+
+    ``timestamp_ms`` is milliseconds since the epoch; None means "now, at ``send``".
+    ``partition`` None lets the partitioner choose.
+    """
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: Sequence[Header] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReport:
+    """What became of a producer's records, in counts since the producer was made.
+
+    ``delivered`` were acknowledged, ``failed`` ended in an error, ``pending`` have no outcome yet.
+    """
+
+    delivered: int
+    failed: int
+    pending: int
