@@ -1,0 +1,56 @@
+# Every target installs what it needs by itself; a second run starts at once.
+#   make test ARGS="-k framing"    make build KPROD_DEBUG=1    make demo PYTHON=python3.13
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
+export KPROD_DEBUG KPROD_SANITIZE
+SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
+
+.DELETE_ON_ERROR:
+.PHONY: build demo test lint types bench docs clean FORCE
+
+build: $(VENV)/dev build/extensions
+
+demo: $(VENV)/demo build/extensions
+	$(BIN)/kprod demo $(ARGS)
+
+test: build
+	$(SANITIZER) $(BIN)/python -m pytest $(ARGS)
+
+lint: build
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy && $(BIN)/python -m mypy.stubtest kprod_ext
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint kprod_ext
+	$(BIN)/lint-imports --no-cache
+	CFLAGS=-Werror $(BIN)/python setup.py --quiet build_ext --force --build-temp build/lint --build-lib build/lint
+
+bench: build
+	$(BIN)/python -m pytest benchmarks --benchmark-json=benchmarks/results/kernels.json $(ARGS)
+
+docs: $(VENV)/docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf build dist site *.egg-info kprod_ext/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find kprod kprod_ext tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# The environment: an empty file per set of requirements installed into it.
+
+$(VENV)/pip:
+	@test -n "$(PYTHON)" || { echo "kprod needs Python 3.11 or newer, and none was found on PATH. Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) && $(PIP_INSTALL) 'setuptools>=77' 'cython>=3.1' && touch $@
+
+$(VENV)/dev $(VENV)/demo $(VENV)/docs: $(VENV)/pip pyproject.toml constraints.txt
+	$(PIP_INSTALL) --no-build-isolation -e '.[$(@F)]' && touch $@
+
+# The extensions, compiled in place; again when a source, setup.py or a build switch changed.
+
+build/extensions: $(SOURCES) setup.py build/switches | $(VENV)/pip
+	$(BIN)/python setup.py --quiet build_ext --inplace $(if $(wildcard $@),$(if $(filter build/switches setup.py,$?),--force)) && touch $@
+
+build/switches: FORCE
+	@mkdir -p build && echo "debug=$(KPROD_DEBUG) sanitize=$(KPROD_SANITIZE)" | cmp -s - $@ || echo "debug=$(KPROD_DEBUG) sanitize=$(KPROD_SANITIZE)" > $@

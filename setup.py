@@ -1,0 +1,53 @@
+"""What pyproject.toml cannot say: which extensions there are, and how they are compiled.
+
+``KPROD_DEBUG=1`` turns bounds checks, overflow checks, line tracing and C assertions on;
+``KPROD_SANITIZE=1`` adds the address and undefined-behaviour sanitizers. Warnings are never errors
+here, because a user's compiler may know more of them than ours: ``make lint`` adds ``-Werror``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DEBUG = os.environ.get("KPROD_DEBUG", "0") not in ("", "0")
+SANITIZE = os.environ.get("KPROD_SANITIZE", "0") not in ("", "0")
+MODE = "-".join(["debug" if DEBUG else "release"] + ["sanitize"] * SANITIZE)
+
+# Cython writes functions that ignore arguments the C API makes it take, and type tables whose
+# unset tail is meant to be zero: the three warnings switched off fire on that, never on our lines.
+C_FLAGS = ["-Wall", "-Wextra"]
+C_FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
+C_FLAGS += ["-O0", "-g3", "-UNDEBUG"] if DEBUG else ["-O3"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] * SANITIZE
+MACROS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] * DEBUG
+
+DIRECTIVES = {
+    "language_level": 3,
+    "binding": True,
+    "boundscheck": DEBUG,
+    "wraparound": DEBUG,
+    "initializedcheck": DEBUG,
+    "overflowcheck": DEBUG,
+    "linetrace": DEBUG,
+}
+
+SHARED = sorted(str(path) for path in Path("kprod_ext").glob("*.pxd"))
+
+EXTENSIONS = [
+    Extension(
+        f"kprod_ext.{source.stem}",
+        [str(source)],
+        define_macros=MACROS,
+        depends=SHARED,
+        extra_compile_args=[*C_FLAGS, *SANITIZERS],
+        extra_link_args=SANITIZERS,
+    )
+    for source in sorted(Path("kprod_ext").glob("*.pyx"))
+]
+
+# One directory of generated C per mode, so that switching the mode regenerates it.
+setup(ext_modules=cythonize(EXTENSIONS, build_dir=f"build/{MODE}", compiler_directives=DIRECTIVES))
