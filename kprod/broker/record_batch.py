@@ -52,6 +52,7 @@ class RecordBatch:
     ``data`` is the whole batch. Immutable, so any thread may use it while ``data`` is left alone.
     """
 
+    data: memoryview
     base_offset: int
     batch_length: int
     partition_leader_epoch: int
@@ -65,7 +66,6 @@ class RecordBatch:
     producer_epoch: int
     base_sequence: int
     record_count: int
-    data: memoryview
 
     @property
     def size(self) -> int:
@@ -151,7 +151,7 @@ def read_batches(data: BytesLike) -> Iterator[RecordBatch]:
             raise CorruptBatch(f"magic {view[at + _MAGIC_AT]} is not a batch of format v2")
         if end > len(view):
             return
-        batch = RecordBatch(*HEADER.unpack_from(view, at), data=view[at:end])
+        batch = RecordBatch(view[at:end], *HEADER.unpack_from(view, at))
         if batch.record_count < 0:
             raise CorruptBatch(f"a batch claims {batch.record_count} records")
         yield batch
