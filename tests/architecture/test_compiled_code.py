@@ -1,0 +1,54 @@
+"""The compiled package knows nothing of kprod: import-linter cannot read Cython, so this does."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from pathlib import Path
+
+from tests.architecture.sources import ROOT, files
+
+IMPORT = re.compile(
+    r"^\s*(?:c?import\s+kprod\b(?!_)|from\s+kprod(?:\.[\w.]*)?\s+c?import)", re.MULTILINE
+)
+RAISE = re.compile(r"^\s*raise\s+([\w.]+)", re.MULTILINE)
+
+
+def test_compiled_code_never_imports_kprod() -> None:
+    assert not [_name(path) for path in _sources() if IMPORT.search(path.read_text())]
+
+
+def test_compiled_code_raises_only_built_in_exceptions() -> None:
+    foreign = [
+        f"{_name(path)}: {raised}"
+        for path in _sources()
+        for raised in RAISE.findall(path.read_text())
+        if not _is_built_in(raised)
+    ]
+    assert not foreign
+
+
+def test_every_extension_has_a_stub() -> None:
+    extensions = files(".pyx", folders=("kprod_ext",))
+    assert not [_name(path) for path in extensions if not path.with_suffix(".pyi").exists()]
+
+
+def test_the_patterns_see_what_they_should() -> None:
+    assert IMPORT.search("    from kprod.errors import KprodError")
+    assert IMPORT.search("from kprod cimport x")
+    assert IMPORT.search("import kprod")
+    assert not IMPORT.search("from kprod_ext.varint cimport put_varint")
+    assert RAISE.findall("    raise errors.Broken('x')\n    raise\n") == ["errors.Broken"]
+
+
+def _is_built_in(name: str) -> bool:
+    found = getattr(builtins, name, None)
+    return isinstance(found, type) and issubclass(found, BaseException)
+
+
+def _sources() -> list[Path]:
+    return files(".pyx", ".pxd", ".pyi", ".py", folders=("kprod_ext",))
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
