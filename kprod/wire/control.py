@@ -1,0 +1,302 @@
+"""The control requests of a producer: ApiVersions, Metadata, InitProducerId.
+
+Requests are written by kio, whose message classes are generated from Kafka's own schemas; it is
+imported with the first request, for importing takes longer than everything else here. Responses
+are read by ``WireReader``: kio's reader ends the whole process when a count is absurdly high, and
+refuses tagged fields and error codes it has not heard of, which a newer broker may send.
+
+Source: the message schemas of Apache Kafka 4.2; KIP-511 (ApiVersions), KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kprod.errors import ProtocolError
+from kprod.wire.endpoint import BrokerEndpoint
+from kprod.wire.framing import encode_request_header
+from kprod.wire.reader import WireReader
+from kprod.wire.versions import ApiKey, is_flexible
+
+__all__ = [
+    "ApiVersionsReply",
+    "BrokerEndpoint",
+    "InitProducerIdReply",
+    "MetadataReply",
+    "PartitionReply",
+    "TopicReply",
+    "decode_api_versions_response",
+    "decode_init_producer_id_response",
+    "decode_metadata_response",
+    "encode_api_versions_request",
+    "encode_init_producer_id_request",
+    "encode_metadata_request",
+]
+
+_FRAME_SIZE = struct.Struct(">i")
+
+
+def _frame(api: ApiKey, version: int, correlation_id: int, client_id: str, request: Any) -> bytes:
+    """A whole frame around a kio entity."""
+    from kio.serial import entity_writer
+
+    body = io.BytesIO()
+    entity_writer(type(request))(body, request)
+    message = encode_request_header(api, version, correlation_id, client_id) + body.getvalue()
+    return _FRAME_SIZE.pack(len(message)) + message
+
+
+@cache
+def _schema(api: ApiKey, version: int) -> ModuleType:
+    """kio's classes for one version of a request."""
+    from kio.index import load_payload_module
+    from kio.static.constants import EntityType
+
+    return load_payload_module(api, version, EntityType.request)
+
+
+# ApiVersions ----------------------------------------------------------------------------------
+
+_UNSUPPORTED_VERSION = 35
+_API_RANGE = struct.Struct(">hhh")
+_SOFTWARE_NAME = "kprod"
+_SOFTWARE_FROM = 3
+
+
+class ApiVersionsReply(NamedTuple):
+    """``ranges`` maps an API's number to its first and last version; empty when none was told."""
+
+    error_code: int
+    ranges: dict[int, tuple[int, int]]
+    throttle_ms: int
+
+
+def encode_api_versions_request(
+    version: int, correlation_id: int, client_id: str, software_version: str | None = None
+) -> bytes:
+    """A whole frame of version 0 to 4. ``software_version`` None means that of kprod."""
+    fields = {}
+    if version >= _SOFTWARE_FROM:
+        fields = {
+            "client_software_name": _SOFTWARE_NAME,
+            "client_software_version": software_version or _own_version(),
+        }
+    request = _schema(ApiKey.API_VERSIONS, version).ApiVersionsRequest(**fields)
+    return _frame(ApiKey.API_VERSIONS, version, correlation_id, client_id, request)
+
+
+@cache
+def _own_version() -> str:
+    """kprod's version in the alphabet brokers accept; "unknown" when it runs uninstalled."""
+    from importlib import metadata
+
+    try:
+        found = metadata.version("kprod")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+    return re.sub(r"[^a-zA-Z0-9.\-]", "-", found).strip("-.") or "unknown"
+
+
+def decode_api_versions_response(version: int, body: memoryview) -> ApiVersionsReply:
+    """Read the answer to a request of that version. Raises ProtocolError, and nothing else.
+
+    A broker that does not know the version answers UNSUPPORTED_VERSION (35) in the layout of
+    version 0. ``ranges`` then holds what could be read of it, perhaps nothing: librdkafka's mock
+    broker puts a count there that fits no layout. The caller asks again with the last version
+    given for API_VERSIONS, or with 0.
+    """
+    subject = f"API_VERSIONS v{version} response"
+    flexible = is_flexible(ApiKey.API_VERSIONS, version)
+    reader = WireReader(body, subject, flexible=flexible)
+    error_code = reader.int16()
+    if error_code == _UNSUPPORTED_VERSION:
+        return ApiVersionsReply(error_code, _fallback_ranges(reader.rest(), subject), 0)
+    ranges = _ranges(reader)
+    throttle_ms = reader.int32() if version >= 1 else 0
+    reader.skip_tags()
+    return ApiVersionsReply(error_code, ranges, throttle_ms)
+
+
+def _fallback_ranges(rest: memoryview, subject: str) -> dict[int, tuple[int, int]]:
+    try:
+        return _ranges(WireReader(rest, subject, flexible=False))
+    except ProtocolError:
+        return {}
+
+
+def _ranges(reader: WireReader) -> dict[int, tuple[int, int]]:
+    ranges = {}
+    for _ in range(reader.array(_API_RANGE.size)):
+        api, first, last = reader.unpack(_API_RANGE)
+        ranges[api] = (first, last)
+        reader.skip_tags()
+    return ranges
+
+
+# Metadata -------------------------------------------------------------------------------------
+
+_SMALLEST_BROKER = 10  # two numbers, two empty strings
+_SMALLEST_TOPIC = 5
+_OFFLINE_REPLICAS_FROM = 5
+_LEADER_EPOCH_FROM = 7
+_AUTHORIZED_OPERATIONS_FROM = 8
+_CLUSTER_OPERATIONS_UNTIL = 10
+_TOPIC_ID_FROM = 10
+_NULL_NAME_FROM = 12
+_ERROR_CODE_FROM = 13
+
+_PARTITION = struct.Struct(">hiii")  # error, number, leader, leader epoch
+_PARTITION_BEFORE_EPOCH = struct.Struct(">hii")
+
+
+class PartitionReply(NamedTuple):
+    """One partition. ``leader_id`` is -1 when it has none, ``leader_epoch`` -1 when not told."""
+
+    error_code: int
+    partition: int
+    leader_id: int
+    leader_epoch: int
+
+
+class TopicReply(NamedTuple):
+    """One topic. ``name`` may be null from version 12 on, ``topic_id`` is None when not told."""
+
+    error_code: int
+    name: str | None
+    topic_id: UUID | None
+    partitions: list[PartitionReply]
+
+
+class MetadataReply(NamedTuple):
+    """Brokers, topics and partitions in the broker's order, its claims unchecked."""
+
+    brokers: list[BrokerEndpoint]
+    cluster_id: str | None
+    controller_id: int
+    topics: list[TopicReply]
+    throttle_ms: int
+    error_code: int
+
+
+def encode_metadata_request(
+    version: int,
+    correlation_id: int,
+    client_id: str,
+    topics: Sequence[str] | None,
+    allow_auto_create: bool,
+) -> bytes:
+    """A whole frame of version 4 to 13. ``topics`` None asks for all topics, () for none."""
+    schema = _schema(ApiKey.METADATA, version)
+    fields: dict[str, Any] = {"allow_auto_topic_creation": allow_auto_create}
+    if version >= _AUTHORIZED_OPERATIONS_FROM:
+        fields["include_topic_authorized_operations"] = False
+        if version <= _CLUSTER_OPERATIONS_UNTIL:
+            fields["include_cluster_authorized_operations"] = False
+    no_id = {"topic_id": None} if version >= _TOPIC_ID_FROM else {}
+    if topics is not None:
+        topics = tuple(schema.MetadataRequestTopic(name=name, **no_id) for name in topics)
+    request = schema.MetadataRequest(topics=topics, **fields)
+    return _frame(ApiKey.METADATA, version, correlation_id, client_id, request)
+
+
+def decode_metadata_response(version: int, body: memoryview) -> MetadataReply:
+    """Read the body of a response of version 4 to 13. Raises ProtocolError, and nothing else."""
+    reader = WireReader(
+        body, f"METADATA v{version} response", flexible=is_flexible(ApiKey.METADATA, version)
+    )
+    throttle_ms = reader.int32()
+    brokers = [_broker(reader) for _ in range(reader.array(_SMALLEST_BROKER))]
+    cluster_id = reader.nullable_string()
+    controller_id = reader.int32()
+    topics = [_topic(version, reader) for _ in range(reader.array(_SMALLEST_TOPIC))]
+    if _AUTHORIZED_OPERATIONS_FROM <= version <= _CLUSTER_OPERATIONS_UNTIL:
+        reader.skip(4)
+    error_code = reader.int16() if version >= _ERROR_CODE_FROM else 0
+    reader.skip_tags()
+    return MetadataReply(brokers, cluster_id, controller_id, topics, throttle_ms, error_code)
+
+
+def _broker(reader: WireReader) -> BrokerEndpoint:
+    node_id, host, port = reader.int32(), reader.string(), reader.int32()
+    broker = BrokerEndpoint(node_id, host, port, reader.nullable_string())
+    reader.skip_tags()
+    return broker
+
+
+def _topic(version: int, reader: WireReader) -> TopicReply:
+    error_code = reader.int16()
+    name = reader.nullable_string() if version >= _NULL_NAME_FROM else reader.string()
+    topic_id = reader.uuid() if version >= _TOPIC_ID_FROM else None
+    reader.skip(1)  # whether it is internal
+    layout = _PARTITION if version >= _LEADER_EPOCH_FROM else _PARTITION_BEFORE_EPOCH
+    partitions = [_partition(version, reader, layout) for _ in range(reader.array(layout.size))]
+    if version >= _AUTHORIZED_OPERATIONS_FROM:
+        reader.skip(4)
+    reader.skip_tags()
+    return TopicReply(error_code, name, topic_id, partitions)
+
+
+def _partition(version: int, reader: WireReader, layout: struct.Struct) -> PartitionReply:
+    error_code, partition, leader_id, *epoch = reader.unpack(layout)
+    reader.skip_array(4)  # replicas
+    reader.skip_array(4)  # those in sync
+    if version >= _OFFLINE_REPLICAS_FROM:
+        reader.skip_array(4)
+    reader.skip_tags()
+    return PartitionReply(error_code, partition, leader_id, epoch[0] if epoch else -1)
+
+
+# InitProducerId -------------------------------------------------------------------------------
+
+_EPOCH_BUMP_FROM = 3
+_PRODUCER = struct.Struct(">ihqh")  # throttle, error, producer id, epoch
+
+
+class InitProducerIdReply(NamedTuple):
+    """The identity a producer writes with. -1 for id and epoch when ``error_code`` is not 0."""
+
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+    throttle_ms: int
+
+
+def encode_init_producer_id_request(
+    version: int,
+    correlation_id: int,
+    client_id: str,
+    *,
+    transactional_id: str | None = None,
+    transaction_timeout_ms: int = 2**31 - 1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+) -> bytes:
+    """A whole frame of version 0 to 5. Id and epoch (both or neither, from 3 on) ask for a bump."""
+    fields: dict[str, Any] = {
+        "transactional_id": transactional_id,
+        "transaction_timeout": timedelta(milliseconds=transaction_timeout_ms),
+    }
+    if version >= _EPOCH_BUMP_FROM:
+        fields |= {"producer_id": producer_id, "producer_epoch": producer_epoch}
+    request = _schema(ApiKey.INIT_PRODUCER_ID, version).InitProducerIdRequest(**fields)
+    return _frame(ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id, request)
+
+
+def decode_init_producer_id_response(version: int, body: memoryview) -> InitProducerIdReply:
+    """Read the body of a response of version 0 to 5. Raises ProtocolError, and nothing else."""
+    reader = WireReader(
+        body,
+        f"INIT_PRODUCER_ID v{version} response",
+        flexible=is_flexible(ApiKey.INIT_PRODUCER_ID, version),
+    )
+    throttle_ms, error_code, producer_id, producer_epoch = reader.unpack(_PRODUCER)
+    reader.skip_tags()
+    return InitProducerIdReply(error_code, producer_id, producer_epoch, throttle_ms)

@@ -1,0 +1,111 @@
+"""Frames and headers: what surrounds every message on a connection.
+
+Source: the Kafka protocol guide, "Request and Response Headers"; KIP-482 for header versions.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from kprod.errors import ProtocolError
+from kprod.wire.reader import WireReader
+from kprod.wire.versions import ApiKey, is_flexible
+from kprod.wire.writer import WireWriter
+
+_SIZE = struct.Struct(">i")
+_REQUEST_HEADER = struct.Struct(">hhi")
+_SMALLEST_FRAME = 4  # a correlation id
+
+
+class FrameReader:
+    """Cuts a byte stream into frames. Not thread-safe.
+
+    ``feed`` costs time linear in the bytes fed, however they are cut into chunks, and memory is
+    taken only for bytes that have arrived, never for a size that was merely announced.
+    """
+
+    __slots__ = ("_max_frame_bytes", "_partial")
+
+    def __init__(self, max_frame_bytes: int = 100_000_000) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._partial = bytearray()  # the unfinished frame, size prefix included
+
+    def feed(self, chunk: bytes) -> list[memoryview]:
+        """Every frame that is complete with ``chunk``, in order, without its size prefix.
+
+        Frames are read-only views; those that lie within one chunk share its memory. Raises
+        ProtocolError for a size below 4 or above the limit, with a hint when the first bytes are
+        those of another protocol; the stream cannot be followed any further then, and the frames
+        of that chunk are lost with it.
+        """
+        view = memoryview(chunk)
+        frames: list[memoryview] = []
+        at = self._finish_partial(view, frames) if self._partial else 0
+        while len(view) - at >= _SIZE.size:
+            end = at + _SIZE.size + self._frame_size(view[at : at + _SIZE.size])
+            if end > len(view):
+                break
+            frames.append(view[at + _SIZE.size : end])
+            at = end
+        self._partial += view[at:]
+        return frames
+
+    def _finish_partial(self, view: memoryview, frames: list[memoryview]) -> int:
+        """Complete the unfinished frame as far as ``view`` goes; how much of it was used."""
+        partial = self._partial
+        at = max(0, _SIZE.size - len(partial))
+        partial += view[:at]
+        if len(partial) < _SIZE.size:
+            return len(view)
+        missing = _SIZE.size + self._frame_size(memoryview(partial)[: _SIZE.size]) - len(partial)
+        partial += view[at : at + missing]
+        if len(view) < at + missing:
+            return len(view)
+        frames.append(memoryview(partial).toreadonly()[_SIZE.size :])
+        self._partial = bytearray()
+        return at + missing
+
+    def _frame_size(self, prefix: memoryview) -> int:
+        size: int = _SIZE.unpack(prefix)[0]
+        if _SMALLEST_FRAME <= size <= self._max_frame_bytes:
+            return size
+        raise ProtocolError(
+            f"a frame of {size} bytes, {_SMALLEST_FRAME} to {self._max_frame_bytes} are allowed: "
+            f"{_hint(bytes(prefix))}"
+        )
+
+
+def _hint(prefix: bytes) -> str:
+    """What the peer probably is, judged by the first four bytes of what should be a frame."""
+    if prefix == b"HTTP":
+        return "this is an HTTP server, not a Kafka broker"
+    if prefix == b"SSH-":
+        return "this is an SSH server, not a Kafka broker"
+    if prefix[0] in b"\x14\x15\x16\x17" and prefix[1] == 3:  # a TLS record and its major version
+        return "this port expects TLS; set security_protocol to match"
+    return "is this a Kafka broker?"
+
+
+def encode_request_header(api: ApiKey, version: int, correlation_id: int, client_id: str) -> bytes:
+    """Header version 1, or 2 for a flexible version; without the frame's size prefix."""
+    # The client id keeps the classic encoding in header 2, so that a broker can read the header
+    # of a version it does not know.
+    header = WireWriter(flexible=False)
+    header.pack(_REQUEST_HEADER, api, version, correlation_id)
+    header.string(client_id)
+    if is_flexible(api, version):
+        header.raw(b"\x00")
+    return header.take()
+
+
+def split_response_header(api: ApiKey, version: int, frame: memoryview) -> tuple[int, memoryview]:
+    """The correlation id and the body of a response to that request. Raises ProtocolError.
+
+    ApiVersions keeps the header without tags in every version: its reader may not know yet what
+    the broker speaks.
+    """
+    flexible = is_flexible(api, version) and api is not ApiKey.API_VERSIONS
+    reader = WireReader(frame, f"{api.name} v{version} response header", flexible=flexible)
+    correlation_id = reader.int32()
+    reader.skip_tags()
+    return correlation_id, reader.rest()

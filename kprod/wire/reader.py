@@ -1,0 +1,148 @@
+"""Reading Kafka's primitive types from bytes nobody vouches for.
+
+Source: the Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for the compact forms and
+tagged fields.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from kprod.errors import ProtocolError
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_ZERO_UUID = bytes(16)
+_UINT32_MAX = 0xFFFF_FFFF
+
+
+class WireReader:
+    """A cursor over one response body. Not thread-safe.
+
+    Every length and count is compared with the bytes that are left before anything is read or
+    allocated, so hostile bytes cost no more than their own size. ``subject`` names the message in
+    errors; ``flexible`` selects the compact encodings. Every method raises ProtocolError, and
+    nothing else, when the bytes do not fit.
+    """
+
+    __slots__ = ("_at", "_data", "_end", "_flexible", "_subject")
+
+    def __init__(self, data: memoryview, subject: str, *, flexible: bool) -> None:
+        self._data = data
+        self._at = 0
+        self._end = len(data)
+        self._subject = subject
+        self._flexible = flexible
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Several fixed-size fields at once."""
+        at = self._advance(layout.size)
+        return layout.unpack_from(self._data, at)
+
+    def int16(self) -> int:
+        value: int = _INT16.unpack_from(self._data, self._advance(2))[0]
+        return value
+
+    def int32(self) -> int:
+        value: int = _INT32.unpack_from(self._data, self._advance(4))[0]
+        return value
+
+    def skip(self, size: int) -> None:
+        """Pass over ``size`` bytes of fields that are not wanted."""
+        self._advance(size)
+
+    def uuid(self) -> UUID | None:
+        """16 bytes; all zero means absent."""
+        at = self._advance(16)
+        raw = bytes(self._data[at : at + 16])
+        return None if raw == _ZERO_UUID else UUID(bytes=raw)
+
+    def uvarint(self) -> int:
+        """An unsigned 32-bit number in at most 5 groups of 7 bits."""
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self._data[self._advance(1)]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+        else:
+            raise self._malformed("a varint of more than 5 bytes")
+        if value > _UINT32_MAX:
+            raise self._malformed("a varint of more than 32 bits")
+        return value
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise self._malformed("null where a string must be")
+        return text
+
+    def nullable_string(self) -> str | None:
+        size = self.uvarint() - 1 if self._flexible else self.int16()
+        if size == -1:
+            return None
+        if size < 0:
+            raise self._malformed(f"a string of {size} bytes")
+        at = self._advance(size)
+        try:
+            return str(self._data[at : at + size], "utf-8")
+        except UnicodeDecodeError:
+            raise self._malformed("a string that is not UTF-8") from None
+
+    def array(self, smallest_item: int) -> int:
+        """The number of items that follow, each taking at least ``smallest_item`` bytes."""
+        count = self.uvarint() - 1 if self._flexible else self.int32()
+        if count < 0:
+            raise self._malformed(f"an array of {count} items")
+        if count * smallest_item > self._end - self._at:
+            raise self._malformed(f"an array of {count} items in {self._end - self._at} bytes")
+        return count
+
+    def skip_array(self, item_size: int) -> None:
+        """Pass over an array of fixed-size items."""
+        self._at += self.array(item_size) * item_size
+
+    def tags(self) -> Iterator[tuple[int, WireReader]]:
+        """The tagged fields that end every struct of a flexible version; none otherwise.
+
+        Must be consumed to its end. Unknown tags are for the caller to ignore: the cursor moves
+        past each field by its stated size, whatever was read of it.
+        """
+        if not self._flexible:
+            return
+        previous = -1
+        for _ in range(self.uvarint()):
+            tag = self.uvarint()
+            if tag <= previous:
+                raise self._malformed(f"tag {tag} after tag {previous}")
+            previous = tag
+            yield tag, self._window(self.uvarint())
+
+    def skip_tags(self) -> None:
+        """Pass over the tagged fields of a struct in which none is of interest."""
+        for _ in self.tags():
+            pass
+
+    def rest(self) -> memoryview:
+        """Everything not read yet."""
+        return self._data[self._at : self._end]
+
+    def _window(self, size: int) -> WireReader:
+        at = self._advance(size)
+        window = WireReader(self._data, self._subject, flexible=self._flexible)
+        window._at, window._end = at, at + size
+        return window
+
+    def _advance(self, size: int) -> int:
+        """Take ``size`` bytes; their start."""
+        at = self._at
+        if size > self._end - at:
+            raise self._malformed(f"{size} bytes wanted, {self._end - at} left,")
+        self._at = at + size
+        return at
+
+    def _malformed(self, what: str) -> ProtocolError:
+        return ProtocolError(f"{self._subject}: {what} at byte {self._at}")
