@@ -1,0 +1,64 @@
+"""One row of the table of options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kprod.config.kinds import Kind, Refused
+from kprod.config.shown import shown
+
+HIDDEN = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option: its name (kafka-python's spelling), default, kind and meaning.
+
+    ``aliases`` are the spellings of other clients; the name with dots is accepted without being
+    listed. A ``secret`` value never appears in an error or a ``repr``.
+    """
+
+    name: str
+    default: Any
+    kind: Kind
+    doc: str
+    aliases: tuple[str, ...] = ()
+    secret: bool = False
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every accepted name: the name, the name with dots (Java), the aliases."""
+        dotted = self.name.replace("_", ".")
+        return tuple(dict.fromkeys((self.name, dotted, *self.aliases)))
+
+    def convert(self, value: Any, spelled: str) -> Any:
+        """The value as the configuration keeps it. Raises Refused with a whole sentence."""
+        try:
+            return self.kind.convert(value)
+        except Refused as refusal:
+            raise Refused(self._complaint(value, spelled, str(refusal))) from None
+
+    def _complaint(self, value: Any, spelled: str, reason: str) -> str:
+        name = self.name if spelled == self.name else f'{self.name} (given as "{spelled}")'
+        # A reason quotes the offending part itself, without what may be a password.
+        got = reason or f"got {HIDDEN if self.secret else shown(value)}"
+        return f"{name}: expected {self.kind.expected}; {got}"
+
+    def shown(self, value: Any) -> str:
+        """The value for a ``repr``."""
+        if self.secret and value is not None:
+            return HIDDEN
+        return _plainly(value)
+
+
+def _plainly(value: Any) -> str:
+    """Text and numbers as they are; an application's object by its type, never by its ``repr``."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_plainly, value))}{',' if len(value) == 1 else ''})"
+    return repr(value) if isinstance(value, str | int | None) else f"<{_type_name(value)}>"
+
+
+def _type_name(value: Any) -> str:
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"

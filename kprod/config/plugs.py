@@ -1,0 +1,91 @@
+"""Options whose value is an object of the application: serializers, partitioner, ..."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from kprod.config.kinds import Refused
+from kprod.config.shown import shown
+
+INTERCEPTOR_HOOKS = ("on_send", "on_acknowledgement", "on_send_error")
+
+
+@dataclass(frozen=True, slots=True)
+class SerializerPlug:
+    """A callable, or an instance with ``serialize``."""
+
+    type_name: str = "callable, object or None"
+    expected: str = (
+        "a callable(object) -> bytes, an object with serialize(topic, headers, object), or None"
+    )
+
+    def convert(self, value: Any) -> Any:
+        if value is None:
+            return None
+        serialize = getattr(value, "serialize", None)
+        _refuse_class(value, callable(serialize))
+        if not callable(serialize) and not callable(value):
+            raise Refused
+        if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(serialize):
+            raise Refused("a coroutine function cannot be used here")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionerPlug:
+    """A callable, or an instance with ``choose`` and ``appended``."""
+
+    type_name: str = "callable, object or None"
+    expected: str = (
+        "a callable(key_bytes, all_partitions, available_partitions) -> int,"
+        " an object with choose and appended, or None"
+    )
+
+    def convert(self, value: Any) -> Any:
+        if value is None:
+            return None
+        chooses = all(callable(getattr(value, name, None)) for name in ("choose", "appended"))
+        _refuse_class(value, chooses)
+        if not chooses and not callable(value):
+            raise Refused
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class InterceptorPlugs:
+    """A list of instances, each with one hook or more; kept as a tuple."""
+
+    type_name: str = "list of objects"
+    expected: str = f"a list of objects, each with one or more of {', '.join(INTERCEPTOR_HOOKS)}"
+
+    def convert(self, value: Any) -> tuple[Any, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple):
+            raise Refused
+        for interceptor in value:
+            hooked = any(callable(getattr(interceptor, hook, None)) for hook in INTERCEPTOR_HOOKS)
+            _refuse_class(interceptor, hooked)
+            if not hooked:
+                raise Refused(f"{shown(interceptor)} has none of these methods")
+        return tuple(value)
+
+
+@dataclass(frozen=True, slots=True)
+class TransportPlug:
+    """The name of a registered transport, or what makes a backend."""
+
+    type_name: str = "str or callable"
+    expected: str = 'the name of a transport such as "tcp", or a callable that makes a backend'
+
+    def convert(self, value: Any) -> Any:
+        if not callable(value) and not (isinstance(value, str) and value):
+            raise Refused
+        return value
+
+
+def _refuse_class(value: Any, fits: bool) -> None:
+    if fits and isinstance(value, type):
+        raise Refused("it is a class: pass an instance")

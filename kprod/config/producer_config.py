@@ -1,0 +1,85 @@
+"""The configuration of one producer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kprod.config.addresses import Address
+from kprod.config.reading import OptionReader
+from kprod.config.rules import settle
+from kprod.config.table import OPTIONS
+from kprod.errors import ConfigError
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ProducerConfig:
+    """Every option, checked. Make one with ``from_options``; immutable, so safe from any thread.
+
+    Meanings, ranges and defaults are in ``OPTIONS``. Names end in their unit: ``_ms`` milliseconds,
+    ``_size``, ``_memory`` and ``_bytes`` bytes.
+    """
+
+    bootstrap_servers: tuple[Address, ...]
+    client_id: str
+    acks: int
+    enable_idempotence: bool
+    key_serializer: Any
+    value_serializer: Any
+    partitioner: Any
+    interceptors: tuple[Any, ...]
+    compression_type: str | None
+    compression_level: int | None
+    linger_ms: int
+    batch_size: int
+    buffer_memory: int
+    max_block_ms: int
+    max_request_size: int
+    delivery_timeout_ms: int
+    request_timeout_ms: int
+    retries: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    max_in_flight_requests_per_connection: int
+    metadata_max_age_ms: int
+    metadata_max_idle_ms: int
+    connections_max_idle_ms: int
+    socket_connection_setup_timeout_ms: int
+    send_buffer_bytes: int | None
+    receive_buffer_bytes: int | None
+    receive_message_max_bytes: int
+    allow_auto_create_topics: bool
+    transport: str | Callable[..., Any]
+    close_timeout_ms_at_exit: int
+    security_protocol: str
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> ProducerConfig:
+        """The configuration that ``options`` ask for, by any accepted spelling of their names.
+
+        Raises ConfigError with every problem found. Options of other clients that have no effect
+        here are logged as warnings. Idempotence follows KIP-679.
+        """
+        reader = OptionReader(options)
+        settle(reader)
+        if reader.problems:
+            raise ConfigError(_report(reader.problems))
+        client_id = reader.values["client_id"] or f"kprod-producer-{next(_numbers)}"
+        return cls(**{**reader.values, "client_id": client_id})
+
+    def __repr__(self) -> str:
+        names = (field.name for field in fields(self))
+        shown = (f"{name}={OPTIONS[name].shown(getattr(self, name))}" for name in names)
+        return f"ProducerConfig({', '.join(shown)})"
+
+
+def _report(problems: list[str]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    return "\n  ".join([f"{len(problems)} problems with the options:", *problems])

@@ -1,0 +1,83 @@
+"""From the options as given to one value per option, with every problem noted on the way."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from kprod.config.elsewhere import IGNORED, unavailable
+from kprod.config.kinds import Refused
+from kprod.config.option import Option
+from kprod.config.shown import shown
+from kprod.config.table import OPTIONS
+
+_log = logging.getLogger("kprod.config")
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "_")
+
+
+_BY_SPELLING: Mapping[str, Option] = {
+    _plain(spelling): option for option in OPTIONS.values() for spelling in option.spellings
+}
+
+
+class OptionReader:
+    """What one set of options says.
+
+    ``values`` has an entry for every option; ``given`` maps the names of those that were set to the
+    spelling used; ``problems`` are sentences, empty when all is well; ``refused`` the names of the
+    options whose value in ``values`` is only the default because the given one was wrong.
+    """
+
+    def __init__(self, options: Mapping[Any, Any]) -> None:
+        self.values: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
+        self.given: dict[str, str] = {}
+        self.refused: set[str] = set()
+        self.problems: list[str] = []
+        for spelled, value in options.items():
+            self._read(spelled, value)
+
+    def _read(self, spelled: Any, value: Any) -> None:
+        if not isinstance(spelled, str):
+            self.problems.append(f"the name of an option is text, not {shown(spelled)}")
+            return
+        option = _BY_SPELLING.get(_plain(spelled))
+        if option is None:
+            self._read_foreign(spelled, value)
+        elif option.name in self.given:
+            first = self.given[option.name]
+            self._refuse(option, f'{option.name} is set twice: "{first}" and "{spelled}"')
+        else:
+            self.given[option.name] = spelled
+            self._convert(option, spelled, value)
+
+    def _convert(self, option: Option, spelled: str, value: Any) -> None:
+        try:
+            self.values[option.name] = option.convert(value, spelled)
+        except Refused as refusal:
+            self._refuse(option, str(refusal))
+
+    def _refuse(self, option: Option, problem: str) -> None:
+        self.refused.add(option.name)
+        self.problems.append(problem)
+
+    def _read_foreign(self, spelled: str, value: Any) -> None:
+        """An option kprod does not have. Its value is never shown: it may be a password."""
+        name = _plain(spelled)
+        if (reason := unavailable(name)) is not None:
+            # None is how programs say "not used", and what kafka-python has for most of them.
+            if value is not None:
+                self.problems.append(f"{spelled} cannot be used: {reason}")
+        elif name in IGNORED:
+            _log.warning("option %s is ignored: %s", spelled, IGNORED[name])
+        else:
+            self.problems.append(f"unknown option {spelled!r}{_did_you_mean(name)}")
+
+
+def _did_you_mean(name: str) -> str:
+    close = difflib.get_close_matches(name.lower(), _BY_SPELLING, n=1)
+    return f"; did you mean {_BY_SPELLING[close[0]].name!r}?" if close else ""

@@ -1,0 +1,118 @@
+"""What must hold between options: a default in the way gives in, a set value is an error."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+
+from kprod.config.reading import OptionReader
+
+_log = logging.getLogger("kprod.config")
+
+MAX_IN_FLIGHT_IDEMPOTENT = 5
+
+_LEVELS = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
+_CODEC_MODULES = {"snappy": "cramjam", "lz4": "lz4", "zstd": "zstandard"}
+
+
+def _idempotence(reader: OptionReader) -> str | None:
+    """KIP-679: a wish that cannot be met is an error, a default that cannot is dropped."""
+    values = reader.values
+    conflicts = [
+        text
+        for text, conflict in (
+            (f"acks={values['acks']}, not all", values["acks"] != -1),
+            ("retries=0", values["retries"] == 0),
+            (
+                f"max_in_flight_requests_per_connection={values['max_in_flight_requests_per_connection']},"
+                f" more than {MAX_IN_FLIGHT_IDEMPOTENT}",
+                values["max_in_flight_requests_per_connection"] > MAX_IN_FLIGHT_IDEMPOTENT,
+            ),
+        )
+        if conflict
+    ]
+    if not conflicts or not values["enable_idempotence"]:
+        return None
+    if "enable_idempotence" in reader.given:
+        return f"enable_idempotence=True is impossible with {' and '.join(conflicts)}"
+    values["enable_idempotence"] = False
+    reasons = " and ".join(conflicts)
+    _log.warning("idempotence is off because of %s: retries may duplicate records", reasons)
+    return None
+
+
+def _delivery_timeout(reader: OptionReader) -> str | None:
+    values = reader.values
+    least = values["linger_ms"] + values["request_timeout_ms"]
+    if values["delivery_timeout_ms"] >= least:
+        return None
+    if "delivery_timeout_ms" in reader.given:
+        return (
+            f"delivery_timeout_ms={values['delivery_timeout_ms']} must be at least {least}:"
+            f" linger_ms={values['linger_ms']} + request_timeout_ms={values['request_timeout_ms']}"
+        )
+    values["delivery_timeout_ms"] = least
+    return None
+
+
+def _retry_backoff(reader: OptionReader) -> str | None:
+    return _backoff(reader, "retry_backoff_ms", "retry_backoff_max_ms")
+
+
+def _reconnect_backoff(reader: OptionReader) -> str | None:
+    return _backoff(reader, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
+
+
+def _backoff(reader: OptionReader, first: str, longest: str) -> str | None:
+    values = reader.values
+    if values[longest] >= values[first]:
+        return None
+    if longest not in reader.given:
+        values[longest] = values[first]
+        return None
+    if first not in reader.given:
+        values[first] = values[longest]
+        return None
+    return f"{longest}={values[longest]} must be at least {first}={values[first]}"
+
+
+def _memory(reader: OptionReader) -> str | None:
+    batch_size, buffer_memory = reader.values["batch_size"], reader.values["buffer_memory"]
+    if batch_size <= buffer_memory:
+        return None
+    return f"batch_size={batch_size} must be at most buffer_memory={buffer_memory}"
+
+
+def _compression(reader: OptionReader) -> str | None:
+    codec, level = reader.values["compression_type"], reader.values["compression_level"]
+    module = _CODEC_MODULES.get(codec)
+    if module is not None and importlib.util.find_spec(module) is None:
+        return f"compression_type={codec!r} needs the package {module}, which is not installed"
+    if level is None:
+        return None
+    if codec not in _LEVELS:
+        return f"compression_level={level} needs compression_type gzip, lz4 or zstd, not {codec}"
+    low, high = _LEVELS[codec]
+    if not low <= level <= high:
+        return f"compression_level={level} is not a level of {codec}: {low} to {high}"
+    return None
+
+
+_RULES = (
+    (
+        ("enable_idempotence", "acks", "retries", "max_in_flight_requests_per_connection"),
+        _idempotence,
+    ),
+    (("delivery_timeout_ms", "linger_ms", "request_timeout_ms"), _delivery_timeout),
+    (("retry_backoff_ms", "retry_backoff_max_ms"), _retry_backoff),
+    (("reconnect_backoff_ms", "reconnect_backoff_max_ms"), _reconnect_backoff),
+    (("batch_size", "buffer_memory"), _memory),
+    (("compression_type", "compression_level"), _compression),
+)
+
+
+def settle(reader: OptionReader) -> None:
+    """Apply every rule whose options all have the value that was meant; note problems."""
+    for names, rule in _RULES:
+        if reader.refused.isdisjoint(names) and (problem := rule(reader)) is not None:
+            reader.problems.append(problem)

@@ -1,0 +1,249 @@
+"""The table of options: the one place that knows their names, defaults, ranges and meanings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kprod.config.addresses import Addresses
+from kprod.config.kinds import MAX_INT32, MAX_INT64, Choice, ClientId, Truth, WholeNumber
+from kprod.config.option import Option
+from kprod.config.plugs import InterceptorPlugs, PartitionerPlug, SerializerPlug, TransportPlug
+
+_ACKS = Choice(
+    {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}, "str or int", '"all" (or -1), 0 or 1'
+)
+_CODECS = Choice(
+    {None: None, "none": None, "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"},
+    "str or None",
+    'None, "gzip", "snappy", "lz4" or "zstd"',
+)
+_NOT_YET = "TLS and SASL are not available in this version of kprod"
+_SECURITY = Choice(
+    {"plaintext": "PLAINTEXT"},
+    "str",
+    '"PLAINTEXT"',
+    refusals=MappingProxyType(dict.fromkeys(("ssl", "sasl_plaintext", "sasl_ssl"), _NOT_YET)),
+)
+_SERIALIZER = SerializerPlug()
+_SOCKET_BUFFER = WholeNumber(1, unit="bytes", instead={None: None, 0: None, -1: None})
+
+
+def _ms(low: int = 0) -> WholeNumber:
+    return WholeNumber(low, unit="milliseconds")
+
+
+def _bytes(low: int, high: int = MAX_INT32) -> WholeNumber:
+    return WholeNumber(low, high, unit="bytes")
+
+
+_ROWS = (
+    Option(
+        "bootstrap_servers",
+        (("localhost", 9092),),
+        Addresses(),
+        "Brokers to ask first; they tell of the others. The port is 9092 unless given.",
+        ("metadata.broker.list",),
+    ),
+    Option(
+        "client_id",
+        None,
+        ClientId(),
+        "Name shown in the brokers' logs and used for quotas. None makes `kprod-producer-N`.",
+    ),
+    Option(
+        "acks",
+        -1,
+        _ACKS,
+        "Who must have stored a batch before it counts as sent: all in-sync replicas (`all`), the"
+        " leader (1), nobody (0, offsets are unknown then).",
+        ("request.required.acks",),
+    ),
+    Option(
+        "enable_idempotence",
+        True,
+        Truth(),
+        "Retries neither duplicate nor reorder records. Needs `acks=all`, `retries` above 0 and"
+        " at most 5 requests in flight. When one of these is set otherwise: an error if idempotence"
+        " was asked for, else it is switched off with a warning.",
+    ),
+    Option("key_serializer", None, _SERIALIZER, "Turns keys into bytes. None accepts bytes only."),
+    Option(
+        "value_serializer", None, _SERIALIZER, "Turns values into bytes. None accepts bytes only."
+    ),
+    Option(
+        "partitioner",
+        None,
+        PartitionerPlug(),
+        "Chooses the partition of a record that names none. None: by murmur2 of the key, as Kafka's"
+        " Java client does; records without a key stay on one partition until a batch is full.",
+        ("partitioner.class",),
+    ),
+    Option(
+        "interceptors",
+        (),
+        InterceptorPlugs(),
+        "Objects that see every record before it is sent and every outcome.",
+        ("interceptor.classes",),
+    ),
+    Option(
+        "compression_type",
+        None,
+        _CODECS,
+        "Codec for whole batches.",
+        ("compression.codec",),
+    ),
+    Option(
+        "compression_level",
+        None,
+        WholeNumber(-131072, 22, instead={None: None}),
+        "Level of the codec: gzip -1 to 9, lz4 1 to 17, zstd -131072 to 22. None: its default.",
+    ),
+    Option(
+        "linger_ms",
+        5,
+        _ms(),
+        "How long a batch that is not full waits for more records.",
+        ("queue.buffering.max.ms",),
+    ),
+    Option(
+        "batch_size",
+        16384,
+        WholeNumber(1, unit="bytes", instead={0: 1}),
+        "Size at which a batch is sent without waiting. A larger record travels alone; 0 makes"
+        " every record travel alone.",
+    ),
+    Option(
+        "buffer_memory",
+        33554432,
+        _bytes(1, MAX_INT64),
+        "Bound on the memory of records that have no outcome yet. `send` waits when it is used up.",
+    ),
+    Option(
+        "max_block_ms",
+        60000,
+        _ms(),
+        "How long `send` and `partitions_for` may wait, for metadata and for memory together.",
+    ),
+    Option(
+        "max_request_size",
+        1048576,
+        _bytes(1),
+        "Largest request, and largest record before compression.",
+        ("message.max.bytes",),
+    ),
+    Option(
+        "delivery_timeout_ms",
+        120000,
+        _ms(1),
+        "A record without an outcome this long after `send` fails. At least `linger_ms` +"
+        " `request_timeout_ms`; raised to that when not set.",
+        ("message.timeout.ms",),
+    ),
+    Option("request_timeout_ms", 30000, _ms(1), "How long a broker may take to answer a request."),
+    Option(
+        "retries",
+        MAX_INT32,
+        WholeNumber(0, instead={float("inf"): MAX_INT32}),
+        "How often a batch is sent again after a passing error, within `delivery_timeout_ms`.",
+        ("message.send.max.retries",),
+    ),
+    Option(
+        "retry_backoff_ms",
+        100,
+        _ms(),
+        "Pause before the first retry; doubles with each further one.",
+    ),
+    Option(
+        "retry_backoff_max_ms",
+        1000,
+        _ms(),
+        "Longest pause between retries. Raised to `retry_backoff_ms` when not set.",
+    ),
+    Option(
+        "reconnect_backoff_ms",
+        50,
+        _ms(),
+        "Pause before an unreachable broker is tried again; doubles with each failure.",
+    ),
+    Option(
+        "reconnect_backoff_max_ms",
+        1000,
+        _ms(),
+        "Longest pause between attempts to connect. Raised to `reconnect_backoff_ms` when not set.",
+    ),
+    Option(
+        "max_in_flight_requests_per_connection",
+        5,
+        WholeNumber(1),
+        "Requests a broker may owe answers to. At most 5 with idempotence.",
+        ("max.in.flight",),
+    ),
+    Option(
+        "metadata_max_age_ms",
+        300000,
+        _ms(1),
+        "What is known of the cluster is asked again after this time.",
+        ("topic.metadata.refresh.interval.ms",),
+    ),
+    Option(
+        "metadata_max_idle_ms",
+        300000,
+        _ms(5000),
+        "A topic nothing was sent to for this long is forgotten.",
+    ),
+    Option(
+        "connections_max_idle_ms", 540000, _ms(1), "A connection unused for this long is closed."
+    ),
+    Option(
+        "socket_connection_setup_timeout_ms",
+        10000,
+        _ms(1),
+        "How long connecting to one broker may take.",
+    ),
+    Option(
+        "send_buffer_bytes",
+        None,
+        _SOCKET_BUFFER,
+        "Send buffer of a socket (`SO_SNDBUF`). None leaves it to the system.",
+        ("socket.send.buffer.bytes",),
+    ),
+    Option(
+        "receive_buffer_bytes",
+        None,
+        _SOCKET_BUFFER,
+        "Receive buffer of a socket (`SO_RCVBUF`). None leaves it to the system.",
+        ("socket.receive.buffer.bytes",),
+    ),
+    Option(
+        "receive_message_max_bytes",
+        100_000_000,
+        _bytes(1000),
+        "Largest response that is read; a larger one closes the connection.",
+    ),
+    Option(
+        "allow_auto_create_topics",
+        True,
+        Truth(),
+        "Whether asking for an unknown topic may create it, if the broker allows that.",
+        ("allow.auto.create.topics",),
+    ),
+    Option(
+        "transport",
+        "tcp",
+        TransportPlug(),
+        "Name of a registered transport, or a callable that makes a backend.",
+    ),
+    Option(
+        "close_timeout_ms_at_exit",
+        1000,
+        _ms(),
+        "How long a producer that was not closed may go on sending when the interpreter exits.",
+    ),
+    Option(
+        "security_protocol", "PLAINTEXT", _SECURITY, "How to talk to brokers. Only `PLAINTEXT`."
+    ),
+)
+
+OPTIONS: Mapping[str, Option] = MappingProxyType({row.name: row for row in _ROWS})
+"""Every option of the producer by name, in the order of the documentation."""
