@@ -7,6 +7,8 @@ PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constra
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
+# All of Cython's warnings but one, which takes every `with lock:` block for one that may be skipped.
+CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False
 export KPROD_DEBUG KPROD_SANITIZE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
@@ -26,10 +28,11 @@ lint: build
 	$(BIN)/mypy && $(BIN)/python -m mypy.stubtest kprod_ext
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint kprod_ext
 	$(BIN)/lint-imports --no-cache
+	mkdir -p build/lint && $(BIN)/cython $(CYTHON_WARNINGS) -o build/lint/ kprod_ext/*.pyx
 	CFLAGS=-Werror $(BIN)/python setup.py --quiet build_ext --force --build-temp build/lint --build-lib build/lint
 
 bench: build
-	$(BIN)/python -m pytest benchmarks --benchmark-json=benchmarks/results/kernels.json $(ARGS)
+	$(BIN)/python -m pytest benchmarks --benchmark-json=benchmarks/results/kernels.json --timeout=600 $(ARGS)
 
 docs: $(VENV)/docs
 	$(BIN)/mkdocs build --strict
