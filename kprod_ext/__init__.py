@@ -1,0 +1,18 @@
+"""The compiled part of kprod: batch memory, the record writer, the partition hash.
+
+Depends on nothing in ``kprod`` and raises only built-in exceptions.
+"""
+
+from __future__ import annotations
+
+from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+from kprod_ext.partition_hash import murmur2
+from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
+
+__all__ = [
+    "BufferPool",
+    "MemoryRecordsBuilder",
+    "PooledBuffer",
+    "batch_size_upper_bound",
+    "murmur2",
+]

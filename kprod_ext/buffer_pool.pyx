@@ -1,0 +1,355 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""The memory of batches: one bound for all of it, and the threads that wait for some.
+
+After ``org.apache.kafka.clients.producer.internals.BufferPool``, with one difference. There a
+freed buffer wakes a waiter, which then tries to take it. Here whoever frees memory hands it to the
+first waiter under the lock, and only rings when the waiter has all it asked for. So no newcomer
+can overtake, and there is no wake-up to lose: memory a waiter was given is counted as its own,
+and a waiter that leaves early gives it to the next.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+
+import threading
+
+
+cdef extern from *:
+    """
+    #ifdef KPROD_POISON     /* a stale pointer into free memory then reads as 0xDD */
+      #include <string.h>
+      #define kprod_poison(data, size) memset((data), 0xDD, (size_t)(size))
+    #else
+      #define kprod_poison(data, size) (void)(data)
+    #endif
+    """
+    void kprod_poison(void* data, Py_ssize_t size) noexcept nogil
+
+
+cdef double LONGEST_WAIT = threading.TIMEOUT_MAX
+
+cdef enum:
+    QUEUED
+    SERVED
+    CLOSED
+    EXPIRED
+
+
+@cython.final
+@cython.no_gc
+cdef class PooledBuffer:
+    """Memory for one batch; a writable buffer of bytes that knows how many views of it are out."""
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef bint usable
+        if self.pool is None:
+            raise BufferError("this buffer has no memory")
+        with self.pool._lock:
+            usable = not self.given_back
+            if usable:
+                self.lent += 1
+        if not usable:
+            raise BufferError("this buffer was given back to its pool")
+        PyBuffer_FillInfo(view, self, self.data, self.capacity, 0, flags)
+
+    def __releasebuffer__(self, Py_buffer* view):
+        with self.pool._lock:
+            self.lent -= 1
+
+    def __dealloc__(self):
+        # A buffer can be lost between allocate() returning it and the caller storing it: a signal
+        # handler that raises runs exactly there. Its bytes would be missing from the pool for ever.
+        if self.data != NULL and not self.given_back:
+            self.pool.give_back(<Block*>self.data, self.capacity)
+        elif self.data != NULL:
+            PyMem_RawFree(self.data)
+
+
+@cython.final
+@cython.no_gc
+cdef class _Waiter:
+    pass
+
+
+@cython.final
+@cython.no_gc
+cdef class BufferPool:
+    """A bounded amount of memory for batches; blocks, in order of arrival, when it is used up."""
+
+    def __cinit__(self, Py_ssize_t total, Py_ssize_t poolable_size):
+        if total <= 0:
+            raise ValueError(f"total must be positive, got {total}")
+        if poolable_size < 0:
+            raise ValueError(f"poolable_size must not be negative, got {poolable_size}")
+        self.total = total
+        self.poolable_size = poolable_size
+        self._unpooled = total
+
+    def __dealloc__(self):
+        free_blocks(self._free)
+
+    def allocate(self, Py_ssize_t size, double timeout):
+        """Take size bytes, waiting up to timeout seconds for them."""
+        cdef Block* block = NULL
+        cdef Block* trash = NULL
+        cdef PooledBuffer buffer = PooledBuffer.__new__(PooledBuffer)
+        cdef bint closed, taken
+        if size <= 0 or size > self.total:
+            raise ValueError(f"cannot allocate {size} bytes from a pool of {self.total}")
+        if timeout != timeout:
+            raise ValueError("timeout is not a number")
+        with self._lock:
+            closed = self._closed
+            taken = not closed and self._first is None and self._take(size, &block, &trash)
+        free_blocks(trash)
+        if closed:
+            raise RuntimeError("the pool is closed")
+        if not taken:
+            block = self._wait_for(size, timeout)
+        return self._hand_out(buffer, block, size)
+
+    def deallocate(self, PooledBuffer buffer not None):
+        """Return a buffer's bytes, and its memory unless a view of it is out."""
+        cdef Block* block = NULL
+        cdef bint first_time
+        if buffer.pool is not self:
+            raise ValueError("the buffer is not from this pool")
+        with self._lock:
+            first_time = not buffer.given_back
+            buffer.given_back = True
+            if first_time and buffer.lent == 0:
+                block = <Block*>buffer.data
+                buffer.data = NULL
+        if not first_time:
+            raise ValueError("the buffer was given back before")
+        self.give_back(block, buffer.capacity)
+
+    def close(self):
+        """Refuse allocations from now on, also those that wait. Buffers may still come back."""
+        cdef _Waiter waiter
+        cdef _Waiter told
+        with self._lock:
+            self._closed = True
+            told = self._first
+            self._first = self._last = None
+            self._waiting = 0
+            waiter = told
+            while waiter is not None:
+                waiter.state = CLOSED
+                self._unpooled += waiter.held
+                waiter = waiter.next
+        ring(told)
+
+    @property
+    def available(self):
+        with self._lock:
+            return self._unpooled + self._free_bytes
+
+    @property
+    def waiting(self):
+        with self._lock:
+            return self._waiting
+
+    @property
+    def closed(self):
+        with self._lock:
+            return self._closed
+
+    cdef PooledBuffer _hand_out(self, PooledBuffer buffer, Block* block, Py_ssize_t size):
+        if block == NULL:
+            block = <Block*>PyMem_RawMalloc(max(<size_t>size, sizeof(Block)))
+        if block == NULL:
+            self.give_back(NULL, size)
+            raise MemoryError(f"the system has no {size} bytes")
+        buffer.pool = self
+        buffer.data = <char*>block
+        buffer.capacity = size
+        return buffer
+
+    cdef void give_back(self, Block* block, Py_ssize_t size) noexcept:
+        """Count size bytes as free again; block is their memory, NULL if there is none to take."""
+        cdef Block* trash = NULL
+        cdef _Waiter served
+        if block != NULL:
+            kprod_poison(block, size)
+        with self._lock:
+            if block != NULL and size == self.poolable_size:
+                block.next = self._free
+                self._free = block
+                self._free_bytes += size
+            else:
+                self._unpooled += size
+                if block != NULL:
+                    block.next = NULL
+                    trash = block
+            served = self._serve(&trash)
+        free_blocks(trash)
+        ring(served)
+
+    cdef Block* _wait_for(self, Py_ssize_t size, double timeout) except? NULL:
+        """Join the queue; return the pooled block that was given, or NULL if bytes were."""
+        cdef Block* trash = NULL
+        cdef _Waiter served = None
+        cdef _Waiter waiter = _Waiter.__new__(_Waiter)
+        waiter.need = size
+        waiter.bell = threading.Lock()
+        waiter.bell.acquire()
+        with self._lock:
+            # close() may have emptied the queue since allocate() looked: nobody would ring.
+            if self._closed:
+                waiter.state = CLOSED
+            else:
+                if self._first is None:
+                    self._first = waiter
+                else:
+                    self._last.next = waiter
+                self._last = waiter
+                self._waiting += 1
+                served = self._serve(&trash)
+        free_blocks(trash)
+        ring(served)
+        if waiter.state == QUEUED:
+            try:
+                waiter.bell.acquire(True, min(max(timeout, 0.0), LONGEST_WAIT))
+            except BaseException:
+                # A signal handler raised. The bell may have been about to ring: then the memory
+                # is ours by now and has to go back like that of a waiter still in the queue.
+                self._withdraw(waiter)
+                if waiter.state == SERVED:
+                    self.give_back(waiter.block, size)
+                raise
+            self._withdraw(waiter)
+        if waiter.state == CLOSED:
+            raise RuntimeError("the pool was closed")
+        if waiter.state == EXPIRED:
+            raise TimeoutError(f"no {size} bytes became free within {timeout:g} s")
+        return waiter.block
+
+    cdef void _withdraw(self, _Waiter waiter) noexcept:
+        """End a wait: if nobody did yet, leave the queue and pass on what was accumulated."""
+        cdef Block* trash = NULL
+        cdef _Waiter served = None
+        with self._lock:
+            if waiter.state == QUEUED:
+                self._unlink(waiter)
+                waiter.state = EXPIRED
+                self._unpooled += waiter.held
+                served = self._serve(&trash)
+        free_blocks(trash)
+        ring(served)
+
+    cdef bint can_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept:
+        """Whether try_grow would find the bytes, now."""
+        with self._lock:
+            return (
+                buffer.lent == 0
+                and self._first is None
+                and capacity - buffer.capacity <= self._unpooled + self._free_bytes
+            )
+
+    cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept:
+        """Enlarge a buffer of this pool, keeping its content; never waits or overtakes a waiter."""
+        cdef Block* trash = NULL
+        cdef void* moved = NULL
+        cdef Py_ssize_t extra = capacity - buffer.capacity
+        with self._lock:
+            if (
+                not buffer.given_back
+                and buffer.lent == 0
+                and self._first is None
+                and extra <= self._unpooled + self._free_bytes
+            ):
+                # Under the lock, so that no view of the old memory can be taken meanwhile.
+                moved = PyMem_RawRealloc(buffer.data, <size_t>capacity)
+                if moved != NULL:
+                    self._unpool(extra, &trash)
+                    self._unpooled -= extra
+                    buffer.data = <char*>moved
+                    buffer.capacity = capacity
+        free_blocks(trash)
+        return moved != NULL
+
+    cdef bint _take(self, Py_ssize_t size, Block** block, Block** trash) noexcept:
+        """Take size bytes if they are there; block stays NULL when they have no memory yet."""
+        if size == self.poolable_size and self._free != NULL:
+            block[0] = self._pop_free()
+            return True
+        if size > self._unpooled + self._free_bytes:
+            return False
+        self._unpool(size, trash)
+        self._unpooled -= size
+        return True
+
+    cdef Block* _pop_free(self) noexcept:
+        cdef Block* block = self._free
+        self._free = block.next
+        self._free_bytes -= self.poolable_size
+        return block
+
+    cdef void _unpool(self, Py_ssize_t wanted, Block** trash) noexcept:
+        """Give up pooled blocks until wanted bytes are unpooled or none is left."""
+        cdef Block* block
+        while self._unpooled < wanted and self._free != NULL:
+            block = self._pop_free()
+            self._unpooled += self.poolable_size
+            block.next = trash[0]
+            trash[0] = block
+
+    cdef _Waiter _serve(self, Block** trash):
+        """Hand free memory to the waiters in turn; return those who have all, for ring()."""
+        cdef _Waiter served = None
+        cdef _Waiter waiter
+        while self._first is not None and self._feed(self._first, trash):
+            waiter = self._first
+            self._unlink(waiter)
+            waiter.state = SERVED
+            waiter.next = served
+            served = waiter
+        return served
+
+    cdef bint _feed(self, _Waiter waiter, Block** trash) noexcept:
+        cdef Py_ssize_t part
+        if waiter.need == self.poolable_size and self._free != NULL:
+            waiter.block = self._pop_free()
+            self._unpooled += waiter.held
+            waiter.held = waiter.need
+            return True
+        self._unpool(waiter.need - waiter.held, trash)
+        part = min(self._unpooled, waiter.need - waiter.held)
+        self._unpooled -= part
+        waiter.held += part
+        return waiter.held == waiter.need
+
+    cdef int _unlink(self, _Waiter waiter) except -1:
+        # Nothing dies here: the thread that waits holds its waiter until it has seen the change.
+        cdef _Waiter before
+        if self._first is waiter:
+            self._first = waiter.next
+            before = None
+        else:
+            before = self._first
+            while before.next is not waiter:
+                before = before.next
+            before.next = waiter.next
+        if self._last is waiter:
+            self._last = before
+        waiter.next = None
+        self._waiting -= 1
+        return 0
+
+
+cdef void free_blocks(Block* block) noexcept:
+    cdef Block* next_block
+    while block != NULL:
+        next_block = block.next
+        PyMem_RawFree(block)
+        block = next_block
+
+
+cdef int ring(_Waiter waiter) except -1:
+    """Wake the threads of a chain of waiters. Not under the lock: this calls into Python."""
+    while waiter is not None:
+        waiter.bell.release()
+        waiter = waiter.next
+    return 0

@@ -1,0 +1,123 @@
+"""A record's bytes, borrowed from Python objects for the time of one append.
+
+Exact ``bytes`` cannot change and are alive as long as the caller's arguments: their address is
+enough. Anything else lends its memory through the buffer protocol, and has it back as soon as the
+record is written. Nothing is measured before everything is held, so no size can change between
+measuring and writing.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport int64_t
+
+from kprod_ext.record_layout cimport Field, Record
+
+cdef enum:
+    HEADERS_ON_STACK = 8        # more than most records carry; the rest goes to the heap
+
+
+cdef struct HeldField:
+    Py_buffer view
+    bint viewed
+
+
+cdef struct HeldRecord:
+    Record record
+    HeldField key
+    HeldField value
+    Field* headers_on_heap
+    Field[2 * HEADERS_ON_STACK] headers_on_stack
+
+
+cdef inline int hold_field(HeldField* held, Field* field, object data) except -1:
+    """Borrow data: None or a C-contiguous buffer. Raises TypeError, BufferError, ValueError."""
+    if data is None:
+        field.data = NULL
+        field.size = -1
+    elif PyBytes_CheckExact(data):
+        field.data = PyBytes_AS_STRING(data)
+        field.size = PyBytes_GET_SIZE(data)
+    else:
+        PyObject_GetBuffer(data, &held.view, PyBUF_SIMPLE)
+        held.viewed = True
+        field.data = <const char*>held.view.buf
+        field.size = held.view.len
+    return 0
+
+
+cdef inline bint is_frozen(tuple headers) noexcept:
+    for header in headers:
+        if type(header) is not tuple or len(<tuple>header) != 2:
+            return False
+        if not isinstance((<tuple>header)[0], str):
+            return False
+        if (<tuple>header)[1] is not None and type((<tuple>header)[1]) is not bytes:
+            return False
+    return True
+
+
+cdef inline tuple freeze_header(object header):
+    key, value = header
+    if not isinstance(key, str):
+        raise TypeError(f"a header's key must be str, not {type(key).__name__}")
+    if value is not None and type(value) is not bytes:
+        value = memoryview(value).tobytes()
+    return (key, value)
+
+
+cdef inline tuple freeze_headers(object headers):
+    """Headers as a tuple of (str, bytes or None) tuples: nobody can change what is borrowed."""
+    if type(headers) is tuple and is_frozen(<tuple>headers):
+        return <tuple>headers
+    return tuple([freeze_header(header) for header in headers])
+
+
+cdef inline int hold_headers(HeldRecord* held, tuple headers) except -1:
+    """Borrow the bytes of frozen headers. Raises UnicodeEncodeError, MemoryError."""
+    cdef Py_ssize_t count = len(headers)
+    cdef Field* fields = held.headers_on_stack
+    cdef Py_ssize_t i
+    cdef tuple header
+    if count > HEADERS_ON_STACK:
+        fields = <Field*>PyMem_Malloc(<size_t>count * 2 * sizeof(Field))
+        if fields == NULL:
+            raise MemoryError(f"no memory for {count} headers")
+        held.headers_on_heap = fields
+    for i in range(count):
+        header = <tuple>headers[i]
+        fields[2 * i].data = PyUnicode_AsUTF8AndSize(header[0], &fields[2 * i].size)
+        hold_field(NULL, &fields[2 * i + 1], header[1])     # bytes or None: no view to keep
+    held.record.headers = fields
+    held.record.header_count = count
+    return 0
+
+
+cdef inline void release_record(HeldRecord* held) noexcept:
+    if held.key.viewed:
+        PyBuffer_Release(&held.key.view)
+    if held.value.viewed:
+        PyBuffer_Release(&held.value.view)
+    if held.headers_on_heap != NULL:
+        PyMem_Free(held.headers_on_heap)
+
+
+cdef inline int hold_record(
+    HeldRecord* held, int64_t timestamp_ms, object key, object value, tuple headers
+) except -1:
+    """Borrow a record's bytes; release_record must follow, unless this raised.
+
+    The caller keeps key, value and the frozen headers alive until then.
+    """
+    held.key.viewed = held.value.viewed = False
+    held.headers_on_heap = NULL
+    held.record.timestamp_ms = timestamp_ms
+    try:
+        hold_field(&held.key, &held.record.key, key)
+        hold_field(&held.value, &held.record.value, value)
+        hold_headers(held, headers)
+    except BaseException:
+        release_record(held)
+        raise
+    return 0

@@ -1,0 +1,52 @@
+cimport cython
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
+from kprod_ext.record_layout cimport Record
+
+
+@cython.final
+cdef class MemoryRecordsBuilder:
+    cdef PooledBuffer _buffer
+    cdef BufferPool _pool               # None: the buffer may not grow
+    cdef Py_ssize_t _write_limit
+    cdef Py_ssize_t _end                # where the next record goes, or where the batch ends
+    cdef double _expansion              # estimated compressed bytes per uncompressed byte
+
+    cdef readonly int compression
+    cdef readonly int32_t record_count
+    cdef readonly Py_ssize_t uncompressed_bytes
+    cdef readonly Py_ssize_t max_record_size
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly double actual_compression_ratio
+    cdef readonly bint closed_for_append
+    cdef readonly bint is_closed
+
+    cdef int32_t _last_offset           # -1: none
+    cdef int64_t _producer_id
+    cdef int16_t _producer_epoch
+    cdef int32_t _base_sequence
+    cdef bint _transactional
+
+    # For compiled callers: a record without headers, straight from memory. A size of -1 is null.
+    # Bytes the record takes, 0 when there is no room.
+    cdef Py_ssize_t try_append_bytes(
+        self,
+        int64_t timestamp_ms,
+        const char* key,
+        Py_ssize_t key_size,
+        const char* value,
+        Py_ssize_t value_size,
+    ) except -1
+
+    cdef Py_ssize_t _try_append(self, const Record* record) except -1
+    cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1
+    cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
+    cdef Py_ssize_t _estimated(self) noexcept
+    cdef bint _within_limit(self, Py_ssize_t size) noexcept
+    cdef bint _make_room(self, Py_ssize_t size) noexcept
+    cdef int _put(self, int64_t offset, const Record* record, Py_ssize_t body) except -1
+    cdef int _compress(self, object compress) except -1
+    cdef int _seal(self) except -1
+    cdef int _check_usable(self) except -1

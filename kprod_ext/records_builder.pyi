@@ -1,0 +1,176 @@
+from collections.abc import Callable, Sequence
+from typing import final
+
+from typing_extensions import Buffer
+
+from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+
+def batch_size_upper_bound(
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Sequence[tuple[str, Buffer | None]] = (),
+) -> int:
+    """Bytes an uncompressed batch with this one record can take at most.
+
+    Holds for any timestamp and offset (``AbstractRecords.estimateSizeInBytesUpperBound``). Raises
+    what ``MemoryRecordsBuilder.append`` raises for the same arguments. Thread-safe.
+    """
+
+@final
+class MemoryRecordsBuilder:
+    """Writes one record batch (magic 2) into a pooled buffer.
+
+    After ``org.apache.kafka.common.record.MemoryRecordsBuilder``. Stages: open; closed for append
+    (full or told so; header not written); closed (``build`` returns the batch).
+    Not thread-safe: the caller holds the partition's lock.
+
+    ``buffer`` must hold at least 61 bytes; the builder never gives it back. ``write_limit`` is the
+    size in bytes the batch should not exceed, checked from the second record on.
+    ``compression`` is the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd), ``compression_ratio``
+    the expected compressed size of one uncompressed byte. Records to be compressed may outgrow
+    the buffer as long as their estimated compressed size is below the limit: then it grows, if
+    ``pool``, the one it came from, has the memory at once. Raises ValueError for values out of
+    range.
+    """
+
+    def __new__(
+        cls,
+        buffer: PooledBuffer,
+        *,
+        write_limit: int,
+        compression: int = 0,
+        compression_ratio: float = 1.0,
+        pool: BufferPool | None = None,
+    ) -> MemoryRecordsBuilder: ...
+    def has_room_for(
+        self,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+    ) -> bool:
+        """Whether ``try_append`` would take the record now. Raises as ``append`` does."""
+
+    def try_append(
+        self,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+    ) -> int:
+        """Append a record if there is room for it, else close for append.
+
+        Returns the bytes the record takes, or 0 when it was not appended. The first record needs
+        only memory, the next ones room below the write limit too. Raises as ``append`` does for
+        bad arguments; the batch is unchanged then.
+        """
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+    ) -> int:
+        """Append a record at the next offset, whatever the write limit; returns its bytes.
+
+        ``timestamp_ms`` is milliseconds since the epoch. Key, value and header values are
+        C-contiguous buffers, read as raw bytes, or None for null; header keys are written as UTF-8.
+        Raises ValueError when the batch takes no more records, the buffer has no room, the
+        timestamp is negative, a header key has surrogates (UnicodeEncodeError) or the record
+        exceeds 2 GiB; TypeError and BufferError for what is not such a buffer; OverflowError for
+        a timestamp beyond 64 bits. The batch is unchanged after an error.
+        """
+
+    def append_with_offset(
+        self,
+        offset: int,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+    ) -> int:
+        """Append at ``offset``, relative to the batch's base offset 0.
+
+        Raises as ``append``, and ValueError unless the offset is above the last one and fits 32
+        bits.
+        """
+
+    def close_for_append(self) -> None:
+        """Take no more records; the header is still to be written. Idempotent."""
+
+    def set_producer_state(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool = False,
+    ) -> None:
+        """Set who writes the batch, and the sequence number of its first record.
+
+        All -1 (the default) for a producer that is not idempotent. Raises RuntimeError once
+        closed, ValueError for a combination that cannot be, OverflowError beyond 64, 16, 32 bits.
+        """
+
+    def close(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
+        """Complete the batch: compress the records if the codec is not 0, write header and CRC-32C.
+
+        ``compress`` gets the concatenated records, read-only, and must not keep the view. When its
+        result is not smaller, the records stay as they are and ``compression`` becomes 0.
+        If it raises, the batch stays closed for append and ``close`` may be called again.
+        Raises ValueError when it is needed and None. Does nothing when closed already.
+        """
+
+    def reopen_producer_state(
+        self, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> None:
+        """Rewrite the producer state and CRC of a closed batch; the records stay untouched.
+
+        Raises RuntimeError before ``close``, BufferError while a view of the batch is out (its
+        bytes may be on their way to a broker), otherwise as ``set_producer_state``.
+        """
+
+    def build(self) -> memoryview:
+        """The whole batch, read-only; empty when it has no record.
+
+        The view lends the buffer: while it or a slice of it lives, the memory is not reused.
+        Raises RuntimeError before ``close``, BufferError once the buffer was given back.
+        """
+
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def is_full(self) -> bool:
+        """Closed for append, or at the write limit."""
+
+    @property
+    def closed_for_append(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def compression(self) -> int:
+        """The codec of the batch: the one asked for, or 0 when ``close`` found it did not pay."""
+
+    @property
+    def estimated_bytes_written(self) -> int:
+        """Size of the batch in bytes: exact without compression, else by the expected ratio."""
+
+    @property
+    def uncompressed_bytes(self) -> int:
+        """Bytes of the records, without the batch header, before compression."""
+
+    @property
+    def base_timestamp(self) -> int:
+        """Timestamp of the first record in milliseconds; -1 when empty."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp in milliseconds; -1 when empty."""
+
+    @property
+    def max_record_size(self) -> int:
+        """Bytes of the largest record; 0 when empty."""
+
+    @property
+    def actual_compression_ratio(self) -> float:
+        """What ``compress`` made of one byte, also when it did not pay; 1.0 before ``close``."""

@@ -1,0 +1,364 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""Writes the records of one batch, then the header in front of them.
+
+After ``org.apache.kafka.common.record.MemoryRecordsBuilder``, for magic 2. Its stages: open;
+closed for append (no more records, header not written); closed (the batch is complete).
+"""
+
+cimport cython
+from libc.math cimport isfinite
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t
+from libc.string cimport memmove
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+from kprod_ext.batch_header cimport (
+    BATCH_LENGTH_END,
+    CRC_START,
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    put_batch_crc,
+    put_batch_header,
+)
+from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
+from kprod_ext.held_record cimport HeldRecord, freeze_headers, hold_record, release_record
+from kprod_ext.record_layout cimport (
+    RECORD_OVERHEAD,
+    Record,
+    body_size,
+    payload_size,
+    put_record,
+)
+from kprod_ext.varint cimport varint_size
+
+from crc32c import crc32c
+
+cdef enum:
+    NO_COMPRESSION = 0
+    LAST_CODEC = 4      # zstd
+
+cdef double ESTIMATION_MARGIN = 1.05    # COMPRESSION_RATE_ESTIMATION_FACTOR
+
+
+def batch_size_upper_bound(key, value, headers=()):
+    """Bytes a batch with this one record can take at most, whatever its timestamp and offset."""
+    cdef HeldRecord held
+    cdef tuple frozen = freeze_headers(headers)
+    hold_record(&held, 0, key, value, frozen)
+    try:
+        return HEADER_SIZE + RECORD_OVERHEAD + checked_payload(&held.record)
+    finally:
+        release_record(&held)
+
+
+cdef Py_ssize_t checked_payload(const Record* record) except -1:
+    cdef Py_ssize_t payload = payload_size(record)
+    if payload < 0:
+        raise ValueError("the record is larger than the format allows (2 GiB)")
+    return payload
+
+
+@cython.final
+cdef class MemoryRecordsBuilder:
+    """Writes one record batch into a pooled buffer."""
+
+    def __cinit__(
+        self,
+        PooledBuffer buffer not None,
+        *,
+        Py_ssize_t write_limit,
+        int compression=0,
+        double compression_ratio=1.0,
+        BufferPool pool=None,
+    ):
+        if not NO_COMPRESSION <= compression <= LAST_CODEC:
+            raise ValueError(f"compression must be 0 to {LAST_CODEC}, got {compression}")
+        if not (compression_ratio > 0 and isfinite(compression_ratio)):
+            raise ValueError(f"compression_ratio must be positive, got {compression_ratio}")
+        if pool is not None and buffer.pool is not pool:
+            raise ValueError("the buffer is not from this pool")
+        if buffer.capacity < HEADER_SIZE:
+            raise ValueError(f"a batch needs at least {HEADER_SIZE} bytes, not {buffer.capacity}")
+        self._buffer = buffer
+        self._pool = pool
+        self._write_limit = write_limit
+        self._end = HEADER_SIZE
+        self._expansion = compression_ratio * ESTIMATION_MARGIN
+        self.compression = compression
+        self.base_timestamp = self.max_timestamp = -1
+        self.actual_compression_ratio = 1.0
+        self._last_offset = -1
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._base_sequence = -1
+        self._check_usable()
+
+    def has_room_for(self, int64_t timestamp_ms, key, value, headers=()):
+        """Whether try_append would take the record."""
+        cdef HeldRecord held
+        cdef Py_ssize_t body, size, end
+        cdef tuple frozen = freeze_headers(headers)
+        hold_record(&held, timestamp_ms, key, value, frozen)
+        try:
+            body = self._body_size(<int64_t>self._last_offset + 1, &held.record)
+        finally:
+            release_record(&held)
+        size = varint_size(body) + body
+        if self.closed_for_append or self._last_offset == INT32_MAX or not self._within_limit(size):
+            return False
+        end = self._end + size
+        if end <= self._buffer.capacity or end > INT32_MAX or self.compression == NO_COMPRESSION:
+            return end <= self._buffer.capacity and end <= INT32_MAX
+        return self._pool is not None and self._pool.can_grow(self._buffer, end)
+
+    def try_append(self, int64_t timestamp_ms, key, value, headers=()):
+        """Append a record if it fits the limit, else close for append. Bytes it takes, or 0."""
+        cdef HeldRecord held
+        cdef tuple frozen = freeze_headers(headers)
+        hold_record(&held, timestamp_ms, key, value, frozen)
+        try:
+            return self._try_append(&held.record)
+        finally:
+            release_record(&held)
+
+    def append(self, int64_t timestamp_ms, key, value, headers=()):
+        """Append a record without regard to the limit. Bytes it takes."""
+        cdef HeldRecord held
+        cdef tuple frozen = freeze_headers(headers)
+        hold_record(&held, timestamp_ms, key, value, frozen)
+        try:
+            return self._append(<int64_t>self._last_offset + 1, &held.record)
+        finally:
+            release_record(&held)
+
+    def append_with_offset(self, int64_t offset, int64_t timestamp_ms, key, value, headers=()):
+        """Append a record at an offset larger than the last one's. Bytes it takes."""
+        cdef HeldRecord held
+        cdef tuple frozen = freeze_headers(headers)
+        hold_record(&held, timestamp_ms, key, value, frozen)
+        try:
+            return self._append(offset, &held.record)
+        finally:
+            release_record(&held)
+
+    def close_for_append(self):
+        """Take no more records; the header is still to be written."""
+        self.closed_for_append = True
+
+    def set_producer_state(
+        self,
+        int64_t producer_id,
+        int16_t producer_epoch,
+        int32_t base_sequence,
+        bint transactional=False,
+    ):
+        """Set who writes the batch and with which sequence numbers, before close."""
+        if self.is_closed:
+            raise RuntimeError("the batch is closed; use reopen_producer_state")
+        check_producer_state(producer_id, producer_epoch, base_sequence, transactional)
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._base_sequence = base_sequence
+        self._transactional = transactional
+
+    def close(self, compress=None):
+        """Compress the records if asked to and write the header."""
+        if self.is_closed:
+            return
+        self._check_usable()
+        self.closed_for_append = True
+        if self.record_count > 0:
+            if self.compression != NO_COMPRESSION:
+                self._compress(compress)
+            self._seal()
+        self.is_closed = True
+
+    def reopen_producer_state(
+        self, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence
+    ):
+        """Write another producer state into the header of a closed batch, and its CRC."""
+        if not self.is_closed:
+            raise RuntimeError("the batch is not closed; use set_producer_state")
+        self._check_usable()
+        if self._buffer.lent != 0:
+            raise BufferError("the batch is frozen while a view of it is out")
+        check_producer_state(producer_id, producer_epoch, base_sequence, self._transactional)
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._base_sequence = base_sequence
+        if self.record_count > 0:
+            self._seal()
+
+    def build(self):
+        """The whole batch, read-only."""
+        if not self.is_closed:
+            raise RuntimeError("the batch is not closed")
+        if self.record_count == 0:
+            return memoryview(b"")
+        return memoryview(self._buffer)[:self._end].toreadonly()
+
+    @property
+    def is_full(self):
+        return self.closed_for_append or (
+            self.record_count > 0 and self._write_limit <= self._estimated()
+        )
+
+    @property
+    def estimated_bytes_written(self):
+        return self._estimated()
+
+    cdef Py_ssize_t try_append_bytes(
+        self,
+        int64_t timestamp_ms,
+        const char* key,
+        Py_ssize_t key_size,
+        const char* value,
+        Py_ssize_t value_size,
+    ) except -1:
+        cdef Record record
+        record.timestamp_ms = timestamp_ms
+        record.key.data = key
+        record.key.size = key_size
+        record.value.data = value
+        record.value.size = value_size
+        record.headers = NULL
+        record.header_count = 0
+        return self._try_append(&record)
+
+    cdef Py_ssize_t _try_append(self, const Record* record) except -1:
+        cdef int64_t offset = <int64_t>self._last_offset + 1
+        cdef Py_ssize_t body = self._body_size(offset, record)
+        cdef Py_ssize_t size = varint_size(body) + body
+        if self.closed_for_append:
+            return 0
+        self._check_usable()
+        if offset > INT32_MAX or not self._within_limit(size) or not self._make_room(size):
+            self.closed_for_append = True
+            return 0
+        self._put(offset, record, body)
+        return size
+
+    cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1:
+        cdef Py_ssize_t body, size
+        if not self._last_offset < offset <= INT32_MAX:
+            raise ValueError(f"offset {offset} must be above {self._last_offset} and fit 32 bits")
+        body = self._body_size(offset, record)
+        size = varint_size(body) + body
+        if self.closed_for_append:
+            raise ValueError("the batch takes no more records")
+        self._check_usable()
+        if not self._make_room(size):
+            raise ValueError(f"no room for a record of {size} bytes in the buffer")
+        self._put(offset, record, body)
+        return size
+
+    cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1:
+        cdef Py_ssize_t body
+        cdef int64_t delta = 0
+        if record.timestamp_ms < 0:
+            raise ValueError(f"timestamp_ms must not be negative, got {record.timestamp_ms}")
+        if self.record_count > 0:
+            delta = record.timestamp_ms - self.base_timestamp
+        body = body_size(checked_payload(record), delta, offset)
+        if body > INT32_MAX:
+            raise ValueError("the record is larger than the format allows (2 GiB)")
+        return body
+
+    cdef Py_ssize_t _estimated(self) noexcept:
+        if self.compression == NO_COMPRESSION:
+            return HEADER_SIZE + self.uncompressed_bytes
+        return HEADER_SIZE + <Py_ssize_t>(<double>self.uncompressed_bytes * self._expansion)
+
+    cdef bint _within_limit(self, Py_ssize_t size) noexcept:
+        """The limit holds from the second record on: a batch always takes one."""
+        return self.record_count == 0 or self._estimated() + size <= self._write_limit
+
+    cdef bint _make_room(self, Py_ssize_t size) noexcept:
+        """Whether size more bytes fit; records to be compressed may make the buffer grow."""
+        cdef Py_ssize_t end = self._end + size
+        if end > INT32_MAX:
+            return False
+        if end <= self._buffer.capacity:
+            return True
+        if self.compression == NO_COMPRESSION or self._pool is None:
+            return False
+        # Half as much again, so that a batch is moved a few times and not once per record.
+        return (
+            self._pool.try_grow(self._buffer, end + end // 2)
+            or self._pool.try_grow(self._buffer, end)
+        )
+
+    cdef int _put(self, int64_t offset, const Record* record, Py_ssize_t body) except -1:
+        cdef Py_ssize_t size = varint_size(body) + body
+        cdef int64_t delta = 0
+        cdef char* start = self._buffer.data + self._end
+        cdef char* end
+        if self.record_count > 0:
+            delta = record.timestamp_ms - self.base_timestamp
+        end = put_record(start, record, body, delta, offset)
+        if end - start != size:
+            raise SystemError(f"a record of {size} bytes took {end - start}")
+        if self.record_count == 0:
+            self.base_timestamp = record.timestamp_ms
+        self.max_timestamp = max(self.max_timestamp, record.timestamp_ms)
+        self.max_record_size = max(self.max_record_size, size)
+        self.record_count += 1
+        self.uncompressed_bytes += size
+        self._end += size
+        self._last_offset = <int32_t>offset
+        return 0
+
+    cdef int _compress(self, object compress) except -1:
+        """Replace the records by their compressed form, if that is smaller."""
+        cdef Py_buffer packed
+        if compress is None:
+            raise ValueError("a compressed batch needs a function that compresses it")
+        records = memoryview(self._buffer)[HEADER_SIZE:self._end].toreadonly()
+        PyObject_GetBuffer(compress(records), &packed, PyBUF_SIMPLE)
+        try:
+            self.actual_compression_ratio = <double>packed.len / <double>self.uncompressed_bytes
+            if packed.len < self.uncompressed_bytes:
+                memmove(self._buffer.data + HEADER_SIZE, packed.buf, <size_t>packed.len)
+                self._end = HEADER_SIZE + packed.len
+            else:
+                # What would grow is sent as it is, as librdkafka does. So the result always fits.
+                self.compression = NO_COMPRESSION
+        finally:
+            PyBuffer_Release(&packed)
+        return 0
+
+    cdef int _seal(self) except -1:
+        """Write the header and the checksum."""
+        cdef BatchHeader header
+        header.batch_length = <int32_t>(self._end - BATCH_LENGTH_END)
+        header.attributes = <int16_t>self.compression
+        if self._transactional:
+            header.attributes = <int16_t>(header.attributes | TRANSACTIONAL_BIT)
+        header.last_offset_delta = self._last_offset
+        header.base_timestamp = self.base_timestamp
+        header.max_timestamp = self.max_timestamp
+        header.producer_id = self._producer_id
+        header.producer_epoch = self._producer_epoch
+        header.base_sequence = self._base_sequence
+        header.record_count = self.record_count
+        put_batch_header(self._buffer.data, &header)
+        put_batch_crc(
+            self._buffer.data, crc32c(memoryview(self._buffer)[CRC_START:self._end])
+        )
+        return 0
+
+    cdef int _check_usable(self) except -1:
+        if self._buffer.given_back:
+            raise ValueError("the buffer was given back to its pool")
+        return 0
+
+
+cdef int check_producer_state(
+    int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, bint transactional
+) except -1:
+    if producer_id < 0 and transactional:
+        raise ValueError("a transactional batch needs a producer id")
+    if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
+        raise ValueError("a producer id needs an epoch and a base sequence of 0 or more")
+    return 0
