@@ -1,0 +1,1 @@
+"""Byte streams to brokers, and waiting for them: the only place that touches sockets."""

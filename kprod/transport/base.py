@@ -1,0 +1,137 @@
+"""What the sender asks of a network, and the names under which networks are known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from kprod.errors import ConfigError
+
+
+class Transport(Protocol):
+    """One byte stream to a broker that never blocks. Used by one thread only.
+
+    It connects by steps (``advance``) and carries bytes once that is done. Every failure is a
+    ConnectionLost naming host, port and cause; after one, only ``close`` makes sense.
+    """
+
+    def advance(self) -> bool:
+        """Go on connecting; True once bytes may flow, False while it takes longer.
+
+        To be called when ``poll`` reports the transport in any way. When the name stands for
+        several addresses they are tried one after the other; ConnectionLost tells the cause for
+        every one of them.
+        """
+        ...
+
+    def send(self, buffers: Sequence[bytes | memoryview]) -> int:
+        """Send the buffers in order; how many bytes were taken, 0 when none can be right now.
+
+        Bytes that were taken need not stay in memory. Raises ConnectionLost.
+        """
+        ...
+
+    def receive(self, limit: int) -> bytes | None:
+        """At most ``limit`` bytes; None when there is nothing now, b"" when the peer has closed.
+
+        What the peer sent before it closed is received first. Raises ConnectionLost.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything back, without waiting for the peer. Idempotent; raises nothing."""
+        ...
+
+
+class Readiness(NamedTuple):
+    """A transport that can go on. A broken one shows as ready: its next call says what is wrong."""
+
+    transport: Transport
+    readable: bool
+    writable: bool
+
+
+class Backend(Protocol):
+    """Makes transports and waits for all of them at once. One per producer.
+
+    Used by one thread only, except for ``wake``.
+    """
+
+    def dial(self, host: str, port: int) -> Transport:
+        """Start a connection; it is watched at once, for reading and writing.
+
+        Raises ConnectionLost when the name cannot be resolved. Any other failure to connect,
+        even an immediate one, is for ``poll`` to report and for ``advance`` to raise.
+        """
+        ...
+
+    def watch(self, transport: Transport, *, write: bool) -> None:
+        """Watch for reading, and for writing if ``write``."""
+        ...
+
+    def poll(self, timeout: float | None) -> list[Readiness]:
+        """Wait until a watched transport can go on; at most ``timeout`` seconds, None for ever.
+
+        Returns early, perhaps with nothing, after ``wake``.
+        """
+        ...
+
+    def forget(self, transport: Transport) -> None:
+        """Stop watching; to be called before the transport is closed. Idempotent."""
+        ...
+
+    def wake(self) -> None:
+        """End the current or the next ``poll``. Any thread, any time, even after ``close``.
+
+        Several calls between two polls end only one.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything back; open transports are closed. Idempotent."""
+        ...
+
+
+BackendFactory = Callable[..., Backend]
+"""Makes a backend from keyword options of its own."""
+
+
+def register(name: str, factory: BackendFactory) -> None:
+    """Make a backend known under ``name``; a later registration wins. Any thread."""
+    _FACTORIES[name] = factory
+
+
+def open_backend(name_or_factory: str | BackendFactory, **options: Any) -> Backend:
+    """A backend by its registered name ("tcp", "memory", ...) or by its factory.
+
+    ``options`` go to the factory as they are. Raises ConfigError for a name nobody registered.
+    """
+    if not isinstance(name_or_factory, str):
+        return name_or_factory(**options)
+    factory = _FACTORIES.get(name_or_factory)
+    if factory is None:
+        raise ConfigError(_unknown(name_or_factory))
+    return factory(**options)
+
+
+def _unknown(name: str) -> str:
+    known = sorted(_FACTORIES)
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"transport {name!r} is unknown, there are {', '.join(known)}{meant}"
+
+
+def _open_tcp(**options: Any) -> Backend:
+    from kprod.transport.tcp import TcpBackend
+
+    return TcpBackend(**options)
+
+
+def _open_memory(**options: Any) -> Backend:
+    from kprod.transport.memory import MemoryBackend
+
+    return MemoryBackend(**options)
+
+
+_FACTORIES: dict[str, BackendFactory] = {"tcp": _open_tcp, "memory": _open_memory}

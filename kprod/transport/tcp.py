@@ -1,0 +1,138 @@
+"""Plain TCP: a non-blocking socket for every connection, one selector for all of them."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable
+
+from kprod.errors import ConnectionLost, IllegalStateError
+from kprod.transport.base import Backend, Readiness, Transport
+from kprod.transport.tcp_transport import Address, TcpTransport
+from kprod.transport.wakeup import WakeUp
+
+__all__ = ["Address", "Resolver", "TcpBackend", "resolve"]
+
+Resolver = Callable[[str, int], list[Address]]
+"""Every address of a name, in the order in which to try them. May raise OSError."""
+
+
+def resolve(host: str, port: int) -> list[Address]:
+    """What the system's resolver says, in its order of preference (RFC 6724). Blocks."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
+
+
+class TcpBackend(Backend):
+    """Sockets with TCP_NODELAY and SO_KEEPALIVE; buffer sizes in bytes, None leaves the system's.
+
+    ``dial`` calls ``resolver`` in the calling thread: other connections wait for as long as that
+    takes. Used by one thread only, except for ``wake``. ``poll`` and ``dial`` raise
+    IllegalStateError once it is closed.
+    """
+
+    def __init__(
+        self,
+        send_buffer_bytes: int | None = None,
+        receive_buffer_bytes: int | None = None,
+        resolver: Resolver = resolve,
+    ) -> None:
+        self._resolver = resolver
+        self._options = _socket_options(send_buffer_bytes, receive_buffer_bytes)
+        self._silent: dict[str, Address] = {}  # by name: the address last given up on
+        self._stillborn: dict[TcpTransport, None] = {}  # refused by every address within dial()
+        self._closed = False
+        self._wakeup = WakeUp()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wakeup, selectors.EVENT_READ, None)
+
+    def dial(self, host: str, port: int) -> TcpTransport:
+        """See ``Backend.dial``. Asks the resolver anew each time.
+
+        Addresses that refuse are passed over at once. One that stays silent is not, for only the
+        caller knows how long to wait; so when the caller gives up on it, the next connection to
+        the name begins with the address behind it (KIP-602).
+        """
+        self._check_open()
+        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            addresses = self._resolver(host, port)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that IDNA cannot encode
+            raise ConnectionLost(f"cannot resolve {name}: {error}") from error
+        addresses = _behind(self._silent.get(name), addresses)
+        transport = TcpTransport(name, addresses, self._options, self._selector)
+        if not transport.start():
+            self._stillborn[transport] = None
+        return transport
+
+    def watch(self, transport: Transport, *, write: bool) -> None:
+        """See ``Backend.watch``. A system call only when the interest changes."""
+        _ours(transport).watch(write=write)
+
+    def poll(self, timeout: float | None) -> list[Readiness]:
+        """See ``Backend.poll``."""
+        self._check_open()
+        ready = [Readiness(transport, True, True) for transport in self._stillborn]
+        for key, events in self._selector.select(0 if ready else timeout):
+            if key.data is None:
+                self._wakeup.clear()
+                continue
+            readable, writable = events & selectors.EVENT_READ, events & selectors.EVENT_WRITE
+            ready.append(Readiness(key.data, bool(readable), bool(writable)))
+        return ready
+
+    def forget(self, transport: Transport) -> None:
+        """See ``Backend.forget``."""
+        ours = _ours(transport)
+        if ours.waits_for is not None:
+            self._silent[ours.name] = ours.waits_for
+        self._stillborn.pop(ours, None)
+        ours.unwatch()
+
+    def wake(self) -> None:
+        """See ``Backend.wake``."""
+        self._wakeup.set()
+
+    def close(self) -> None:
+        """See ``Backend.close``. Closes the transports that are watched."""
+        if self._closed:
+            return
+        self._closed = True
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None:
+                key.data.close()
+        self._selector.close()
+        self._wakeup.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the TCP backend is closed")
+
+
+def _socket_options(
+    send_bytes: int | None, receive_bytes: int | None
+) -> list[tuple[int, int, int]]:
+    """(level, option, value) of everything to be set on a socket before it connects."""
+    options = [
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    ]
+    if send_bytes is not None:
+        options.append((socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes))
+    if receive_bytes is not None:
+        options.append((socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes))
+    return options
+
+
+def _behind(silent: Address | None, addresses: list[Address]) -> list[Address]:
+    """The addresses, beginning with the one that follows ``silent``."""
+    if silent not in addresses:
+        return addresses
+    start = addresses.index(silent) + 1
+    return addresses[start:] + addresses[:start]
+
+
+def _ours(transport: Transport) -> TcpTransport:
+    if not isinstance(transport, TcpTransport):
+        raise TypeError(f"{transport!r} was not made by a TcpBackend")
+    return transport

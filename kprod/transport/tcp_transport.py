@@ -1,0 +1,197 @@
+"""One TCP connection: through every address of a name until one answers, then bytes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kprod.errors import ConnectionLost
+from kprod.transport.base import Transport
+
+_BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
+_MOST_BUFFERS = max(16, os.sysconf("SC_IOV_MAX"))  # 16: what POSIX promises where it tells nothing
+_CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)  # the embedding program may want its SIGPIPE
+
+
+class Address(NamedTuple):
+    """One place a name stands for: the address family and what ``connect`` takes."""
+
+    family: int
+    sockaddr: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return str(self.sockaddr[0])
+
+
+class TcpTransport(Transport):
+    """A connection to ``name`` ("host:port") at the first of ``addresses`` that accepts.
+
+    Registers its sockets with ``selector``, with itself as data. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        addresses: Sequence[Address],
+        options: Sequence[tuple[int, int, int]],
+        selector: selectors.BaseSelector,
+    ) -> None:
+        self.name = name
+        self._untried = list(reversed(addresses))
+        self._options = options
+        self._selector = selector
+        self._address: Address | None = None
+        self._sock: socket.socket | None = None
+        self._events = 0  # what the selector watches for
+        self._connected = False
+        self._closed = False
+        self._failures: list[str] = []  # "address: cause" of every address that did not answer
+
+    def __repr__(self) -> str:
+        return f"TcpTransport({self.name})"
+
+    # Connecting ---------------------------------------------------------------------------------
+
+    def start(self) -> bool:
+        """Begin to connect to the next address that can be tried; False when none is left."""
+        while self._untried:
+            self._address = self._untried.pop()
+            try:
+                self._sock = self._begin(self._address)
+            except OSError as error:
+                self._note(error)
+                continue
+            self.watch(write=True)
+            return True
+        return False
+
+    def _begin(self, address: Address) -> socket.socket:
+        """A socket that is connecting to ``address``, or connected already."""
+        sock = socket.socket(address.family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            for level, option, value in self._options:
+                sock.setsockopt(level, option, value)
+            code = sock.connect_ex(address.sockaddr)
+            if code and code not in _CONNECTING:
+                raise _os_error(code)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def advance(self) -> bool:
+        """See ``Transport.advance``."""
+        if self._sock is not None and self._connected:
+            return True
+        while self._sock is not None:
+            try:
+                self._connected = _has_connected(self._sock)
+            except OSError as error:
+                self._note(error)
+                self._drop_socket()
+                self.start()
+            else:
+                return self._connected
+        raise self._no_socket()
+
+    @property
+    def waits_for(self) -> Address | None:
+        """The address that has neither accepted nor refused yet."""
+        return None if self._connected or self._sock is None else self._address
+
+    def _note(self, error: OSError) -> None:
+        self._failures.append(f"{self._address}: {error.strerror or error}")
+
+    def _no_socket(self) -> ConnectionLost:
+        if self._closed:
+            return ConnectionLost(f"the connection to {self.name} is closed")
+        causes = "; ".join(self._failures) or "the name has no address"
+        return ConnectionLost(f"cannot connect to {self.name} ({causes})")
+
+    # Moving bytes -------------------------------------------------------------------------------
+
+    def send(self, buffers: Sequence[bytes | memoryview]) -> int:
+        """See ``Transport.send``. One system call; at most IOV_MAX buffers of one call are sent."""
+        if self._sock is None:
+            raise self._no_socket()
+        if len(buffers) > _MOST_BUFFERS:
+            buffers = buffers[:_MOST_BUFFERS]
+        try:
+            return self._sock.sendmsg(buffers, (), _NO_SIGNAL)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._broke(error) from error
+
+    def receive(self, limit: int) -> bytes | None:
+        """See ``Transport.receive``. One system call."""
+        if self._sock is None:
+            raise self._no_socket()
+        try:
+            return self._sock.recv(limit)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise self._broke(error) from error
+
+    def _broke(self, error: OSError) -> ConnectionLost:
+        cause = error.strerror or error
+        return ConnectionLost(f"the connection to {self.name} ({self._address}) broke: {cause}")
+
+    # Being waited for ---------------------------------------------------------------------------
+
+    def watch(self, *, write: bool) -> None:
+        """Ask the selector for readability, and for writability if ``write``."""
+        events = _BOTH if write else selectors.EVENT_READ
+        if self._sock is None or events == self._events:
+            return
+        change = self._selector.modify if self._events else self._selector.register
+        change(self._sock, events, self)
+        self._events = events
+
+    def unwatch(self) -> None:
+        """Ask the selector for nothing."""
+        if self._sock is not None and self._events:
+            self._selector.unregister(self._sock)
+            self._events = 0
+
+    def close(self) -> None:
+        """See ``Transport.close``."""
+        self._closed = True
+        self._untried.clear()
+        self._drop_socket()
+
+    def _drop_socket(self) -> None:
+        self.unwatch()
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+
+def _has_connected(sock: socket.socket) -> bool:
+    """Whether the connection stands; OSError when it never will."""
+    code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise _os_error(code)
+    try:
+        peer = sock.getpeername()
+    except OSError as error:
+        if error.errno == errno.ENOTCONN:
+            return False
+        raise
+    # Nobody listens on a local port of the ephemeral range, we dial it, and the system happens to
+    # give our own end the same port: TCP then connects the socket to itself (RFC 9293, 3.5), and
+    # keeps the broker from taking its port back.
+    if peer == sock.getsockname():
+        raise _os_error(errno.ECONNREFUSED)
+    return True
+
+
+def _os_error(code: int) -> OSError:
+    return OSError(code, os.strerror(code))
