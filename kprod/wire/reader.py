@@ -103,7 +103,7 @@ class WireReader:
 
     def skip_array(self, item_size: int) -> None:
         """Pass over an array of fixed-size items."""
-        self._at += self.array(item_size) * item_size
+        self._advance(self.array(item_size) * item_size)
 
     def tags(self) -> Iterator[tuple[int, WireReader]]:
         """The tagged fields that end every struct of a flexible version; none otherwise.
