@@ -1,0 +1,178 @@
+"""The arguments of ``send``, checked before anything is queued.
+
+Every function takes a value as the application gave it and returns it in the one form the rest of
+the code knows. They run for every record of the Python lane, so the usual exact types are tried
+first. Wrong types raise RecordTypeError (a TypeError), wrong values a ValueError; both name the
+argument, what was given and what is expected.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from contextlib import suppress
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from kprod.config.shown import shown
+from kprod.errors import InvalidRecordError, InvalidTopicError, PartitionError, RecordTypeError
+from kprod.types import Header
+
+MAX_TOPIC_LENGTH = 249
+MAX_PARTITION = 2**31 - 1
+MAX_TIMESTAMP_MS = 2**63 - 1
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NOT_TOPICS = (".", "..")
+
+
+def check_topic(topic: Any) -> str:
+    """The topic as a plain ``str``.
+
+    Raises InvalidTopicError when Kafka has no such names (rule of ``org.apache.kafka.common
+    .internals.Topic``), RecordTypeError when it is not text.
+    """
+    # The text of a str subclass is taken from the object itself: its __str__ may say anything.
+    name = topic if type(topic) is str else _plain_text(topic)
+    _check_name(name)
+    return name
+
+
+def _plain_text(topic: Any) -> str:
+    if not isinstance(topic, str):
+        raise RecordTypeError(f"topic: expected a str, got {shown(topic)}")
+    return str.__str__(topic)
+
+
+@lru_cache(maxsize=1024)
+def _check_name(topic: str) -> None:
+    """Raise unless the name is one; a cache of exact ``str`` keys remembers the good ones."""
+    if _TOPIC.fullmatch(topic) is None or topic in _NOT_TOPICS:
+        raise InvalidTopicError(
+            f"topic: expected 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - (and not"
+            f' "." or ".."), got {shown(topic)} of {len(topic)} characters'
+        )
+
+
+def check_partition(partition: Any) -> int | None:
+    """The partition as a plain ``int``, or None. Whether the topic has it is not known here.
+
+    Raises PartitionError for a number no partition can have, RecordTypeError for anything else
+    that is not an integer; True and False are not integers here.
+    """
+    if partition is None:
+        return None
+    number = partition if type(partition) is int else _integer("partition", partition)
+    if 0 <= number <= MAX_PARTITION:
+        return number
+    raise PartitionError(
+        f"partition: expected a number from 0 to {MAX_PARTITION}, or None to let the partitioner"
+        f" choose; got {shown(partition)}"
+    )
+
+
+def check_timestamp(timestamp_ms: Any) -> int | None:
+    """The timestamp in milliseconds since the epoch as a plain ``int``, or None for "now".
+
+    Raises InvalidRecordError for a negative or too large one, RecordTypeError for anything else
+    that is not an integer.
+    """
+    if timestamp_ms is None:
+        return None
+    number = timestamp_ms if type(timestamp_ms) is int else _integer("timestamp_ms", timestamp_ms)
+    if 0 <= number <= MAX_TIMESTAMP_MS:
+        return number
+    raise InvalidRecordError(
+        "timestamp_ms: expected milliseconds since 1970 from 0 to 2**63 - 1, or None for the time"
+        f" of send; got {shown(timestamp_ms)}"
+    )
+
+
+_HINTS: tuple[tuple[str, type, str], ...] = (
+    ("timestamp_ms", datetime, "; pass int(moment.timestamp() * 1000)"),
+    ("timestamp_ms", float, "; pass int(...) of milliseconds since 1970"),
+)
+
+
+def _integer(argument: str, value: Any) -> int:
+    """The value of any integer type, numpy's for one. Floats are refused: they hide lost digits."""
+    if not isinstance(value, bool):
+        with suppress(TypeError):
+            return operator.index(value)
+    hint = "".join(
+        text for name, kind, text in _HINTS if name == argument and isinstance(value, kind)
+    )
+    raise RecordTypeError(f"{argument}: expected an int or None, got {shown(value)}{hint}")
+
+
+def freeze_headers(headers: Any) -> tuple[Header, ...]:
+    """The headers as a tuple of ``(str, bytes | None)`` that no later change by the caller reaches.
+
+    ``headers`` is None or a list or tuple of pairs; order and repeated names are kept. Buffers are
+    copied to bytes. Raises RecordTypeError or InvalidRecordError naming the header by its index.
+    """
+    if headers is None:
+        return ()
+    if not isinstance(headers, list | tuple):
+        _refuse_headers(headers)
+    # One copy first: another thread may change the list while the pairs are looked at.
+    pairs = tuple(headers)
+    for pair in pairs:
+        if not _is_frozen(pair):
+            return tuple(_frozen(index, pair) for index, pair in enumerate(pairs))
+    return pairs
+
+
+def _is_frozen(pair: Any) -> bool:
+    if type(pair) is not tuple or len(pair) != 2:
+        return False
+    name, value = pair
+    return type(name) is str and name.isascii() and (value is None or type(value) is bytes)
+
+
+def _refuse_headers(headers: Any) -> NoReturn:
+    hint = ""
+    if isinstance(headers, dict):
+        hint = "; a dict cannot repeat a name: pass list(d.items())"
+    raise RecordTypeError(
+        f"headers: expected a list or tuple of (str, bytes or None) pairs, or None;"
+        f" got {shown(headers)}{hint}"
+    )
+
+
+def _frozen(index: int, pair: Any) -> Header:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise RecordTypeError(
+            f"headers[{index}]: expected a tuple (str, bytes or None), got {shown(pair)}"
+        )
+    return _frozen_name(index, pair[0]), _frozen_value(index, pair[1])
+
+
+def _frozen_name(index: int, name: Any) -> str:
+    if not isinstance(name, str):
+        raise RecordTypeError(f"headers[{index}]: expected a str as the name, got {shown(name)}")
+    text = str.__str__(name)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRecordError(
+            f"headers[{index}]: the name {shown(text)} cannot be written as UTF-8: {error.reason}"
+        ) from None
+    return text
+
+
+def _frozen_value(index: int, value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, bytes | bytearray | memoryview):
+        hint = "; encode text with .encode()" if isinstance(value, str) else ""
+        raise RecordTypeError(
+            f"headers[{index}]: expected bytes or None as the value,"
+            f" got {type(value).__name__}{hint}"
+        )
+    try:
+        # Not bytes(value): a subclass of bytes may answer that with something else.
+        return memoryview(value).tobytes()
+    except ValueError as error:
+        raise InvalidRecordError(f"headers[{index}]: the value cannot be read: {error}") from None

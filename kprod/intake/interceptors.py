@@ -1,0 +1,105 @@
+"""The application's observers: they may change records, and are told of every outcome."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from kprod.types import ProducerRecord, RecordMetadata
+
+_log = logging.getLogger("kprod.intake.interceptors")
+
+
+class _Inside(threading.local):
+    """What this thread is in the middle of."""
+
+    sending: bool = False
+    telling: bool = False
+
+
+class Interceptors:
+    """The chain of one producer, in order (Kafka's ``ProducerInterceptors``).
+
+    An interceptor has any of ``on_send(record) -> record``, ``on_acknowledgement(metadata)`` and
+    ``on_send_error(record, error)``. An exception of a hook is logged and goes no further. What a
+    hook, or a handler of that log, itself sends through the same producer passes that kind of hook
+    by. Thread-safe if the hooks are: ``on_send`` runs in the threads that send, the others in any.
+    """
+
+    def __init__(self, interceptors: Iterable[Any] = ()) -> None:
+        chain = tuple(interceptors)
+        self._on_send = _hooks(chain, "on_send")
+        self._on_acknowledgement = _hooks(chain, "on_acknowledgement")
+        self._on_send_error = _hooks(chain, "on_send_error")
+        self._inside = _Inside()
+
+    @property
+    def watch_outcomes(self) -> bool:
+        """Whether any hook wants to be told of outcomes; if not, none need be reported."""
+        return bool(self._on_acknowledgement or self._on_send_error)
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record after every hook; one that failed or returned no record changed nothing."""
+        # A hook that sends would enter the chain again, as would a log handler that sends what is
+        # logged of a failing hook, and so on without an end. The same holds in _tell.
+        if not self._on_send or self._inside.sending:
+            return record
+        self._inside.sending = True
+        try:
+            for hook in self._on_send:
+                record = _changed(hook, record)
+        finally:
+            self._inside.sending = False
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
+        """A record was stored (or, with ``acks=0``, handed to the network)."""
+        self._tell(self._on_acknowledgement, metadata)
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        """A record was refused or its delivery failed."""
+        self._tell(self._on_send_error, record, error)
+
+    def _tell(self, hooks: tuple[Any, ...], *outcome: Any) -> None:
+        if not hooks or self._inside.telling:
+            return
+        self._inside.telling = True
+        try:
+            for hook in hooks:
+                _call(hook, outcome)
+        finally:
+            self._inside.telling = False
+
+
+def _hooks(chain: Iterable[Any], name: str) -> tuple[Any, ...]:
+    found = (getattr(interceptor, name, None) for interceptor in chain)
+    return tuple(hook for hook in found if callable(hook))
+
+
+def _changed(hook: Any, record: ProducerRecord) -> ProducerRecord:
+    try:
+        changed = hook(record)
+    except Exception:
+        _log.exception("%s failed; the record goes on as it was", _name(hook))
+        return record
+    if isinstance(changed, ProducerRecord):
+        return changed
+    _log.error(
+        "%s returned %s, not a ProducerRecord; the record goes on as it was",
+        _name(hook),
+        type(changed).__name__,
+    )
+    return record
+
+
+def _call(hook: Any, outcome: tuple[Any, ...]) -> None:
+    try:
+        hook(*outcome)
+    except Exception:
+        _log.exception("%s failed; the outcome of the record stands", _name(hook))
+
+
+def _name(hook: Any) -> str:
+    return getattr(hook, "__qualname__", None) or type(hook).__qualname__
