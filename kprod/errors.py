@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kprod.types import Persisted
+from kprod.types import Persisted, TopicPartition
 
 
 class KprodError(Exception):
@@ -46,7 +46,7 @@ class ConfigError(KprodError, ValueError):
 
 
 class InvalidTopicError(KprodError, ValueError):
-    """The topic name is not one Kafka accepts (1-249 of ``[a-zA-Z0-9._-]``, not ``.`` or ``..``)."""
+    """Not a name for a topic: 1-249 of ``[a-zA-Z0-9._-]``, neither ``.`` nor ``..``."""
 
 
 class InvalidRecordError(KprodError, ValueError):
@@ -58,7 +58,7 @@ class RecordTypeError(KprodError, TypeError):
 
 
 class SerializationError(RecordTypeError):
-    """A key or value is not bytes and no serializer turned it into bytes, or the serializer failed."""
+    """A key or value is not bytes and no serializer made bytes of it, or the serializer failed."""
 
 
 class PartitionError(KprodError, ValueError):
@@ -66,7 +66,7 @@ class PartitionError(KprodError, ValueError):
 
 
 class RecordTooLargeError(KprodError, ValueError):
-    """The record cannot fit ``max_request_size`` or ``buffer_memory``, or the broker refused its size."""
+    """The record exceeds ``max_request_size`` or ``buffer_memory``, or the broker's own limit."""
 
 
 class IllegalStateError(KprodError, RuntimeError):
@@ -98,6 +98,33 @@ KafkaTimeoutError = KprodTimeoutError
 """The name kafka-python users catch."""
 
 
+# Over many records ----------------------------------------------------------------------------
+
+
+class DeliveryError(KprodError):
+    """A unit of work (a Spark task, a block of sends) ended with records that were not delivered.
+
+    ``acknowledged``, ``failed`` and ``pending`` (no outcome yet) count its records;
+    ``topic_partition`` and ``__cause__`` are those of the first that was not delivered, None when
+    they are not known. ``persisted`` is MAYBE when any of the records may be in the log.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        acknowledged: int,
+        failed: int,
+        pending: int,
+        topic_partition: TopicPartition | None = None,
+    ) -> None:
+        self.acknowledged = acknowledged
+        self.failed = failed
+        self.pending = pending
+        self.topic_partition = topic_partition
+        super().__init__(message)
+
+
 # Between us and a broker ----------------------------------------------------------------------
 
 
@@ -109,7 +136,10 @@ class ConnectionLost(KprodError, ConnectionError):
 
 
 class ProtocolError(KprodError):
-    """The peer sent bytes that are not the Kafka protocol. The connection is closed, the request retried."""
+    """The peer sent bytes that are not the Kafka protocol.
+
+    The connection is closed, the request retried.
+    """
 
     retriable = True
 
@@ -133,7 +163,8 @@ class BrokerError(KprodError):
         self.name = ERROR_NAMES.get(code, f"UNKNOWN_ERROR_{code}")
         self.retriable = code in RETRIABLE
         self.refreshes_metadata = code in REFRESHES_METADATA
-        self.persisted = Persisted.MAYBE if code in MAYBE_WRITTEN else Persisted.NO
+        unknown = code in MAYBE_WRITTEN or code not in ERROR_NAMES
+        self.persisted = Persisted.MAYBE if unknown else Persisted.NO
         super().__init__(f"{self.name} ({code})" + (f": {detail}" if detail else ""))
 
 
@@ -199,7 +230,34 @@ ERROR_NAMES: dict[int, str] = {
 }
 
 RETRIABLE: frozenset[int] = frozenset(
-    {2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89}
+    {
+        2,
+        3,
+        5,
+        6,
+        7,
+        9,
+        13,
+        14,
+        15,
+        16,
+        19,
+        20,
+        41,
+        51,
+        56,
+        70,
+        71,
+        72,
+        74,
+        75,
+        78,
+        80,
+        83,
+        84,
+        88,
+        89,
+    }
     | {100, 103, 106, 122, 123, 133}
 )
 

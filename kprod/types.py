@@ -1,4 +1,4 @@
-"""The values that travel through every layer: where a record goes, what was sent, what came back."""
+"""The values that travel through every layer: records, partitions, outcomes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class RecordMetadata(NamedTuple):
     """Where an acknowledged record was stored (field order of kafka-python's ``RecordMetadata``).
 
     ``offset`` is -1 when the broker did not tell it (acks=0, or a duplicate it had already stored).
-    ``timestamp`` is milliseconds since the epoch: the record's own, or the broker's append time when
-    the topic is configured for it. Sizes are bytes, -1 for null. ``checksum`` is always None (v2
-    batches carry one checksum per batch).
+    ``timestamp`` is milliseconds since the epoch: the record's own, or the broker's append time
+    when the topic is configured for it. Sizes are bytes, -1 for null. ``checksum`` is always None
+    (v2 batches carry one checksum per batch).
     """
 
     topic: str
@@ -45,7 +45,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Persisted(enum.Enum):
-    """What a failure says about the log: ``NO``, the record is not in it; ``MAYBE``, it may be, once."""
+    """What a failure says about the log: ``NO``, not in it; ``MAYBE``, in it at most once."""
 
     NO = "no"
     MAYBE = "maybe"

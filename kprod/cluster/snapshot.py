@@ -32,7 +32,7 @@ class Broker(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """Who leads a partition: ``leader_id`` is -1 when nobody does, ``leader_epoch`` -1 when untold."""
+    """Who leads a partition: ``leader_id`` -1 for nobody, ``leader_epoch`` -1 when untold."""
 
     partition: int
     leader_id: int = NO_LEADER
@@ -56,7 +56,7 @@ class TopicInfo:
         return len(self.partitions)
 
     def newer_than(self, known: TopicInfo | None) -> TopicInfo:
-        """This topic, with each partition whose leader epoch went back replaced by the known one."""
+        """This topic; a partition whose leader epoch went back is replaced by the known one."""
         if known is None or known.topic_id != self.topic_id:
             return self
         kept = tuple(self._newest(known, info) for info in self.partitions)
@@ -72,7 +72,10 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Brokers by node id and topics by name. Never changes; every method is safe from any thread."""
+    """Brokers by node id and topics by name.
+
+    Never changes; every method is safe from any thread.
+    """
 
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
@@ -95,7 +98,9 @@ class ClusterSnapshot:
         topic = self.topics.get(name)
         return topic.topic_id if topic is not None else None
 
-    def with_topics(self, answered: Iterable[TopicInfo], brokers: Mapping[int, Broker]) -> ClusterSnapshot:
+    def with_topics(
+        self, answered: Iterable[TopicInfo], brokers: Mapping[int, Broker]
+    ) -> ClusterSnapshot:
         """A snapshot in which ``answered`` replaced what was known of those topics."""
         topics = dict(self.topics)
         for topic in answered:
@@ -118,7 +123,11 @@ class ClusterSnapshot:
         if leader_epoch <= topic.partitions[tp.partition].leader_epoch:
             return self
         moved = PartitionInfo(tp.partition, leader_id, leader_epoch)
-        partitions = (*topic.partitions[: tp.partition], moved, *topic.partitions[tp.partition + 1 :])
+        partitions = (
+            *topic.partitions[: tp.partition],
+            moved,
+            *topic.partitions[tp.partition + 1 :],
+        )
         changed = TopicInfo(topic.name, topic.topic_id, partitions)
         return ClusterSnapshot(
             self.brokers, MappingProxyType({**self.topics, tp.topic: changed}), self.cluster_id

@@ -1,0 +1,292 @@
+"""Where records wait for the sender: per-partition queues of batches in bounded memory.
+
+Kafka's ``RecordAccumulator``, with its guarantees: the map of queues is read without a lock, each
+partition has one lock, memory is waited for outside every lock, and closing misses no batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kprod.backoff import ExponentialBackoff
+from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.batch_queue import Appended, BatchQueue
+from kprod.buffer.compression import CODEC_IDS, CompressionRatios, Compressor
+from kprod.buffer.copy_on_write import CopyOnWriteMap
+from kprod.buffer.incomplete import IncompleteBatches
+from kprod.clock import Clock
+from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.errors import BufferFullError, ProducerClosedError
+from kprod.types import BytesLike, Header, TopicPartition
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer, batch_size_upper_bound
+
+FOREVER = float("inf")
+
+
+class DrainGate(Protocol):
+    """Who decides, for order's sake, whether a partition's oldest batch may leave now."""
+
+    def admits(self, batch: ProducerBatch, leader: tuple[int, int]) -> bool:
+        """True when ``batch`` may be sent to ``leader`` (node id, leader epoch)."""
+        ...
+
+    def assign(self, batch: ProducerBatch) -> None:
+        """Give a batch that is about to leave its sequence, if it has none."""
+        ...
+
+
+@dataclass(slots=True)
+class Ready:
+    """What could be sent: queues by leader, seconds to the next look, topics without a leader."""
+
+    nodes: dict[int, list[BatchQueue]] = field(default_factory=dict)
+    next_check: float = FOREVER
+    leaderless: set[str] = field(default_factory=set)
+
+
+class RecordAccumulator:
+    """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
+
+    ``linger`` is seconds. Locks: a queue's ``lock``, then ``_active_lock``, never the other way.
+    """
+
+    def __init__(
+        self,
+        pool: BufferPool,
+        *,
+        clock: Clock,
+        batch_size: int,
+        linger: float,
+        retry_backoff: ExponentialBackoff,
+        compression: str = "none",
+        compress: Compressor | None = None,
+    ) -> None:
+        self.pool = pool
+        self.incomplete = IncompleteBatches()
+        self._clock = clock
+        self._batch_size = batch_size
+        self._linger = linger
+        self._retry_backoff = retry_backoff
+        self._codec = CODEC_IDS[compression]
+        self._compress = compress
+        self._ratios = CompressionRatios()
+        self._queues: CopyOnWriteMap[TopicPartition, BatchQueue] = CopyOnWriteMap()
+        self._active_lock = threading.Lock()  # guards _active
+        self._active: dict[BatchQueue, None] = {}
+        self._flushes = 0
+        self._flush_lock = threading.Lock()  # guards _flushes
+        self._drain_starts: dict[int, int] = {}
+        self._closed = False
+
+    # Any thread -----------------------------------------------------------------------------------
+
+    def append(
+        self,
+        tp: TopicPartition,
+        timestamp_ms: int,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: Sequence[Header],
+        timeout: float,
+    ) -> Appended:
+        """Write a record into the partition's open batch, or into a new one.
+
+        Waits at most ``timeout`` seconds for memory. Raises BufferFullError when there is none,
+        ProducerClosedError after ``close``; nothing is queued then.
+        """
+        queue = self._queues.get_or_create(tp, lambda: BatchQueue(tp))
+        with queue.lock:
+            self._refuse_when_closed()
+            appended = queue.try_append(timestamp_ms, key, value, headers)
+        if appended is not None:
+            return appended
+        size = max(self._batch_size, batch_size_upper_bound(key, value, headers))
+        buffer = self._allocate(size, timeout)
+        queued = False
+        try:
+            with queue.lock:
+                # Closed is looked at again under the lock: close() may have swept this queue while
+                # we waited for memory, and a batch added after the sweep would never be settled.
+                self._refuse_when_closed()
+                # Another thread may have opened a batch while we waited for memory.
+                appended = queue.try_append(timestamp_ms, key, value, headers)
+                if appended is None:
+                    batch = self._new_batch(tp, buffer, size)
+                    appended = queue.push(batch, timestamp_ms, key, value, headers)
+                    queued = True
+                    self._activate(queue, batch)
+        finally:
+            if not queued:
+                self.pool.deallocate(buffer)
+        return appended
+
+    def _allocate(self, size: int, timeout: float) -> PooledBuffer:
+        try:
+            return self.pool.allocate(size, timeout)
+        except TimeoutError:
+            raise BufferFullError(
+                f"no room for {size} bytes within {timeout:g} s: buffer_memory of {self.pool.total}"
+                f" bytes is exhausted ({self.pool.available} available); the brokers take records more"
+                " slowly than send() is called"
+            ) from None
+        except RuntimeError:
+            raise ProducerClosedError(
+                "the producer was closed while send() waited for memory"
+            ) from None
+
+    def _new_batch(self, tp: TopicPartition, buffer: PooledBuffer, size: int) -> ProducerBatch:
+        builder = MemoryRecordsBuilder(
+            buffer,
+            write_limit=size,
+            compression=self._codec,
+            compression_ratio=self._ratios.estimate(tp.topic),
+            pool=self.pool,
+        )
+        return ProducerBatch(tp, buffer, builder, self._clock.monotonic())
+
+    def _activate(self, queue: BatchQueue, batch: ProducerBatch) -> None:
+        """Let the sender see a queue that has a new batch; the queue's lock is held."""
+        self.incomplete.add(batch)
+        with self._active_lock:
+            self._active[queue] = None
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise ProducerClosedError("the producer is closed; nothing was queued")
+
+    def begin_flush(self) -> None:
+        """Make every batch sendable, however young, until ``end_flush``."""
+        with self._flush_lock:
+            self._flushes += 1
+
+    def end_flush(self) -> None:
+        """One flush has ended."""
+        with self._flush_lock:
+            self._flushes -= 1
+
+    def close(self) -> None:
+        """Refuse every append from now on; what is queued stays sendable at once."""
+        self._closed = True
+        for queue in self._queues.values():
+            with queue.lock:
+                pass  # an append that saw "open" holds it: after this its batch is in the queue
+        self.pool.close()
+
+    # The sender's thread ------------------------------------------------------------------------
+
+    def ready(self, snapshot: ClusterSnapshot, now: float) -> Ready:
+        """Which partitions have something to send, and when to look again."""
+        found = Ready()
+        hurry = self._closed or self._flushes > 0 or self.pool.waiting > 0
+        for queue in self._active_queues():
+            batch, full = queue.head()
+            if batch is None:
+                self._retire(queue)
+                continue
+            leader = snapshot.leader(queue.tp)
+            if leader is None:
+                found.leaderless.add(queue.tp.topic)
+                continue
+            moved = batch.attempted_leader not in (None, (leader.leader_id, leader.leader_epoch))
+            wait = self._wait(batch, now, hurry=hurry or full, moved=moved)
+            if wait <= 0:
+                found.nodes.setdefault(leader.leader_id, []).append(queue)
+            else:
+                found.next_check = min(found.next_check, wait)
+        return found
+
+    def _wait(self, batch: ProducerBatch, now: float, *, hurry: bool, moved: bool) -> float:
+        """Seconds until ``batch`` should leave: its back-off after a failure, else its linger."""
+        if batch.attempts:
+            if moved:  # a new leader has nothing to do with the old one's trouble (KIP-951)
+                return 0.0
+            return batch.last_attempt_at + self._retry_backoff.delay(batch.attempts) - now
+        return 0.0 if hurry else batch.created_at + self._linger - now
+
+    def drain(
+        self,
+        node_id: int,
+        queues: list[BatchQueue],
+        gate: DrainGate,
+        snapshot: ClusterSnapshot,
+        max_bytes: int,
+    ) -> list[ProducerBatch]:
+        """Take at most one batch per queue for one request: fair over time, sealed, in sequence."""
+        start = self._drain_starts.get(node_id, 0) % len(queues)
+        self._drain_starts[node_id] = start + 1
+        taken: list[ProducerBatch] = []
+        size = 0
+        for queue in queues[start:] + queues[:start]:
+            batch, _ = queue.head()
+            leader = snapshot.leader(queue.tp)
+            if batch is None or leader is None or leader.leader_id != node_id:
+                continue
+            if not gate.admits(batch, (leader.leader_id, leader.leader_epoch)):
+                continue
+            if taken and size + batch.size > max_bytes:
+                break
+            queue.take_head()
+            gate.assign(batch)
+            self._seal(batch)
+            size += batch.size
+            taken.append(batch)
+        return taken
+
+    def _seal(self, batch: ProducerBatch) -> None:
+        first_time = batch.records is None
+        batch.seal(self._compress)
+        if first_time and self._codec:
+            self._ratios.observed(batch.tp.topic, batch.builder.actual_compression_ratio)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a batch for another attempt, before everything that was never sent."""
+        queue = self._queue_of(batch)
+        queue.put_back(batch)
+        with self._active_lock:
+            self._active[queue] = None
+
+    def take_expired(self, created_before: float) -> list[ProducerBatch]:
+        """Remove the queued batches that were created before a time."""
+        return [
+            batch for queue in self._active_queues() for batch in queue.take_expired(created_before)
+        ]
+
+    def take_all(self) -> list[ProducerBatch]:
+        """Remove every queued batch."""
+        return [batch for queue in self._active_queues() for batch in queue.take_all()]
+
+    def remove(self, batch: ProducerBatch) -> None:
+        """Take out one queued batch."""
+        self._queue_of(batch).remove(batch)
+
+    def next_expiry(self) -> float:
+        """When the oldest queued batch was created; infinite when none waits."""
+        heads = (queue.head()[0] for queue in self._active_queues())
+        return min((batch.created_at for batch in heads if batch is not None), default=FOREVER)
+
+    def release(self, batches: Iterable[ProducerBatch]) -> None:
+        """Give back the memory of batches that are off the wire and have their outcome."""
+        for batch in batches:
+            batch.records = None
+            self.pool.deallocate(batch.buffer)
+
+    def _queue_of(self, batch: ProducerBatch) -> BatchQueue:
+        queue = self._queues.get(batch.tp)
+        if queue is None:
+            raise AssertionError(f"{batch!r} does not come from this accumulator")
+        return queue
+
+    def _active_queues(self) -> list[BatchQueue]:
+        with self._active_lock:
+            return list(self._active)
+
+    def _retire(self, queue: BatchQueue) -> None:
+        # Emptiness is looked at again under the queue's lock: an append that pushed a batch after
+        # ready() saw none has put the queue into _active under that lock, and must not be undone.
+        with queue.lock:
+            if queue.empty:
+                with self._active_lock:
+                    self._active.pop(queue, None)

@@ -1,0 +1,143 @@
+"""One batch of one partition, from its first record to its outcome (Kafka's ``ProducerBatch``).
+
+A batch passes through three hands and is owned by one at a time: callers append to it while it is
+the last of its queue (under the queue's lock); the sender's thread takes it from the head, seals it
+and puts it into a request; the request keeps its memory until it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kprod.buffer.compression import Compressor
+from kprod.buffer.delivery import BatchDelivery, FutureRecordMetadata
+from kprod.types import BytesLike, Header, TopicPartition
+from kprod_ext import MemoryRecordsBuilder, PooledBuffer
+
+NO_SEQUENCE = -1
+
+
+class ProducerId(NamedTuple):
+    """Who writes, as the broker knows it: an id and the epoch of that id."""
+
+    producer_id: int
+    epoch: int
+
+
+class ProducerBatch:
+    """Records of one partition that travel, are acknowledged and fail together.
+
+    Thread: appends under the queue's lock; every other method by the sender's thread only.
+    Times are seconds on the monotonic clock.
+    """
+
+    __slots__ = (
+        "attempted_leader",
+        "attempts",
+        "base_sequence",
+        "buffer",
+        "builder",
+        "created_at",
+        "delivery",
+        "drain_order",
+        "last_attempt_at",
+        "maybe_written",
+        "on_wire",
+        "producer",
+        "records",
+        "tp",
+    )
+
+    def __init__(
+        self, tp: TopicPartition, buffer: PooledBuffer, builder: MemoryRecordsBuilder, now: float
+    ) -> None:
+        self.tp = tp
+        self.buffer = buffer
+        self.builder = builder
+        self.delivery = BatchDelivery(tp)
+        self.created_at = now
+        self.attempts = 0
+        self.last_attempt_at = now
+        self.attempted_leader: tuple[int, int] | None = None
+        self.producer: ProducerId | None = None
+        self.base_sequence = NO_SEQUENCE
+        self.drain_order: int | None = None
+        self.maybe_written = False
+        self.on_wire = False
+        self.records: memoryview | None = None
+
+    # Callers, under the queue's lock ------------------------------------------------------------
+
+    def try_append(
+        self,
+        timestamp_ms: int,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: Sequence[Header],
+    ) -> tuple[FutureRecordMetadata, int] | None:
+        """Write one record; its future and the bytes it took, or None when there is no room."""
+        index = self.builder.record_count
+        nbytes = self.builder.try_append(timestamp_ms, key, value, headers)
+        if not nbytes:
+            return None
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        header_size = sum(len(k) + len(v or b"") for k, v in headers) if headers else -1
+        future = FutureRecordMetadata(
+            self.delivery, index, timestamp_ms, key_size, value_size, header_size
+        )
+        return future, nbytes
+
+    @property
+    def is_full(self) -> bool:
+        """True when no further record should be tried."""
+        return self.builder.is_full
+
+    # The sender's thread ------------------------------------------------------------------------
+
+    @property
+    def record_count(self) -> int:
+        """Records in the batch."""
+        return self.builder.record_count
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch on the wire: exact once sealed, estimated before."""
+        return (
+            len(self.records) if self.records is not None else self.builder.estimated_bytes_written
+        )
+
+    @property
+    def has_sequence(self) -> bool:
+        """True once the batch was given its place in the partition's sequence."""
+        return self.base_sequence != NO_SEQUENCE
+
+    def give_sequence(self, producer: ProducerId, base_sequence: int) -> None:
+        """Set who writes and the sequence of the first record; a sealed batch gets a new header."""
+        self.producer, self.base_sequence = producer, base_sequence
+        if self.records is None:
+            self.builder.set_producer_state(producer.producer_id, producer.epoch, base_sequence)
+            return
+        self.records = None  # the header below the view is about to change
+        self.builder.reopen_producer_state(producer.producer_id, producer.epoch, base_sequence)
+        self.records = self.builder.build()
+
+    def seal(self, compress: Compressor | None) -> None:
+        """Freeze the bytes: what is sent first is what every retry sends."""
+        if self.records is None:
+            self.builder.close(compress)
+            self.records = self.builder.build()
+
+    def attempt(self, now: float, leader: tuple[int, int]) -> None:
+        """The batch goes out to ``leader`` (node id, leader epoch)."""
+        self.attempts += 1
+        self.last_attempt_at = now
+        self.attempted_leader = leader
+        self.on_wire = True
+
+    def __repr__(self) -> str:
+        return (
+            f"<ProducerBatch {self.tp} records={self.record_count} attempts={self.attempts}"
+            f" sequence={self.base_sequence}>"
+        )

@@ -1,0 +1,138 @@
+"""The batches of one partition, oldest first (the per-partition deque of Kafka's accumulator)."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.delivery import FutureRecordMetadata
+from kprod.types import BytesLike, Header, TopicPartition
+
+
+class Appended(NamedTuple):
+    """What an append did.
+
+    ``batch_ready``: every batch of the partition is full, so the sticky partitioner may move on.
+    ``wake_sender``: a batch was created or filled, so the sender has something new to look at.
+    """
+
+    future: FutureRecordMetadata
+    nbytes: int
+    batch_ready: bool
+    wake_sender: bool
+
+
+class BatchQueue:
+    """Appends at the tail by any thread; takes and retries at the head by the sender's thread only.
+
+    Only the sender's thread removes batches, so the head it has looked at stays the head until it
+    takes it.
+    """
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.lock = threading.Lock()  # guards _batches and appending to the last one
+        self._batches: deque[ProducerBatch] = deque()
+        self._drained = 0
+
+    # Any thread, holding ``lock`` -----------------------------------------------------------------
+
+    def try_append(
+        self,
+        timestamp_ms: int,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: Sequence[Header],
+    ) -> Appended | None:
+        """Append to the last batch if it is open and has room, else None.
+
+        The caller holds ``lock``.
+        """
+        if not self._batches:
+            return None
+        last = self._batches[-1]
+        written = last.try_append(timestamp_ms, key, value, headers)
+        if written is None:
+            return None
+        full = last.is_full
+        return Appended(*written, batch_ready=full, wake_sender=full)
+
+    def push(
+        self,
+        batch: ProducerBatch,
+        timestamp_ms: int,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: Sequence[Header],
+    ) -> Appended:
+        """Write a record into a new batch and put it at the tail. The caller holds ``lock``.
+
+        The record is written first: when that raises, the queue is as it was.
+        """
+        written = batch.try_append(timestamp_ms, key, value, headers)
+        if written is None:
+            raise AssertionError(f"a new batch of {self.tp} had no room for its first record")
+        self._batches.append(batch)
+        return Appended(*written, batch_ready=batch.is_full, wake_sender=True)
+
+    @property
+    def empty(self) -> bool:
+        """True when no batch waits. The caller holds ``lock``."""
+        return not self._batches
+
+    # The sender's thread ------------------------------------------------------------------------
+
+    def head(self) -> tuple[ProducerBatch | None, bool]:
+        """The oldest batch, and whether it will not grow any more."""
+        with self.lock:
+            if not self._batches:
+                return None, False
+            first = self._batches[0]
+            return first, len(self._batches) > 1 or first.is_full
+
+    def take_head(self) -> ProducerBatch:
+        """Remove the oldest batch; from here on nobody appends to it."""
+        with self.lock:
+            batch = self._batches.popleft()
+            batch.builder.close_for_append()
+            if batch.drain_order is None:
+                self._drained += 1
+                batch.drain_order = self._drained
+        return batch
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a taken batch again, in the order of first taking among others that came back."""
+        with self.lock:
+            place = 0
+            for waiting in self._batches:
+                if waiting.drain_order is None or waiting.drain_order > (batch.drain_order or 0):
+                    break
+                place += 1
+            self._batches.insert(place, batch)
+
+    def remove(self, batch: ProducerBatch) -> None:
+        """Take out one batch that is queued, wherever it stands."""
+        with self.lock:
+            self._batches.remove(batch)
+
+    def take_expired(self, created_before: float) -> list[ProducerBatch]:
+        """Remove the batches at the head that were created before a time, oldest first."""
+        with self.lock:
+            gone: list[ProducerBatch] = []
+            while self._batches and self._batches[0].created_at <= created_before:
+                batch = self._batches.popleft()
+                batch.builder.close_for_append()
+                gone.append(batch)
+        return gone
+
+    def take_all(self) -> list[ProducerBatch]:
+        """Remove every batch."""
+        with self.lock:
+            gone = list(self._batches)
+            self._batches.clear()
+            for batch in gone:
+                batch.builder.close_for_append()
+        return gone

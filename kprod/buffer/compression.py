@@ -1,0 +1,106 @@
+"""Codecs for the records part of a batch, and an estimate of how well each topic compresses.
+
+Formats as brokers expect them: gzip members (RFC 1952), snappy in Java's xerial framing, LZ4 frames
+with independent blocks, plain zstd frames. The estimator is Kafka's ``CompressionRatioEstimator``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import TypeAlias
+
+Compressor: TypeAlias = Callable[[memoryview], bytes]
+
+CODEC_IDS: dict[str, int] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+XERIAL_BLOCK_BYTES = 32 * 1024
+GZIP_WINDOW = 16 + zlib.MAX_WBITS
+DETERIORATE_STEP = 0.05
+IMPROVE_STEP = 0.005
+
+
+def compressor(name: str, level: int | None) -> Compressor | None:
+    """A function that compresses the records of one batch; None for ``none``.
+
+    Called by the sender's thread only. Raises ImportError when the codec's package is missing.
+    """
+    makers: dict[str, Callable[[int | None], Compressor]] = {
+        "gzip": _gzip,
+        "snappy": _snappy,
+        "lz4": _lz4,
+        "zstd": _zstd,
+    }
+    return makers[name](level) if name != "none" else None
+
+
+def _gzip(level: int | None) -> Compressor:
+    def compress(records: memoryview) -> bytes:
+        stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WINDOW)
+        return stream.compress(records) + stream.flush()
+
+    return compress
+
+
+def _snappy(_level: int | None) -> Compressor:
+    from cramjam import snappy
+
+    def compress(records: memoryview) -> bytes:
+        parts = [XERIAL_HEADER]
+        for start in range(0, len(records), XERIAL_BLOCK_BYTES):
+            block = bytes(snappy.compress_raw(records[start : start + XERIAL_BLOCK_BYTES]))
+            parts += (struct.pack(">i", len(block)), block)
+        return b"".join(parts)
+
+    return compress
+
+
+def _lz4(level: int | None) -> Compressor:
+    from lz4 import frame
+
+    # Java's reader rejects linked blocks, and level 9, Kafka's default, is its name for the fast
+    # mode.
+    strength = 0 if level is None or level == 9 else level
+
+    def compress(records: memoryview) -> bytes:
+        packed: bytes = frame.compress(
+            records, compression_level=strength, block_linked=False, store_size=False
+        )
+        return packed
+
+    return compress
+
+
+def _zstd(level: int | None) -> Compressor:
+    import zstandard
+
+    packer = zstandard.ZstdCompressor(level=3 if level is None else level)
+
+    def compress(records: memoryview) -> bytes:
+        return packer.compress(records)
+
+    return compress
+
+
+class CompressionRatios:
+    """Compressed bytes per uncompressed byte, per topic.
+
+    Written by the sender's thread, read by any.
+    """
+
+    def __init__(self) -> None:
+        self._ratios: dict[str, float] = {}
+
+    def estimate(self, topic: str) -> float:
+        """The ratio to expect of the topic's next batch; 1.0 before the first one."""
+        return self._ratios.get(topic, 1.0)
+
+    def observed(self, topic: str, ratio: float) -> None:
+        """A batch of ``topic`` came out at ``ratio``: worse is believed at once, better slowly."""
+        known = self._ratios.get(topic, 1.0)
+        if ratio > known:
+            self._ratios[topic] = max(known + DETERIORATE_STEP, ratio)
+        elif ratio < known:
+            self._ratios[topic] = max(known - IMPROVE_STEP, ratio)

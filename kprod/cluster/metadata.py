@@ -1,0 +1,230 @@
+"""The cell that publishes cluster snapshots, and what decides when to ask for a new one.
+
+Application threads wait here for a topic (``await_topic``); the sender's thread asks ``due``,
+sends the request that ``wanted`` describes and reports with ``answered`` or ``failed``. The rules
+are those of Kafka's ``Metadata`` and ``ProducerMetadata``: a refresh by age, a forced one, a
+partial one for topics never seen, back-off after failures and after answers that brought nothing
+new.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from kprod.backoff import ExponentialBackoff
+from kprod.clock import Clock
+from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.errors import BrokerError, KprodError, KprodTimeoutError
+from kprod.types import TopicPartition
+from kprod.wire.control import MetadataReply, TopicReply
+
+FOREVER = float("inf")
+
+
+class Metadata:
+    """Holds the current snapshot. Thread-safe.
+
+    ``snapshot`` is read without a lock. ``_changed`` guards every other field; nothing is called
+    and nothing blocks while it is held, except waiting on it.
+    """
+
+    def __init__(
+        self, *, clock: Clock, max_age: float, max_idle: float, backoff: ExponentialBackoff
+    ) -> None:
+        self.snapshot = ClusterSnapshot()
+        self._clock = clock
+        self._max_age = max_age
+        self._max_idle = max_idle
+        self._backoff = backoff
+        self._changed = threading.Condition()
+        self._last_use: dict[str, float] = {}
+        self._new_topics: set[str] = set()
+        self._full_wanted = False
+        self._in_flight = False
+        self._answers = 0
+        self._topic_errors: dict[str, BrokerError] = {}
+        self._last_failure: KprodError | None = None
+        self._failures = 0
+        self._last_attempt = -FOREVER
+        self._last_success = -FOREVER
+
+    # Application threads ----------------------------------------------------------------------
+
+    def await_topic(
+        self, topic: str, timeout: float, wake: Callable[[], None], partition: int | None = None
+    ) -> TopicInfo:
+        """The topic, waiting at most ``timeout`` seconds until it (and ``partition``) is known.
+
+        ``wake`` is called after a request was noted down, so that the sender's thread looks.
+        Raises BrokerError when a broker refuses the topic for good, KprodTimeoutError naming the
+        last cause otherwise.
+        """
+        found = self.snapshot.topic(topic)
+        if found is not None and (partition is None or partition < len(found)):
+            return found
+        return self._wait(topic, partition, self._clock.monotonic() + timeout, timeout, wake)
+
+    def _wait(
+        self,
+        topic: str,
+        partition: int | None,
+        deadline: float,
+        timeout: float,
+        wake: Callable[[], None],
+    ) -> TopicInfo:
+        seen = -1
+        while True:
+            with self._changed:
+                found = self.snapshot.topic(topic)
+                if found is not None and (partition is None or partition < len(found)):
+                    return found
+                self._raise_refusal(topic, since=seen)
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    raise self._timed_out(topic, partition, found, timeout)
+                asked = self._note_wanted(topic)
+                seen = max(seen, self._answers)
+                if not asked:
+                    self._changed.wait(left)
+            if asked:
+                wake()
+
+    def _note_wanted(self, topic: str) -> bool:
+        """Note that a waiter wants ``topic``; True when that is news to the sender's thread."""
+        known = topic in self._last_use
+        self._last_use[topic] = self._clock.monotonic()
+        if not known:
+            self._new_topics.add(topic)
+            return True
+        news = not self._full_wanted and not self._in_flight and topic not in self._new_topics
+        self._full_wanted = self._full_wanted or news
+        return news
+
+    def _raise_refusal(self, topic: str, since: int) -> None:
+        refused = self._topic_errors.get(topic)
+        if refused is not None and not refused.retriable and self._answers > since >= 0:
+            raise refused
+
+    def _timed_out(
+        self, topic: str, partition: int | None, found: TopicInfo | None, timeout: float
+    ) -> KprodTimeoutError:
+        what = f"topic {topic!r}" if found is None else f"partition {partition} of topic {topic!r}"
+        if found is not None:
+            why = f"the topic has {len(found)} partitions (0 to {len(found) - 1})"
+        elif topic in self._topic_errors:
+            why = f"the cluster answers {self._topic_errors[topic]}"
+        elif self._last_failure is not None:
+            why = str(self._last_failure)
+        else:
+            why = "no broker has answered yet"
+        error = KprodTimeoutError(f"no metadata for {what} within {timeout:g} s: {why}")
+        error.__cause__ = self._topic_errors.get(topic) or self._last_failure
+        return error
+
+    # The sender's thread ----------------------------------------------------------------------
+
+    def due(self, now: float) -> float:
+        """Seconds until a metadata request should leave; 0.0 for now, infinite while one is out."""
+        with self._changed:
+            if self._in_flight or not (self._last_use or self._full_wanted):
+                return FOREVER
+            if self._full_wanted or self._new_topics:
+                wait = 0.0
+            else:
+                wait = self._last_success + self._max_age - now
+            if self._new_topics and self._failures == 0:
+                return 0.0
+            allowed = self._last_attempt + self._backoff.delay(max(self._failures, 1)) - now
+            return max(0.0, wait, allowed if self._last_attempt > -FOREVER else 0.0)
+
+    def wanted(self, now: float) -> list[str]:
+        """The topics the next request should name; marks that request as under way."""
+        with self._changed:
+            self._in_flight = True
+            self._last_attempt = now
+            stale = now >= self._last_success + self._max_age
+            if self._new_topics and not self._full_wanted and not stale:
+                return sorted(self._new_topics)
+            self._full_wanted = False
+            return sorted(self._last_use)
+
+    def answered(self, reply: MetadataReply, now: float) -> bool:
+        """Publish what a broker answered; False when the answer was unusable (no brokers)."""
+        brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in reply.brokers}
+        if reply.error_code or not brokers:
+            why = (
+                BrokerError(reply.error_code)
+                if reply.error_code
+                else KprodError("no brokers in it")
+            )
+            self.failed(why, now)
+            return False
+        with self._changed:
+            usable = [topic for topic in reply.topics if topic.name and topic.error_code == 0]
+            self._topic_errors = {
+                topic.name: BrokerError(topic.error_code, f"topic {topic.name!r}")
+                for topic in reply.topics
+                if topic.name and topic.error_code != 0
+            }
+            self._new_topics.difference_update(topic.name for topic in reply.topics if topic.name)
+            for name, error in self._topic_errors.items():
+                if not error.retriable:  # nobody asks for it again until a send names it again
+                    self._last_use.pop(name, None)
+            snapshot = self.snapshot.with_topics(map(_topic_info, usable), brokers)
+            self.snapshot = self._without_idle(snapshot, now)
+            self._full_wanted = self._full_wanted or any(
+                error.retriable for error in self._topic_errors.values()
+            )
+            self._in_flight, self._failures, self._last_failure = False, 0, None
+            self._last_success = now
+            self._answers += 1
+            self._changed.notify_all()
+        return True
+
+    def failed(self, error: KprodError, now: float) -> None:
+        """A metadata request failed, or could not be sent: try again after the back-off."""
+        with self._changed:
+            self._in_flight = False
+            self._full_wanted = True
+            self._failures += 1
+            self._last_attempt = now
+            self._last_failure = error
+            self._changed.notify_all()
+
+    def connection_failed(self, error: KprodError) -> None:
+        """A broker cannot be reached: the leaders may have moved, and waiters want to know why."""
+        with self._changed:
+            self._last_failure = error
+            self._full_wanted = bool(self._last_use)
+
+    def request_update(self) -> None:
+        """Something showed that the snapshot is old (leader moved, connection lost)."""
+        with self._changed:
+            self._full_wanted = bool(self._last_use)
+
+    def take_leader_hint(self, tp: TopicPartition, leader_id: int, leader_epoch: int) -> None:
+        """Use the leader that a produce response named (KIP-951)."""
+        with self._changed:
+            self.snapshot = self.snapshot.with_leader(tp, leader_id, leader_epoch)
+
+    def used(self, topics: Iterable[str], now: float) -> None:
+        """Records of these topics were just sent: keep them in the snapshot."""
+        with self._changed:
+            for topic in topics:
+                self._last_use[topic] = now
+
+    def _without_idle(self, snapshot: ClusterSnapshot, now: float) -> ClusterSnapshot:
+        idle = [name for name, last in self._last_use.items() if now - last > self._max_idle]
+        for name in idle:
+            del self._last_use[name]
+        return snapshot.without_topics(idle) if idle else snapshot
+
+
+def _topic_info(reply: TopicReply) -> TopicInfo:
+    """A topic from its part of the reply; partitions come in any order, holes have no leader."""
+    count = max((p.partition for p in reply.partitions), default=-1) + 1
+    infos = [PartitionInfo(number) for number in range(count)]
+    for p in reply.partitions:
+        infos[p.partition] = PartitionInfo(p.partition, p.leader_id, p.leader_epoch)
+    return TopicInfo(reply.name or "", reply.topic_id, tuple(infos))

@@ -1,0 +1,262 @@
+"""The front door: ``KafkaProducer``, in the shape kafka-python users know."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from kprod.buffer.delivery import FutureRecordMetadata
+from kprod.clock import SystemClock
+from kprod.config import ProducerConfig
+from kprod.errors import (
+    IllegalStateError,
+    KprodError,
+    KprodTimeoutError,
+    ProducerClosedError,
+    RecordTooLargeError,
+)
+from kprod.intake.arguments import check_partition, check_timestamp, check_topic, freeze_headers
+from kprod.intake.interceptors import Interceptors
+from kprod.intake.partitioner import CallablePartitioner, DefaultPartitioner, Partitioner
+from kprod.intake.serializers import Serializers
+from kprod.metrics import ProducerMetrics
+from kprod.sender.assembly import assemble
+from kprod.sender.at_exit import close_at_exit, forget
+from kprod.sender.loop import SenderThread
+from kprod.types import BytesLike, DeliveryReport, Header, ProducerRecord, TopicPartition
+from kprod_ext import batch_size_upper_bound
+
+log = logging.getLogger(__name__)
+
+FOREVER = 10.0**9
+"""Seconds; longer than any process, short enough for every clock."""
+
+
+class KafkaProducer:
+    """Writes records to Kafka. Thread-safe; one producer for a whole process is the usual way.
+
+    Options are keyword arguments in kafka-python's spelling or in Kafka's own (``linger_ms`` or
+    ``"linger.ms"``); ``docs/configuration.md`` lists them. By default records are delivered in
+    order, without duplicates, to every in-sync replica (``acks="all"``, idempotent).
+
+    Raises ConfigError for a bad option; nothing has been started then. Connecting happens in the
+    background on first use.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        config = ProducerConfig.from_options(options)
+        self.config = config
+        self._clock = SystemClock()
+        self._metrics = ProducerMetrics()
+        self._interceptors = Interceptors(list(config.interceptors))
+        self._serializers = Serializers(config.key_serializer, config.value_serializer)
+        self._partitioner = _partitioner(config)
+        self._max_block = config.max_block_ms / 1000
+        self._sender = assemble(config, self._metrics, self._clock)
+        self._metadata = self._sender.metadata
+        self._accumulator = self._sender.accumulator
+        self._wake = self._sender.network.wake
+        self._closed = False
+        self._thread = SenderThread(self._sender, name=f"kprod-sender-{config.client_id}")
+        self._thread.start()
+        close_at_exit(self, config.close_timeout_ms_at_exit / 1000)
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Sequence[Header] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """Queue one record; the future tells where it was stored, or why it was not.
+
+        ``value`` and ``key`` are bytes-like or None, or whatever the serializers take; ``headers``
+        are ``(str, bytes | None)`` pairs; ``timestamp_ms`` is milliseconds since the epoch (None:
+        now). Returns at once unless the topic is new or ``buffer_memory`` is full; then it waits,
+        at most ``max_block_ms`` (not at all inside a delivery callback).
+
+        Raises, with nothing queued: InvalidTopicError, InvalidRecordError, RecordTypeError,
+        SerializationError, PartitionError, RecordTooLargeError for a bad argument;
+        KprodTimeoutError when the topic's metadata, BufferFullError when memory did not come in
+        time; ProducerClosedError after ``close``.
+        """
+        self._refuse_when_closed()
+        check_topic(topic)
+        check_partition(partition)
+        check_timestamp(timestamp_ms)
+        record = ProducerRecord(topic, value, key, freeze_headers(headers), partition, timestamp_ms)
+        record = self._interceptors.on_send(record)
+        try:
+            return self._send(record)
+        except KprodError as error:
+            self._interceptors.on_send_error(record, error)
+            raise
+
+    def _send(self, record: ProducerRecord) -> FutureRecordMetadata:
+        """The journey on the caller's side, one line per stage."""
+        deadline = self._clock.monotonic() + self._blocking_time()
+        key, value = self._serializers.apply(record)
+        self._refuse_too_large(record, key, value)
+        topic = self._metadata.await_topic(
+            record.topic, self._left(deadline), self._wake, record.partition
+        )
+        partition = record.partition
+        if partition is None:
+            partition = self._partitioner.choose(topic, key)
+        appended = self._accumulator.append(
+            TopicPartition(record.topic, partition),
+            self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms,
+            key,
+            value,
+            record.headers,
+            self._left(deadline),
+        )
+        self._partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
+        if appended.wake_sender:
+            self._wake()
+        if self._interceptors.watch_outcomes:
+            self._follow(record, appended.future)
+        return appended.future
+
+    def _follow(self, record: ProducerRecord, future: FutureRecordMetadata) -> None:
+        """Let the interceptors know how the record ends."""
+        future.add_callback(self._interceptors.on_acknowledgement)
+        future.add_errback(lambda error: self._interceptors.on_send_error(record, error))
+
+    def _blocking_time(self) -> float:
+        # A delivery callback runs in the sender's thread: waiting there for memory or metadata
+        # would wait for itself.
+        return 0.0 if self._thread.is_current else self._max_block
+
+    def _left(self, deadline: float) -> float:
+        return max(0.0, deadline - self._clock.monotonic())
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise ProducerClosedError("the producer is closed: send() came after close()")
+
+    def _refuse_too_large(
+        self, record: ProducerRecord, key: BytesLike | None, value: BytesLike | None
+    ) -> None:
+        size = batch_size_upper_bound(key, value, record.headers)
+        limits = {
+            "max_request_size": self.config.max_request_size,
+            "buffer_memory": self.config.buffer_memory,
+        }
+        for name, limit in limits.items():
+            if size > limit:
+                raise RecordTooLargeError(
+                    f"a record for topic {record.topic!r} takes up to {size} bytes,"
+                    f" more than {name} ({limit})"
+                )
+
+    # Waiting for everything -----------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> DeliveryReport:
+        """Send everything queued so far now, and wait until each record has its outcome.
+
+        ``timeout`` is seconds, None for no limit. Raises KprodTimeoutError, naming the number of
+        records without an outcome, when it passes; the records stay queued. A record that fails
+        does not raise here: its future does, and ``failed`` in the report counts it.
+        """
+        _check_seconds("flush", timeout)
+        self._refuse_inside_callback("flush")
+        deadline = self._clock.monotonic() + (FOREVER if timeout is None else timeout)
+        batches = self._accumulator.incomplete.copy()
+        self._accumulator.begin_flush()
+        try:
+            self._wake()
+            for batch in batches:
+                if not batch.delivery.wait(self._left(deadline)):
+                    raise KprodTimeoutError(
+                        f"flush: {self._report().pending} records without outcome after {timeout:g} s"
+                    )
+        finally:
+            self._accumulator.end_flush()
+        return self._report()
+
+    def close(self, timeout: float | None = None) -> DeliveryReport:
+        """Refuse new records, wait at most ``timeout`` seconds for the queued ones, end everything.
+
+        None waits until every record has its outcome, at most ``delivery_timeout_ms``. What is
+        without an outcome then fails with ProducerClosedError, whose ``persisted`` tells whether it
+        may have been stored. Returns the counts; a second call returns at once. Inside a delivery
+        callback ``close`` does not wait.
+        """
+        _check_seconds("close", timeout)
+        self._closed = True
+        self._accumulator.close()
+        if self._thread.is_current:
+            self._thread.request_stop(self._clock.monotonic() + (timeout or 0.0))
+            return self._report()
+        deadline = self._clock.monotonic() + (FOREVER if timeout is None else timeout)
+        if not self._thread.stop(deadline):
+            log.warning("%r: the sender's thread did not end within %s s", self, timeout)
+        forget(self)
+        return self._report()
+
+    def _refuse_inside_callback(self, call: str) -> None:
+        if self._thread.is_current:
+            raise IllegalStateError(
+                f"{call}() inside a delivery callback would wait for itself:"
+                " callbacks run in the sender's thread"
+            )
+
+    def _report(self) -> DeliveryReport:
+        pending = sum(batch.record_count for batch in self._accumulator.incomplete.copy())
+        return DeliveryReport(self._metrics.records_sent, self._metrics.records_failed, pending)
+
+    # What is known --------------------------------------------------------------------------------
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partition numbers; waits for metadata at most ``max_block_ms``."""
+        self._refuse_when_closed()
+        check_topic(topic)
+        known = self._metadata.await_topic(topic, self._blocking_time(), self._wake)
+        return {info.partition for info in known.partitions}
+
+    def bootstrap_connected(self) -> bool:
+        """True when there is a connection to some broker, or one is being made."""
+        return self._sender.network.connected
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Counters under Kafka's metric names, by group."""
+        pool = self._accumulator.pool
+        values = self._metrics.by_name()
+        values["buffer-total-bytes"] = pool.total
+        values["buffer-available-bytes"] = pool.available
+        values["waiting-threads"] = pool.waiting
+        return {"producer-metrics": values}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<KafkaProducer client_id={self.config.client_id}>"
+
+
+def _partitioner(config: ProducerConfig) -> Partitioner:
+    chosen = config.partitioner
+    if chosen is None:
+        return DefaultPartitioner(config.batch_size)
+    if hasattr(chosen, "choose"):
+        custom: Partitioner = chosen
+        return custom
+    return CallablePartitioner(chosen)
+
+
+def _check_seconds(call: str, timeout: float | None) -> None:
+    if timeout is not None and not 0 <= timeout <= FOREVER:
+        raise ValueError(f"{call}: timeout must be seconds from 0 on, or None; got {timeout!r}")

@@ -1,0 +1,111 @@
+"""Puts a sender together: every part receives values, none the configuration."""
+
+from __future__ import annotations
+
+from kprod.backoff import ExponentialBackoff
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.compression import compressor
+from kprod.clock import Clock
+from kprod.cluster.metadata import Metadata
+from kprod.config import ProducerConfig
+from kprod.metrics import ProducerMetrics
+from kprod.sender.link import LinkSettings
+from kprod.sender.loop import Sender
+from kprod.sender.network import Network
+from kprod.sender.outcomes import Outcomes
+from kprod.sender.rounds.identity import IdentityRound
+from kprod.sender.rounds.metadata import MetadataRound
+from kprod.sender.rounds.produce import ProduceRound, ProduceSettings
+from kprod.sender.sequences import Sequences
+from kprod.transport.base import Backend, open_backend
+from kprod_ext import BufferPool
+
+
+def assemble(config: ProducerConfig, metrics: ProducerMetrics, clock: Clock) -> Sender:
+    """A sender that is ready for its first turn. Opens a backend, connects to nothing yet."""
+    retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    accumulator = _accumulator(config, retry_backoff, clock)
+    metadata = Metadata(
+        clock=clock,
+        max_age=config.metadata_max_age_ms / 1000,
+        max_idle=config.metadata_max_idle_ms / 1000,
+        backoff=retry_backoff,
+    )
+    network = Network(
+        _backend(config),
+        config.bootstrap_servers,
+        _link_settings(config),
+        metrics,
+        clock,
+        metadata.connection_failed,
+    )
+    sequences = Sequences(
+        idempotent=config.enable_idempotence,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+    )
+    delivery_timeout = config.delivery_timeout_ms / 1000
+    outcomes = Outcomes(
+        accumulator,
+        metadata,
+        sequences,
+        metrics,
+        retries=config.retries,
+        delivery_timeout=delivery_timeout,
+    )
+    settings = ProduceSettings(
+        acks=config.acks,
+        request_timeout_ms=config.request_timeout_ms,
+        delivery_timeout=delivery_timeout,
+        max_request_size=config.max_request_size,
+    )
+    return Sender(
+        accumulator,
+        metadata,
+        network,
+        outcomes,
+        MetadataRound(metadata, network, allow_auto_create=config.allow_auto_create_topics),
+        IdentityRound(sequences, network, retry_backoff),
+        ProduceRound(accumulator, metadata, network, sequences, outcomes, settings),
+        clock,
+    )
+
+
+def _accumulator(
+    config: ProducerConfig, retry_backoff: ExponentialBackoff, clock: Clock
+) -> RecordAccumulator:
+    codec = config.compression_type or "none"
+    return RecordAccumulator(
+        BufferPool(config.buffer_memory, config.batch_size),
+        clock=clock,
+        batch_size=config.batch_size,
+        linger=config.linger_ms / 1000,
+        retry_backoff=retry_backoff,
+        compression=codec,
+        compress=compressor(codec, config.compression_level),
+    )
+
+
+def _backend(config: ProducerConfig) -> Backend:
+    if config.transport != "tcp":
+        return open_backend(config.transport)
+    return open_backend(
+        "tcp",
+        send_buffer_bytes=config.send_buffer_bytes,
+        receive_buffer_bytes=config.receive_buffer_bytes,
+    )
+
+
+def _link_settings(config: ProducerConfig) -> LinkSettings:
+    return LinkSettings(
+        client_id=config.client_id,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        max_frame_bytes=config.receive_message_max_bytes,
+        request_timeout=config.request_timeout_ms / 1000,
+        setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
+        idle_timeout=config.connections_max_idle_ms / 1000,
+        reconnect=_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+    )
+
+
+def _backoff(initial_ms: float, maximum_ms: float) -> ExponentialBackoff:
+    return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000)

@@ -1,0 +1,215 @@
+"""The Kafka protocol on one connection, without the socket: requests in, bytes out, and back.
+
+Handshake by ApiVersions (KIP-35, KIP-511), a correlation id per request, responses matched in the
+order of their requests (a broker answers one connection in order), at most ``max_in_flight``
+requests unanswered. Nothing here blocks, reads a clock or knows a thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kprod.errors import BrokerError, KprodError, ProtocolError, UnsupportedVersionError
+from kprod.sender.exchange import Buffers, Exchange
+from kprod.wire.control import decode_api_versions_response, encode_api_versions_request
+from kprod.wire.framing import FrameReader, split_response_header
+from kprod.wire.versions import SUPPORTED, ApiKey, ApiVersions
+
+UNSUPPORTED_VERSION = 35
+LAST_CORRELATION_ID = 2**31 - 1
+
+
+@dataclass(slots=True, eq=False)
+class _Unanswered:
+    exchange: Exchange
+    version: int
+    correlation_id: int
+    sent_at: float
+    started: bool = False  # a byte of it was handed to the socket
+    finished: bool = False  # its last byte was
+
+
+class _Output:
+    """Buffers that wait for the socket, and whose they are."""
+
+    def __init__(self) -> None:
+        self._buffers: deque[tuple[_Unanswered, memoryview]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._buffers)
+
+    def add(self, owner: _Unanswered, buffers: Buffers) -> None:
+        self._buffers.extend((owner, memoryview(buffer)) for buffer in buffers if len(buffer))
+
+    def pending(self) -> list[memoryview]:
+        return [buffer for _, buffer in self._buffers]
+
+    def wrote(self, nbytes: int) -> list[_Unanswered]:
+        """Drop what the socket took; the requests whose last byte is gone with it."""
+        finished: list[_Unanswered] = []
+        while nbytes:
+            owner, buffer = self._buffers.popleft()
+            owner.started = True
+            if nbytes < len(buffer):
+                self._buffers.appendleft((owner, buffer[nbytes:]))
+                break
+            nbytes -= len(buffer)
+            if not self._buffers or self._buffers[0][0] is not owner:
+                owner.finished = True
+                finished.append(owner)
+        return finished
+
+    def clear(self) -> None:
+        self._buffers.clear()
+
+
+class _Handshake:
+    """The first exchange of a connection: which versions the broker speaks."""
+
+    api = ApiKey.API_VERSIONS
+    expects_response = True
+
+    def __init__(self, done: Callable[[ApiVersions], None], retry: Callable[[int], None]) -> None:
+        self.version_cap: int | None = None
+        self._done = done
+        self._retry = retry
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        return [encode_api_versions_request(version, correlation_id, client_id)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        reply = decode_api_versions_response(version, body)
+        if reply.error_code == UNSUPPORTED_VERSION and version > 0:
+            _, offered = reply.ranges.get(ApiKey.API_VERSIONS, (0, 0))
+            self._retry(min(offered, version - 1))
+            return 0
+        if reply.error_code:
+            raise ProtocolError(
+                f"the ApiVersions handshake was refused: {BrokerError(reply.error_code)}"
+            )
+        self._done(ApiVersions(reply.ranges))
+        return reply.throttle_ms
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        """The connection ends anyway; whoever closed it knows why."""
+
+
+class BrokerConnection:
+    """One connection's protocol state. Used by the sender's thread only.
+
+    The driver calls ``open`` once bytes may flow, writes ``pending_output`` and tells ``wrote``,
+    feeds ``received``, and ends with ``close``, which fails whatever is unanswered.
+    """
+
+    def __init__(self, client_id: str, *, max_in_flight: int, max_frame_bytes: int) -> None:
+        self._client_id = client_id
+        self._max_in_flight = max_in_flight
+        self._frames = FrameReader(max_frame_bytes)
+        self._versions: ApiVersions | None = None
+        self._unanswered: deque[_Unanswered] = deque()
+        self._output = _Output()
+        self._next_correlation_id = 0
+        self._throttled_until = 0.0
+
+    @property
+    def established(self) -> bool:
+        """True once the handshake is over and requests may be sent."""
+        return self._versions is not None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response."""
+        return len(self._unanswered)
+
+    def open(self, now: float) -> None:
+        """Bytes may flow: start the handshake."""
+        self._start_handshake(SUPPORTED[ApiKey.API_VERSIONS][1], now)
+
+    def _start_handshake(self, version: int, now: float) -> None:
+        exchange = _Handshake(self._adopt, lambda lower: self._start_handshake(lower, now))
+        self._enqueue(exchange, version, now)
+
+    def _adopt(self, versions: ApiVersions) -> None:
+        self._versions = versions
+
+    def can_send(self, now: float) -> bool:
+        """True when a request handed over now would start to leave at once."""
+        return (
+            self._versions is not None
+            and not self._output
+            and len(self._unanswered) < self._max_in_flight
+            and now >= self._throttled_until
+        )
+
+    def throttled_for(self, now: float) -> float:
+        """Seconds for which the broker asked us to be silent."""
+        return max(0.0, self._throttled_until - now)
+
+    def send(self, exchange: Exchange, now: float) -> None:
+        """Queue a request.
+
+        Raises UnsupportedVersionError, having queued nothing, when no version fits.
+        """
+        if self._versions is None:
+            raise UnsupportedVersionError("the connection's handshake is not over")
+        self._enqueue(exchange, self._versions.pick(exchange.api, exchange.version_cap), now)
+
+    def _enqueue(self, exchange: Exchange, version: int, now: float) -> None:
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
+        entry = _Unanswered(exchange, version, correlation_id, now)
+        self._output.add(entry, exchange.encode(version, correlation_id, self._client_id))
+        self._unanswered.append(entry)
+
+    def pending_output(self) -> list[memoryview]:
+        """The bytes that wait for the socket, in order, as views."""
+        return self._output.pending()
+
+    def wrote(self, nbytes: int, now: float) -> None:
+        """The socket took ``nbytes``. Requests that expect no response end here."""
+        for entry in self._output.wrote(nbytes):
+            if not entry.exchange.expects_response:
+                self._unanswered.remove(entry)
+                entry.exchange.answered(entry.version, memoryview(b""), now)
+
+    def received(self, chunk: bytes, now: float) -> None:
+        """Bytes came.
+
+        Ends the exchanges they answer; raises ProtocolError when they make no sense.
+        """
+        for frame in self._frames.feed(chunk):
+            self._match(frame, now)
+
+    def _match(self, frame: memoryview, now: float) -> None:
+        if not self._unanswered:
+            raise ProtocolError("the broker sent a response to no request")
+        entry = self._unanswered[0]
+        if not entry.finished:
+            raise ProtocolError("the broker answered a request that was not fully sent")
+        correlation_id, body = split_response_header(entry.exchange.api, entry.version, frame)
+        if correlation_id != entry.correlation_id:
+            raise ProtocolError(
+                f"the broker answered request {correlation_id},"
+                f" but {entry.correlation_id} is the oldest"
+            )
+        throttle_ms = entry.exchange.answered(entry.version, body, now)
+        # Only now: when answered() raised, close() below still finds the exchange and fails it.
+        self._unanswered.popleft()
+        if throttle_ms > 0:
+            self._throttled_until = max(
+                self._throttled_until, now + min(throttle_ms, 300_000) / 1000
+            )
+
+    def oldest_sent_at(self) -> float | None:
+        """When the oldest unanswered request was queued; None when there is none."""
+        return self._unanswered[0].sent_at if self._unanswered else None
+
+    def close(self, error: KprodError, now: float) -> None:
+        """The connection is gone: fail every unanswered request, oldest first."""
+        ended, self._unanswered = self._unanswered, deque()
+        self._output.clear()
+        self._versions = None
+        for entry in ended:
+            entry.exchange.failed(error, now, sent=entry.started)

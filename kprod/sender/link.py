@@ -1,0 +1,225 @@
+"""Our end of one broker: at most one connection, made when needed, remade after a back-off."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kprod.backoff import ExponentialBackoff
+from kprod.cluster.snapshot import Broker
+from kprod.errors import ConnectionLost, KprodError, ProtocolError
+from kprod.metrics import ProducerMetrics
+from kprod.sender.connection import BrokerConnection
+from kprod.sender.exchange import Exchange
+from kprod.transport.base import Backend, Transport
+
+log = logging.getLogger(__name__)
+
+FOREVER = float("inf")
+RECEIVE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """What every link of a producer shares; times in seconds."""
+
+    client_id: str
+    max_in_flight: int
+    max_frame_bytes: int
+    request_timeout: float
+    setup_timeout: float
+    idle_timeout: float
+    reconnect: ExponentialBackoff
+
+
+class BrokerLink:
+    """Connects, moves bytes between transport and protocol, and enforces the time limits.
+
+    Thread: the sender's only. Failures of the transport, the protocol or the peer end the
+    connection and fail what it carried; they never travel further.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        backend: Backend,
+        settings: LinkSettings,
+        metrics: ProducerMetrics,
+        on_failure: Callable[[KprodError], None],
+    ) -> None:
+        self.broker = broker
+        self.transport: Transport | None = None
+        self._on_failure = on_failure
+        self._backend = backend
+        self._settings = settings
+        self._metrics = metrics
+        self._connection: BrokerConnection | None = None
+        self._connecting_since = 0.0
+        self._last_active = 0.0
+        self._failures = 0
+        self._retry_at = 0.0
+
+    # What the network asks ----------------------------------------------------------------------
+
+    def usable(self, now: float) -> bool:
+        """True when a request handed over now would leave at once."""
+        return self._connection is not None and self._connection.can_send(now)
+
+    @property
+    def connected(self) -> bool:
+        """True from the first attempt to connect until the connection ends."""
+        return self.transport is not None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response, the handshake among them."""
+        return self._connection.in_flight if self._connection is not None else 0
+
+    def may_connect(self, now: float) -> bool:
+        """True when there is no connection and no back-off forbids one."""
+        return self.transport is None and now >= self._retry_at
+
+    def next_event(self, now: float) -> float:
+        """Seconds until this link needs a look although no byte moved."""
+        if self.transport is None:
+            # Once the back-off is over nothing is due: whoever needs the broker calls connect().
+            return self._retry_at - now if self._retry_at > now else FOREVER
+        if self._connection is None:
+            return max(0.0, self._connecting_since + self._settings.setup_timeout - now)
+        oldest = self._connection.oldest_sent_at()
+        if oldest is not None:
+            limit = max(0.0, oldest + self._settings.request_timeout - now)
+        else:
+            limit = max(0.0, self._last_active + self._settings.idle_timeout - now)
+        silent = self._connection.throttled_for(now)
+        return min(limit, silent) if silent else limit
+
+    # What the network does ----------------------------------------------------------------------
+
+    def connect(self, now: float) -> None:
+        """Start a connection; what goes wrong is reported and backed off."""
+        self._connecting_since = self._last_active = now
+        try:
+            self.transport = self._backend.dial(self.broker.host, self.broker.port)
+        except Exception as error:
+            self._back_off(self._explain(error), now)
+
+    def send(self, exchange: Exchange, now: float) -> None:
+        """Queue a request and write what the socket takes. ``usable`` must have been true."""
+        if self._connection is None:
+            raise AssertionError(f"no connection to {self.broker}")
+        self._connection.send(exchange, now)
+        self._last_active = now
+        self._write(now)
+
+    def moved(self, now: float, *, readable: bool, writable: bool) -> None:
+        """The transport can go on: connecting, reading or writing."""
+        try:
+            if self._connection is None:
+                self._advance(now)
+            elif readable:
+                self._read(now)
+        except Exception as error:
+            self.drop(self._explain(error), now)
+            return
+        if writable or (self._connection is not None and self._connection.pending_output()):
+            self._write(now)  # also what reading brought up: the handshake may ask again
+
+    def _advance(self, now: float) -> None:
+        if self.transport is None or not self.transport.advance():
+            return
+        settings = self._settings
+        self._connection = BrokerConnection(
+            settings.client_id,
+            max_in_flight=settings.max_in_flight,
+            max_frame_bytes=settings.max_frame_bytes,
+        )
+        self._metrics.connections_made += 1
+        self._connection.open(now)
+        self._write(now)
+
+    def _read(self, now: float) -> None:
+        while self.transport is not None and self._connection is not None:
+            chunk = self.transport.receive(RECEIVE_BYTES)
+            if chunk is None:
+                return
+            if not chunk:
+                raise ConnectionLost("the broker closed the connection")
+            self._last_active = now
+            self._connection.received(chunk, now)
+            if self._connection.established:
+                self._failures = 0
+            if len(chunk) < RECEIVE_BYTES:
+                return
+
+    def _write(self, now: float) -> None:
+        try:
+            self._write_all(now)
+        except Exception as error:
+            self.drop(self._explain(error), now)
+
+    def _write_all(self, now: float) -> None:
+        if self.transport is None or self._connection is None:
+            return
+        while pending := self._connection.pending_output():
+            taken = self.transport.send(pending)
+            if taken == 0:
+                break
+            self._connection.wrote(taken, now)
+        self._backend.watch(self.transport, write=bool(self._connection.pending_output()))
+
+    def check_deadlines(self, now: float) -> None:
+        """End a connection that is too slow to come up, to answer, or was idle for too long."""
+        if self.transport is None:
+            return
+        settings = self._settings
+        oldest = self._connection.oldest_sent_at() if self._connection is not None else None
+        if self._connection is None:
+            if now - self._connecting_since >= settings.setup_timeout:
+                limit = settings.setup_timeout
+                self.drop(self._explain(ConnectionLost(f"not connected after {limit:g} s")), now)
+        elif oldest is not None:
+            if now - oldest >= settings.request_timeout:
+                limit = settings.request_timeout
+                self.drop(self._explain(ConnectionLost(f"no response within {limit:g} s")), now)
+        elif now - self._last_active >= settings.idle_timeout:
+            self.close(now)
+
+    def drop(self, error: KprodError, now: float) -> None:
+        """The connection failed: end it, back off, fail what it carried."""
+        self._metrics.connections_lost += 1
+        self._end(error, now)
+        self._back_off(error, now)
+
+    def close(self, now: float) -> None:
+        """End the connection on purpose."""
+        self._end(ConnectionLost(f"the connection to {self.broker} was closed"), now)
+
+    def _end(self, error: KprodError, now: float) -> None:
+        transport, self.transport = self.transport, None
+        connection, self._connection = self._connection, None
+        if transport is not None:
+            self._backend.forget(transport)
+            transport.close()
+        if connection is not None:
+            connection.close(error, now)
+
+    def _back_off(self, error: KprodError, now: float) -> None:
+        self._failures += 1
+        self._retry_at = now + self._settings.reconnect.delay(self._failures)
+        self._on_failure(error)
+
+    def _explain(self, error: Exception) -> KprodError:
+        """Name the broker; what is not ours (a bug in a transport) becomes a lost connection."""
+        explained: KprodError
+        if isinstance(error, ProtocolError):
+            explained = ProtocolError(f"{self.broker}: {error}")
+        elif isinstance(error, KprodError) and not isinstance(error, ConnectionLost):
+            return error
+        else:
+            explained = ConnectionLost(f"{self.broker}: {error}")
+        if not isinstance(error, KprodError):
+            log.error("%s: unexpected failure of the connection", self.broker, exc_info=error)
+        explained.__cause__ = error.__cause__ or error
+        return explained

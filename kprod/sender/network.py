@@ -1,0 +1,148 @@
+"""The brokers we talk to, and one place to wait for all of them (Kafka's ``NetworkClient``)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+from kprod.clock import Clock
+from kprod.cluster.snapshot import Broker
+from kprod.errors import KprodError, UnsupportedVersionError
+from kprod.metrics import ProducerMetrics
+from kprod.sender.exchange import Exchange
+from kprod.sender.link import BrokerLink, LinkSettings
+from kprod.transport.base import Backend
+
+FOREVER = float("inf")
+
+
+class Network:
+    """Links by node id; bootstrap addresses have ids -1, -2, ...
+
+    Thread: the sender's only, but ``wake``.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        bootstrap: Sequence[tuple[str, int]],
+        settings: LinkSettings,
+        metrics: ProducerMetrics,
+        clock: Clock,
+        on_failure: Callable[[KprodError], None],
+        rng: random.Random | None = None,
+    ) -> None:
+        self._backend = backend
+        self._settings = settings
+        self._metrics = metrics
+        self._clock = clock
+        self._on_failure = on_failure
+        self._rng = rng or random.Random()
+        self._links: dict[int, BrokerLink] = {}
+        for number, (host, port) in enumerate(bootstrap, start=1):
+            self._add(Broker(-number, host, port))
+
+    def _add(self, broker: Broker) -> None:
+        self._links[broker.node_id] = BrokerLink(
+            broker, self._backend, self._settings, self._metrics, self._on_failure
+        )
+
+    def wake(self) -> None:
+        """End a running or the next ``poll`` early. Any thread."""
+        self._backend.wake()
+
+    def adopt(self, brokers: Mapping[int, Broker]) -> None:
+        """The cluster consists of ``brokers`` now: keep, add, and let go of links accordingly."""
+        now = self._clock.monotonic()
+        for node_id, broker in brokers.items():
+            link = self._links.get(node_id)
+            if link is None:
+                self._take_over(broker)
+            elif link.broker[1:3] != broker[1:3]:
+                link.close(now)
+                self._add(broker)
+        for node_id in [known for known in self._links if known >= 0 and known not in brokers]:
+            self._links.pop(node_id).close(now)
+
+    def _take_over(self, broker: Broker) -> None:
+        """A broker turned up; if it is one we bootstrapped from, go on using that connection."""
+        for node_id, link in self._links.items():
+            if node_id < 0 and link.connected and link.broker[1:3] == broker[1:3]:
+                self._add(link.broker)  # a fresh link for bootstrapping again
+                link.broker = broker
+                self._links[broker.node_id] = link
+                return
+        self._add(broker)
+
+    # Requests -------------------------------------------------------------------------------------
+
+    def usable(self, node_id: int, now: float) -> bool:
+        """True when a request to the node would leave at once; else start to connect if allowed."""
+        link = self._links.get(node_id)
+        if link is None:
+            return False
+        if link.may_connect(now):
+            link.connect(now)
+        return link.usable(now)
+
+    def any_usable(self, now: float) -> int | None:
+        """The least busy node a request may go to; None while there is none."""
+        usable = [link for link in self._links.values() if link.usable(now)]
+        if usable:
+            return min(usable, key=lambda link: link.in_flight).broker.node_id
+        if not any(link.connected for link in self._links.values()):
+            self._connect_any(now)
+        return None
+
+    def _connect_any(self, now: float) -> None:
+        """Connect to a known broker or, when all back off, to a bootstrap address (KIP-899)."""
+        able = [link for link in self._links.values() if link.may_connect(now)]
+        known = [link for link in able if link.broker.node_id >= 0]
+        if able:
+            self._rng.choice(known or able).connect(now)
+
+    def send(self, node_id: int, exchange: Exchange, now: float) -> None:
+        """Send a request to a usable node. What fails at once is told to the exchange."""
+        try:
+            self._links[node_id].send(exchange, now)
+        except UnsupportedVersionError as error:
+            exchange.failed(error, now, sent=False)
+
+    # Waiting --------------------------------------------------------------------------------------
+
+    def poll(self, timeout: float) -> None:
+        """Wait at most ``timeout`` seconds, then move every byte there is, end what has ended."""
+        ready = self._backend.poll(timeout if timeout < FOREVER else None)
+        now = self._clock.monotonic()
+        by_transport = {link.transport: link for link in self._links.values() if link.connected}
+        for readiness in ready:
+            link = by_transport.get(readiness.transport)
+            if link is not None and link.transport is readiness.transport:
+                link.moved(now, readable=readiness.readable, writable=readiness.writable)
+        for link in list(self._links.values()):
+            link.check_deadlines(now)
+        self._let_bootstrap_go(now)
+
+    def _let_bootstrap_go(self, now: float) -> None:
+        """A bootstrap connection is of no use once the real brokers are known."""
+        if all(node_id < 0 for node_id in self._links):
+            return
+        for node_id, link in self._links.items():
+            if node_id < 0 and link.usable(now) and not link.in_flight:
+                link.close(now)
+
+    def next_event(self, now: float) -> float:
+        """Seconds until some link needs a look although no byte moved."""
+        return min((link.next_event(now) for link in self._links.values()), default=FOREVER)
+
+    @property
+    def connected(self) -> bool:
+        """True when some connection exists or is being made."""
+        return any(link.connected for link in self._links.values())
+
+    def close(self) -> None:
+        """End every connection and the backend."""
+        now = self._clock.monotonic()
+        for link in self._links.values():
+            link.close(now)
+        self._backend.close()

@@ -1,0 +1,192 @@
+"""What an attempt's end means for its batch: acknowledged, tried again, or given up."""
+
+from __future__ import annotations
+
+import copy
+
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.batch import ProducerBatch
+from kprod.cluster.metadata import Metadata
+from kprod.errors import (
+    BrokerError,
+    DeliveryTimeoutError,
+    KprodError,
+    RecordTooLargeError,
+)
+from kprod.metrics import ProducerMetrics
+from kprod.sender.retry import MESSAGE_TOO_LARGE, Attempt, Verdict, judge
+from kprod.sender.sequences import Sequences
+from kprod.types import Persisted
+
+FOREVER = float("inf")
+NOT_TOLD = (-1, -1)
+
+
+class Outcomes:
+    """Settles batches, each exactly once, and frees their memory when they are off the wire.
+
+    Thread: the sender's only. A batch whose time ran out on the wire has its outcome at once, but
+    keeps its memory until the request has ended: the socket may still be reading it.
+    """
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        sequences: Sequences,
+        metrics: ProducerMetrics,
+        *,
+        retries: int,
+        delivery_timeout: float,
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._sequences = sequences
+        self._metrics = metrics
+        self._retries = retries
+        self._delivery_timeout = delivery_timeout
+        self._on_wire: set[ProducerBatch] = set()
+
+    def left(self, batch: ProducerBatch) -> None:
+        """``batch`` is part of a request now."""
+        self._on_wire.add(batch)
+
+    def answered_after(self, seconds: float) -> None:
+        """A request was answered ``seconds`` after it was made."""
+        self._metrics.request_done(seconds)
+
+    # An attempt has ended -----------------------------------------------------------------------
+
+    def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        """The leader acknowledged ``batch``."""
+        self._off_wire(batch)
+        self._sequences.acknowledged(batch)
+        self._succeed(batch, base_offset, append_time)
+
+    def attempt_failed(
+        self,
+        batch: ProducerBatch,
+        error: KprodError,
+        now: float,
+        *,
+        maybe: bool = False,
+        leader: tuple[int, int] = NOT_TOLD,
+    ) -> None:
+        """An attempt ended in ``error``; ``maybe``: the broker may have stored it all the same."""
+        self._off_wire(batch)
+        batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
+        if error.refreshes_metadata:
+            self._metadata.request_update()
+        if leader != NOT_TOLD:
+            self._metadata.take_leader_hint(batch.tp, *leader)
+        if batch.delivery.done:  # its time ran out while it was on the wire
+            self._sequences.resolved(batch)
+            self._accumulator.release([batch])
+            return
+        verdict = judge(error, self._attempt(batch, now))
+        if verdict is Verdict.DONE:
+            self._sequences.acknowledged(batch)
+            self._succeed(batch, -1, -1)
+        elif verdict is Verdict.FAIL:
+            self.give_up(batch, error, now)
+        else:
+            if verdict is Verdict.RESEQUENCE:
+                self._sequences.want_new_epoch(batch)
+            batch.last_attempt_at = now
+            self._metrics.records_retried += batch.record_count
+            self._accumulator.put_back(batch)
+
+    def _attempt(self, batch: ProducerBatch, now: float) -> Attempt:
+        return Attempt(
+            attempts=batch.attempts,
+            retries=self._retries,
+            out_of_time=self._out_of_time(batch, now),
+            has_sequence=batch.has_sequence,
+            oldest=self._sequences.is_oldest(batch),
+            maybe_written=batch.maybe_written,
+        )
+
+    def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
+        return now >= batch.created_at + self._delivery_timeout
+
+    def _off_wire(self, batch: ProducerBatch) -> None:
+        self._on_wire.discard(batch)
+        self._sequences.off_wire(batch)
+
+    def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        records, nbytes = batch.record_count, batch.size
+        self._accumulator.release([batch])
+        if not batch.delivery.done:
+            self._metrics.acknowledged(records, nbytes)
+            self._accumulator.incomplete.discard(batch)
+            batch.delivery.succeed(base_offset, append_time)
+
+    # A batch has ended ----------------------------------------------------------------------------
+
+    def give_up(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
+        """End a batch that is neither queued nor on the wire with ``error``."""
+        self._sequences.resolved(batch)
+        self._accumulator.release([batch])
+        self._fail(batch, self._final(batch, error, now))
+
+    def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
+        """End a batch that was taken from its queue because its time ran out."""
+        self.give_up(batch, self._expired(batch, limit, "it was still queued"), now)
+
+    def expire_on_wire(self, created_before: float, limit: float, now: float) -> None:
+        """Tell the outcome of batches whose time ran out on the wire; their requests go on."""
+        for batch in [b for b in self._on_wire if b.created_at <= created_before]:
+            if not batch.delivery.done:
+                batch.maybe_written = True
+                error = self._expired(batch, limit, "its last attempt is unanswered")
+                self._fail(batch, self._final(batch, error, now))
+
+    def abandon_on_wire(self, error: KprodError, now: float) -> None:
+        """Tell the outcome of everything on the wire: the producer closes."""
+        for batch in self._on_wire:
+            if not batch.delivery.done:
+                batch.maybe_written = True
+                self._fail(batch, self._final(batch, error, now))
+
+    def oldest_on_wire(self) -> float:
+        """When the oldest batch on the wire that has no outcome was created; infinite for none."""
+        return min((b.created_at for b in self._on_wire if not b.delivery.done), default=FOREVER)
+
+    def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
+        self._metrics.records_failed += batch.record_count
+        self._accumulator.incomplete.discard(batch)
+        batch.delivery.fail(error)
+
+    def _expired(self, batch: ProducerBatch, limit: float, state: str) -> KprodError:
+        return DeliveryTimeoutError(
+            f"{batch.record_count} records for {batch.tp} were not acknowledged within"
+            f" delivery_timeout_ms ({limit * 1000:.0f} ms): {state} after {batch.attempts} attempts"
+        )
+
+    def unknown_fate(self, batch: ProducerBatch) -> KprodError:
+        """The error of a batch that may be in the log and cannot be sent again safely."""
+        return BrokerError(45, f"{batch.tp}: an earlier attempt may have been stored")
+
+    def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
+        """The error for the batch's futures, with what is known of the log in ``persisted``."""
+        final: KprodError
+        if isinstance(error, BrokerError) and error.code == MESSAGE_TOO_LARGE:
+            final = RecordTooLargeError(
+                f"the broker refused {batch.record_count} records, {batch.size} bytes, for {batch.tp}:"
+                " larger than the topic's max.message.bytes; lower batch_size, or raise that limit"
+            )
+        elif error.retriable and not isinstance(error, DeliveryTimeoutError):
+            why = (
+                "delivery_timeout_ms passed"
+                if self._out_of_time(batch, now)
+                else "retries were used up"
+            )
+            kind = DeliveryTimeoutError if self._out_of_time(batch, now) else None
+            text = f"{why} after {batch.attempts} attempts; the last one ended in: {error}"
+            final = kind(f"{batch.tp}: {text}") if kind is not None else copy.copy(error)
+            final.add_note(text)
+            final.__cause__ = error
+        else:
+            final = copy.copy(error)
+        final.persisted = Persisted.MAYBE if batch.maybe_written else Persisted.NO
+        return final

@@ -1,0 +1,72 @@
+"""What to do with a batch whose attempt failed: a pure function of failure and state.
+
+The table is the produce-response handling of Kafka's ``Sender`` and ``TransactionManager`` for the
+idempotent producer, with one rule made stricter: a batch that *may* be in the log is never sent
+again under a new epoch, because the broker could not tell the copy from a new batch.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from kprod.errors import BrokerError, KprodError
+
+CORRUPT_MESSAGE = 2
+MESSAGE_TOO_LARGE = 10
+CLUSTER_AUTHORIZATION_FAILED = 31
+OUT_OF_ORDER_SEQUENCE = 45
+DUPLICATE_SEQUENCE = 46
+INVALID_PRODUCER_EPOCH = 47
+UNKNOWN_PRODUCER_ID = 59
+
+SEQUENCE_ERRORS = frozenset({OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID})
+CORRUPT_ATTEMPTS = 3
+
+
+class Verdict(enum.Enum):
+    """DONE: stored.
+
+    RETRY: same bytes, same sequence. RESEQUENCE: retry under a new epoch. FAIL: give up.
+    """
+
+    DONE = enum.auto()
+    RETRY = enum.auto()
+    RESEQUENCE = enum.auto()
+    FAIL = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The state of a batch at the moment its attempt failed.
+
+    ``oldest``: no earlier batch of its partition is still without an outcome.
+    ``maybe_written``: this or an earlier attempt may have reached the log.
+    """
+
+    attempts: int
+    retries: int
+    out_of_time: bool
+    has_sequence: bool
+    oldest: bool
+    maybe_written: bool
+
+
+def judge(error: KprodError, attempt: Attempt) -> Verdict:
+    """Decide what becomes of a batch that failed with ``error``."""
+    code = error.code if isinstance(error, BrokerError) else None
+    if code == DUPLICATE_SEQUENCE and attempt.has_sequence:
+        return Verdict.DONE  # an earlier attempt was stored and its answer was lost
+    if attempt.out_of_time or attempt.attempts > attempt.retries:
+        return Verdict.FAIL
+    if code in SEQUENCE_ERRORS and attempt.has_sequence:
+        return _out_of_sequence(attempt)
+    if code == CORRUPT_MESSAGE and attempt.attempts >= CORRUPT_ATTEMPTS:
+        return Verdict.FAIL
+    return Verdict.RETRY if error.retriable else Verdict.FAIL
+
+
+def _out_of_sequence(attempt: Attempt) -> Verdict:
+    if not attempt.oldest:
+        return Verdict.RETRY  # an earlier batch is still on its way; after it the sequence will fit
+    return Verdict.FAIL if attempt.maybe_written else Verdict.RESEQUENCE

@@ -1,0 +1,83 @@
+"""Get the producer id that makes retries exactly-once (InitProducerId, KIP-98)."""
+
+from __future__ import annotations
+
+from kprod.backoff import ExponentialBackoff
+from kprod.buffer.batch import ProducerId
+from kprod.errors import BrokerError, KprodError
+from kprod.sender.exchange import Buffers
+from kprod.sender.network import Network
+from kprod.sender.sequences import Sequences
+from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
+from kprod.wire.versions import ApiKey
+
+FOREVER = float("inf")
+
+
+class IdentityRound:
+    """Asks any broker for a producer id whenever there is none. Thread: the sender's only.
+
+    ``fatal`` is set when the cluster refuses for good; nothing can be sent then.
+    """
+
+    def __init__(self, sequences: Sequences, network: Network, backoff: ExponentialBackoff) -> None:
+        self.fatal: KprodError | None = None
+        self._sequences = sequences
+        self._network = network
+        self._backoff = backoff
+        self._in_flight = False
+        self._failures = 0
+        self._retry_at = 0.0
+
+    def run(self, now: float) -> float:
+        """Ask if an id is needed and a broker can take the request; seconds until the next look."""
+        if not self._sequences.needs_producer_id or self._in_flight or self.fatal is not None:
+            return FOREVER
+        if now < self._retry_at:
+            return self._retry_at - now
+        # Only a connection that something else wanted: a producer that never sends stays silent.
+        node_id = self._network.any_usable(now) if self._network.connected else None
+        if node_id is not None:
+            self._in_flight = True
+            self._network.send(node_id, _InitProducerIdExchange(self), now)
+        return FOREVER
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        """Take the id, or decide what the refusal means."""
+        reply = decode_init_producer_id_response(version, body)
+        if reply.error_code:
+            self.failed(BrokerError(reply.error_code, "asking for a producer id"), now)
+        else:
+            self._in_flight, self._failures = False, 0
+            self._sequences.producer = ProducerId(reply.producer_id, reply.producer_epoch)
+        return reply.throttle_ms
+
+    def failed(self, error: KprodError, now: float) -> None:
+        """Try again after a back-off, unless the refusal is final."""
+        self._in_flight = False
+        self._failures += 1
+        self._retry_at = now + self._backoff.delay(self._failures)
+        if not error.retriable:
+            self.fatal = error
+            error.add_note(
+                "an idempotent producer needs a producer id; with enable_idempotence=False kprod"
+                " works without one, at the price of duplicates after a retry"
+            )
+
+
+class _InitProducerIdExchange:
+    api = ApiKey.INIT_PRODUCER_ID
+    version_cap: int | None = None
+    expects_response = True
+
+    def __init__(self, owner: IdentityRound) -> None:
+        self._owner = owner
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        return [encode_init_producer_id_request(version, correlation_id, client_id)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        return self._owner.answered(version, body, now)
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        self._owner.failed(error, now)

@@ -1,0 +1,115 @@
+"""Send what is ready, and give every batch its outcome (the heart of Kafka's ``Sender``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.batch_queue import BatchQueue
+from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.errors import KprodError
+from kprod.sender.network import Network
+from kprod.sender.outcomes import Outcomes
+from kprod.sender.rounds.produce_exchange import ProduceExchange
+from kprod.sender.sequences import Sequences
+
+FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceSettings:
+    """How batches are sent.
+
+    ``delivery_timeout`` is seconds, ``request_timeout_ms`` the broker's limit.
+    """
+
+    acks: int
+    request_timeout_ms: int
+    delivery_timeout: float
+    max_request_size: int
+
+
+class ProduceRound:
+    """Takes ready batches to their leaders, one request per node and turn.
+
+    Thread: the sender's only.
+    """
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        network: Network,
+        sequences: Sequences,
+        outcomes: Outcomes,
+        settings: ProduceSettings,
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._network = network
+        self._sequences = sequences
+        self._outcomes = outcomes
+        self._settings = settings
+        self._next_expiry = 0.0
+
+    def run(self, now: float) -> float:
+        """Expire, renumber, then send what is ready; seconds until there may be more to do."""
+        self._expire(now)
+        self._renumber(now)
+        snapshot = self._metadata.snapshot
+        ready = self._accumulator.ready(snapshot, now)
+        if ready.leaderless:
+            self._metadata.used(ready.leaderless, now)
+            self._metadata.request_update()
+        for node_id, queues in ready.nodes.items():
+            if self._network.usable(node_id, now):
+                self._send(node_id, queues, snapshot, now)
+        return min(ready.next_check, self._next_expiry - now)
+
+    def _send(
+        self, node_id: int, queues: list[BatchQueue], snapshot: ClusterSnapshot, now: float
+    ) -> None:
+        settings = self._settings
+        batches = self._accumulator.drain(
+            node_id, queues, self._sequences, snapshot, settings.max_request_size
+        )
+        if not batches:
+            return
+        for batch in batches:
+            leader = snapshot.leader(batch.tp)
+            batch.attempt(now, (node_id, leader.leader_epoch if leader is not None else -1))
+            self._outcomes.left(batch)
+        topic_ids = {batch.tp.topic: snapshot.topic_id(batch.tp.topic) for batch in batches}
+        self._metadata.used(topic_ids, now)
+        exchange = ProduceExchange(
+            self._outcomes,
+            batches,
+            topic_ids,
+            acks=settings.acks,
+            timeout_ms=settings.request_timeout_ms,
+            sent_at=now,
+        )
+        self._network.send(node_id, exchange, now)
+
+    def _renumber(self, now: float) -> None:
+        """Partitions whose sequence was refused go on under a new epoch."""
+        for batch in self._sequences.resequence():
+            self._accumulator.remove(batch)
+            self._outcomes.give_up(batch, self._outcomes.unknown_fate(batch), now)
+
+    def _expire(self, now: float) -> None:
+        """End every batch, queued or on the wire, that is older than the delivery timeout."""
+        if now < self._next_expiry:
+            return
+        limit = self._settings.delivery_timeout
+        for batch in self._accumulator.take_expired(now - limit):
+            self._outcomes.expire(batch, limit, now)
+        self._outcomes.expire_on_wire(now - limit, limit, now)
+        oldest = min(self._accumulator.next_expiry(), self._outcomes.oldest_on_wire(), now)
+        self._next_expiry = max(oldest + limit, now + 0.001)
+
+    def fail_queued(self, error: KprodError, now: float) -> None:
+        """End everything that waits: nothing will be sent any more."""
+        for batch in self._accumulator.take_all():
+            self._outcomes.give_up(batch, error, now)

@@ -1,0 +1,110 @@
+"""One Produce request: the batches of one node, and the matching of its answer to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from kprod.buffer.batch import ProducerBatch
+from kprod.errors import BrokerError, KprodError, ProtocolError
+from kprod.sender.exchange import Buffers
+from kprod.sender.outcomes import Outcomes
+from kprod.types import Persisted, TopicPartition
+from kprod.wire.produce import (
+    PartitionBatch,
+    PartitionResponse,
+    decode_produce_response,
+    encode_produce_request,
+)
+from kprod.wire.versions import ApiKey
+
+log = logging.getLogger(__name__)
+
+LAST_VERSION_BY_NAME = 12  # from 13 on topics are named by id (KIP-516)
+
+
+class ProduceExchange:
+    """Carries the batches until each has a verdict.
+
+    Owns their memory from the first byte to the end.
+    """
+
+    api = ApiKey.PRODUCE
+
+    def __init__(
+        self,
+        outcomes: Outcomes,
+        batches: Sequence[ProducerBatch],
+        topic_ids: Mapping[str, UUID | None],
+        *,
+        acks: int,
+        timeout_ms: int,
+        sent_at: float,
+    ) -> None:
+        self.version_cap = LAST_VERSION_BY_NAME if None in topic_ids.values() else None
+        self.expects_response = acks != 0
+        self._outcomes = outcomes
+        self._batches = {batch.tp: batch for batch in batches}
+        self._topic_ids = topic_ids
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._sent_at = sent_at
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        parts = [
+            PartitionBatch(tp.topic, self._topic_ids[tp.topic], tp.partition, batch.records)
+            for tp, batch in self._batches.items()
+            if batch.records is not None
+        ]
+        return encode_produce_request(
+            version,
+            correlation_id,
+            client_id,
+            acks=self._acks,
+            timeout_ms=self._timeout_ms,
+            batches=parts,
+        )
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        if not self.expects_response:
+            for batch in self._batches.values():
+                self._outcomes.stored(batch, -1, -1)
+            return 0
+        response = decode_produce_response(version, body)
+        self._outcomes.answered_after(now - self._sent_at)
+        names = {
+            topic_id: name for name, topic_id in self._topic_ids.items() if topic_id is not None
+        }
+        waiting: dict[TopicPartition, ProducerBatch] = dict(self._batches)
+        for part in response.partitions:
+            topic = part.topic or names.get(part.topic_id, "")
+            tp = TopicPartition(topic, part.partition)
+            if tp in waiting:
+                self._settle(waiting.pop(tp), part, now)
+            else:
+                log.warning("the answer names %s, which was not asked", tp)
+        for batch in waiting.values():
+            left_out = ProtocolError(f"the broker's answer leaves out {batch.tp}")
+            left_out.persisted = Persisted.MAYBE
+            self._outcomes.attempt_failed(batch, left_out, now)
+        return response.throttle_ms
+
+    def _settle(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
+        if part.error_code == 0:
+            self._outcomes.stored(batch, part.base_offset, part.log_append_time_ms)
+            return
+        error = BrokerError(part.error_code, _detail(batch, part))
+        self._outcomes.attempt_failed(batch, error, now, leader=(part.leader_id, part.leader_epoch))
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        for batch in self._batches.values():
+            self._outcomes.attempt_failed(batch, error, now, maybe=sent)
+
+
+def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
+    """Where it happened and what the broker said, its own text made safe to print."""
+    said = [part.error_message] if part.error_message else []
+    said += [f"record {index}: {text}" for index, text in part.record_errors[:5] if text]
+    printable = "".join(c if c.isprintable() else "?" for c in "; ".join(said))[:500]
+    return f"{batch.tp}: {printable}" if printable else str(batch.tp)

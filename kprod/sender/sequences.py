@@ -1,0 +1,161 @@
+"""Producer id, epochs, sequence numbers: retries exactly once, in order (KIP-98, KIP-360).
+
+One ``PartitionSequence`` per partition. Its rules:
+
+* At most one batch on the wire until the partition's present leader has acknowledged one: a broker
+  that knows nothing of this producer accepts *any* first sequence, so a second batch could
+  overtake a refused first one (KAFKA-14359). Then at most ``max_in_flight``.
+* A batch that failed goes out again only when it is the oldest without an outcome and nothing of
+  the partition is on the wire.
+* A new epoch is taken partition by partition, and only when nothing of the partition is on the
+  wire; batches that may be in the log are failed, not sent again under it (see ``retry``).
+
+Without idempotence the same object keeps the order of retries and the in-flight limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kprod.buffer.batch import ProducerBatch, ProducerId
+from kprod.types import TopicPartition
+
+LAST_SEQUENCE = 2**31 - 1
+LAST_EPOCH = 2**15 - 1
+
+
+def advance(sequence: int, records: int) -> int:
+    """The sequence ``records`` later; after 2147483647 comes 0."""
+    return (sequence + records) & LAST_SEQUENCE
+
+
+@dataclass(slots=True)
+class PartitionSequence:
+    """Where one partition stands. ``unresolved``: batches without an outcome, in sequence order."""
+
+    producer: ProducerId | None = None
+    next_sequence: int = 0
+    unresolved: list[ProducerBatch] = field(default_factory=list)
+    on_wire: int = 0
+    proven_leader: tuple[int, int] | None = None
+    needs_new_epoch: bool = False
+
+
+class Sequences:
+    """The producer's identity and the state of every partition it wrote to.
+
+    Thread: the sender's only.
+    """
+
+    def __init__(self, *, idempotent: bool, max_in_flight: int) -> None:
+        self.idempotent = idempotent
+        self.producer: ProducerId | None = None
+        self._max_in_flight = max_in_flight
+        self._partitions: dict[TopicPartition, PartitionSequence] = {}
+
+    @property
+    def needs_producer_id(self) -> bool:
+        """True when nothing can be sent before an InitProducerId request was answered."""
+        return self.idempotent and self.producer is None
+
+    def _of(self, tp: TopicPartition) -> PartitionSequence:
+        found = self._partitions.get(tp)
+        if found is None:
+            found = self._partitions[tp] = PartitionSequence()
+        return found
+
+    # Before a batch leaves (DrainGate) ------------------------------------------------------------
+
+    def admits(self, batch: ProducerBatch, leader: tuple[int, int]) -> bool:
+        """True when ``batch``, the oldest queued of its partition, may go to ``leader`` now."""
+        if self.needs_producer_id:
+            return False
+        state = self._of(batch.tp)
+        if state.needs_new_epoch:
+            return False  # resequence() comes first
+        if batch.attempts:
+            return state.on_wire == 0 and state.unresolved[0] is batch
+        if state.producer != self.producer and state.unresolved:
+            return False  # the old epoch is still in use here
+        limit = self._max_in_flight
+        if self.idempotent and state.proven_leader != leader:
+            limit = 1
+        return state.on_wire < limit
+
+    def assign(self, batch: ProducerBatch) -> None:
+        """Give a batch that is about to leave its place; one that has a place keeps it."""
+        state = self._of(batch.tp)
+        if not batch.attempts:
+            if self.producer is not None and not batch.has_sequence:
+                if state.producer != self.producer:
+                    state.producer, state.next_sequence, state.proven_leader = (
+                        self.producer,
+                        0,
+                        None,
+                    )
+                self._number(state, batch)
+            state.unresolved.append(batch)
+        state.on_wire += 1
+
+    @staticmethod
+    def _number(state: PartitionSequence, batch: ProducerBatch) -> None:
+        if state.producer is None:
+            raise AssertionError("a sequence needs a producer id")
+        batch.give_sequence(state.producer, state.next_sequence)
+        state.next_sequence = advance(state.next_sequence, batch.record_count)
+
+    # After an attempt -----------------------------------------------------------------------------
+
+    def off_wire(self, batch: ProducerBatch) -> None:
+        """The request that carried ``batch`` has ended, in whatever way."""
+        self._of(batch.tp).on_wire -= 1
+        batch.on_wire = False
+
+    def is_oldest(self, batch: ProducerBatch) -> bool:
+        """True when no earlier batch of the partition is without an outcome."""
+        unresolved = self._of(batch.tp).unresolved
+        return bool(unresolved) and unresolved[0] is batch
+
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        """The leader that ``batch`` was sent to has stored it."""
+        state = self._of(batch.tp)
+        state.proven_leader = batch.attempted_leader
+        self.resolved(batch)
+
+    def resolved(self, batch: ProducerBatch) -> None:
+        """``batch`` has its outcome, or will get none from the broker any more."""
+        state = self._of(batch.tp)
+        if batch in state.unresolved:
+            state.unresolved.remove(batch)
+
+    def want_new_epoch(self, batch: ProducerBatch) -> None:
+        """The broker refused the sequence for good: the partition goes on under a new epoch."""
+        self._of(batch.tp).needs_new_epoch = True
+
+    def resequence(self) -> list[ProducerBatch]:
+        """Renumber, from 0 under a new epoch, the partitions that want it and have nothing on the wire.
+
+        Returns the batches that must fail instead, because they may be in the log.
+        """
+        doomed: list[ProducerBatch] = []
+        for state in self._partitions.values():
+            if not state.needs_new_epoch or state.on_wire:
+                continue
+            if state.producer == self.producer:
+                self._bump_epoch()
+            if self.producer is None:
+                break  # the epochs of this id are used up; identity comes first
+            doomed += [batch for batch in state.unresolved if batch.maybe_written]
+            state.unresolved = [batch for batch in state.unresolved if not batch.maybe_written]
+            state.producer, state.next_sequence = self.producer, 0
+            state.proven_leader, state.needs_new_epoch = None, False
+            for batch in state.unresolved:
+                self._number(state, batch)
+        return doomed
+
+    def _bump_epoch(self) -> None:
+        """Take the next epoch; partitions with nothing unresolved follow when they send again."""
+        if self.producer is not None and self.producer.epoch < LAST_EPOCH:
+            self.producer = ProducerId(self.producer.producer_id, self.producer.epoch + 1)
+        else:
+            self.producer = None
