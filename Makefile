@@ -35,7 +35,7 @@ bench: build
 	$(BIN)/python -m pytest benchmarks --benchmark-json=benchmarks/results/kernels.json --timeout=600 $(ARGS)
 
 docs: $(VENV)/docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf build dist site *.egg-info kprod_ext/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -35,14 +35,11 @@ DIRECTIVES = {
     "linetrace": DEBUG,
 }
 
-SHARED = sorted(str(path) for path in Path("kprod_ext").glob("*.pxd"))
-
 EXTENSIONS = [
     Extension(
         f"kprod_ext.{source.stem}",
         [str(source)],
         define_macros=MACROS,
-        depends=SHARED,
         extra_compile_args=[*C_FLAGS, *SANITIZERS],
         extra_link_args=SANITIZERS,
     )

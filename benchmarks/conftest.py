@@ -1,4 +1,4 @@
-"""Stored results name the commit and the kind of machine, not the machine, and no single timings."""
+"""Stored results name the commit and the kind of machine, not the machine or single timings."""
 
 from __future__ import annotations
 
