@@ -11,7 +11,7 @@ BASE = 2
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
-    """Seconds to wait after the n-th failure: ``initial``, doubled each time up to ``maximum``, +-20 %.
+    """Seconds to wait after a failure: ``initial``, doubled each time up to ``maximum``, +-20 %.
 
     Thread-safe. ``rng`` is injected so that a simulation can be repeated.
     """

@@ -173,7 +173,7 @@ class KafkaProducer:
             for batch in batches:
                 if not batch.delivery.wait(self._left(deadline)):
                     raise KprodTimeoutError(
-                        f"flush: {self._report().pending} records without outcome after {timeout:g} s"
+                        f"flush: {self._report().pending} records pending after {timeout:g} s"
                     )
         finally:
             self._accumulator.end_flush()

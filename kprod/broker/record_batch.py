@@ -1,15 +1,6 @@
 """An independent reader of Kafka's record batch format v2 (KIP-98, KIP-82).
 
-The 61 bytes in front of the records, all big-endian::
-
-     0 base offset i64          21 attributes i16           43 producer id i64
-     8 batch length i32         23 last offset delta i32    51 producer epoch i16
-    12 leader epoch i32         27 base timestamp i64       53 base sequence i32
-    16 magic i8                 35 max timestamp i64        57 record count i32
-    17 CRC-32C u32 of byte 21 to the end
-
-It shares no code with the writer on the producing side, so that a mistake is not made twice. The
-first three fields lie outside the CRC: a broker fills them in without touching the rest.
+It shares no code with the writer on the producing side, so that a mistake is not made twice.
 """
 
 from __future__ import annotations
@@ -21,86 +12,40 @@ from typing import Final
 
 from crc32c import crc32c
 
+from kprod.broker.batch_header import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_AT,
+    MAGIC_V2,
+    BatchHeader,
+)
 from kprod.broker.codecs import decompress
 from kprod.broker.corrupt_batch import CorruptBatch
 from kprod.broker.stored_record import StoredRecord
 from kprod.broker.varint import read_varint, read_varlong
 from kprod.types import BytesLike, Header
 
-__all__ = ["HEADER_BYTES", "CorruptBatch", "RecordBatch", "StoredRecord", "read_batches"]
+__all__ = ["CorruptBatch", "RecordBatch", "StoredRecord", "read_batches"]
 
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-HEADER_BYTES: Final = HEADER.size
-LENGTH_PREFIX_BYTES: Final = 12
-"""Base offset and batch length, which the batch length does not count."""
-
-_CRC_START: Final = 21
 _LENGTH: Final = struct.Struct(">8xi")
-_MAGIC_AT: Final = 16
-_MAGIC_V2: Final = 2
-_CODEC_MASK: Final = 0x07
-_LOG_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class RecordBatch:
-    """One batch: the fields of its header under their names, and the bytes they were read from.
+class RecordBatch(BatchHeader):
+    """One batch: the fields of its header under their names, and all its bytes as ``data``.
 
-    ``data`` is the whole batch. Immutable, so any thread may use it while ``data`` is left alone.
+    Immutable, so any thread may use it while the bytes it was read from are left alone.
     """
 
     data: memoryview
-    base_offset: int
-    batch_length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
-        return LENGTH_PREFIX_BYTES + self.batch_length
-
-    @property
-    def last_offset(self) -> int:
-        """Offset of the last record the batch had when written (compaction may have removed it)."""
-        return self.base_offset + self.last_offset_delta
 
     @property
     def crc_ok(self) -> bool:
         """Whether the bytes are the ones the CRC was computed over."""
-        return crc32c(self.data[_CRC_START:]) == self.crc
-
-    @property
-    def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
-        return self.attributes & _CODEC_MASK
-
-    @property
-    def is_log_append_time(self) -> bool:
-        """Whether ``max_timestamp``, the broker's append time, is the timestamp of every record."""
-        return bool(self.attributes & _LOG_APPEND_TIME)
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
-        return bool(self.attributes & _TRANSACTIONAL)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether the batch holds a marker of a coordinator rather than data."""
-        return bool(self.attributes & _CONTROL)
+        return crc32c(self.data[CRC_START:]) == self.crc
 
     def records(self, max_bytes: int = _MAX_DECOMPRESSED_BYTES) -> Iterator[StoredRecord]:
         """The records in order; gaps in the offsets are allowed, as compaction leaves them.
@@ -147,11 +92,11 @@ def read_batches(data: BytesLike) -> Iterator[RecordBatch]:
         end = at + LENGTH_PREFIX_BYTES + length
         if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
             raise CorruptBatch(f"a batch claims a length of {length}")
-        if view[at + _MAGIC_AT] != _MAGIC_V2:
-            raise CorruptBatch(f"magic {view[at + _MAGIC_AT]} is not a batch of format v2")
+        if view[at + MAGIC_AT] != MAGIC_V2:
+            raise CorruptBatch(f"magic {view[at + MAGIC_AT]} is not a batch of format v2")
         if end > len(view):
             return
-        batch = RecordBatch(view[at:end], *HEADER.unpack_from(view, at))
+        batch = RecordBatch(*(*HEADER.unpack_from(view, at), view[at:end]))
         if batch.record_count < 0:
             raise CorruptBatch(f"a batch claims {batch.record_count} records")
         yield batch

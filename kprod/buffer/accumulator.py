@@ -129,8 +129,8 @@ class RecordAccumulator:
         except TimeoutError:
             raise BufferFullError(
                 f"no room for {size} bytes within {timeout:g} s: buffer_memory of {self.pool.total}"
-                f" bytes is exhausted ({self.pool.available} available); the brokers take records more"
-                " slowly than send() is called"
+                f" bytes is exhausted ({self.pool.available} available); the brokers take records"
+                " more slowly than send() is called"
             ) from None
         except RuntimeError:
             raise ProducerClosedError(

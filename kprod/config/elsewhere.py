@@ -13,9 +13,9 @@ _LEVEL = "set compression_level"
 _CALLBACKS = "add callbacks to the future that send() returns"
 _MESSAGES = "kprod bounds bytes, not messages: set {}"
 
-_UNAVAILABLE_FAMILIES = {"ssl_": _SECURITY, "sasl_": _SECURITY, "transaction": _TRANSACTIONS}
+UNAVAILABLE_FAMILIES = {"ssl_": _SECURITY, "sasl_": _SECURITY, "transaction": _TRANSACTIONS}
 
-_UNAVAILABLE = {
+UNAVAILABLE = {
     "enable_ssl_certificate_verification": _SECURITY,
     "oauth_cb": _SECURITY,
     "proxy_url": _PROXY,
@@ -82,7 +82,7 @@ IGNORED: Mapping[str, str] = MappingProxyType(_IGNORED)
 
 def unavailable(name: str) -> str | None:
     """Why an option of another client cannot be honoured; None for any other name."""
-    for family, reason in _UNAVAILABLE_FAMILIES.items():
+    for family, reason in UNAVAILABLE_FAMILIES.items():
         if name.startswith(family):
             return reason
-    return _UNAVAILABLE.get(name)
+    return UNAVAILABLE.get(name)

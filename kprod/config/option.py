@@ -15,8 +15,8 @@ HIDDEN = "***"
 class Option:
     """An option: its name (kafka-python's spelling), default, kind and meaning.
 
-    ``aliases`` are the spellings of other clients; the name with dots is accepted without being
-    listed. A ``secret`` value never appears in an error or a ``repr``.
+    ``default`` is what a user would write. ``aliases`` are the spellings of other clients; the name
+    with dots is accepted without being listed. A ``secret`` value never appears in an error or a ``repr``.
     """
 
     name: str

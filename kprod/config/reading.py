@@ -34,7 +34,9 @@ class OptionReader:
     """
 
     def __init__(self, options: Mapping[Any, Any]) -> None:
-        self.values: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
+        self.values: dict[str, Any] = {
+            name: option.kind.convert(option.default) for name, option in OPTIONS.items()
+        }
         self.given: dict[str, str] = {}
         self.refused: set[str] = set()
         self.problems: list[str] = []

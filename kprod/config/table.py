@@ -40,7 +40,7 @@ def _bytes(low: int, high: int = MAX_INT32) -> WholeNumber:
 _ROWS = (
     Option(
         "bootstrap_servers",
-        (("localhost", 9092),),
+        "localhost:9092",
         Addresses(),
         "Brokers to ask first; they tell of the others. The port is 9092 unless given.",
         ("metadata.broker.list",),
@@ -53,7 +53,7 @@ _ROWS = (
     ),
     Option(
         "acks",
-        -1,
+        "all",
         _ACKS,
         "Who must have stored a batch before it counts as sent: all in-sync replicas (`all`), the"
         " leader (1), nobody (0, offsets are unknown then).",
@@ -226,7 +226,6 @@ _ROWS = (
         True,
         Truth(),
         "Whether asking for an unknown topic may create it, if the broker allows that.",
-        ("allow.auto.create.topics",),
     ),
     Option(
         "transport",

@@ -99,7 +99,7 @@ class SenderThread:
         self._sender.network.wake()
 
     def stop(self, deadline: float) -> bool:
-        """Send what is queued until ``deadline`` (monotonic), then end the rest; True when ended."""
+        """Send what is queued until ``deadline``, then end the rest; True when it has ended."""
         self.request_stop(deadline)
         left = max(0.0, deadline - self._sender.clock.monotonic())
         self._thread.join(min(left, threading.TIMEOUT_MAX - 1) + JOIN_GRACE)

@@ -169,24 +169,25 @@ class Outcomes:
 
     def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
         """The error for the batch's futures, with what is known of the log in ``persisted``."""
-        final: KprodError
-        if isinstance(error, BrokerError) and error.code == MESSAGE_TOO_LARGE:
-            final = RecordTooLargeError(
-                f"the broker refused {batch.record_count} records, {batch.size} bytes, for {batch.tp}:"
-                " larger than the topic's max.message.bytes; lower batch_size, or raise that limit"
-            )
-        elif error.retriable and not isinstance(error, DeliveryTimeoutError):
-            why = (
-                "delivery_timeout_ms passed"
-                if self._out_of_time(batch, now)
-                else "retries were used up"
-            )
-            kind = DeliveryTimeoutError if self._out_of_time(batch, now) else None
-            text = f"{why} after {batch.attempts} attempts; the last one ended in: {error}"
-            final = kind(f"{batch.tp}: {text}") if kind is not None else copy.copy(error)
-            final.add_note(text)
-            final.__cause__ = error
-        else:
-            final = copy.copy(error)
+        final = self._in_the_users_words(batch, error, now)
         final.persisted = Persisted.MAYBE if batch.maybe_written else Persisted.NO
         return final
+
+    def _in_the_users_words(
+        self, batch: ProducerBatch, error: KprodError, now: float
+    ) -> KprodError:
+        if isinstance(error, BrokerError) and error.code == MESSAGE_TOO_LARGE:
+            return RecordTooLargeError(
+                f"the broker refused {batch.record_count} records, {batch.size} bytes, for"
+                f" {batch.tp}: larger than the topic's max.message.bytes; lower batch_size or"
+                " raise that limit"
+            )
+        if not error.retriable or isinstance(error, DeliveryTimeoutError):
+            return copy.copy(error)
+        if self._out_of_time(batch, now):
+            late = self._expired(batch, self._delivery_timeout, f"the last error was: {error}")
+            late.__cause__ = error
+            return late
+        worn_out = copy.copy(error)
+        worn_out.add_note(f"retries were used up after {batch.attempts} attempts")
+        return worn_out

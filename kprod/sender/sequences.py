@@ -133,7 +133,7 @@ class Sequences:
         self._of(batch.tp).needs_new_epoch = True
 
     def resequence(self) -> list[ProducerBatch]:
-        """Renumber, from 0 under a new epoch, the partitions that want it and have nothing on the wire.
+        """Renumber the partitions that wait for a new epoch and have nothing on the wire.
 
         Returns the batches that must fail instead, because they may be in the log.
         """

@@ -62,8 +62,12 @@ class WireReader:
 
     def uvarint(self) -> int:
         """An unsigned 32-bit number in at most 5 groups of 7 bits."""
-        value = 0
-        for shift in range(0, 35, 7):
+        first = self._data[self._advance(1)]
+        return first if first < 0x80 else self._long_uvarint(first)
+
+    def _long_uvarint(self, first: int) -> int:
+        value = first & 0x7F
+        for shift in range(7, 35, 7):
             byte = self._data[self._advance(1)]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
@@ -123,6 +127,10 @@ class WireReader:
 
     def skip_tags(self) -> None:
         """Pass over the tagged fields of a struct in which none is of interest."""
+        # Nearly every section is empty: a look at its count saves making a generator.
+        if self._flexible and self._at < self._end and self._data[self._at] == 0:
+            self._at += 1
+            return
         for _ in self.tags():
             pass
 

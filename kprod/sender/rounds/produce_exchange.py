@@ -10,7 +10,7 @@ from kprod.buffer.batch import ProducerBatch
 from kprod.errors import BrokerError, KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
 from kprod.sender.outcomes import Outcomes
-from kprod.types import Persisted, TopicPartition
+from kprod.types import TopicPartition
 from kprod.wire.produce import (
     PartitionBatch,
     PartitionResponse,
@@ -45,7 +45,7 @@ class ProduceExchange:
         self.version_cap = LAST_VERSION_BY_NAME if None in topic_ids.values() else None
         self.expects_response = acks != 0
         self._outcomes = outcomes
-        self._batches = {batch.tp: batch for batch in batches}
+        self._batches = {batch.tp: batch for batch in batches}  # those without a verdict yet
         self._topic_ids = topic_ids
         self._acks = acks
         self._timeout_ms = timeout_ms
@@ -68,27 +68,27 @@ class ProduceExchange:
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
         if not self.expects_response:
-            for batch in self._batches.values():
-                self._outcomes.stored(batch, -1, -1)
+            while self._batches:
+                self._outcomes.stored(self._batches.popitem()[1], -1, -1)
             return 0
         response = decode_produce_response(version, body)
         self._outcomes.answered_after(now - self._sent_at)
-        names = {
-            topic_id: name for name, topic_id in self._topic_ids.items() if topic_id is not None
-        }
-        waiting: dict[TopicPartition, ProducerBatch] = dict(self._batches)
+        names = {topic_id: topic for topic, topic_id in self._topic_ids.items() if topic_id}
         for part in response.partitions:
-            topic = part.topic or names.get(part.topic_id, "")
-            tp = TopicPartition(topic, part.partition)
-            if tp in waiting:
-                self._settle(waiting.pop(tp), part, now)
+            topic = part.topic or (names.get(part.topic_id, "") if part.topic_id else "")
+            batch = self._batches.pop(TopicPartition(topic, part.partition), None)
+            if batch is None:
+                log.warning("the answer names %s-%d, not asked for", topic, part.partition)
             else:
-                log.warning("the answer names %s, which was not asked", tp)
-        for batch in waiting.values():
-            left_out = ProtocolError(f"the broker's answer leaves out {batch.tp}")
-            left_out.persisted = Persisted.MAYBE
-            self._outcomes.attempt_failed(batch, left_out, now)
+                self._settle(batch, part, now)
+        self._end_left_out(now)
         return response.throttle_ms
+
+    def _end_left_out(self, now: float) -> None:
+        while self._batches:
+            tp, batch = self._batches.popitem()
+            left_out = ProtocolError(f"the broker's answer leaves out {tp}")
+            self._outcomes.attempt_failed(batch, left_out, now, maybe=True)
 
     def _settle(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
         if part.error_code == 0:
@@ -98,8 +98,8 @@ class ProduceExchange:
         self._outcomes.attempt_failed(batch, error, now, leader=(part.leader_id, part.leader_epoch))
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        for batch in self._batches.values():
-            self._outcomes.attempt_failed(batch, error, now, maybe=sent)
+        while self._batches:
+            self._outcomes.attempt_failed(self._batches.popitem()[1], error, now, maybe=sent)
 
 
 def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
