@@ -1,0 +1,191 @@
+"""What kprod writes, kio reads as the same; no bytes whatever make kprod's readers stumble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kprod.errors import ProtocolError
+from kprod.wire.control import (
+    decode_api_versions_response,
+    decode_init_producer_id_response,
+    decode_metadata_response,
+    encode_api_versions_request,
+    encode_init_producer_id_request,
+    encode_metadata_request,
+)
+from kprod.wire.produce import PartitionBatch, decode_produce_response, encode_produce_request
+from kprod.wire.versions import SUPPORTED, ApiKey
+from tests.support.kio_messages import decode_request, request_schema
+
+int16 = st.integers(-(2**15), 2**15 - 1)
+int32 = st.integers(-(2**31), 2**31 - 1)
+text = st.text(max_size=20)
+names = st.text(min_size=1, max_size=20)
+uuids = st.uuids().filter(lambda value: value.int != 0)
+
+
+def versions(api: ApiKey) -> st.SearchStrategy[int]:
+    first, last = SUPPORTED[api]
+    return st.integers(first, last)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[PartitionBatch]:
+    topics = draw(st.dictionaries(names, uuids, max_size=4))
+    if not topics:
+        return []
+    found = []
+    for partition, topic in enumerate(draw(st.lists(st.sampled_from(sorted(topics)), max_size=8))):
+        records = memoryview(draw(st.binary(max_size=300)))
+        found.append(PartitionBatch(topic, topics[topic], partition, records))
+    return found
+
+
+@given(versions(ApiKey.PRODUCE), int32, text, int16, int32, batches(), st.none() | text)
+def test_produce_requests(
+    version: int,
+    correlation_id: int,
+    client_id: str,
+    acks: int,
+    timeout_ms: int,
+    sent: list[PartitionBatch],
+    transactional_id: str | None,
+) -> None:
+    pieces = encode_produce_request(
+        version,
+        correlation_id,
+        client_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        batches=sent,
+        transactional_id=transactional_id,
+    )
+    schema = request_schema(ApiKey.PRODUCE, version)
+    header, body = decode_request(schema.ProduceRequest, b"".join(pieces))
+    check_header(header, ApiKey.PRODUCE, version, correlation_id, client_id)
+    assert (body.acks, body.transactional_id) == (acks, transactional_id)
+    assert milliseconds(body.timeout) == timeout_ms
+    found = [
+        (topic_key(version, topic), part.index, part.records)
+        for topic in body.topic_data
+        for part in topic.partition_data
+    ]
+    assert found == grouped(version, sent)
+
+
+def grouped(version: int, sent: list[PartitionBatch]) -> list[tuple[str | UUID, int, bytes]]:
+    """The batches under their topics, topics in the order they are first seen."""
+    order = list(dict.fromkeys(batch.topic for batch in sent))
+    ranked = sorted(sent, key=lambda batch: order.index(batch.topic))
+    return [
+        (
+            batch.topic_id if version >= 13 and batch.topic_id else batch.topic,
+            batch.partition,
+            bytes(batch.records),
+        )
+        for batch in ranked
+    ]
+
+
+def topic_key(version: int, topic: Any) -> Any:
+    return topic.topic_id if version >= 13 else topic.name
+
+
+@given(
+    versions(ApiKey.METADATA),
+    int32,
+    text,
+    st.none() | st.lists(names, max_size=5),
+    st.booleans(),
+)
+def test_metadata_requests(
+    version: int, correlation_id: int, client_id: str, topics: list[str] | None, auto: bool
+) -> None:
+    frame = encode_metadata_request(version, correlation_id, client_id, topics, auto)
+    schema = request_schema(ApiKey.METADATA, version)
+    header, body = decode_request(schema.MetadataRequest, frame)
+    check_header(header, ApiKey.METADATA, version, correlation_id, client_id)
+    found = None if body.topics is None else [topic.name for topic in body.topics]
+    assert (found, body.allow_auto_topic_creation) == (topics, auto)
+
+
+@given(
+    versions(ApiKey.INIT_PRODUCER_ID),
+    int32,
+    text,
+    st.none() | text,
+    st.integers(0, 2**31 - 1),
+    st.integers(-1, 2**63 - 1),
+    st.integers(-1, 2**15 - 1),
+)
+def test_init_producer_id_requests(
+    version: int,
+    correlation_id: int,
+    client_id: str,
+    transactional_id: str | None,
+    timeout_ms: int,
+    producer_id: int,
+    epoch: int,
+) -> None:
+    frame = encode_init_producer_id_request(
+        version,
+        correlation_id,
+        client_id,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+    )
+    schema = request_schema(ApiKey.INIT_PRODUCER_ID, version)
+    header, body = decode_request(schema.InitProducerIdRequest, frame)
+    check_header(header, ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id)
+    assert body.transactional_id == transactional_id
+    assert milliseconds(body.transaction_timeout) == timeout_ms
+    if version >= 3:
+        assert (body.producer_id, body.producer_epoch) == (producer_id, epoch)
+
+
+@given(versions(ApiKey.API_VERSIONS), int32, text)
+def test_api_versions_requests(version: int, correlation_id: int, client_id: str) -> None:
+    frame = encode_api_versions_request(version, correlation_id, client_id, "1.2")
+    schema = request_schema(ApiKey.API_VERSIONS, version)
+    header, body = decode_request(schema.ApiVersionsRequest, frame)
+    check_header(header, ApiKey.API_VERSIONS, version, correlation_id, client_id)
+    if version >= 3:
+        assert (body.client_software_name, body.client_software_version) == ("kprod", "1.2")
+
+
+def check_header(header: Any, api: ApiKey, version: int, correlation_id: int, client: str) -> None:
+    assert header.request_api_key == api
+    assert header.request_api_version == version
+    assert header.correlation_id == correlation_id
+    assert header.client_id == client
+
+
+def milliseconds(delta: timedelta) -> int:
+    return round(delta.total_seconds() * 1000)
+
+
+READERS: list[tuple[ApiKey, Callable[[int, memoryview], object]]] = [
+    (ApiKey.PRODUCE, decode_produce_response),
+    (ApiKey.METADATA, decode_metadata_response),
+    (ApiKey.API_VERSIONS, decode_api_versions_response),
+    (ApiKey.INIT_PRODUCER_ID, decode_init_producer_id_response),
+]
+
+
+@pytest.mark.parametrize(("api", "decode"), READERS)
+@given(st.binary(max_size=120), st.data())
+def test_any_bytes_end_in_a_value_or_a_protocol_error(
+    api: ApiKey, decode: Callable[[int, memoryview], object], body: bytes, data: st.DataObject
+) -> None:
+    with suppress(ProtocolError):
+        decode(data.draw(versions(api)), memoryview(body))

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from kprod.errors import ProtocolError
+from kprod.wire.framing import FrameReader, encode_request_header, split_response_header
+from kprod.wire.versions import ApiKey
+
+
+def frame(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def fed(reader: FrameReader, *chunks: bytes) -> list[bytes]:
+    return [bytes(found) for chunk in chunks for found in reader.feed(chunk)]
+
+
+def test_frames_come_out_without_their_size() -> None:
+    stream = frame(b"first") + frame(b"other") + frame(b"half of")[:6]
+    reader = FrameReader()
+    assert fed(reader, stream) == [b"first", b"other"]
+    assert fed(reader, b"lf of") == [b"half of"]
+    assert fed(reader, b"") == []
+
+
+def test_one_byte_at_a_time() -> None:
+    stream = frame(b"first") + frame(b"a" * 300) + frame(b"last")
+    chunks = [stream[at : at + 1] for at in range(len(stream))]
+    assert fed(FrameReader(), *chunks) == [b"first", b"a" * 300, b"last"]
+
+
+def test_a_chunk_may_end_a_frame_and_hold_others() -> None:
+    reader = FrameReader()
+    assert fed(reader, frame(b"first")[:3]) == []
+    assert fed(reader, frame(b"first")[3:] + frame(b"more") + b"\x00\x00") == [b"first", b"more"]
+    assert fed(reader, b"\x00\x04last") == [b"last"]
+
+
+def test_a_frame_within_one_chunk_shares_its_memory() -> None:
+    chunk = frame(b"payload")
+    [found] = FrameReader().feed(chunk)
+    assert found.obj is chunk
+
+
+def test_frames_cannot_be_written_to() -> None:
+    reader = FrameReader()
+    reader.feed(frame(b"payload")[:5])
+    [found] = reader.feed(frame(b"payload")[5:])
+    assert found.readonly
+
+
+def test_an_earlier_frame_outlives_later_ones() -> None:
+    reader = FrameReader()
+    reader.feed(frame(b"first")[:5])
+    [first] = reader.feed(frame(b"first")[5:] + frame(b"other")[:6])
+    reader.feed(frame(b"other")[6:])
+    assert bytes(first) == b"first"
+
+
+@pytest.mark.parametrize("size", [-(2**31), -1, 0, 3, 1001, 2**31 - 1])
+@pytest.mark.parametrize("step", [1, 4])
+def test_an_impossible_size_ends_the_stream(size: int, step: int) -> None:
+    reader = FrameReader(max_frame_bytes=1000)
+    prefix = size.to_bytes(4, "big", signed=True)
+    with pytest.raises(ProtocolError, match=f"a frame of {size} bytes"):
+        fed(reader, *(prefix[at : at + step] for at in range(0, 4, step)))
+
+
+def test_the_limits_themselves_are_allowed() -> None:
+    assert fed(FrameReader(max_frame_bytes=1000), frame(b"1234"), frame(bytes(1000)))
+
+
+@pytest.mark.parametrize(
+    ("greeting", "hint"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x32", "TLS"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
+        (b"220 mail.example.org ESMTP\r\n", "is this a Kafka broker"),
+    ],
+)
+def test_another_protocol_is_recognised(greeting: bytes, hint: str) -> None:
+    with pytest.raises(ProtocolError, match=hint):
+        FrameReader().feed(greeting)
+
+
+def test_memory_is_taken_for_bytes_that_came_not_for_those_announced() -> None:
+    reader = FrameReader()
+    tracemalloc.start()
+    try:
+        reader.feed((90_000_000).to_bytes(4, "big") + bytes(1000))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_request_headers() -> None:
+    assert encode_request_header(ApiKey.PRODUCE, 8, 7, "é") == (
+        b"\x00\x00\x00\x08\x00\x00\x00\x07\x00\x02\xc3\xa9"
+    )
+    assert encode_request_header(ApiKey.PRODUCE, 9, -1, "") == (
+        b"\x00\x00\x00\x09\xff\xff\xff\xff\x00\x00\x00"
+    )
+
+
+def test_a_client_id_no_broker_takes_is_refused() -> None:
+    with pytest.raises(ValueError, match="40000 bytes"):
+        encode_request_header(ApiKey.PRODUCE, 8, 1, "x" * 40_000)
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"),
+    [
+        (ApiKey.PRODUCE, 9, b"body"),
+        (ApiKey.PRODUCE, 8, b"\x01\x05\x02abbody"),
+        (ApiKey.API_VERSIONS, 3, b"\x01\x05\x02abbody"),
+    ],
+)
+def test_response_headers_skip_tags_of_flexible_versions(
+    api: ApiKey, version: int, body: bytes
+) -> None:
+    response = memoryview(b"\xff\xff\xff\xfe\x01\x05\x02abbody")
+    correlation_id, found = split_response_header(api, version, response)
+    assert (correlation_id, bytes(found)) == (-2, body)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\x00\x00", b"\x00\x00\x00\x01", b"\0\0\0\1\xff"])
+def test_a_response_shorter_than_its_header_is_malformed(data: bytes) -> None:
+    with pytest.raises(ProtocolError, match="PRODUCE v9 response header"):
+        split_response_header(ApiKey.PRODUCE, 9, memoryview(data))

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kprod.errors import ProtocolError, UnsupportedVersionError
+from kprod.wire.endpoint import BrokerEndpoint
+from kprod.wire.produce import (
+    PartitionBatch,
+    PartitionResponse,
+    decode_produce_response,
+    encode_produce_request,
+)
+from tests.support.wire_samples import TOPIC_ID, produce_response
+
+RECORDS = [memoryview(bytes([65 + at]) * (at + 1) * 50) for at in range(4)]
+
+
+def batch(topic: str, partition: int, records: memoryview, topic_id: int = 0) -> PartitionBatch:
+    return PartitionBatch(topic, UUID(int=topic_id) if topic_id else None, partition, records)
+
+
+def encode(version: int, *batches: PartitionBatch) -> list[bytes | memoryview]:
+    return encode_produce_request(
+        version, 1, "kprod", acks=-1, timeout_ms=30_000, batches=batches, transactional_id=None
+    )
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_record_bytes_are_not_copied(version: int) -> None:
+    pieces = encode(version, batch("a", 0, RECORDS[0], 1), batch("b", 1, RECORDS[1], 2))
+    views = [piece for piece in pieces if isinstance(piece, memoryview)]
+    assert len(views) == 2
+    assert all(sent is given for sent, given in zip(views, RECORDS, strict=False))
+
+
+def test_batches_are_grouped_by_topic_in_first_seen_order() -> None:
+    pieces = encode(
+        12,
+        batch("b", 0, RECORDS[0]),
+        batch("a", 7, RECORDS[1]),
+        batch("b", 3, RECORDS[2]),
+    )
+    views = [piece for piece in pieces if isinstance(piece, memoryview)]
+    assert [bytes(view[:1]) for view in views] == [b"A", b"C", b"B"]
+    joined = b"".join(pieces)
+    assert joined.count(b"\x02b") == joined.count(b"\x02a") == 1
+
+
+def test_a_topic_made_anew_is_another_topic_where_ids_count() -> None:
+    old, new = batch("t", 0, RECORDS[0], 1), batch("t", 0, RECORDS[1], 2)
+    joined = b"".join(encode(13, old, new))
+    assert joined.count(UUID(int=1).bytes) == joined.count(UUID(int=2).bytes) == 1
+
+
+def test_topic_ids_are_demanded_where_names_are_not_sent() -> None:
+    with pytest.raises(UnsupportedVersionError, match="'t' is not known"):
+        encode(13, batch("t", 0, RECORDS[0]))
+
+
+def test_a_request_without_batches_is_whole() -> None:
+    for version in (3, 13):
+        joined = b"".join(encode(version))
+        assert int.from_bytes(joined[:4], "big") == len(joined) - 4
+
+
+def test_records_of_any_size_are_announced_right() -> None:
+    """Around the sizes at which the compact length grows by a byte."""
+    for size in (0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 2**21 - 2, 2**21 - 1):
+        joined = b"".join(encode(9, batch("t", 0, memoryview(bytes(size)))))
+        assert int.from_bytes(joined[:4], "big") == len(joined) - 4
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_responses_of_every_version(version: int) -> None:
+    reply = decode_produce_response(version, produce_response(version))
+    start = 17 if version >= 5 else -1
+    by_id = version >= 13
+    name, topic_id = (None, TOPIC_ID) if by_id else ("flights", None)
+    other = None if by_id else "weather"
+    told = version >= 8
+    errors: list[tuple[int, str | None]] = [(3, "no key"), (4, None)] if told else []
+    leader = (2, 7) if version >= 10 else (-1, -1)
+    assert reply.partitions == [
+        PartitionResponse(name, topic_id, 0, 0, 2**40, -1, start, [], None, -1, -1),
+        PartitionResponse(
+            name, topic_id, 5, 6, -1, -1, -1, errors, "moved" if told else None, *leader
+        ),
+        PartitionResponse(other, None, 0, 0, 2**40, -1, start, [], None, -1, -1),
+    ]
+    assert reply.throttle_ms == 250
+    assert reply.brokers == ([BrokerEndpoint(2, "h2", 9093, "r")] if version >= 10 else [])
+
+
+def test_unknown_tags_and_trailing_bytes_are_ignored() -> None:
+    partition = bytes(4 + 2 + 8 * 3) + b"\x01" + b"\x00" + b"\x01\x05\x03xyz"
+    body = b"\x02\x02t\x02" + partition + b"\x01\x09\x00" + bytes(4) + b"\x01\x01\x01!" + b"?"
+    reply = decode_produce_response(10, memoryview(body))
+    assert [(found.topic, found.leader_id) for found in reply.partitions] == [("t", -1)]
+    assert reply.brokers == []
+
+
+def test_an_error_code_nobody_knows_is_a_value() -> None:
+    for code in (-32768, -2, 999, 32767):
+        result = b"\x00\x00\x00\x00" + code.to_bytes(2, "big", signed=True) + bytes(16)
+        body = b"\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01" + result + bytes(4)
+        [partition] = decode_produce_response(3, memoryview(body)).partitions
+        assert partition.error_code == code
+
+
+def test_a_count_beyond_the_bytes_left_is_refused_at_once() -> None:
+    body = b"\x7f\xff\xff\xff" + bytes(200)
+    with pytest.raises(ProtocolError, match="PRODUCE v3 response: an array of 2147483647 items"):
+        decode_produce_response(3, memoryview(body))
