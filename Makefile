@@ -25,7 +25,7 @@ test: build
 
 lint: build
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy && $(BIN)/python -m mypy.stubtest kprod_ext
+	$(BIN)/mypy && $(BIN)/python -m mypy.stubtest kprod_ext --allowlist tests/ext/stubtest_allowlist.txt
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint kprod_ext
 	$(BIN)/lint-imports --no-cache
 	mkdir -p build/lint && $(BIN)/cython $(CYTHON_WARNINGS) -o build/lint/ kprod_ext/*.pyx

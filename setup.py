@@ -1,6 +1,6 @@
 """What pyproject.toml cannot say: which extensions there are, and how they are compiled.
 
-``KPROD_DEBUG=1`` turns bounds checks, overflow checks, line tracing and C assertions on;
+``KPROD_DEBUG=1`` turns bounds checks, line tracing and C assertions on;
 ``KPROD_SANITIZE=1`` adds the address and undefined-behaviour sanitizers. Warnings are never errors
 here, because a user's compiler may know more of them than ours: ``make lint`` adds ``-Werror``.
 """
@@ -31,7 +31,6 @@ DIRECTIVES = {
     "boundscheck": DEBUG,
     "wraparound": DEBUG,
     "initializedcheck": DEBUG,
-    "overflowcheck": DEBUG,
     "linetrace": DEBUG,
 }
 
