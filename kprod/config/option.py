@@ -15,8 +15,9 @@ HIDDEN = "***"
 class Option:
     """An option: its name (kafka-python's spelling), default, kind and meaning.
 
-    ``default`` is what a user would write. ``aliases`` are the spellings of other clients; the name
-    with dots is accepted without being listed. A ``secret`` value never appears in an error or a ``repr``.
+    ``default`` is as a user would write it. ``aliases`` are other clients' spellings; the name
+    with dots is accepted without being listed. A ``secret`` value never appears in an error or
+    a ``repr``.
     """
 
     name: str

@@ -1,0 +1,195 @@
+"""Every wrong option is a ConfigError that names it, what was given and what is expected."""
+
+from __future__ import annotations
+
+import re
+import sys
+from fractions import Fraction
+from typing import Any
+
+import numpy
+import pytest
+
+from kprod.config import OPTIONS, ProducerConfig
+from kprod.errors import ConfigError, KprodError
+
+MILLISECONDS = [
+    name for name in OPTIONS if name.endswith("_ms") or name == "close_timeout_ms_at_exit"
+]
+NUMBERS = [
+    *MILLISECONDS,
+    "batch_size",
+    "buffer_memory",
+    "max_request_size",
+    "retries",
+    "max_in_flight_requests_per_connection",
+    "send_buffer_bytes",
+    "receive_buffer_bytes",
+    "receive_message_max_bytes",
+    "compression_level",
+]
+NOT_NUMBERS = [True, False, "5", "", b"5", 0.5, float("nan"), float("-inf"), 1j, Fraction(5), [5]]
+TRUTHS = ["enable_idempotence", "allow_auto_create_topics"]
+
+
+def problem(**options: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.from_options(options)
+    assert isinstance(raised.value, KprodError)
+    assert isinstance(raised.value, ValueError)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+def test_not_a_whole_number(name: str, value: Any) -> None:
+    text = problem(**{name: value})
+    assert text.startswith(f"{name}: expected a whole number")
+    assert f"{value!r} ({type(value).__name__})" in text
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [-(10**12), -(2**70), 2**63])
+def test_out_of_range(name: str, value: int) -> None:
+    text = problem(**{name: value})
+    assert re.match(
+        rf"{name}: expected a whole number .*from -?\d+ to \d+.*; got {value} \(int\)", text
+    )
+
+
+@pytest.mark.parametrize("name", MILLISECONDS)
+def test_times_have_the_range_of_an_int32(name: str) -> None:
+    assert "got 1000000000000 (int)" in problem(**{name: 10**12})
+    assert "got -1 (int)" in problem(**{name: -1})
+
+
+@pytest.mark.parametrize("name", ["max_block_ms", "linger_ms", "buffer_memory", "batch_size"])
+def test_infinity_has_a_meaning_for_retries_only(name: str) -> None:
+    assert f"{name}: expected a whole number" in problem(**{name: float("inf")})
+
+
+def test_a_huge_integer_does_not_fill_the_message() -> None:
+    assert "got <a huge integer> (int)" in problem(linger_ms=10**5000)
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+@pytest.mark.parametrize("value", [None, 0, 1, "true", "False", numpy.bool_(True)], ids=repr)
+def test_not_a_truth_value(name: str, value: Any) -> None:
+    assert problem(**{name: value}).startswith(f"{name}: expected True or False; got")
+
+
+@pytest.mark.parametrize("value", [2, -2, "2", "none", "", True, False, 1.0, None, [1]], ids=repr)
+def test_acks(value: Any) -> None:
+    assert problem(acks=value).startswith('acks: expected "all" (or -1), 0 or 1; got')
+
+
+@pytest.mark.parametrize("value", ["zip", "", 0, 1, True, False, ["gzip"], b"gzip"], ids=repr)
+def test_compression_type(value: Any) -> None:
+    text = problem(compression_type=value)
+    assert text.startswith(
+        'compression_type: expected None, "gzip", "snappy", "lz4" or "zstd"; got'
+    )
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"), [("gzip", 10), ("gzip", -2), ("gzip", 22), ("lz4", 18), ("lz4", 0)]
+)
+def test_compression_level_of_another_codec(codec: str, level: int) -> None:
+    text = problem(compression_type=codec, compression_level=level)
+    assert text.startswith(f"compression_level={level} is not a level of {codec}: ")
+
+
+@pytest.mark.parametrize("options", [{}, {"compression_type": "snappy"}])
+def test_compression_level_without_a_codec_that_has_levels(options: dict[str, Any]) -> None:
+    assert "needs compression_type gzip, lz4 or zstd" in problem(compression_level=3, **options)
+
+
+@pytest.mark.parametrize(
+    ("codec", "package"), [("snappy", "cramjam"), ("lz4", "lz4"), ("zstd", "zstandard")]
+)
+def test_codec_that_is_not_installed(
+    codec: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)  # what the import system calls "not there"
+    assert f"compression_type='{codec}' needs the package {package}" in problem(
+        compression_type=codec
+    )
+
+
+@pytest.mark.parametrize("value", [1, b"name", True, ["a"]], ids=repr)
+def test_client_id_that_is_not_text(value: Any) -> None:
+    assert problem(client_id=value).startswith("client_id: expected text")
+
+
+def test_client_id_too_long_for_the_protocol() -> None:
+    assert "it has 32768 bytes" in problem(client_id="x" * 32768)
+
+
+def test_client_id_that_is_no_unicode_text() -> None:
+    assert "cannot be written as UTF-8" in problem(client_id="\ud800")
+
+
+class NeedsInstance:
+    """A serializer that somebody may pass without making an instance of it."""
+
+    def serialize(self, topic: str, headers: Any, data: Any) -> bytes:
+        return b""
+
+
+async def encode_later(data: Any) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("name", ["key_serializer", "value_serializer"])
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("json", "got 'json' (str)"),
+        (5, "got 5 (int)"),
+        (NeedsInstance, "it is a class: pass an instance"),
+        (encode_later, "a coroutine function cannot be used here"),
+    ],
+)
+def test_serializers(name: str, value: Any, reason: str) -> None:
+    text = problem(**{name: value})
+    assert text == (
+        f"{name}: expected a callable(object) -> bytes, an object with"
+        f" serialize(topic, headers, object), or None; {reason}"
+    )
+
+
+@pytest.mark.parametrize("value", ["murmur2_random", 3, [hash]], ids=repr)
+def test_partitioner(value: Any) -> None:
+    assert problem(partitioner=value).startswith("partitioner: expected a callable(key_bytes,")
+
+
+@pytest.mark.parametrize("value", [object(), "audit", {"a": 1}, [object()], [int]], ids=repr)
+def test_interceptors(value: Any) -> None:
+    assert problem(interceptors=value).startswith("interceptors: expected a list of objects")
+
+
+@pytest.mark.parametrize("value", [None, "", 3, b"tcp"], ids=repr)
+def test_transport(value: Any) -> None:
+    assert problem(transport=value).startswith("transport: expected the name of a transport")
+
+
+@pytest.mark.parametrize("value", ["SSL", "SASL_PLAINTEXT", "sasl_ssl"])
+def test_security_protocols_that_are_not_available(value: str) -> None:
+    assert "TLS and SASL are not available in this version" in problem(security_protocol=value)
+
+
+@pytest.mark.parametrize("value", ["TLS", "", None, 3, True], ids=repr)
+def test_security_protocols_that_do_not_exist(value: Any) -> None:
+    text = problem(security_protocol=value)
+    assert text.startswith('security_protocol: expected "PLAINTEXT"; got')
+
+
+class Unspeakable:
+    """Fails when it is written out."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_a_value_whose_repr_fails_is_reported_all_the_same() -> None:
+    assert "Unspeakable" in problem(linger_ms=Unspeakable())

@@ -1,0 +1,267 @@
+"""What the configuration holds for options that are right, however they are spelled."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+import pytest
+
+from kprod.config import OPTIONS, ProducerConfig
+from kprod.errors import ConfigError
+
+JAVA_NAMES = {
+    "bootstrap.servers": ("bootstrap_servers", "a:1", (("a", 1),)),
+    "client.id": ("client_id", "me", "me"),
+    "acks": ("acks", "all", -1),
+    "allow.auto.create.topics": ("allow_auto_create_topics", False, False),
+    "batch.size": ("batch_size", 1, 1),
+    "linger.ms": ("linger_ms", 1, 1),
+    "buffer.memory": ("buffer_memory", 2**40, 2**40),
+    "max.block.ms": ("max_block_ms", 1, 1),
+    "max.request.size": ("max_request_size", 1, 1),
+    "delivery.timeout.ms": ("delivery_timeout_ms", 40_000, 40_000),
+    "request.timeout.ms": ("request_timeout_ms", 1, 1),
+    "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", 1, 1),
+    "compression.type": ("compression_type", "gzip", "gzip"),
+    "partitioner.class": ("partitioner", min, min),
+    "retry.backoff.max.ms": ("retry_backoff_max_ms", 2000, 2000),
+    "socket.connection.setup.timeout.ms": ("socket_connection_setup_timeout_ms", 1, 1),
+    "security.protocol": ("security_protocol", "plaintext", "PLAINTEXT"),
+}
+LIBRDKAFKA_NAMES = {
+    "metadata.broker.list": ("bootstrap_servers", "a:1", (("a", 1),)),
+    "request.required.acks": ("acks", 0, 0),
+    "queue.buffering.max.ms": ("linger_ms", 7, 7),
+    "message.timeout.ms": ("delivery_timeout_ms", 40_000, 40_000),
+    "message.send.max.retries": ("retries", 3, 3),
+    "message.max.bytes": ("max_request_size", 5, 5),
+    "compression.codec": ("compression_type", "none", None),
+    "max.in.flight": ("max_in_flight_requests_per_connection", 2, 2),
+    "topic.metadata.refresh.interval.ms": ("metadata_max_age_ms", 9, 9),
+    "socket.send.buffer.bytes": ("send_buffer_bytes", 0, None),
+    "receive.message.max.bytes": ("receive_message_max_bytes", 1000, 1000),
+}
+
+
+def configured(**options: Any) -> ProducerConfig:
+    return ProducerConfig.from_options(options)
+
+
+def test_defaults() -> None:
+    config = configured()
+    assert config.bootstrap_servers == (("localhost", 9092),)
+    assert (config.acks, config.enable_idempotence) == (-1, True)
+    assert (config.linger_ms, config.batch_size, config.buffer_memory) == (5, 16384, 33554432)
+    assert (config.max_block_ms, config.max_request_size) == (60000, 1048576)
+    assert (config.delivery_timeout_ms, config.request_timeout_ms) == (120000, 30000)
+    assert (config.retries, config.retry_backoff_ms) == (2**31 - 1, 100)
+    assert config.max_in_flight_requests_per_connection == 5
+    assert (config.transport, config.security_protocol) == ("tcp", "PLAINTEXT")
+    assert (config.send_buffer_bytes, config.compression_type, config.interceptors) == (
+        None,
+        None,
+        (),
+    )
+
+
+def test_the_table_and_the_dataclass_have_the_same_options() -> None:
+    assert [field.name for field in dataclasses.fields(ProducerConfig)] == list(OPTIONS)
+
+
+def test_no_spelling_means_two_options() -> None:
+    spellings = [spelling for option in OPTIONS.values() for spelling in option.spellings]
+    assert len(spellings) == len(set(spellings))
+
+
+@pytest.mark.parametrize(("spelling", "expected"), [*JAVA_NAMES.items(), *LIBRDKAFKA_NAMES.items()])
+def test_names_of_other_clients(spelling: str, expected: tuple[str, Any, Any]) -> None:
+    name, given, kept = expected
+    config = ProducerConfig.from_options({"enable_idempotence": False} | {spelling: given})
+    assert getattr(config, name) == kept
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_default_is_accepted_when_given(name: str) -> None:
+    options = {name: OPTIONS[name].default, "client_id": "x"}
+    assert configured(**options) == configured(client_id="x")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kept"),
+    [
+        ("acks", "ALL", -1),
+        ("acks", "-1", -1),
+        ("compression_type", "ZSTD", "zstd"),
+        ("retries", float("inf"), 2**31 - 1),
+        ("linger_ms", 5.0, 5),
+        ("linger_ms", numpy.int64(7), 7),
+        ("batch_size", 0, 1),
+        ("send_buffer_bytes", -1, None),
+        ("send_buffer_bytes", 4096, 4096),
+        ("interceptors", None, ()),
+        ("transport", "memory", "memory"),
+    ],
+)
+def test_values_with_a_meaning(name: str, given: Any, kept: Any) -> None:
+    found = getattr(configured(**{"enable_idempotence": False, name: given}), name)
+    assert found == kept
+    assert type(found) is type(kept)
+
+
+def test_twice_the_same_option() -> None:
+    options = {"batch_size": 1, "batch.size": 1}
+    with pytest.raises(
+        ConfigError, match=r'batch_size is set twice: "batch_size" and "batch.size"'
+    ):
+        ProducerConfig.from_options(options)
+
+
+def test_twice_the_same_option_through_an_alias() -> None:
+    options = {"queue.buffering.max.ms": 1, "linger.ms": 2}
+    with pytest.raises(ConfigError, match="linger_ms is set twice"):
+        ProducerConfig.from_options(options)
+
+
+def test_an_error_shows_the_spelling_that_was_used() -> None:
+    with pytest.raises(ConfigError, match=r'^linger_ms \(given as "queue.buffering.max.ms"\): '):
+        ProducerConfig.from_options({"queue.buffering.max.ms": -1})
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    with pytest.raises(ConfigError) as raised:
+        configured(linger_ms=-1, acks=5, lingerms=3, ssl_cafile="ca.pem", retries="many")
+    text = str(raised.value)
+    assert text.startswith("5 problems with the options:")
+    for name in ("linger_ms: ", "acks: ", "'lingerms'", "ssl_cafile ", "retries: "):
+        assert name in text
+
+
+@pytest.mark.parametrize(
+    ("unknown", "meant"),
+    [
+        ("batchsize", "batch_size"),
+        ("bootstrap_server", "bootstrap_servers"),
+        ("linger", "linger_ms"),
+        ("BATCH_SIZE", "batch_size"),
+        ("compresion_type", "compression_type"),
+        ("max_in_flight_requests", "max_in_flight_requests_per_connection"),
+        ("queue.bufering.max.ms", "linger_ms"),
+    ],
+)
+def test_did_you_mean(unknown: str, meant: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"^unknown option '{unknown}'; did you mean '{meant}'\?$"
+    ):
+        configured(**{unknown: 1})
+
+
+def test_an_unknown_option_without_anything_like_it() -> None:
+    with pytest.raises(ConfigError, match=r"^unknown option 'zzzzzzzz'$"):
+        configured(zzzzzzzz=1)
+
+
+def test_a_name_that_is_not_text() -> None:
+    options: Mapping[Any, Any] = {5: 1}
+    with pytest.raises(ConfigError, match=r"the name of an option is text, not 5 \(int\)"):
+        ProducerConfig.from_options(options)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl_cafile",
+        "ssl_context",
+        "ssl.ca.location",
+        "sasl_mechanism",
+        "sasl_plain_password",
+        "sasl.jaas.config",
+        "transactional_id",
+        "transactional.id",
+        "transaction_timeout_ms",
+        "socks5_proxy",
+        "partitioner_ignore_keys",
+    ],
+)
+def test_options_that_are_not_available_say_so(name: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        configured(**{name: "hunter2"})
+    text = str(raised.value)
+    assert text.startswith(f"{name} cannot be used: ")
+    assert "unknown" not in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize("name", ["ssl_cafile", "sasl_mechanism", "transactional_id"])
+def test_an_unavailable_option_that_is_not_used(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    configured(**{name: None})
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("name", "replacement"),
+    [
+        ("api_version", "agreed on with each broker"),
+        ("api_version_auto_timeout_ms", "max_block_ms"),
+        ("bootstrap_timeout_ms", "max_block_ms"),
+        ("metrics_enabled", "metrics()"),
+        ("metric_reporters", "metrics()"),
+        ("selector", "network loop"),
+        ("socket_options", "TCP_NODELAY"),
+        ("enable.metrics.push", "metrics()"),
+    ],
+)
+def test_harmless_options_are_ignored_with_a_warning(
+    name: str, replacement: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "kprod.config"):
+        assert configured(**{name: object(), "client_id": "x"}) == configured(client_id="x")
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"option {name} is ignored: " in record.getMessage()
+    assert replacement in record.getMessage()
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_client_ids_are_numbered(value: str | None) -> None:
+    first, second = configured(client_id=value).client_id, configured().client_id
+    assert first.startswith("kprod-producer-")
+    assert first != second
+
+
+def test_it_cannot_be_changed() -> None:
+    config = configured()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.linger_ms = 3  # type: ignore[misc]
+
+
+def test_it_pickles() -> None:
+    config = configured(bootstrap_servers="a:1", value_serializer=str.encode)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+class Chatty:
+    """A serializer whose ``repr`` gives its credentials away."""
+
+    def __call__(self, data: Any) -> bytes:
+        return b""
+
+    def on_send(self, record: Any) -> Any:
+        return record
+
+    def __repr__(self) -> str:
+        return "Chatty(password='hunter2')"
+
+
+def test_repr_shows_options_but_not_what_plugged_in_objects_tell() -> None:
+    chatty = Chatty()
+    text = repr(configured(value_serializer=chatty, interceptors=[chatty], linger_ms=77))
+    assert "linger_ms=77" in text
+    assert "Chatty" in text
+    assert "hunter2" not in text
