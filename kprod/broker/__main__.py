@@ -1,0 +1,67 @@
+"""``python -m kprod.broker``: the embedded broker as a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from kprod.broker.embedded_broker import EmbeddedBroker
+from kprod.errors import KprodError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGINT or SIGTERM; prints ``listening on HOST:PORT`` first.
+
+    Returns 0 after a clean stop, 1 when the broker cannot start.
+    """
+    options = _parser().parse_args(arguments)
+    broker = EmbeddedBroker(
+        options.data_dir,
+        host=options.host,
+        port=options.port,
+        topics=dict(options.topic),
+        default_partitions=options.default_partitions,
+        auto_create_topics=not options.no_auto_create,
+        allow_remote=options.allow_remote,
+    )
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with broker:
+        print(f"listening on {broker.bootstrap_servers}", flush=True)
+        stop.wait()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m kprod.broker", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=9092, help="0 lets the system choose")
+    parser.add_argument("--data-dir", help="where the log is kept; a temporary one if not given")
+    parser.add_argument(
+        "--topic",
+        type=_topic,
+        action="append",
+        default=[],
+        metavar="NAME:PARTITIONS",
+        help="create this topic; may be repeated",
+    )
+    parser.add_argument("--default-partitions", type=int, default=1, help="of created topics")
+    parser.add_argument("--no-auto-create", action="store_true", help="unknown topics stay unknown")
+    parser.add_argument("--allow-remote", action="store_true", help="listen beyond this machine")
+    return parser
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, _, partitions = text.partition(":")
+    return name, int(partitions or 1)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (KprodError, OSError) as error:
+        sys.exit(f"kprod broker: {error}")

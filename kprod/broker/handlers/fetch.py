@@ -1,0 +1,122 @@
+"""Fetch (1): read record batches, waiting for them if need be."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.call import Call
+from kprod.broker.messages import Message
+from kprod.broker.node import Node
+from kprod.broker.record_batch import CorruptBatch
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+
+_FULL_FETCH_EPOCHS: Final = (-1, 0)
+
+
+class _Answer(NamedTuple):
+    message: Message
+    bytes: int
+    failed: bool
+
+
+def fetch(call: Call, node: Node) -> Message:
+    """What there is, as soon as it is ``min_bytes``, an error, or ``max_wait`` is over.
+
+    Fetch sessions (KIP-227) are never begun: the answer always has session id 0, which tells the
+    client to name all its partitions each time.
+    """
+    if getattr(call.body, "session_epoch", -1) not in _FULL_FETCH_EPOCHS:
+        return {"error_code": ErrorCode.fetch_session_id_not_found}
+    answer = _read(call, node)
+    if not _settled(answer, call):
+        answer = _wait(call, node)
+    return answer.message
+
+
+def _settled(answer: _Answer, call: Call) -> bool:
+    return answer.failed or answer.bytes >= call.body.min_bytes or not call.body.topics
+
+
+def _wait(call: Call, node: Node) -> _Answer:
+    event = threading.Event()
+    keys = _partitions(call, node)
+    deadline = time.monotonic() + call.body.max_wait.total_seconds()
+    node.purgatory.watch(keys, event)
+    try:
+        while True:
+            answer = _read(call, node)
+            left = deadline - time.monotonic()
+            if _settled(answer, call) or left <= 0 or node.purgatory.closed:
+                return answer
+            event.wait(left)
+            event.clear()
+    finally:
+        node.purgatory.forget(keys, event)
+
+
+def _partitions(call: Call, node: Node) -> list[TopicPartition]:
+    keys: list[TopicPartition] = []
+    for wanted in call.body.topics:
+        topic = node.topics.find(wanted.topic) if hasattr(wanted, "topic") else None
+        topic = topic or node.topics.find_id(getattr(wanted, "topic_id", None))
+        if topic is not None:
+            keys.extend(TopicPartition(topic.name, part.partition) for part in wanted.partitions)
+    return keys
+
+
+def _read(call: Call, node: Node) -> _Answer:
+    """One pass over the partitions; the first that has data may exceed the limits by one batch."""
+    left, total, failed = call.body.max_bytes, 0, False
+    responses = []
+    for wanted in call.body.topics:
+        parts = []
+        for part in wanted.partitions:
+            answer = _partition(wanted, part, node, left, whole_first=total == 0)
+            parts.append(answer.message)
+            total += answer.bytes
+            left = max(0, left - answer.bytes)
+            failed = failed or answer.failed
+        responses.append(
+            {
+                "topic": getattr(wanted, "topic", None),
+                "topic_id": getattr(wanted, "topic_id", None),
+                "partitions": parts,
+            }
+        )
+    return _Answer({"responses": responses}, total, failed)
+
+
+def _partition(wanted: Any, part: Any, node: Node, left: int, *, whole_first: bool) -> _Answer:
+    try:
+        name, topic_id = getattr(wanted, "topic", None), getattr(wanted, "topic_id", None)
+        epoch = getattr(part, "current_leader_epoch", -1)
+        log = node.partition(node.topic(name, topic_id), part.partition, epoch)
+        limit = min(left, part.partition_max_bytes)
+        found = log.read(part.fetch_offset, limit, whole_first=whole_first)
+    except CorruptBatch as error:
+        return _refusal(part, BrokerError(ErrorCode.corrupt_message, str(error)))
+    except BrokerError as error:
+        return _refusal(part, error)
+    message = {
+        "partition_index": part.partition,
+        "high_watermark": found.high_watermark,
+        "last_stable_offset": found.high_watermark,
+        "log_start_offset": found.log_start_offset,
+        "records": found.records,
+    }
+    return _Answer(message, len(found.records), False)
+
+
+def _refusal(part: Any, error: BrokerError) -> _Answer:
+    message = {
+        "partition_index": part.partition,
+        "error_code": error.code,
+        "high_watermark": -1,
+        "records": b"",
+    }
+    return _Answer(message, 0, True)

@@ -1,0 +1,35 @@
+"""OffsetForLeaderEpoch (23): where an epoch of a partition's leader ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod.broker.call import Call
+from kprod.broker.log.partition_log import LEADER_EPOCH
+from kprod.broker.messages import Message
+from kprod.broker.node import Node
+from kprod.errors import BrokerError
+
+
+def offset_for_leader_epoch(call: Call, node: Node) -> Message:
+    """There is one epoch, and it ends with the log."""
+    return {
+        "topics": [
+            {
+                "topic": wanted.topic,
+                "partitions": [_partition(wanted.topic, part, node) for part in wanted.partitions],
+            }
+            for wanted in call.body.topics
+        ]
+    }
+
+
+def _partition(topic: str, part: Any, node: Node) -> Message:
+    answer = {"partition": part.partition}
+    try:
+        log = node.partition(node.topic(topic, None), part.partition, part.current_leader_epoch)
+    except BrokerError as error:
+        return {**answer, "error_code": error.code}
+    if part.leader_epoch != LEADER_EPOCH:
+        return answer
+    return {**answer, "leader_epoch": LEADER_EPOCH, "end_offset": log.end_offset}

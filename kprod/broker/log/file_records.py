@@ -1,0 +1,85 @@
+"""The batches of one segment, one after the other in a file."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kprod.broker.batch_header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC_V2, BatchHeader
+from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.types import BytesLike
+
+
+class FileRecords:
+    """A ``.log`` file (Kafka's FileRecords).
+
+    ``size`` is how far whole batches go. One thread at a time appends, truncates or closes (the
+    caller holds the partition's lock); any thread may read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.size = os.fstat(self._fd).st_size
+        # A read must not meet a closed descriptor, whose number may belong to another file by then.
+        self._reading = threading.Lock()
+
+    def append(self, buffers: Sequence[BytesLike]) -> None:
+        """Write at the end. After an ``OSError`` the file is as it was before."""
+        length = sum(len(buffer) for buffer in buffers)
+        try:
+            written = os.pwritev(self._fd, buffers, self.size)
+            if written < length:
+                self._append_rest(b"".join(buffers), written)
+        except OSError:
+            os.ftruncate(self._fd, self.size)
+            raise
+        self.size += length
+
+    def _append_rest(self, data: bytes, written: int) -> None:
+        while written < len(data):
+            written += os.pwrite(self._fd, memoryview(data)[written:], self.size + written)
+
+    def read(self, position: int, length: int) -> bytes:
+        """Up to ``length`` bytes from ``position``; fewer at the end. Empty once closed."""
+        with self._reading:
+            return os.pread(self._fd, length, position) if self._fd >= 0 else b""
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """The header of the batch at ``position``, or None when no whole batch starts there.
+
+        Raises ``CorruptBatch`` for bytes that are no batch of format v2.
+        """
+        if self.size - position < HEADER_BYTES:
+            return None
+        data = self.read(position, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            return None
+        header = BatchHeader.parse(data)
+        if header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES or header.magic != MAGIC_V2:
+            raise CorruptBatch(f"{self.path}: no record batch at position {position}")
+        return header if position + header.size <= self.size else None
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each whole batch from ``position`` on, or ``CorruptBatch``."""
+        while (header := self.header_at(position)) is not None:
+            yield position, header
+            position += header.size
+
+    def truncate(self, size: int) -> None:
+        """Drop everything from ``size`` on."""
+        os.ftruncate(self._fd, size)
+        self.size = size
+
+    def flush(self) -> None:
+        """Force what was appended to the disk."""
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._reading:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1

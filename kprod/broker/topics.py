@@ -1,0 +1,135 @@
+"""All topics of the broker."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.log.log_directory import LogDirectory
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.topic import Topic, is_legal_name
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+
+MAX_PARTITIONS: Final = 10_000
+"""Of one topic: each partition takes three open files and two mappings."""
+
+
+class Topics:
+    """Finds, makes and removes topics; raises ``BrokerError`` with the code for the client.
+
+    Thread-safe: looking up reads a mapping that is replaced, never changed.
+    """
+
+    def __init__(self, logs: LogDirectory) -> None:
+        self._logs = logs
+        self._changing = threading.Lock()
+        self._by_name: Mapping[str, Topic] = {}
+        self._by_id: Mapping[uuid.UUID, Topic] = {}
+        for name, topic_id in list(logs.topic_ids.items()):
+            numbers = [where.partition for where in logs.logs if where.topic == name]
+            self._make(name, topic_id, max(numbers) + 1)
+
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return [topic for _, topic in sorted(self._by_name.items())]
+
+    def find(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        return self._by_name.get(name)
+
+    def find_id(self, topic_id: uuid.UUID | None) -> Topic | None:
+        """The topic of that id; None stands for the zero id."""
+        return None if topic_id is None else self._by_id.get(topic_id)
+
+    def create(self, name: str, partitions: int) -> Topic:
+        """Make a topic: 17 bad name, 36 exists, 37 bad number of partitions, 56 disk."""
+        self.check_new(name, partitions)
+        with self._changing:
+            if name in self._by_name:
+                raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} exists")
+            return self._make(name, uuid.uuid4(), partitions)
+
+    def check_new(self, name: str, partitions: int) -> None:
+        """Raise what ``create`` would raise, as far as that can be known before."""
+        if not is_legal_name(name):
+            raise BrokerError(ErrorCode.invalid_topic_exception, f"{name!r} is not a topic name")
+        if name in self._by_name:
+            raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} exists")
+        _check_count(partitions)
+
+    def find_or_create(self, name: str, partitions: int) -> Topic:
+        """The topic, made if there is none; 17, 56."""
+        while True:
+            found = self._by_name.get(name)
+            if found is not None:
+                return found
+            try:
+                return self.create(name, partitions)
+            except BrokerError as error:
+                # Two clients asked at once, and the other one was first.
+                if error.code != ErrorCode.topic_already_exists:
+                    raise
+
+    def extend(self, name: str, partitions: int) -> None:
+        """Raise the number of partitions: 3 no such topic, 37 not more than now, 56 disk."""
+        with self._changing:
+            self._make(name, self.check_extension(name, partitions).id, partitions)
+
+    def check_extension(self, name: str, partitions: int) -> Topic:
+        """Raise what ``extend`` would raise, as far as that can be known before."""
+        _check_count(partitions)
+        topic = self._existing(name)
+        if partitions <= len(topic.partitions):
+            raise BrokerError(
+                ErrorCode.invalid_partitions,
+                f"topic {name} has {len(topic.partitions)} partitions",
+            )
+        return topic
+
+    def delete(self, name: str) -> None:
+        """Remove a topic and its data: 3 no such topic, 56 disk."""
+        with self._changing:
+            topic = self._existing(name)
+            self._by_name = {n: t for n, t in self._by_name.items() if n != name}
+            self._by_id = {i: t for i, t in self._by_id.items() if i != topic.id}
+            try:
+                for log in topic.partitions:
+                    self._logs.remove(log.where)
+            except OSError as error:
+                raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+
+    def _existing(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        return topic
+
+    def _make(self, name: str, topic_id: uuid.UUID, count: int) -> Topic:
+        """Make the partitions that are missing, the last one first.
+
+        So that a topic that was half made when the process died is completed by the next start,
+        which sees from the highest partition how many there were to be.
+        """
+        try:
+            logs = [self._log(TopicPartition(name, p), topic_id) for p in reversed(range(count))]
+        except OSError as error:
+            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+        topic = Topic(name, topic_id, tuple(reversed(logs)))
+        self._by_name = {**self._by_name, name: topic}
+        self._by_id = {**self._by_id, topic_id: topic}
+        return topic
+
+    def _log(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
+        return self._logs.logs.get(where) or self._logs.create(where, topic_id)
+
+
+def _check_count(partitions: int) -> None:
+    if not 0 < partitions <= MAX_PARTITIONS:
+        raise BrokerError(
+            ErrorCode.invalid_partitions, f"a topic has 1 to {MAX_PARTITIONS} partitions"
+        )
