@@ -115,6 +115,11 @@ class FutureRecordMetadata:
         """Why the record failed; None before, and when it was stored."""
         return self._delivery.error
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where the record is sent, known before its outcome."""
+        return self._delivery.tp
+
     def succeeded(self) -> bool:
         """True once the record was acknowledged."""
         return self._delivery.done and self._delivery.error is None

@@ -1,0 +1,83 @@
+"""What one Spark task wrote."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """The offsets one task was given in one topic partition.
+
+    ``first`` and ``last`` are inclusive; records of other writers may lie between them. Both are -1
+    when the broker did not tell offsets (``acks=0``). ``records`` counts this task's own.
+    """
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """The acknowledged work of one attempt at one Spark partition.
+
+    ``task`` is the number of the Spark partition, ``attempt`` counts its attempts from 0; both are
+    -1 outside a Spark task. ``bytes`` are key and value bytes as they were sent, before
+    compression. ``retries`` counts record retries of the worker's producer meanwhile. ``seconds``
+    run from the first input record to the last acknowledgement.
+    """
+
+    task: int
+    attempt: int
+    records: int
+    bytes: int
+    retries: int
+    seconds: float
+    host: str
+    pid: int
+    offsets: list[OffsetRange]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values only: the shape of a row with the schema ``SCHEMA``."""
+        return asdict(self)
+
+
+SCHEMA = (
+    "task int, attempt int, records bigint, bytes bigint, retries bigint, seconds double, "
+    "host string, pid int, offsets array<struct<topic: string, partition: int, "
+    "first: bigint, last: bigint, records: bigint>>"
+)
+"""``PartitionReport`` as Spark DDL, for ``mapInArrow``."""
+
+
+def as_record_batch(report: PartitionReport) -> Any:
+    """The report as a ``pyarrow.RecordBatch`` of one row, typed as ``SCHEMA`` says."""
+    import pyarrow as pa
+
+    offsets = pa.struct(
+        [
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("first", pa.int64()),
+            ("last", pa.int64()),
+            ("records", pa.int64()),
+        ]
+    )
+    schema = pa.schema(
+        [
+            ("task", pa.int32()),
+            ("attempt", pa.int32()),
+            ("records", pa.int64()),
+            ("bytes", pa.int64()),
+            ("retries", pa.int64()),
+            ("seconds", pa.float64()),
+            ("host", pa.string()),
+            ("pid", pa.int32()),
+            ("offsets", pa.list_(offsets)),
+        ]
+    )
+    return pa.RecordBatch.from_pylist([report.as_dict()], schema=schema)

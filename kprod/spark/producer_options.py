@@ -1,0 +1,57 @@
+"""The producer options of a Spark job: checked on the driver, shipped to the executors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark import cloudpickle  # what Spark itself ships functions with
+
+from kprod.config import OPTIONS, ProducerConfig
+from kprod.errors import ConfigError
+
+BATCH_JOB: Mapping[str, Any] = {
+    "linger_ms": 50,
+    "batch_size": 131_072,
+    "compression_type": "lz4",
+}
+"""What a job sets unless it is told otherwise: larger batches than a service that counts ms."""
+
+
+def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options``, and ``BATCH_JOB`` where they say nothing. Raises ConfigError for a bad one."""
+    given = {name.replace(".", "_") for name in options}
+    silent = {
+        name: value
+        for name, value in BATCH_JOB.items()
+        if given.isdisjoint(s.replace(".", "_") for s in OPTIONS[name].spellings)
+    }
+    merged = {**silent, **options}
+    ProducerConfig.from_options(merged)
+    return merged
+
+
+def fingerprint_of(options: Mapping[str, Any]) -> str:
+    """The same text for the same options. Raises ConfigError naming what cannot be shipped."""
+    try:
+        return hashlib.sha256(_pickled(sorted(options.items()))).hexdigest()
+    except Exception as error:
+        stuck = sorted(name for name, value in options.items() if not _ships(value))
+        raise ConfigError(
+            f"options {stuck} cannot be sent to the executors: {error}. Pass plain values, "
+            "functions and classes; make what holds a socket, a lock or a file on the executor"
+        ) from error
+
+
+def _ships(value: Any) -> bool:
+    try:
+        _pickled(value)
+    except Exception:  # whatever an object's own __reduce__ raises
+        return False
+    return True
+
+
+def _pickled(value: Any) -> bytes:
+    pickled: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    return pickled

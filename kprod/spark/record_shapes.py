@@ -1,0 +1,106 @@
+"""From the items of a Spark partition to the arguments of ``KafkaProducer.send``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kprod.errors import RecordTypeError
+from kprod.spark.record_fields import read_headers, read_timestamp
+from kprod.types import Header
+
+SendArguments: TypeAlias = tuple[str, Any, Any, list[Header] | None, int | None, int | None]
+"""topic, value, key, headers, partition, timestamp in ms: the order of ``send``."""
+
+OTHER_COLUMNS = frozenset({"topic", "partition", "timestamp", "headers"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordShapes:
+    """Reads a Row, dict, tuple, bytes or str. Immutable; thread: any.
+
+    The columns of a Row or dict are those of Spark's own Kafka sink: ``value`` (required), ``key``,
+    ``topic``, ``partition``, ``headers``, and ``timestamp`` (a datetime, or ms since the epoch).
+    ``value`` and ``key`` may have other names; a topic given here wins over the column. Tuples are
+    (key, value[, headers[, timestamp[, partition]]]). Text becomes UTF-8 unless a serializer of
+    the producer wants it as it is.
+    """
+
+    topic: str | None
+    key: str = "key"
+    value: str = "value"
+    encode_key: bool = True
+    encode_value: bool = True
+
+    def read(self, item: Any) -> SendArguments:
+        """The arguments that send ``item``. Raises RecordTypeError for a shape it does not know."""
+        if isinstance(item, bytes | bytearray | memoryview | str):
+            return self._arguments(None, item)
+        if isinstance(item, Mapping):
+            return self._read_columns(item)
+        if isinstance(item, tuple):
+            names = getattr(item, "__fields__", None)  # what makes a Row of a tuple
+            if names:
+                return self._read_columns(dict(zip(names, item, strict=True)))
+            if 2 <= len(item) <= 5:
+                return self._arguments(*item)
+        raise RecordTypeError(
+            "a partition must hold Rows, dicts, bytes, str or tuples of "
+            f"(key, value[, headers[, timestamp[, partition]]]); got {_describe(item)}"
+        )
+
+    def check_columns(self, names: Collection[str]) -> None:
+        """Raises RecordTypeError when the value is missing or a column would be dropped unseen."""
+        if self.value not in names:
+            raise RecordTypeError(f"there is no column {self.value!r} among {sorted(names)}")
+        unknown = set(names) - OTHER_COLUMNS - {self.key, self.value}
+        if unknown:
+            raise RecordTypeError(
+                f"a Kafka record has no place for {sorted(unknown)}: select value, key, topic, "
+                "partition, timestamp and headers only, or name other columns by key= and value="
+            )
+
+    def _read_columns(self, row: Mapping[str, Any]) -> SendArguments:
+        self.check_columns(row.keys())
+        return self._arguments(
+            row.get(self.key),
+            row[self.value],
+            row.get("headers"),
+            row.get("timestamp"),
+            row.get("partition"),
+            row.get("topic"),
+        )
+
+    def _arguments(
+        self,
+        key: Any,
+        value: Any,
+        headers: Any = None,
+        timestamp: Any = None,
+        partition: int | None = None,
+        topic: str | None = None,
+    ) -> SendArguments:
+        if self.encode_key and isinstance(key, str):
+            key = key.encode()
+        if self.encode_value and isinstance(value, str):
+            value = value.encode()
+        return (
+            required_topic(self.topic or topic),
+            value,
+            key,
+            None if headers is None else read_headers(headers),
+            partition,
+            None if timestamp is None else read_timestamp(timestamp),
+        )
+
+
+def required_topic(topic: str | None) -> str:
+    """The topic of a record, or RecordTypeError when it has none."""
+    if topic is None:
+        raise RecordTypeError("a record has no topic: give partition_writer one, or a topic column")
+    return topic
+
+
+def _describe(item: Any) -> str:
+    return f"a tuple of {len(item)}" if isinstance(item, tuple) else type(item).__name__
