@@ -1,0 +1,187 @@
+"""Read what a topic holds, over the network, from any Kafka: to check what was delivered.
+
+Blocking and simple; every function takes the time it may need in seconds, and raises
+``KprodTimeoutError`` after it, ``ConnectionLost`` when a broker cannot be reached and
+``BrokerError`` for what a broker answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kprod.broker.api_key import ApiKey
+from kprod.broker.client import BrokerClient
+from kprod.broker.record_batch import CorruptBatch, StoredRecord, read_batches
+from kprod.errors import BrokerError, ConfigError, ConnectionLost, KprodTimeoutError
+
+__all__ = ["create_topic", "end_offsets", "read_topic"]
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_FETCH_BYTES: Final = 8 * 1024 * 1024
+_MAX_WAIT_MS: Final = 500
+_RETRY_PAUSE: Final = 0.05
+_DEFAULT_TIMEOUT: Final = 30.0
+
+
+def read_topic(
+    bootstrap_servers: str, topic: str, *, timeout: float = _DEFAULT_TIMEOUT
+) -> Iterator[tuple[int, StoredRecord]]:
+    """Partition and record, partition after partition, up to the end each one has at the start.
+
+    Checks every batch's CRC and raises ``CorruptBatch`` when it is wrong. Markers of transactions
+    are left out; records of aborted transactions are not.
+    """
+    deadline = time.monotonic() + timeout
+    with _Cluster(bootstrap_servers, deadline) as cluster:
+        leaders = cluster.leaders(topic)
+        spans = {
+            number: [cluster.offset(leaders, topic, number, at) for at in (_EARLIEST, _LATEST)]
+            for number in sorted(leaders)
+        }
+        for number, (start, end) in spans.items():
+            client = cluster.client(leaders[number])
+            for record in _read_partition(client, topic, number, start, end):
+                yield number, record
+
+
+def end_offsets(
+    bootstrap_servers: str, topic: str, *, timeout: float = _DEFAULT_TIMEOUT
+) -> dict[int, int]:
+    """The offset the next record will get, for each partition."""
+    with _Cluster(bootstrap_servers, time.monotonic() + timeout) as cluster:
+        leaders = cluster.leaders(topic)
+        return {number: cluster.offset(leaders, topic, number, _LATEST) for number in leaders}
+
+
+def create_topic(
+    bootstrap_servers: str, name: str, partitions: int, *, timeout: float = _DEFAULT_TIMEOUT
+) -> None:
+    """Make a topic with one replica. ``BrokerError`` 36 when there is one of that name."""
+    with _Cluster(bootstrap_servers, time.monotonic() + timeout) as cluster:
+        wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        answer = cluster.controller().call(
+            ApiKey.CREATE_TOPICS, {"topics": [wanted], "timeout": int(timeout * 1000)}
+        )
+        for result in answer.topics:
+            if result.error_code:
+                raise BrokerError(result.error_code, result.error_message or name)
+
+
+class _Cluster:
+    """Connections to the brokers of a cluster, made when needed."""
+
+    def __init__(self, bootstrap_servers: str, deadline: float) -> None:
+        self._deadline = deadline
+        self._closing = contextlib.ExitStack()
+        self._clients: dict[int, BrokerClient] = {}
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._bootstrap = self._first_of(bootstrap_servers)
+
+    def _first_of(self, bootstrap_servers: str) -> BrokerClient:
+        tried: list[str] = []
+        for server in bootstrap_servers.split(","):
+            host, _, port = server.strip().rpartition(":")
+            if not host or not port.isdigit():
+                raise ConfigError(f"{server!r} is not host:port")
+            try:
+                client = BrokerClient(host.strip("[]"), int(port), self._deadline)
+            except ConnectionLost as error:
+                tried.append(str(error))
+            else:
+                return self._closing.enter_context(client)
+        raise ConnectionLost("; ".join(tried))
+
+    def __enter__(self) -> _Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """The node of each partition; waits for a topic that is not there or not ready yet."""
+        while True:
+            (found,) = self._metadata([{"name": topic}]).topics
+            error = BrokerError(found.error_code, topic) if found.error_code else None
+            leaders = {part.partition_index: part.leader_id for part in found.partitions}
+            if error is None and min(leaders.values(), default=-1) >= 0:
+                return leaders
+            if error is not None and not error.retriable:
+                raise error
+            if time.monotonic() + _RETRY_PAUSE > self._deadline:
+                raise error or KprodTimeoutError(f"{topic} has partitions without a leader")
+            time.sleep(_RETRY_PAUSE)
+
+    def _metadata(self, topics: list[dict[str, str]]) -> Any:
+        wanted = {"topics": topics, "allow_auto_topic_creation": False}
+        answer = self._bootstrap.call(ApiKey.METADATA, wanted)
+        self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        return answer
+
+    def controller(self) -> BrokerClient:
+        """The node that makes topics."""
+        return self.client(self._metadata([]).controller_id)
+
+    def client(self, node_id: int) -> BrokerClient:
+        """The connection to one node."""
+        if node_id not in self._clients:
+            fresh = BrokerClient(*self._addresses[node_id], self._deadline)
+            self._clients[node_id] = self._closing.enter_context(fresh)
+        return self._clients[node_id]
+
+    def offset(self, leaders: dict[int, int], topic: str, number: int, timestamp: int) -> int:
+        """What ListOffsets says about one partition."""
+        wanted = {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": -1}
+        answer = self.client(leaders[number]).call(
+            ApiKey.LIST_OFFSETS,
+            {"replica_id": -1, "topics": [{"name": topic, "partitions": [wanted]}]},
+        )
+        part = answer.topics[0].partitions[0]
+        if part.error_code:
+            raise BrokerError(part.error_code, f"{topic}-{number}")
+        offset: int = part.offset
+        return offset
+
+
+def _read_partition(
+    client: BrokerClient, topic: str, number: int, start: int, end: int
+) -> Iterator[StoredRecord]:
+    at = start
+    while at < end:
+        for batch in read_batches(_fetch(client, topic, number, at)):
+            if not batch.crc_ok:
+                raise CorruptBatch(f"{topic}-{number}: wrong CRC at offset {batch.base_offset}")
+            if not batch.is_control:
+                for record in batch.records():
+                    if at <= record.offset < end:
+                        yield record
+            at = batch.last_offset + 1
+
+
+def _fetch(client: BrokerClient, topic: str, number: int, offset: int) -> bytes:
+    wanted = {
+        "partition": number,
+        "fetch_offset": offset,
+        "partition_max_bytes": _FETCH_BYTES,
+        "current_leader_epoch": -1,
+        "last_fetched_epoch": -1,
+        "log_start_offset": -1,
+    }
+    answer = client.call(
+        ApiKey.FETCH,
+        {
+            "replica_id": -1,
+            "max_wait": _MAX_WAIT_MS,
+            "min_bytes": 1,
+            "max_bytes": _FETCH_BYTES,
+            "session_epoch": -1,
+            "topics": [{"topic": topic, "partitions": [wanted]}],
+        },
+    )
+    part = answer.responses[0].partitions[0]
+    if part.error_code:
+        raise BrokerError(part.error_code, f"{topic}-{number} at offset {offset}")
+    return part.records or b""
