@@ -1,0 +1,92 @@
+"""What kprod writes, a consumer that is not ours reads back unchanged, from three brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from kprod import KafkaProducer, RecordMetadata
+from kprod.types import Header
+from tests.support.brokers import BROKERS
+from tests.support.judge import Stored, read_back
+
+PARTITIONS = 4
+TOPIC = "round-trip"
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    start: Callable[[dict[str, int]], AbstractContextManager[str]] = BROKERS[request.param]
+    with start({TOPIC: PARTITIONS, "large": PARTITIONS, "keyed": PARTITIONS}) as address:
+        yield address
+
+
+SHAPES: list[tuple[bytes | None, bytes | None, list[Header]]] = [
+    (b"key", b"value", []),
+    (None, b"no key", []),
+    (b"no value", None, []),
+    (b"", b"empty key", []),
+    (b"empty value", b"", []),
+    (None, None, []),
+    (b"", b"", []),
+    (b"headers", b"v", [("h1", b"x"), ("h2", None), ("h1", b""), ("größe", b"\x00\xff")]),
+    (bytes(range(256)), bytes(range(256)), [("binary", bytes(range(256)))]),
+]
+
+
+def test_every_shape_of_record_comes_back_unchanged(bootstrap: str) -> None:
+    sent: dict[tuple[int, int], Stored] = {}
+    with KafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+        for number, (key, value, headers) in enumerate(SHAPES * 3):
+            partition, timestamp = number % PARTITIONS, 1_700_000_000_000 + number
+            future = producer.send(
+                TOPIC,
+                value,
+                key=key,
+                headers=headers,
+                partition=partition,
+                timestamp_ms=timestamp,
+            )
+            where = future.get(timeout=30)
+            assert where.partition == partition
+            stored = Stored(partition, where.offset, timestamp, key, value, tuple(headers))
+            sent[partition, where.offset] = stored
+
+    found = read_back(bootstrap, TOPIC, PARTITIONS)
+    assert {(r.partition, r.offset): r for r in found} == sent
+
+
+def test_values_of_a_megabyte_come_back_whole(bootstrap: str) -> None:
+    values = [bytes([number]) * 1_000_000 for number in range(6)]
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        futures = [
+            producer.send("large", value, partition=number % 2)
+            for number, value in enumerate(values)
+        ]
+        places = [future.get(timeout=30) for future in futures]
+    found = {(r.partition, r.offset): r.value for r in read_back(bootstrap, "large", PARTITIONS)}
+    assert [found[place.partition, place.offset] for place in places] == values
+
+
+def test_records_of_one_key_share_a_partition_and_keep_their_order(bootstrap: str) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2) as producer:
+        futures = [
+            producer.send("keyed", b"%d" % number, key=b"key-%d" % (number % 50))
+            for number in range(5_000)
+        ]
+        producer.flush(timeout=30)
+        places: list[RecordMetadata] = [future.get(timeout=0) for future in futures]
+
+    found = read_back(bootstrap, "keyed", PARTITIONS)
+    assert len(found) == len(places)
+    in_log = {(r.partition, r.offset): r.value for r in found}
+    assert [in_log[p.partition, p.offset] for p in places] == [b"%d" % n for n in range(5_000)]
+    by_key: dict[bytes | None, list[Stored]] = {}
+    for record in found:
+        by_key.setdefault(record.key, []).append(record)
+    for records in by_key.values():
+        assert len({record.partition for record in records}) == 1
+        numbers = [int(record.value or b"-1") for record in records]
+        assert numbers == sorted(numbers)

@@ -1,0 +1,52 @@
+"""The embedded broker as a process of its own, so that it can be killed like one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.ports import await_listener, free_port
+
+
+class BrokerProcess:
+    """Starts on a fixed port and data directory; ``kill`` is SIGKILL, ``start`` starts it again."""
+
+    def __init__(self, data_dir: Path, topics: dict[str, int]) -> None:
+        self.port = free_port()
+        self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        self._command = [sys.executable, "-m", "kprod.broker", "--port", str(self.port)]
+        self._command += ["--data-dir", str(data_dir)]
+        for name, partitions in topics.items():
+            self._command += ["--topic", f"{name}:{partitions}"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the broker; returns once it accepts connections."""
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        await_listener(self.port)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(20)
+            self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end(signal.SIGTERM)

@@ -1,0 +1,27 @@
+"""Free ports on loopback, for servers that cannot be asked which port they took."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def await_listener(port: int, seconds: float = 20.0) -> None:
+    """Return once something accepts connections on ``port``; AssertionError if nothing does."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError(f"nothing listens on 127.0.0.1:{port} after {seconds} s")
