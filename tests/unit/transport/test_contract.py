@@ -1,0 +1,398 @@
+"""What every backend and its transports promise."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kprod.errors import ConnectionLost, IllegalStateError
+from kprod.transport.base import Backend, Transport
+from tests.unit.transport.networks import (
+    UNKNOWN_HOST,
+    MemoryNetwork,
+    Network,
+    TcpNetwork,
+)
+
+NETWORKS: dict[str, Callable[[], Network]] = {
+    "tcp": TcpNetwork,
+    "memory": MemoryNetwork,
+    "memory-in-crumbs": lambda: MemoryNetwork(send_chunk=7, receive_chunk=1),
+}
+LONG = 20.0  # seconds: never reached unless something is broken
+
+
+Use = Callable[[], object]
+
+
+class Echo:
+    def receive(self, data: bytes) -> bytes:
+        return data
+
+
+class Silence:
+    def receive(self, data: bytes) -> bytes:
+        return b""
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request: pytest.FixtureRequest) -> Iterator[Network]:
+    network = NETWORKS[request.param]()
+    yield network
+    network.close()
+
+
+def connected(backend: Backend, address: tuple[str, int]) -> Transport:
+    transport = backend.dial(*address)
+    while not transport.advance():
+        backend.poll(LONG)
+    backend.watch(transport, write=False)
+    return transport
+
+
+def send_all(backend: Backend, transport: Transport, data: bytes) -> None:
+    rest = memoryview(data)
+    backend.watch(transport, write=True)
+    while rest:
+        rest = rest[transport.send([rest[:10], rest[10:]]) :]
+        backend.poll(LONG)
+    backend.watch(transport, write=False)
+
+
+def receive_exactly(backend: Backend, transport: Transport, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        chunk = transport.receive(size - len(found))
+        if chunk is None:
+            backend.poll(LONG)
+        elif not chunk:
+            break
+        else:
+            found += chunk
+    return found
+
+
+def end_of(backend: Backend, transport: Transport) -> bytes | None:
+    """What ``receive`` says once it says anything."""
+    while (found := transport.receive(100)) is None:
+        backend.poll(LONG)
+    return found
+
+
+def ready_for(backend: Backend, transport: Transport, timeout: float) -> tuple[bool, bool]:
+    """(readable, writable) as one poll reports it."""
+    for readiness in backend.poll(timeout):
+        if readiness.transport is transport:
+            return readiness.readable, readiness.writable
+    return False, False
+
+
+def use_until_lost(backend: Backend, *uses: Use) -> None:
+    """Only a ConnectionLost ends it."""
+    while True:
+        for use in uses:
+            use()
+        backend.poll(0.01)
+
+
+# Connecting -----------------------------------------------------------------------------------
+
+
+def test_a_dialled_transport_is_reported_until_it_is_connected(network: Network) -> None:
+    transport = network.backend.dial(*network.listen(Echo))
+    reported = False
+    while not transport.advance():
+        reported = reported or ready_for(network.backend, transport, LONG) != (False, False)
+    assert reported or ready_for(network.backend, transport, LONG)[1]
+    assert transport.advance()
+    network.backend.forget(transport)
+    transport.close()
+
+
+def test_refusal_names_the_address_and_the_cause(network: Network) -> None:
+    host, port = network.nobody()
+    transport = network.backend.dial(host, port)
+    with pytest.raises(ConnectionLost) as raised:
+        use_until_lost(network.backend, transport.advance)
+    assert f"{host}:{port}" in str(raised.value)
+    assert "refused" in str(raised.value)
+    with pytest.raises(ConnectionLost, match="refused"):
+        transport.advance()
+    network.backend.forget(transport)
+    transport.close()
+
+
+def test_a_name_that_does_not_exist_fails_when_dialled(network: Network) -> None:
+    with pytest.raises(ConnectionLost, match=UNKNOWN_HOST):
+        network.backend.dial(UNKNOWN_HOST, 9092)
+
+
+def test_nothing_is_sent_or_received_before_there_is_a_connection(network: Network) -> None:
+    transport = network.backend.dial(*network.listen(Echo))
+    assert transport.receive(10) is None
+    while not transport.advance():
+        network.backend.poll(LONG)
+    assert transport.receive(10) is None
+
+
+# Moving bytes ---------------------------------------------------------------------------------
+
+
+def test_bytes_arrive_in_order(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Echo))
+    send_all(network.backend, transport, b"some bytes, " * 3 + b"and more")
+    echoed = receive_exactly(network.backend, transport, 44)
+    assert echoed == b"some bytes, " * 3 + b"and more"
+    assert transport.receive(10) is None
+
+
+def test_more_buffers_than_the_system_takes_at_once(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Echo))
+    buffers: list[bytes | memoryview] = [bytes([at % 251]) for at in range(2500)]
+    whole = b"".join(buffers)
+    network.backend.watch(transport, write=True)
+    while buffers:
+        taken = transport.send(buffers)
+        del buffers[:taken]
+        network.backend.poll(LONG)
+    assert receive_exactly(network.backend, transport, len(whole)) == whole
+
+
+def test_a_full_pipe_takes_nothing_more_until_it_is_drained(network: Network) -> None:
+    payload = bytes(range(256)) * (4 * (network.holds or 1000) // 256 + 1)
+    transport = connected(network.backend, network.listen(Echo))
+    network.backend.watch(transport, write=True)
+    sent = 0
+    while taken := transport.send([memoryview(payload)[sent:]]):
+        sent += taken
+    assert (sent < len(payload)) == (network.holds is not None)
+    found = bytearray()
+    while len(found) < len(payload):
+        network.backend.poll(LONG)
+        sent += transport.send([memoryview(payload)[sent:]])
+        network.backend.watch(transport, write=sent < len(payload))
+        found += transport.receive(65_536) or b""
+    assert found == payload
+
+
+def test_receive_returns_no_more_than_asked(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Echo))
+    send_all(network.backend, transport, b"abcdef")
+    while (first := transport.receive(4)) is None:
+        network.backend.poll(LONG)
+    assert 1 <= len(first) <= 4
+    assert first + receive_exactly(network.backend, transport, 6 - len(first)) == b"abcdef"
+
+
+# The end of a connection ----------------------------------------------------------------------
+
+
+def test_what_came_before_the_end_is_received_first(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Echo))
+    send_all(network.backend, transport, b"last words")
+    while not ready_for(network.backend, transport, LONG)[0]:
+        pass
+    network.hang_up()
+    assert receive_exactly(network.backend, transport, 10) == b"last words"
+    assert end_of(network.backend, transport) == b""
+    assert ready_for(network.backend, transport, LONG)[0]
+
+
+def test_a_cut_connection_is_reported_and_lost(network: Network) -> None:
+    host, port = network.listen(Silence)
+    transport = connected(network.backend, (host, port))
+    network.cut()
+    while not ready_for(network.backend, transport, LONG)[0]:
+        pass
+    with pytest.raises(ConnectionLost, match=f"{host}:{port}.*reset"):
+        end_of(network.backend, transport)
+
+
+def test_sending_into_a_cut_connection_is_lost_too(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Silence))
+    network.cut()
+    while not ready_for(network.backend, transport, LONG)[0]:
+        pass
+    with pytest.raises(ConnectionLost):
+        use_until_lost(network.backend, lambda: transport.send([b"x"]))
+
+
+def test_a_closed_transport_carries_nothing(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Echo))
+    network.backend.forget(transport)
+    transport.close()
+    transport.close()
+    uses: list[Use] = [
+        lambda: transport.send([b"x"]),
+        lambda: transport.receive(1),
+        transport.advance,
+    ]
+    for use in uses:
+        with pytest.raises(ConnectionLost, match="closed"):
+            use()
+    assert network.backend.poll(0) == []
+
+
+def test_closing_without_forgetting_leaves_nothing_behind(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Echo))
+    transport.close()
+    assert network.backend.poll(0) == []
+    network.backend.forget(transport)
+
+
+def test_the_peer_may_be_dialled_again(network: Network) -> None:
+    address = network.listen(Echo)
+    for word in (b"first", b"again"):
+        transport = connected(network.backend, address)
+        send_all(network.backend, transport, word)
+        assert receive_exactly(network.backend, transport, 5) == word
+        network.backend.forget(transport)
+        transport.close()
+
+
+# Waiting --------------------------------------------------------------------------------------
+
+
+def test_write_interest_is_as_told(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Silence))
+    assert ready_for(network.backend, transport, 0) == (False, False)
+    network.backend.watch(transport, write=True)
+    assert ready_for(network.backend, transport, LONG) == (False, True)
+    network.backend.watch(transport, write=False)
+    assert ready_for(network.backend, transport, 0) == (False, False)
+
+
+def test_a_forgotten_transport_is_not_reported(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Echo))
+    network.backend.watch(transport, write=True)
+    network.backend.forget(transport)
+    network.backend.forget(transport)
+    assert network.backend.poll(0) == []
+    network.backend.watch(transport, write=True)
+    assert ready_for(network.backend, transport, LONG) == (False, True)
+    transport.close()
+
+
+def test_unread_bytes_are_reported_again(network: Network) -> None:
+    transport = connected(network.backend, network.listen(Echo))
+    send_all(network.backend, transport, b"ab")
+    while not ready_for(network.backend, transport, LONG)[0]:
+        pass
+    assert ready_for(network.backend, transport, 0)[0]
+    receive_exactly(network.backend, transport, 2)
+    assert not ready_for(network.backend, transport, 0)[0]
+
+
+def test_each_transport_is_reported_for_itself(network: Network) -> None:
+    address = network.listen(Echo)
+    quiet, busy = (connected(network.backend, address) for _ in range(2))
+    send_all(network.backend, busy, b"x")
+    while not ready_for(network.backend, busy, LONG)[0]:
+        pass
+    assert ready_for(network.backend, quiet, 0) == (False, False)
+
+
+def test_poll_ends_after_its_timeout(network: Network) -> None:
+    started = time.monotonic()
+    assert network.backend.poll(0.05) == []
+    assert time.monotonic() - started >= 0.04
+
+
+def test_wake_before_poll_ends_it_once(network: Network) -> None:
+    for _ in range(5):
+        network.backend.wake()
+    started = time.monotonic()
+    assert network.backend.poll(LONG) == []
+    assert time.monotonic() - started < LONG / 2
+    started = time.monotonic()
+    assert network.backend.poll(0.05) == []
+    assert time.monotonic() - started >= 0.04
+
+
+def test_wake_ends_a_poll_in_another_thread(network: Network) -> None:
+    done = threading.Event()
+
+    def wait() -> None:
+        network.backend.poll(None)
+        done.set()
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert not done.wait(0.02)
+    network.backend.wake()
+    assert done.wait(LONG)
+    waiter.join()
+
+
+def test_no_wake_is_lost(network: Network) -> None:
+    """A turn is handed to and fro: one lost wake-up and it stays where it is."""
+    turns = 200
+    mine = threading.Semaphore(0)
+
+    def answer() -> None:
+        for _ in range(turns):
+            mine.acquire()
+            network.backend.wake()
+
+    other = threading.Thread(target=answer)
+    other.start()
+    for _ in range(turns):
+        mine.release()
+        started = time.monotonic()
+        network.backend.poll(LONG)
+        assert time.monotonic() - started < LONG / 2
+    other.join()
+
+
+# Closing the backend --------------------------------------------------------------------------
+
+
+def test_a_closed_backend_can_still_be_woken_and_closed(network: Network) -> None:
+    network.backend.close()
+    network.backend.wake()
+    network.backend.close()
+    network.backend.wake()
+
+
+def test_a_closed_backend_serves_no_more(network: Network) -> None:
+    address = network.listen(Echo)
+    transport = connected(network.backend, address)
+    network.backend.close()
+    with pytest.raises(ConnectionLost, match="closed"):
+        transport.send([b"x"])
+    with pytest.raises(IllegalStateError):
+        network.backend.poll(0)
+    with pytest.raises(IllegalStateError):
+        network.backend.dial(*address)
+    network.backend.forget(transport)
+    transport.close()
+
+
+@pytest.mark.threads
+def test_waking_and_closing_at_once(network: Network) -> None:
+    stop = threading.Event()
+
+    def wake() -> None:
+        while not stop.is_set():
+            network.backend.wake()
+
+    wakers = [threading.Thread(target=wake) for _ in range(3)]
+    for waker in wakers:
+        waker.start()
+    for _ in range(20):
+        network.backend.poll(0.001)
+    network.backend.close()
+    stop.set()
+    for waker in wakers:
+        waker.join()
+
+
+def test_transports_of_others_are_refused(network: Network) -> None:
+    foreign: Network = MemoryNetwork() if isinstance(network, TcpNetwork) else TcpNetwork()
+    transport = connected(foreign.backend, foreign.listen(Echo))
+    with pytest.raises(TypeError, match="was not made by"):
+        network.backend.watch(transport, write=True)
+    foreign.close()

@@ -1,0 +1,193 @@
+"""What only sockets can do wrong."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kprod.errors import ConnectionLost
+from kprod.transport.tcp import Address, TcpBackend
+from kprod.transport.tcp_transport import TcpTransport
+from tests.unit.transport.networks import unused_address
+
+LONG = 20.0
+IP_LOCAL_PORT_RANGE = 51  # Linux 6.3; the socket module has no name for it
+
+
+def ipv4(host: str, port: int) -> Address:
+    return Address(socket.AF_INET, (host, port))
+
+
+def until_connected(transport: TcpTransport, wait: Callable[[], Sequence[object]]) -> None:
+    while not transport.advance():
+        assert wait()
+
+
+def connect(backend: TcpBackend, host: str = "name", port: int = 1) -> TcpTransport:
+    transport = backend.dial(host, port)
+    until_connected(transport, lambda: backend.poll(LONG))
+    return transport
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@contextmanager
+def backend_of(*addresses: Address) -> Iterator[TcpBackend]:
+    """A backend for which every name has these addresses."""
+    backend = TcpBackend(resolver=lambda host, port: list(addresses))
+    yield backend
+    backend.close()
+
+
+@contextmanager
+def silent_address() -> Iterator[Address]:
+    """An address that neither accepts nor refuses: its queue of connections is full."""
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for waiting in (first, second):
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield ipv4(*listener.getsockname())
+
+
+def test_an_address_that_refuses_is_passed_over(listener: socket.socket) -> None:
+    with backend_of(ipv4(*unused_address()), ipv4(*listener.getsockname())) as backend:
+        connect(backend)
+
+
+def test_an_address_that_fails_at_once_is_passed_over(listener: socket.socket) -> None:
+    nowhere = ipv4("255.255.255.255", 9)
+    with backend_of(nowhere, ipv4(*listener.getsockname())) as backend:
+        connect(backend)
+
+
+def test_the_cause_is_told_for_every_address() -> None:
+    refusing = unused_address()
+    with backend_of(ipv4(*refusing), ipv4("255.255.255.255", 9)) as backend:
+        with pytest.raises(ConnectionLost) as raised:
+            connect(backend, "kafka.example", 9092)
+        told = str(raised.value)
+        assert told.startswith("cannot connect to kafka.example:9092 (127.0.0.1: ")
+        assert "refused" in told
+        assert "; 255.255.255.255: " in told
+
+
+def test_failing_at_every_address_at_once_is_reported_by_poll() -> None:
+    """``dial`` returns, so that failures to connect are dealt with in one place."""
+    with backend_of(ipv4("255.255.255.255", 9)) as backend:
+        transport = backend.dial("name", 1)
+        assert backend.poll(LONG) == backend.poll(LONG) == [(transport, True, True)]
+        with pytest.raises(ConnectionLost, match=r"255\.255\.255\.255: "):
+            transport.advance()
+        backend.forget(transport)
+        assert backend.poll(0) == []
+
+
+def test_a_name_without_addresses() -> None:
+    with backend_of() as backend, pytest.raises(ConnectionLost, match="no address"):
+        connect(backend)
+
+
+def test_a_name_that_cannot_be_encoded_cannot_be_resolved() -> None:
+    backend = TcpBackend()
+    with pytest.raises(ConnectionLost, match="cannot resolve"):
+        backend.dial("x" * 70 + ".example", 9092)
+    backend.close()
+
+
+def test_an_ipv6_address_is_told_in_brackets() -> None:
+    with backend_of() as backend, pytest.raises(ConnectionLost, match=r"to \[::1\]:9092 "):
+        connect(backend, "::1", 9092)
+
+
+def test_after_a_silent_address_the_next_one_is_tried_first(listener: socket.socket) -> None:
+    with (
+        silent_address() as silent,
+        backend_of(silent, ipv4(*listener.getsockname())) as backend,
+    ):
+        waiting = backend.dial("name", 1)
+        assert not waiting.advance()
+        assert backend.poll(0.05) == []
+        backend.forget(waiting)
+        waiting.close()
+        connect(backend)
+
+
+def test_a_silent_address_without_an_alternative_is_tried_again() -> None:
+    with silent_address() as silent, backend_of(silent) as backend:
+        for _ in range(2):
+            waiting = backend.dial("name", 1)
+            assert not waiting.advance()
+            backend.forget(waiting)
+            waiting.close()
+
+
+def test_a_socket_connected_to_itself_is_no_connection() -> None:
+    """It happens when a port of the ephemeral range is dialled while nobody listens there."""
+    host, port = unused_address()
+    if not can_choose_ports():
+        pytest.skip("needs IP_LOCAL_PORT_RANGE (Linux 6.3) to choose the port of its own end")
+    [first_and_last] = struct.unpack("i", struct.pack("HH", port, port))
+    only_that_port = (socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE, first_and_last)
+    with selectors.DefaultSelector() as selector:
+        transport = TcpTransport("me", [ipv4(host, port)], [only_that_port], selector)
+        transport.start()
+        with pytest.raises(ConnectionLost, match="refused"):
+            until_connected(transport, lambda: selector.select(LONG))
+        transport.close()
+
+
+def can_choose_ports() -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.getsockopt(socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE)
+        except OSError:
+            return False
+    return True
+
+
+def test_buffer_sizes_and_delays_are_as_told(listener: socket.socket) -> None:
+    """Seen through the one file descriptor that is open now and was not before."""
+    backend = TcpBackend(send_buffer_bytes=40_000, receive_buffer_bytes=50_000)
+    before = open_files()
+    transport = connect(backend, *listener.getsockname())
+    [number] = open_files() - before
+    with socket.socket(fileno=os.dup(int(number))) as sock:
+        # The kernel doubles the sizes to make room for its own records.
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 80_000
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 100_000
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert not os.get_blocking(int(number))
+    transport.close()
+    backend.close()
+
+
+def test_every_file_descriptor_is_given_back(listener: socket.socket) -> None:
+    before = open_files()
+    backend = TcpBackend()
+    transports = [connect(backend, *listener.getsockname()) for _ in range(3)]
+    with pytest.raises(ConnectionLost):
+        connect(backend, *unused_address())
+    assert len(open_files()) > len(before)
+    transports[0].close()
+    backend.close()
+    for transport in transports:
+        transport.close()
+    assert open_files() == before
+
+
+def open_files() -> set[str]:
+    return {entry.name for entry in Path("/proc/self/fd").iterdir() if entry.exists()}
