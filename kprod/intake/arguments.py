@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from kprod.config.shown import shown
 from kprod.errors import InvalidRecordError, InvalidTopicError, PartitionError, RecordTypeError
-from kprod.types import Header
+from kprod.types import Header, ProducerRecord
 
 MAX_TOPIC_LENGTH = 249
 MAX_PARTITION = 2**31 - 1
@@ -176,3 +176,18 @@ def _frozen_value(index: int, value: Any) -> bytes | None:
         return memoryview(value).tobytes()
     except ValueError as error:
         raise InvalidRecordError(f"headers[{index}]: the value cannot be read: {error}") from None
+
+
+def check_record(record: ProducerRecord) -> ProducerRecord:
+    """A record made elsewhere, with every field but key and value checked and in its one form.
+
+    Raises what the other functions of this module raise.
+    """
+    return ProducerRecord(
+        check_topic(record.topic),
+        record.value,
+        record.key,
+        freeze_headers(record.headers),
+        check_partition(record.partition),
+        check_timestamp(record.timestamp_ms),
+    )

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from kprod.errors import RecordTypeError
+from kprod.intake.arguments import check_record
 from kprod.types import ProducerRecord, RecordMetadata
 
 _log = logging.getLogger("kprod.intake.interceptors")
@@ -41,7 +43,7 @@ class Interceptors:
         return bool(self._on_acknowledgement or self._on_send_error)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record after every hook; one that failed or returned no record changed nothing."""
+        """The record after every hook; one that failed or made it unsendable is passed by."""
         # A hook that sends would enter the chain again, as would a log handler that sends what is
         # logged of a failing hook, and so on without an end. The same holds in _tell.
         if not self._on_send or self._inside.sending:
@@ -81,17 +83,16 @@ def _hooks(chain: Iterable[Any], name: str) -> tuple[Any, ...]:
 def _changed(hook: Any, record: ProducerRecord) -> ProducerRecord:
     try:
         changed = hook(record)
+        return record if changed is record else _checked(changed)
     except Exception:
         _log.exception("%s failed; the record goes on as it was", _name(hook))
         return record
-    if isinstance(changed, ProducerRecord):
-        return changed
-    _log.error(
-        "%s returned %s, not a ProducerRecord; the record goes on as it was",
-        _name(hook),
-        type(changed).__name__,
-    )
-    return record
+
+
+def _checked(changed: Any) -> ProducerRecord:
+    if not isinstance(changed, ProducerRecord):
+        raise RecordTypeError(f"on_send: expected a ProducerRecord, got {type(changed).__name__}")
+    return check_record(changed)
 
 
 def _call(hook: Any, outcome: tuple[Any, ...]) -> None:

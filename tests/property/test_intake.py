@@ -1,0 +1,115 @@
+"""Whatever an application passes in: it is kept exactly, or an error of ours says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kprod.config import OPTIONS, ProducerConfig
+from kprod.errors import (
+    ConfigError,
+    InvalidRecordError,
+    InvalidTopicError,
+    KprodError,
+    PartitionError,
+    RecordTypeError,
+)
+from kprod.intake.arguments import check_partition, check_timestamp, check_topic, freeze_headers
+
+data = st.binary(max_size=20)
+buffers = st.one_of(
+    data, data.map(bytearray), data.map(lambda content: memoryview(bytearray(content)))
+)
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.complex_numbers(),
+    st.text(),
+    st.binary(),
+    st.lists(st.integers()),
+    st.dictionaries(st.text(), st.binary()),
+    st.builds(object),
+)
+pairs = st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.none() | buffers)
+
+
+@given(st.lists(pairs))
+def test_headers_are_what_they_were_at_the_call(headers: list[tuple[str, Any]]) -> None:
+    expected = tuple((name, None if value is None else bytes(value)) for name, value in headers)
+    frozen = freeze_headers(headers)
+    for _, value in headers:
+        if isinstance(value, bytearray):
+            value[:] = b"changed"
+        elif isinstance(value, memoryview):
+            value[:] = bytes(len(value))
+    headers.clear()
+    assert frozen == expected
+    assert all(value is None or type(value) is bytes for _, value in frozen)
+
+
+@given(anything | st.lists(anything) | st.lists(st.tuples(anything, anything)))
+def test_headers_are_kept_or_refused(headers: Any) -> None:
+    complaint = kept_or_complaint(
+        lambda given: list(freeze_headers(given)) == list(given or []),
+        headers,
+        (RecordTypeError, InvalidRecordError),
+    )
+    assert complaint is None or complaint.startswith("headers")
+
+
+@given(anything)
+def test_a_topic_is_kept_or_refused(topic: Any) -> None:
+    complaint = kept_or_complaint(
+        lambda given: check_topic(given) == given, topic, (InvalidTopicError, RecordTypeError)
+    )
+    assert complaint is None or complaint.startswith("topic: expected")
+
+
+@given(anything)
+def test_a_partition_is_kept_or_refused(partition: Any) -> None:
+    complaint = kept_or_complaint(
+        lambda given: check_partition(given) == given, partition, (PartitionError, RecordTypeError)
+    )
+    assert_integers_only(partition, complaint, "partition: expected")
+
+
+@given(anything)
+def test_a_timestamp_is_kept_or_refused(timestamp: Any) -> None:
+    complaint = kept_or_complaint(
+        lambda given: check_timestamp(given) == given,
+        timestamp,
+        (InvalidRecordError, RecordTypeError),
+    )
+    assert_integers_only(timestamp, complaint, "timestamp_ms: expected")
+
+
+@given(st.dictionaries(st.sampled_from(sorted(OPTIONS)) | st.text(), anything, max_size=6))
+def test_options_are_accepted_or_complained_about(options: dict[str, Any]) -> None:
+    complaint = kept_or_complaint(
+        lambda given: repr(ProducerConfig.from_options(given)) != "", options, (ConfigError,)
+    )
+    assert complaint is not None or set(options) <= set(OPTIONS)
+
+
+def kept_or_complaint(
+    keeps: Callable[[Any], bool], given: Any, errors: tuple[type[KprodError], ...]
+) -> str | None:
+    """The text of the error, None when what was given is kept as it is."""
+    try:
+        kept = keeps(given)
+    except errors as error:
+        return str(error)
+    assert kept
+    return None
+
+
+def assert_integers_only(given: Any, complaint: str | None, start: str) -> None:
+    if complaint is None:
+        assert given is None or type(given) is int
+    else:
+        assert complaint.startswith(start)

@@ -1,0 +1,273 @@
+"""Every wrong argument of send is an error that names it, what was given and what is expected."""
+
+from __future__ import annotations
+
+import enum
+from array import array
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import numpy
+import pytest
+
+from kprod.errors import (
+    InvalidRecordError,
+    InvalidTopicError,
+    KprodError,
+    PartitionError,
+    RecordTypeError,
+)
+from kprod.intake.arguments import (
+    check_partition,
+    check_record,
+    check_timestamp,
+    check_topic,
+    freeze_headers,
+)
+from kprod.types import ProducerRecord
+
+
+class Silent(str):
+    """Text that cannot be turned into text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+    __repr__ = __str__
+
+
+class Topics(enum.StrEnum):
+    """Topic names as applications like to keep them."""
+
+    FLIGHTS = "flights"
+
+
+def refused(check: Callable[[Any], Any], value: Any, error: type[KprodError]) -> str:
+    with pytest.raises(error) as raised:
+        check(value)
+    assert type(raised.value) is error
+    assert len(str(raised.value)) < 400
+    return str(raised.value)
+
+
+# Topic ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", ["a", "A-Z_a.z-09", "...", "_", "x" * 249])
+def test_topics(topic: str) -> None:
+    assert check_topic(topic) == topic
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["", ".", "..", "x" * 250, "x" * 10**6, "a b", "é", "a/b", "\x00", "a\n", "\ud800", " a", "а"],  # noqa: RUF001
+    ids=lambda topic: ascii(topic)[:20],
+)
+def test_topics_kafka_does_not_have(topic: str) -> None:
+    text = refused(check_topic, topic, InvalidTopicError)
+    assert text.startswith("topic: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+    assert f"of {len(topic)} characters" in text
+
+
+@pytest.mark.parametrize(
+    ("topic", "shown"),
+    [
+        (None, "None"),
+        (b"flights", "b'flights' (bytes)"),
+        (5, "5 (int)"),
+        (["flights"], "['flights'] (list)"),
+        (b"x" * 10**6, "(1000000 bytes) (bytes)"),
+    ],
+)
+def test_a_topic_that_is_not_text(topic: Any, shown: str) -> None:
+    text = refused(check_topic, topic, RecordTypeError)
+    assert text.startswith("topic: expected a str, got ")
+    assert text.endswith(shown)
+
+
+@pytest.mark.parametrize("topic", [Silent("flights"), Topics.FLIGHTS], ids=["silent", "enum"])
+def test_a_kind_of_str_counts_by_its_text(topic: str) -> None:
+    plain = check_topic(topic)
+    assert plain == "flights"
+    assert type(plain) is str
+
+
+def test_a_kind_of_str_whose_repr_fails_is_refused_all_the_same() -> None:
+    refused(check_topic, Silent("a b"), InvalidTopicError)
+
+
+# Partition ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", [None, 0, 1, 2**31 - 1])
+def test_partitions(partition: int | None) -> None:
+    assert check_partition(partition) == partition
+
+
+def test_other_integers_become_plain_ones() -> None:
+    assert type(check_partition(numpy.int32(3))) is int
+    assert type(check_timestamp(numpy.int64(3))) is int
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [-1, -2, 2**31, -(2**63), 10**5000],
+    ids=lambda n: f"{n:.3g}" if n < 2**64 else "huge",
+)
+def test_partitions_no_topic_has(partition: int) -> None:
+    text = refused(check_partition, partition, PartitionError)
+    assert text.startswith("partition: expected a number from 0 to 2147483647, or None")
+
+
+@pytest.mark.parametrize(
+    "partition", [True, False, 1.0, "0", b"0", [0], float("nan"), numpy.bool_(1)], ids=repr
+)
+def test_a_partition_that_is_no_number(partition: Any) -> None:
+    text = refused(check_partition, partition, RecordTypeError)
+    assert (
+        text
+        == f"partition: expected an int or None, got {partition!r} ({type(partition).__name__})"
+    )
+
+
+# Timestamp ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timestamp", [None, 0, 1_700_000_000_000, 2**63 - 1])
+def test_timestamps(timestamp: int | None) -> None:
+    assert check_timestamp(timestamp) == timestamp
+
+
+@pytest.mark.parametrize("timestamp", [-1, -(2**63), 2**63])
+def test_timestamps_no_record_has(timestamp: int) -> None:
+    text = refused(check_timestamp, timestamp, InvalidRecordError)
+    assert text.startswith(
+        "timestamp_ms: expected milliseconds since 1970 from 0 to 2**63 - 1, or None"
+    )
+    assert text.endswith(f"got {timestamp} (int)")
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "hint"),
+    [
+        (True, ""),
+        ("1700000000000", ""),
+        (1.7e12, "pass int(...) of milliseconds since 1970"),
+        (float("nan"), "pass int(...) of milliseconds since 1970"),
+        (float("inf"), "pass int(...) of milliseconds since 1970"),
+        (datetime(2024, 1, 1), "pass int(moment.timestamp() * 1000)"),
+    ],
+    ids=repr,
+)
+def test_a_timestamp_that_is_no_number(timestamp: Any, hint: str) -> None:
+    text = refused(check_timestamp, timestamp, RecordTypeError)
+    assert text.startswith("timestamp_ms: expected an int or None, got ")
+    assert text.endswith(hint or f"({type(timestamp).__name__})")
+
+
+# Headers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("headers", [None, [], ()], ids=repr)
+def test_no_headers(headers: Any) -> None:
+    assert freeze_headers(headers) == ()
+
+
+def test_headers_keep_order_and_repetitions() -> None:
+    headers = [("b", b"1"), ("a", None), ("b", b""), ("ключ", b"2")]
+    assert freeze_headers(headers) == tuple(headers)
+
+
+def test_ten_thousand_headers() -> None:
+    headers = [(f"h{n}", b"") for n in range(10_000)]
+    assert freeze_headers(headers) == tuple(headers)
+
+
+def test_what_is_frozen_already_is_not_copied() -> None:
+    headers = (("a", b"1"), ("b", None))
+    assert freeze_headers(headers) is headers
+
+
+@pytest.mark.parametrize(
+    "value", [bytearray(b"12"), memoryview(b"12"), memoryview(b"1x2x")[::2], Topics], ids=repr
+)
+def test_buffers_become_bytes(value: Any) -> None:
+    if value is Topics:
+        value = type("Bytes", (bytes,), {"__bytes__": lambda _: b"other"})(b"12")
+    [(_, frozen)] = freeze_headers([("a", value)])
+    assert frozen == b"12"
+    assert type(frozen) is bytes
+
+
+def test_later_changes_do_not_reach_the_record() -> None:
+    buffer = bytearray(b"then")
+    headers = [("a", buffer)]
+    frozen = freeze_headers(headers)
+    buffer[:] = b"now!"
+    headers.clear()
+    assert frozen == (("a", b"then"),)
+
+
+def test_the_text_of_a_name_counts() -> None:
+    [(name, _)] = freeze_headers([(Topics.FLIGHTS, None)])
+    assert type(name) is str
+    assert name == "flights"
+
+
+@pytest.mark.parametrize(
+    "headers", [{"a": b""}, {}, "ab", b"ab", 5, iter([("a", b"")]), {("a", b"")}, True], ids=repr
+)
+def test_headers_that_are_no_list(headers: Any) -> None:
+    text = refused(freeze_headers, headers, RecordTypeError)
+    assert text.startswith(
+        "headers: expected a list or tuple of (str, bytes or None) pairs, or None"
+    )
+    assert ("pass list(d.items())" in text) == isinstance(headers, dict)
+
+
+@pytest.mark.parametrize(
+    "pair", [("a",), ("a", b"", b""), (), "ab", ["a", b""], None, {"a": b""}], ids=repr
+)
+def test_a_header_that_is_no_pair(pair: Any) -> None:
+    text = refused(freeze_headers, [("ok", b""), pair], RecordTypeError)
+    assert text.startswith("headers[1]: expected a tuple (str, bytes or None), got ")
+
+
+@pytest.mark.parametrize("name", [None, b"a", 5, True], ids=repr)
+def test_a_header_name_that_is_not_text(name: Any) -> None:
+    text = refused(freeze_headers, [(name, b"")], RecordTypeError)
+    assert text.startswith("headers[0]: expected a str as the name, got ")
+
+
+def test_a_header_name_that_is_no_unicode_text() -> None:
+    text = refused(freeze_headers, [("\ud800", b"")], InvalidRecordError)
+    assert text.startswith("headers[0]: the name '\\ud800' (str) cannot be written as UTF-8")
+
+
+@pytest.mark.parametrize("value", ["text", 5, [b""], array("H", [1]), True], ids=repr)
+def test_a_header_value_that_is_not_bytes(value: Any) -> None:
+    text = refused(freeze_headers, [("a", value)], RecordTypeError)
+    assert text.startswith("headers[0]: expected bytes or None as the value, got ")
+    assert ("encode text with .encode()" in text) == isinstance(value, str)
+
+
+def test_a_released_header_value() -> None:
+    view = memoryview(b"12")
+    view.release()
+    assert "headers[0]: " in refused(freeze_headers, [("a", view)], InvalidRecordError)
+
+
+# The whole record -----------------------------------------------------------------------------
+
+
+def test_a_record_in_its_one_form() -> None:
+    given = ProducerRecord(Topics.FLIGHTS, b"v", b"k", [("a", None)], numpy.int64(1), None)  # type: ignore[arg-type]
+    assert check_record(given) == ProducerRecord("flights", b"v", b"k", (("a", None),), 1, None)
+
+
+def test_a_record_with_a_wrong_field() -> None:
+    with pytest.raises(InvalidTopicError):
+        check_record(ProducerRecord("a b"))

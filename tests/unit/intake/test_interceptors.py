@@ -1,0 +1,207 @@
+"""Interceptors may change records and are told of outcomes; what they do wrong harms nobody."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kprod.errors import KprodError
+from kprod.intake.interceptors import Interceptors
+from kprod.types import ProducerRecord, RecordMetadata, TopicPartition
+
+RECORD = ProducerRecord("flights", b"value")
+STORED = RecordMetadata("flights", 0, TopicPartition("flights", 0), 7, 1, None, -1, 5, 0)
+LOGGER = "kprod.intake.interceptors"
+
+
+class Suffix:
+    """Appends to the value."""
+
+    def __init__(self, suffix: bytes) -> None:
+        self.suffix = suffix
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return dataclasses.replace(record, value=record.value + self.suffix)
+
+
+class Outcomes:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
+        self.told.append(metadata)
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        self.told.append((record, error))
+
+
+class Returning:
+    """Returns the same thing for every record, or raises it."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    def on_send(self, record: ProducerRecord) -> Any:
+        if isinstance(self.result, BaseException):
+            raise self.result
+        return self.result
+
+
+class Failing(Outcomes):
+    """Told of an outcome, it fails."""
+
+    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
+        raise ValueError("acknowledgement")
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        raise ValueError("error")
+
+
+def test_no_interceptors() -> None:
+    chain = Interceptors()
+    assert chain.on_send(RECORD) is RECORD
+    assert not chain.watch_outcomes
+
+
+def test_each_sees_the_output_of_the_one_before() -> None:
+    changed = Interceptors([Suffix(b"1"), Outcomes(), Suffix(b"2")]).on_send(RECORD)
+    assert changed.value == b"value12"
+
+
+def test_outcomes_are_told_to_all() -> None:
+    first, second = Outcomes(), Outcomes()
+    chain = Interceptors([first, Suffix(b""), second])
+    assert chain.watch_outcomes
+    error = KprodError("lost")
+    chain.on_acknowledgement(STORED)
+    chain.on_send_error(RECORD, error)
+    assert first.told == second.told == [STORED, (RECORD, error)]
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (ValueError("broken"), "ValueError: broken"),
+        (None, "expected a ProducerRecord, got NoneType"),
+        (b"value", "expected a ProducerRecord, got bytes"),
+        (ProducerRecord("no such topic"), "topic: expected 1 to 249"),
+        (ProducerRecord("flights", partition=-1), "partition: expected a number"),
+        (ProducerRecord("flights", timestamp_ms=-1), "timestamp_ms: expected"),
+        (ProducerRecord("flights", headers=[("a", 1)]), "headers[0]: expected bytes"),  # type: ignore[list-item]
+    ],
+    ids=repr,
+)
+def test_a_hook_that_goes_wrong_is_passed_by(
+    result: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain = Interceptors([Suffix(b"1"), Returning(result), Suffix(b"2")])
+    assert chain.on_send(RECORD).value == b"value12"
+    [logged] = [entry for entry in caplog.records if entry.name == LOGGER]
+    assert logged.levelno == logging.ERROR
+    assert "Returning.on_send failed; the record goes on as it was" in logged.getMessage()
+    assert reason in caplog.text
+
+
+def test_a_failure_to_take_note_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    last = Outcomes()
+    chain = Interceptors([Failing(), last])
+    chain.on_acknowledgement(STORED)
+    chain.on_send_error(RECORD, KprodError("lost"))
+    assert len(last.told) == 2
+    assert "Failing.on_acknowledgement failed" in caplog.text
+    assert "Failing.on_send_error failed" in caplog.text
+
+
+def test_an_interrupt_is_not_swallowed() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        Interceptors([Returning(KeyboardInterrupt())]).on_send(RECORD)
+
+
+def test_headers_put_in_by_a_hook_are_frozen() -> None:
+    buffer = bytearray(b"then")
+    with_header = dataclasses.replace(RECORD, headers=[("trace", buffer)])  # type: ignore[list-item]
+    changed = Interceptors([Returning(with_header)]).on_send(RECORD)
+    buffer[:] = b"now!"
+    assert changed.headers == (("trace", b"then"),)
+
+
+class Resending:
+    """Sends from inside its hooks, as an audit trail or a dead letter topic would."""
+
+    def __init__(self) -> None:
+        self.send: Callable[[], Any] = lambda: None
+        self.calls = 0
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.calls += 1
+        self.send()
+        return record
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        self.calls += 1
+        self.send()
+
+
+def test_a_hook_that_sends_is_not_entered_again() -> None:
+    resending = Resending()
+    chain = Interceptors([resending])
+    resending.send = lambda: chain.on_send(RECORD)
+    chain.on_send(RECORD)
+    assert resending.calls == 1
+    chain.on_send(RECORD)
+    assert resending.calls == 2
+
+
+def test_a_dead_letter_that_fails_is_not_reported_to_itself() -> None:
+    resending = Resending()
+    chain = Interceptors([resending])
+    resending.send = lambda: chain.on_send_error(RECORD, KprodError("lost again"))
+    chain.on_send_error(RECORD, KprodError("lost"))
+    assert resending.calls == 1
+
+
+class SendingHandler(logging.Handler):
+    """Sends what is logged."""
+
+    def __init__(self, chain: Interceptors) -> None:
+        super().__init__()
+        self.chain = chain
+        self.sent = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.sent += 1
+        self.chain.on_send(RECORD)
+
+
+def test_a_log_handler_that_sends_does_not_run_in_circles() -> None:
+    chain = Interceptors([Returning(ValueError("broken"))])
+    handler = SendingHandler(chain)
+    logger = logging.getLogger(LOGGER)
+    logger.addHandler(handler)
+    try:
+        chain.on_send(RECORD)
+    finally:
+        logger.removeHandler(handler)
+    assert handler.sent == 1
+
+
+def test_threads_do_not_hide_the_chain_from_each_other() -> None:
+    resending = Resending()
+    chain = Interceptors([resending])
+    other = threading.Thread(target=chain.on_send, args=(RECORD,))
+
+    def wait_for_another_thread() -> None:
+        resending.send = lambda: None
+        other.start()
+        other.join()
+
+    resending.send = wait_for_another_thread
+    chain.on_send(RECORD)
+    assert resending.calls == 2

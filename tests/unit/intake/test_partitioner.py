@@ -1,0 +1,288 @@
+"""Keys go where Kafka's own clients put them; records without a key stay together for a batch."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy
+import pytest
+
+from kprod.cluster.snapshot import PartitionInfo, TopicInfo
+from kprod.errors import PartitionError
+from kprod.intake.partitioner import (
+    CallablePartitioner,
+    CheckedPartitioner,
+    DefaultPartitioner,
+    Partitioner,
+    partitioner_for,
+)
+from kprod.types import BytesLike
+
+BATCH = 1000
+
+# Key, then its partition of 3, 6, 12 and 100: what Kafka's Java client chooses.
+CHOSEN_BY_KAFKA = [
+    (b"", (0, 3, 9, 81)),
+    (b"a", (1, 4, 4, 24)),
+    (b"21", (0, 0, 0, 40)),
+    (b"foobar", (0, 0, 6, 66)),
+    (b"kafka", (1, 4, 4, 80)),
+    (b"a-little-bit-long-string", (2, 2, 8, 12)),
+    (b"a-little-bit-longer-string", (2, 5, 11, 19)),
+    (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", (2, 5, 5, 77)),
+    (b"\x00", (2, 2, 8, 88)),
+    (b"\xff\xff\xff\xff", (2, 5, 5, 29)),
+    ("Übergröße".encode(), (0, 3, 9, 33)),
+]
+
+
+def topic(partitions: int, leaderless: Sequence[int] = (), name: str = "t") -> TopicInfo:
+    infos = (
+        PartitionInfo(number, leader_id=-1 if number in leaderless else 1)
+        for number in range(partitions)
+    )
+    return TopicInfo(name, None, tuple(infos))
+
+
+def partitioner(seed: int = 1) -> DefaultPartitioner:
+    return DefaultPartitioner(BATCH, random.Random(seed))
+
+
+# Keys -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("key", "expected"), CHOSEN_BY_KAFKA)
+def test_keys_go_where_kafka_puts_them(key: bytes, expected: tuple[int, ...]) -> None:
+    chosen = tuple(partitioner().choose(topic(count), key) for count in (3, 6, 12, 100))
+    assert chosen == expected
+
+
+@pytest.mark.parametrize("form", [bytearray, memoryview])
+def test_the_bytes_of_a_key_count(form: type[bytearray | memoryview]) -> None:
+    assert partitioner().choose(topic(100), form(b"kafka")) == 80
+
+
+def test_a_key_keeps_its_partition_without_a_leader() -> None:
+    assert partitioner().choose(topic(6, leaderless=range(6)), b"kafka") == 4
+    assert partitioner().choose(topic(6, leaderless=[4]), b"kafka") == 4
+
+
+def test_keyed_records_do_not_choose_a_sticky_partition() -> None:
+    chooser = partitioner()
+    chooser.choose(topic(6), b"kafka")
+    chooser.appended(topic(6), 4, 10 * BATCH, True)
+    assert chooser.choose(topic(6), None) == partitioner().choose(topic(6), None)
+
+
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_a_topic_without_partitions(key: bytes | None) -> None:
+    with pytest.raises(PartitionError, match="topic 't' has no partitions"):
+        partitioner().choose(topic(0), key)
+
+
+# Without a key --------------------------------------------------------------------------------
+
+
+def drawn(chooser: DefaultPartitioner, where: TopicInfo, rounds: int) -> list[int]:
+    """The partitions of ``rounds`` periods, each ended by a full batch."""
+    periods = []
+    for _ in range(rounds):
+        periods.append(chooser.choose(where, None))
+        chooser.appended(where, periods[-1], BATCH, True)
+    return periods
+
+
+def test_it_stays_until_a_batch_is_full() -> None:
+    chooser, where = partitioner(), topic(1000)
+    first = chooser.choose(where, None)
+    chooser.appended(where, first, BATCH - 1, True)
+    assert chooser.choose(where, None) == first
+    chooser.appended(where, first, 1, False)
+    assert chooser.choose(where, None) == first
+    chooser.appended(where, first, 1, True)
+    assert chooser.choose(where, None) != first
+
+
+def test_it_goes_on_after_two_batches_whatever_is_ready() -> None:
+    chooser, where = partitioner(), topic(1000)
+    first = chooser.choose(where, None)
+    chooser.appended(where, first, 2 * BATCH - 1, False)
+    assert chooser.choose(where, None) == first
+    chooser.appended(where, first, 1, False)
+    assert chooser.choose(where, None) != first
+
+
+def test_bytes_in_other_partitions_do_not_count() -> None:
+    chooser, where = partitioner(), topic(1000)
+    first = chooser.choose(where, None)
+    chooser.appended(where, (first + 1) % 1000, 10 * BATCH, True)
+    assert chooser.choose(where, None) == first
+
+
+def test_counting_starts_again_after_a_switch() -> None:
+    chooser, where = partitioner(), topic(1000)
+    chooser.appended(where, chooser.choose(where, None), BATCH, True)
+    second = chooser.choose(where, None)
+    chooser.appended(where, second, BATCH - 1, True)
+    assert chooser.choose(where, None) == second
+
+
+def test_topics_are_counted_apart() -> None:
+    chooser, one, other = partitioner(), topic(1000, name="one"), topic(1000, name="other")
+    first = chooser.choose(one, None)
+    chooser.appended(other, chooser.choose(other, None), 10 * BATCH, True)
+    assert chooser.choose(one, None) == first
+
+
+def test_the_same_seed_draws_the_same_partitions() -> None:
+    assert drawn(partitioner(7), topic(50), 20) == drawn(partitioner(7), topic(50), 20)
+
+
+def test_every_partition_gets_its_share() -> None:
+    shares = Counter(drawn(partitioner(), topic(10), 5000))
+    assert set(shares) == set(range(10))
+    assert all(400 <= share <= 600 for share in shares.values())
+
+
+def test_partitions_without_a_leader_are_left_out() -> None:
+    assert set(drawn(partitioner(), topic(6, leaderless=[0, 2, 3]), 200)) == {1, 4, 5}
+
+
+def test_all_partitions_are_as_good_when_none_has_a_leader() -> None:
+    where = topic(6, leaderless=range(6))
+    chooser = partitioner()
+    assert chooser.choose(where, None) == chooser.choose(where, None)
+    assert set(drawn(chooser, where, 200)) == set(range(6))
+
+
+def test_a_partition_that_loses_its_leader_is_left() -> None:
+    chooser = partitioner()
+    first = chooser.choose(topic(6), None)
+    assert chooser.choose(topic(6, leaderless=[first]), None) != first
+
+
+def test_a_partition_that_is_gone_is_left() -> None:
+    chooser = partitioner()
+    while chooser.choose(topic(6), None) == 0:
+        chooser.appended(topic(6), 0, BATCH, True)
+    assert chooser.choose(topic(1), None) == 0
+
+
+def test_new_partitions_are_drawn_too() -> None:
+    chooser = partitioner()
+    drawn(chooser, topic(2), 10)
+    assert set(drawn(chooser, topic(4), 200)) == {0, 1, 2, 3}
+
+
+@pytest.mark.threads
+def test_threads_share_one_sticky_partition() -> None:
+    chooser, where = partitioner(), topic(16)
+    switches: list[int] = []
+
+    def send(count: int) -> None:
+        for _ in range(count):
+            chosen = chooser.choose(where, None)
+            chooser.appended(where, chosen, BATCH // 10, True)
+            switches.append(chosen)
+
+    threads = [threading.Thread(target=send, args=(2000,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(switches) == 8000
+    assert set(switches) == set(range(16))
+
+
+# The application's own ------------------------------------------------------------------------
+
+
+def test_a_callable_gets_key_all_and_available_partitions() -> None:
+    calls: list[tuple[Any, Sequence[int], Sequence[int]]] = []
+
+    def choose(key: Any, everyone: Sequence[int], available: Sequence[int]) -> int:
+        calls.append((key, everyone, available))
+        return available[-1]
+
+    assert CallablePartitioner(choose).choose(topic(4, leaderless=[1, 3]), b"k") == 2
+    assert calls == [(b"k", (0, 1, 2, 3), (0, 2))]
+
+
+class Color(IntEnum):
+    """A kind of int."""
+
+    RED = 1
+
+
+class Own:
+    """A partitioner of the application that does what it is told."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    def choose(self, topic: TopicInfo, key: BytesLike | None) -> Any:
+        if isinstance(self.result, BaseException):
+            raise self.result
+        return self.result
+
+    def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
+        if isinstance(self.result, BaseException):
+            raise self.result
+
+
+def both(result: Any) -> list[Partitioner]:
+    """The two ways to plug in a partitioner that answers ``result``."""
+    own = Own(result)
+    return [
+        CallablePartitioner(lambda key, everyone, available: own.choose(topic(3), key)),
+        CheckedPartitioner(own),
+    ]
+
+
+@pytest.mark.parametrize("chooser", both(Color.RED), ids=["callable", "object"])
+def test_what_it_chose_is_a_plain_int(chooser: Partitioner) -> None:
+    assert type(chooser.choose(topic(3), None)) is int
+
+
+@pytest.mark.parametrize(
+    "result",
+    [-1, 3, 10**9, True, 1.0, None, "1", numpy.int64(1), numpy.bool_(True), float("nan")],
+    ids=repr,
+)
+@pytest.mark.parametrize("way", [0, 1], ids=["callable", "object"])
+def test_what_the_topic_does_not_have(way: int, result: Any) -> None:
+    with pytest.raises(PartitionError) as raised:
+        both(result)[way].choose(topic(3), None)
+    text = str(raised.value)
+    assert text.startswith("partitioner ")
+    assert text.endswith(
+        f"expected an int from 0 to 2 for topic 't', got {result!r} ({type(result).__name__})"
+        if result is not None
+        else "expected an int from 0 to 2 for topic 't', got None"
+    )
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["callable", "object"])
+def test_one_that_fails(way: int) -> None:
+    cause = ZeroDivisionError("no")
+    with pytest.raises(
+        PartitionError, match="failed for topic 't': ZeroDivisionError: no"
+    ) as raised:
+        both(cause)[way].choose(topic(3), None)
+    assert raised.value.__cause__ is cause
+
+
+def test_one_that_fails_after_the_record_is_queued(caplog: pytest.LogCaptureFixture) -> None:
+    CheckedPartitioner(Own(ValueError("late"))).appended(topic(3), 0, 10, False)
+    assert "Own.appended failed" in caplog.text
+
+
+def test_what_the_option_asks_for() -> None:
+    assert isinstance(partitioner_for(None, BATCH), DefaultPartitioner)
+    assert isinstance(partitioner_for(Own(0), BATCH), CheckedPartitioner)
+    assert isinstance(partitioner_for(lambda *_: 0, BATCH), CallablePartitioner)

@@ -1,0 +1,174 @@
+"""Keys and values become bytes, or an error says which did not, and what would help."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import pytest
+
+from kprod.errors import InvalidRecordError, KprodError, SerializationError
+from kprod.intake.serializers import Serializers, json_serializer, str_serializer
+from kprod.types import Header, ProducerRecord
+
+FIELDS = ["key", "value"]
+
+
+def record(field: str, data: Any) -> ProducerRecord:
+    return ProducerRecord("flights", **{field: data}, headers=(("h", b"1"),))
+
+
+def refused(serializers: Serializers, given: ProducerRecord) -> str:
+    with pytest.raises(SerializationError) as raised:
+        serializers.apply(given)
+    assert isinstance(raised.value, KprodError)
+    assert isinstance(raised.value, TypeError)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, b"", b"x", bytearray(b"x"), memoryview(b"x"), memoryview(bytearray(4))[1:3]],
+    ids=repr,
+)
+def test_what_can_be_sent_goes_through_untouched(data: Any) -> None:
+    key, value = Serializers().apply(ProducerRecord("t", key=data, value=data))
+    assert key is data
+    assert value is data
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        ("text", "_serializer=str.encode"),
+        (5, "json_serializer"),
+        (True, "json_serializer"),
+        ([1], "json_serializer"),
+        ({"a": 1}, "json_serializer"),
+        ((b for b in [b""]), "to turn it into bytes"),
+        (array("H", [1]), "to turn it into bytes"),
+        (numpy.zeros((2, 2)), "to turn it into bytes"),
+        (type("WithBytes", (), {"__bytes__": lambda _: b""})(), "to turn it into bytes"),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_what_needs_a_serializer(field: str, data: Any, advice: str) -> None:
+    text = refused(Serializers(), record(field, data))
+    assert text.startswith(
+        f"{field} for topic 'flights': expected bytes, bytearray, memoryview or None,"
+        f" got {type(data).__name__}; pass {field}_serializer="
+    )
+    assert advice in text
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        memoryview(b"abcdef")[::2],
+        memoryview(array("H", [1, 2])),
+        memoryview(bytes(4)).cast("B", (2, 2)),
+    ],
+    ids=["stride", "wide", "two dimensions"],
+)
+@pytest.mark.parametrize("field", FIELDS)
+def test_views_that_are_not_plain_bytes(field: str, view: memoryview) -> None:
+    text = refused(Serializers(), record(field, view))
+    assert text.startswith(f"{field} for topic 'flights': expected a contiguous memoryview of")
+    assert "pass view.cast('B') or view.tobytes()" in text
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_released_view(field: str) -> None:
+    view = memoryview(b"x")
+    view.release()
+    with pytest.raises(InvalidRecordError, match=f"^{field} for topic 'flights': .*released"):
+        Serializers().apply(record(field, view))
+
+
+def test_content_stays_out_of_the_error() -> None:
+    assert "hunter2" not in refused(Serializers(), record("value", "hunter2"))
+
+
+class Recording:
+    """An object serializer that keeps what it was called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Sequence[Header], Any]] = []
+
+    def serialize(self, topic: str, headers: Sequence[Header], data: Any) -> bytes:
+        self.calls.append((topic, headers, data))
+        return b"done"
+
+
+def test_a_callable_gets_the_object() -> None:
+    serializers = Serializers(key=str.encode, value=lambda data: bytes([data]))
+    assert serializers.apply(ProducerRecord("t", key="k", value=7)) == (b"k", b"\x07")
+
+
+def test_an_object_gets_topic_headers_and_object() -> None:
+    serializer = Recording()
+    assert Serializers(value=serializer).apply(record("value", "v")) == (None, b"done")
+    assert serializer.calls == [("flights", (("h", b"1"),), "v")]
+
+
+def test_a_serializer_is_asked_about_null_too() -> None:
+    serializers = Serializers(key=repr_bytes, value=lambda _: None)
+    assert serializers.apply(ProducerRecord("t", key=None, value=b"x")) == (b"None", None)
+
+
+def repr_bytes(data: Any) -> bytes:
+    return repr(data).encode()
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("result", [bytearray(b"x"), memoryview(b"x"), b"", None], ids=repr)
+def test_results_that_can_be_sent(field: str, result: Any) -> None:
+    serialized = Serializers(**{field: lambda _: result}).apply(record(field, object()))
+    assert serialized[FIELDS.index(field)] is result
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("result", ["text", 5, [b""], array("B", [1])], ids=repr)
+def test_results_that_cannot(field: str, result: Any) -> None:
+    text = refused(Serializers(**{field: lambda _: result}), record(field, object()))
+    assert text.endswith(f"got {type(result).__name__}; that is what {field}_serializer returned")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_serializer_that_fails(field: str) -> None:
+    text = refused(Serializers(**{field: str.encode}), record(field, 5))
+    assert text.startswith(
+        f"{field} for topic 'flights': {field}_serializer failed on int: TypeError"
+    )
+
+
+def test_the_cause_of_a_failure_is_kept() -> None:
+    cause = ZeroDivisionError("no")
+
+    def fail(data: Any) -> bytes:
+        raise cause
+
+    with pytest.raises(SerializationError) as raised:
+        Serializers(value=fail).apply(record("value", 1))
+    assert raised.value.__cause__ is cause
+
+
+def test_an_interrupt_is_not_swallowed() -> None:
+    def interrupted(data: Any) -> bytes:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Serializers(value=interrupted).apply(record("value", 1))
+
+
+def test_text() -> None:
+    assert str_serializer("Übergröße") == b"\xc3\x9cbergr\xc3\xb6\xc3\x9fe"
+    assert str_serializer(None) is None
+
+
+def test_json() -> None:
+    assert json_serializer({"a": [1, None], "ü": True}) == '{"a":[1,null],"ü":true}'.encode()
+    assert json_serializer(None) is None
