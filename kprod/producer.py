@@ -190,6 +190,7 @@ class KafkaProducer:
         _check_seconds("close", timeout)
         self._closed = True
         self._accumulator.close()
+        self._metadata.close()
         if self._thread.is_current:
             self._thread.request_stop(self._clock.monotonic() + (timeout or 0.0))
             return self._report()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
 from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
-from kprod.errors import BrokerError, KprodError, KprodTimeoutError
+from kprod.errors import BrokerError, KprodError, KprodTimeoutError, ProducerClosedError
 from kprod.types import TopicPartition
 from kprod.wire.control import MetadataReply, TopicReply
 
@@ -45,6 +45,7 @@ class Metadata:
         self._answers = 0
         self._topic_errors: dict[str, BrokerError] = {}
         self._last_failure: KprodError | None = None
+        self._closed = False
         self._failures = 0
         self._last_attempt = -FOREVER
         self._last_success = -FOREVER
@@ -57,8 +58,8 @@ class Metadata:
         """The topic, waiting at most ``timeout`` seconds until it (and ``partition``) is known.
 
         ``wake`` is called after a request was noted down, so that the sender's thread looks.
-        Raises BrokerError when a broker refuses the topic for good, KprodTimeoutError naming the
-        last cause otherwise.
+        Raises BrokerError when a broker refuses the topic for good, ProducerClosedError after
+        ``close``, KprodTimeoutError naming the last cause otherwise.
         """
         found = self.snapshot.topic(topic)
         if found is not None and (partition is None or partition < len(found)):
@@ -80,6 +81,8 @@ class Metadata:
                 if found is not None and (partition is None or partition < len(found)):
                     return found
                 self._raise_refusal(topic, since=seen)
+                if self._closed:
+                    raise ProducerClosedError(f"closed while topic {topic!r} was looked up")
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     raise self._timed_out(topic, partition, found, timeout)
@@ -121,6 +124,12 @@ class Metadata:
         error = KprodTimeoutError(f"no metadata for {what} within {timeout:g} s: {why}")
         error.__cause__ = self._topic_errors.get(topic) or self._last_failure
         return error
+
+    def close(self) -> None:
+        """The producer closes: whoever waits gets ProducerClosedError."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     # The sender's thread ----------------------------------------------------------------------
 

@@ -137,8 +137,8 @@ class Network:
 
     @property
     def connected(self) -> bool:
-        """True when some connection exists or is being made."""
-        return any(link.connected for link in self._links.values())
+        """True when some connection exists or is being made. Any thread."""
+        return any(link.connected for link in tuple(self._links.values()))
 
     def close(self) -> None:
         """End every connection and the backend."""

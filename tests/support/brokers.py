@@ -42,7 +42,7 @@ def tansu(topics: dict[str, int]) -> Iterator[str]:
 
 @contextmanager
 def librdkafka_mock(topics: dict[str, int]) -> Iterator[str]:
-    """The mock cluster inside librdkafka: three brokers; topics come with first use, 4 partitions."""
+    """The mock cluster inside librdkafka: three brokers; topics come on first use, 4 partitions."""
     host = ConfluentProducer(
         {"bootstrap.servers": "replaced-by-the-mock", "test.mock.num.brokers": 3, "log_level": 3}
     )
