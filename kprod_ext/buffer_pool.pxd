@@ -33,6 +33,7 @@ cdef class BufferPool:
 
     cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
     cdef bint can_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
+    cdef void shrink(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
     cdef void give_back(self, Block* block, Py_ssize_t size) noexcept
 
     cdef PooledBuffer _hand_out(self, PooledBuffer buffer, Block* block, Py_ssize_t size)
@@ -45,6 +46,7 @@ cdef class BufferPool:
     cdef void _unpool(self, Py_ssize_t wanted, Block** trash) noexcept
     cdef bint _feed(self, _Waiter waiter, Block** trash) noexcept
     cdef _Waiter _serve(self, Block** trash)
+    cdef int _enqueue(self, _Waiter waiter) except -1
     cdef int _unlink(self, _Waiter waiter) except -1
 
 

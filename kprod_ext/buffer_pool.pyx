@@ -48,10 +48,10 @@ cdef class PooledBuffer:
         with self.pool._lock:
             usable = not self.given_back
             if usable:
+                PyBuffer_FillInfo(view, self, self.data, self.capacity, 0, flags)
                 self.lent += 1
         if not usable:
             raise BufferError("this buffer was given back to its pool")
-        PyBuffer_FillInfo(view, self, self.data, self.capacity, 0, flags)
 
     def __releasebuffer__(self, Py_buffer* view):
         with self.pool._lock:
@@ -106,6 +106,8 @@ cdef class BufferPool:
         if closed:
             raise RuntimeError("the pool is closed")
         if not taken:
+            if timeout <= 0:
+                raise TimeoutError(f"{size} bytes are not free")
             block = self._wait_for(size, timeout)
         return self._hand_out(buffer, block, size)
 
@@ -192,34 +194,30 @@ cdef class BufferPool:
         cdef Block* trash = NULL
         cdef _Waiter served = None
         cdef _Waiter waiter = _Waiter.__new__(_Waiter)
+        cdef bint closed
         waiter.need = size
         waiter.bell = threading.Lock()
         waiter.bell.acquire()
         with self._lock:
             # close() may have emptied the queue since allocate() looked: nobody would ring.
-            if self._closed:
-                waiter.state = CLOSED
-            else:
-                if self._first is None:
-                    self._first = waiter
-                else:
-                    self._last.next = waiter
-                self._last = waiter
-                self._waiting += 1
+            closed = self._closed
+            if not closed:
+                self._enqueue(waiter)
                 served = self._serve(&trash)
         free_blocks(trash)
         ring(served)
-        if waiter.state == QUEUED:
-            try:
-                waiter.bell.acquire(True, min(max(timeout, 0.0), LONGEST_WAIT))
-            except BaseException:
-                # A signal handler raised. The bell may have been about to ring: then the memory
-                # is ours by now and has to go back like that of a waiter still in the queue.
-                self._withdraw(waiter)
-                if waiter.state == SERVED:
-                    self.give_back(waiter.block, size)
-                raise
+        if closed:
+            raise RuntimeError("the pool is closed")
+        try:
+            waiter.bell.acquire(True, min(timeout, LONGEST_WAIT))
+        except BaseException:
+            # A signal handler raised. The waiter may have been served just before: then the
+            # memory is ours by now, and goes back like that of a waiter still in the queue.
             self._withdraw(waiter)
+            if waiter.state == SERVED:
+                self.give_back(waiter.block, size)
+            raise
+        self._withdraw(waiter)
         if waiter.state == CLOSED:
             raise RuntimeError("the pool was closed")
         if waiter.state == EXPIRED:
@@ -269,6 +267,22 @@ cdef class BufferPool:
                     buffer.capacity = capacity
         free_blocks(trash)
         return moved != NULL
+
+    cdef void shrink(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept:
+        """Cut a grown buffer of this pool down and hand on what it no longer needs."""
+        cdef Block* trash = NULL
+        cdef _Waiter served = None
+        cdef void* moved
+        with self._lock:
+            if not buffer.given_back and buffer.lent == 0 and capacity < buffer.capacity:
+                moved = PyMem_RawRealloc(buffer.data, max(<size_t>capacity, sizeof(Block)))
+                if moved != NULL:
+                    self._unpooled += buffer.capacity - capacity
+                    buffer.data = <char*>moved
+                    buffer.capacity = capacity
+                    served = self._serve(&trash)
+        free_blocks(trash)
+        ring(served)
 
     cdef bint _take(self, Py_ssize_t size, Block** block, Block** trash) noexcept:
         """Take size bytes if they are there; block stays NULL when they have no memory yet."""
@@ -320,6 +334,15 @@ cdef class BufferPool:
         self._unpooled -= part
         waiter.held += part
         return waiter.held == waiter.need
+
+    cdef int _enqueue(self, _Waiter waiter) except -1:
+        if self._first is None:
+            self._first = waiter
+        else:
+            self._last.next = waiter
+        self._last = waiter
+        self._waiting += 1
+        return 0
 
     cdef int _unlink(self, _Waiter waiter) except -1:
         # Nothing dies here: the thread that waits holds its waiter until it has seen the change.

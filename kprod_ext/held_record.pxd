@@ -8,7 +8,9 @@ measuring and writing.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.number cimport PyNumber_Index
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t
 
@@ -29,6 +31,11 @@ cdef struct HeldRecord:
     HeldField value
     Field* headers_on_heap
     Field[2 * HEADERS_ON_STACK] headers_on_stack
+
+
+cdef inline int64_t whole_number(object number) except? -1:
+    """number as 64 bits. A float is a TypeError here, where Cython would cut it off in silence."""
+    return number if PyLong_CheckExact(number) else PyNumber_Index(number)
 
 
 cdef inline int hold_field(HeldField* held, Field* field, object data) except -1:
@@ -104,7 +111,7 @@ cdef inline void release_record(HeldRecord* held) noexcept:
 
 
 cdef inline int hold_record(
-    HeldRecord* held, int64_t timestamp_ms, object key, object value, tuple headers
+    HeldRecord* held, object timestamp_ms, object key, object value, tuple headers
 ) except -1:
     """Borrow a record's bytes; release_record must follow, unless this raised.
 
@@ -112,7 +119,7 @@ cdef inline int hold_record(
     """
     held.key.viewed = held.value.viewed = False
     held.headers_on_heap = NULL
-    held.record.timestamp_ms = timestamp_ms
+    held.record.timestamp_ms = whole_number(timestamp_ms)
     try:
         hold_field(&held.key, &held.record.key, key)
         hold_field(&held.value, &held.record.value, value)

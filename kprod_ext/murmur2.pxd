@@ -3,6 +3,7 @@
 Algorithm by Austin Appleby, public domain. Words are read as little-endian on every machine.
 """
 
+cimport cython
 from libc.stdint cimport uint32_t
 
 cdef enum:
@@ -10,6 +11,7 @@ cdef enum:
     _MIX = 0x5BD1E995
 
 
+@cython.overflowcheck(False)     # it wraps, by design
 cdef inline uint32_t murmur2_hash(const unsigned char* data, Py_ssize_t size) noexcept nogil:
     """Hash size bytes at data; data may be NULL when size is 0."""
     cdef uint32_t mix = <uint32_t>_MIX

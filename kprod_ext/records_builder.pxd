@@ -8,6 +8,7 @@ from kprod_ext.record_layout cimport Record
 @cython.final
 cdef class MemoryRecordsBuilder:
     cdef PooledBuffer _buffer
+    cdef Py_ssize_t _first_capacity     # of the buffer, before it grew
     cdef BufferPool _pool               # None: the buffer may not grow
     cdef Py_ssize_t _write_limit
     cdef Py_ssize_t _end                # where the next record goes, or where the batch ends
@@ -48,5 +49,6 @@ cdef class MemoryRecordsBuilder:
     cdef bint _make_room(self, Py_ssize_t size) noexcept
     cdef int _put(self, int64_t offset, const Record* record, Py_ssize_t body) except -1
     cdef int _compress(self, object compress) except -1
+    cdef int _give_up_excess(self) except -1
     cdef int _seal(self) except -1
     cdef int _check_usable(self) except -1

@@ -6,7 +6,6 @@ closed for append (no more records, header not written); closed (the batch is co
 """
 
 cimport cython
-from libc.math cimport isfinite
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t
 from libc.string cimport memmove
 
@@ -22,7 +21,13 @@ from kprod_ext.batch_header cimport (
     put_batch_header,
 )
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.held_record cimport HeldRecord, freeze_headers, hold_record, release_record
+from kprod_ext.held_record cimport (
+    HeldRecord,
+    freeze_headers,
+    hold_record,
+    release_record,
+    whole_number,
+)
 from kprod_ext.record_layout cimport (
     RECORD_OVERHEAD,
     Record,
@@ -39,6 +44,7 @@ cdef enum:
     LAST_CODEC = 4      # zstd
 
 cdef double ESTIMATION_MARGIN = 1.05    # COMPRESSION_RATE_ESTIMATION_FACTOR
+cdef double LARGEST_RATIO = 1e6         # with it, the estimate is still an exact integer
 
 
 def batch_size_upper_bound(key, value, headers=()):
@@ -74,13 +80,14 @@ cdef class MemoryRecordsBuilder:
     ):
         if not NO_COMPRESSION <= compression <= LAST_CODEC:
             raise ValueError(f"compression must be 0 to {LAST_CODEC}, got {compression}")
-        if not (compression_ratio > 0 and isfinite(compression_ratio)):
-            raise ValueError(f"compression_ratio must be positive, got {compression_ratio}")
+        if not 0 < compression_ratio <= LARGEST_RATIO:
+            raise ValueError(f"compression_ratio must be above 0 to 1e6, got {compression_ratio}")
         if pool is not None and buffer.pool is not pool:
             raise ValueError("the buffer is not from this pool")
         if buffer.capacity < HEADER_SIZE:
             raise ValueError(f"a batch needs at least {HEADER_SIZE} bytes, not {buffer.capacity}")
         self._buffer = buffer
+        self._first_capacity = buffer.capacity
         self._pool = pool
         self._write_limit = write_limit
         self._end = HEADER_SIZE
@@ -94,7 +101,7 @@ cdef class MemoryRecordsBuilder:
         self._base_sequence = -1
         self._check_usable()
 
-    def has_room_for(self, int64_t timestamp_ms, key, value, headers=()):
+    def has_room_for(self, timestamp_ms, key, value, headers=()):
         """Whether try_append would take the record."""
         cdef HeldRecord held
         cdef Py_ssize_t body, size, end
@@ -104,6 +111,7 @@ cdef class MemoryRecordsBuilder:
             body = self._body_size(<int64_t>self._last_offset + 1, &held.record)
         finally:
             release_record(&held)
+        self._check_usable()
         size = varint_size(body) + body
         if self.closed_for_append or self._last_offset == INT32_MAX or not self._within_limit(size):
             return False
@@ -112,7 +120,7 @@ cdef class MemoryRecordsBuilder:
             return end <= self._buffer.capacity and end <= INT32_MAX
         return self._pool is not None and self._pool.can_grow(self._buffer, end)
 
-    def try_append(self, int64_t timestamp_ms, key, value, headers=()):
+    def try_append(self, timestamp_ms, key, value, headers=()):
         """Append a record if it fits the limit, else close for append. Bytes it takes, or 0."""
         cdef HeldRecord held
         cdef tuple frozen = freeze_headers(headers)
@@ -122,7 +130,7 @@ cdef class MemoryRecordsBuilder:
         finally:
             release_record(&held)
 
-    def append(self, int64_t timestamp_ms, key, value, headers=()):
+    def append(self, timestamp_ms, key, value, headers=()):
         """Append a record without regard to the limit. Bytes it takes."""
         cdef HeldRecord held
         cdef tuple frozen = freeze_headers(headers)
@@ -132,13 +140,13 @@ cdef class MemoryRecordsBuilder:
         finally:
             release_record(&held)
 
-    def append_with_offset(self, int64_t offset, int64_t timestamp_ms, key, value, headers=()):
+    def append_with_offset(self, offset, timestamp_ms, key, value, headers=()):
         """Append a record at an offset larger than the last one's. Bytes it takes."""
         cdef HeldRecord held
         cdef tuple frozen = freeze_headers(headers)
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
-            return self._append(offset, &held.record)
+            return self._append(whole_number(offset), &held.record)
         finally:
             release_record(&held)
 
@@ -171,6 +179,7 @@ cdef class MemoryRecordsBuilder:
         if self.record_count > 0:
             if self.compression != NO_COMPRESSION:
                 self._compress(compress)
+                self._give_up_excess()
             self._seal()
         self.is_closed = True
 
@@ -326,6 +335,12 @@ cdef class MemoryRecordsBuilder:
                 self.compression = NO_COMPRESSION
         finally:
             PyBuffer_Release(&packed)
+        return 0
+
+    cdef int _give_up_excess(self) except -1:
+        """The records are smaller now; others may want the memory while the batch is under way."""
+        if self._pool is not None:
+            self._pool.shrink(self._buffer, max(self._first_capacity, self._end))
         return 0
 
     cdef int _seal(self) except -1:

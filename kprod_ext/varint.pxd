@@ -4,6 +4,7 @@ The sign moves to bit 0, then seven bits per byte, lowest group first, bit 7 set
 last. One 64-bit form serves both widths: an int32 sign-extended to int64 encodes identically.
 """
 
+cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 
@@ -22,6 +23,7 @@ cdef extern from *:
     int kprod_bit_length(uint64_t bits) noexcept nogil    # of at least 1, also for zero
 
 
+@cython.overflowcheck(False)     # it wraps, by design
 cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
     return (<uint64_t>value << 1) ^ (<uint64_t>0 - (<uint64_t>value >> 63))
 
