@@ -1,0 +1,155 @@
+"""Whatever is passed in: a built-in exception, an unchanged batch, nothing kept."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kprod_ext import MemoryRecordsBuilder, batch_size_upper_bound
+from tests.support.batch_writing import HEADER_BYTES, new_builder
+
+
+def released() -> memoryview:
+    """A view that gives no access any more."""
+    view = memoryview(b"x")
+    view.release()
+    return view
+
+
+NOT_BYTES = [
+    ("text", TypeError),
+    (7, TypeError),
+    ([1, 2], TypeError),
+    (object(), TypeError),
+    (memoryview(b"abcdef")[::2], BufferError),
+    (np.zeros((4, 4), np.uint8)[:, 1], (BufferError, ValueError)),
+    (released(), ValueError),
+]
+
+BAD_HEADERS = [
+    (None, TypeError),
+    (7, TypeError),
+    ("ab", (TypeError, ValueError)),
+    ([b"ab"], (TypeError, ValueError)),
+    ({"ab": b""}, (TypeError, ValueError)),
+    ([("k",)], ValueError),
+    ([("k", b"v", b"w")], ValueError),
+    ([(None, b"v")], TypeError),
+    ([(b"k", b"v")], TypeError),
+    ([(1, b"v")], TypeError),
+    ([("k", "v")], TypeError),
+    ([("k", 1)], TypeError),
+    ([("k", released())], ValueError),
+    ([("ok", b"v"), ("\ud800", b"v")], UnicodeEncodeError),
+]
+
+CALLS: list[Callable[..., Any]] = [
+    MemoryRecordsBuilder.has_room_for,
+    MemoryRecordsBuilder.try_append,
+    MemoryRecordsBuilder.append,
+    lambda builder, *record: builder.append_with_offset(5, *record),
+    lambda builder, _, *record: batch_size_upper_bound(*record),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("bad", "error"), NOT_BYTES)
+def test_keys_and_values(call: Callable[..., Any], bad: object, error: type[Exception]) -> None:
+    builder = new_builder()
+    with pytest.raises(error):
+        call(builder, 0, bad, b"v")
+    with pytest.raises(error):
+        call(builder, 0, bytearray(b"k"), bad)
+    assert untouched(builder)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("headers", "error"), BAD_HEADERS)
+def test_headers(call: Callable[..., Any], headers: object, error: type[Exception]) -> None:
+    builder = new_builder()
+    with pytest.raises(error):
+        call(builder, 0, bytearray(b"k"), None, headers)
+    assert untouched(builder)
+
+
+@pytest.mark.parametrize("call", CALLS[:-1])
+@pytest.mark.parametrize(
+    ("timestamp", "error"),
+    [
+        (-1, ValueError),
+        (-(2**63), ValueError),
+        (2**63, OverflowError),
+        (1.5, TypeError),
+        ("0", TypeError),
+        (None, TypeError),
+    ],
+)
+def test_timestamps(call: Callable[..., Any], timestamp: object, error: type[Exception]) -> None:
+    builder = new_builder()
+    with pytest.raises(error):
+        call(builder, timestamp, None, b"v")
+    assert untouched(builder)
+
+
+def untouched(builder: MemoryRecordsBuilder) -> bool:
+    """Nothing was appended, and the batch is still open."""
+    return (
+        builder.record_count == 0
+        and builder.estimated_bytes_written == HEADER_BYTES
+        and not builder.closed_for_append
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytearray(b"abcd"),
+        memoryview(b"abcd"),
+        memoryview(bytearray(b"__abcd"))[2:],
+        array("B", b"abcd"),
+        np.frombuffer(b"abcd", np.uint8).reshape(2, 2),
+    ],
+)
+def test_any_contiguous_buffer_is_its_bytes(data: Any) -> None:
+    builder, plain = new_builder(), new_builder()
+    builder.append(0, data, data, [("h", data)])
+    plain.append(0, b"abcd", b"abcd", [("h", b"abcd")])
+    builder.close()
+    plain.close()
+    assert builder.build() == plain.build()
+
+
+def test_headers_may_be_any_sequence_of_pairs() -> None:
+    builder, plain = new_builder(), new_builder()
+    builder.append(0, None, None, [["a", b"1"], ("b", None)])  # type: ignore[list-item]
+    plain.append(0, None, None, (("a", b"1"), ("b", None)))
+    builder.close()
+    plain.close()
+    assert builder.build() == plain.build()
+
+
+@pytest.mark.parametrize("bad_value", [object(), memoryview(b"abcdef")[::2]])
+@pytest.mark.parametrize("headers", [[], [("h", bytearray(b"x"))], [("\ud800", None)], [(1, 2)]])
+def test_nothing_is_kept_of_the_arguments(bad_value: Any, headers: Any) -> None:
+    key, value = bytearray(b"key"), bytes(bytearray(b"value"))
+    arguments = (key, value, headers, bad_value)
+    builder = new_builder(100_000)
+    before = [sys.getrefcount(argument) for argument in arguments]
+    for call in CALLS * 50:
+        attempt(call, builder, 0, key, bad_value, headers)
+        attempt(call, builder, 0, value, key, headers)
+    assert [sys.getrefcount(argument) for argument in arguments] == before
+    key.append(0)  # raises BufferError if a view of it were still held
+
+
+def attempt(call: Callable[..., Any], builder: MemoryRecordsBuilder, *record: Any) -> None:
+    """Make the call; it may fail, but only with an exception of the kinds documented."""
+    try:
+        call(builder, *record)
+    except (TypeError, ValueError, BufferError):
+        return

@@ -1,0 +1,101 @@
+"""Closing a batch that is to be compressed."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import pytest
+
+from kprod_ext import MemoryRecordsBuilder
+from tests.support.batch_writing import HEADER_BYTES, new_builder
+
+CODEC = 1
+
+
+def repetitive_batch() -> MemoryRecordsBuilder:
+    """An open gzip batch that compresses well."""
+    builder = new_builder(compression=CODEC)
+    for timestamp in range(100):
+        builder.append(timestamp, None, b"the same words over and over")
+    return builder
+
+
+def test_the_records_are_compressed_and_the_header_is_not() -> None:
+    builder = repetitive_batch()
+    raw: list[bytes] = []
+
+    def compress(records: memoryview) -> bytes:
+        assert records.readonly
+        raw.append(bytes(records))
+        return gzip.compress(records)
+
+    builder.close(compress)
+    batch = builder.build()
+    assert gzip.decompress(batch[HEADER_BYTES:]) == raw[0]
+    assert struct.unpack_from(">i", batch, 8) == (len(batch) - 12,)
+    assert struct.unpack_from(">h", batch, 21) == (CODEC,)
+    assert struct.unpack_from(">i", batch, 57) == (100,)
+    assert builder.compression == CODEC
+    packed = len(batch) - HEADER_BYTES
+    assert builder.actual_compression_ratio == packed / builder.uncompressed_bytes
+
+
+def test_what_would_grow_goes_uncompressed() -> None:
+    builder = new_builder(compression=CODEC)
+    builder.append(1, None, b"x")
+    builder.close(gzip.compress)
+    plain = new_builder()
+    plain.append(1, None, b"x")
+    plain.close()
+    assert builder.build() == plain.build()
+    assert builder.compression == 0
+    assert builder.actual_compression_ratio > 1
+
+
+def test_an_empty_batch_needs_no_compressor() -> None:
+    builder = new_builder(compression=CODEC)
+    builder.close()
+    assert len(builder.build()) == 0
+
+
+def test_a_missing_compressor_can_be_made_up_for() -> None:
+    builder = repetitive_batch()
+    with pytest.raises(ValueError, match="compresses"):
+        builder.close()
+    assert builder.closed_for_append
+    assert not builder.is_closed
+    builder.close(gzip.compress)
+    assert builder.is_closed
+
+
+def test_a_failing_compressor_leaves_the_records() -> None:
+    builder = repetitive_batch()
+
+    def fail(records: memoryview) -> bytes:
+        raise OSError("codec is broken")
+
+    with pytest.raises(OSError, match="codec is broken"):
+        builder.close(fail)
+    with pytest.raises(TypeError):
+        builder.close(lambda records: "text")  # type: ignore[arg-type, return-value]
+    assert not builder.is_closed
+    builder.close(gzip.compress)
+    whole = repetitive_batch()
+    whole.close(gzip.compress)
+    assert builder.build() == whole.build()
+
+
+def test_any_buffer_will_do_as_a_result() -> None:
+    builder = repetitive_batch()
+    builder.close(lambda records: bytearray(gzip.compress(records)))
+    assert gzip.decompress(builder.build()[HEADER_BYTES:])
+
+
+def test_a_reopened_batch_stays_compressed() -> None:
+    builder = repetitive_batch()
+    builder.close(gzip.compress)
+    before = bytes(builder.build())
+    builder.reopen_producer_state(9, 1, 0)
+    assert builder.build()[HEADER_BYTES:] == before[HEADER_BYTES:]
+    assert struct.unpack_from(">h", builder.build(), 21) == (CODEC,)

@@ -1,0 +1,168 @@
+"""When a batch is full, and what happens to the record that does not fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod_ext import BufferPool, MemoryRecordsBuilder, batch_size_upper_bound
+from tests.support.batch_writing import HEADER_BYTES, new_builder
+
+VALUE = b"v" * 92
+RECORD = 101  # bytes of a record with that value, when its deltas are below 64
+
+
+def test_a_record_fits_exactly() -> None:
+    builder = new_builder(HEADER_BYTES + 2 * RECORD)
+    full = []
+    for _ in range(2):
+        assert builder.has_room_for(0, None, VALUE)
+        assert builder.try_append(0, None, VALUE) == RECORD
+        full.append(builder.is_full)
+    assert full == [False, True]
+    assert not builder.has_room_for(0, None, b"")
+    assert not builder.closed_for_append
+
+
+def test_one_byte_too_many_closes_for_append() -> None:
+    builder = new_builder(HEADER_BYTES + 2 * RECORD - 1)
+    builder.append(0, None, VALUE)
+    assert builder.try_append(0, None, VALUE) == 0
+    assert builder.closed_for_append
+    assert builder.record_count == 1
+    assert builder.try_append(0, None, b"") == 0
+
+
+def test_asking_for_room_changes_nothing() -> None:
+    builder = new_builder(HEADER_BYTES + RECORD)
+    builder.append(0, None, VALUE)
+    assert not builder.has_room_for(0, None, VALUE)
+    assert not builder.closed_for_append
+
+
+def test_the_first_record_may_exceed_the_limit() -> None:
+    bound = batch_size_upper_bound(None, VALUE)
+    builder = new_builder(bound, write_limit=70)
+    assert builder.has_room_for(0, None, VALUE)
+    assert builder.try_append(0, None, VALUE) == RECORD
+    assert builder.is_full
+    assert not builder.has_room_for(0, None, b"")
+
+
+def test_the_first_record_needs_memory() -> None:
+    builder = new_builder(HEADER_BYTES + RECORD - 1, write_limit=10_000)
+    assert not builder.has_room_for(0, None, VALUE)
+    with pytest.raises(ValueError, match="no room for a record of 101 bytes"):
+        builder.append(0, None, VALUE)
+    assert not builder.closed_for_append
+    assert builder.try_append(0, None, VALUE) == 0
+    assert builder.closed_for_append
+
+
+def test_append_minds_the_memory_and_not_the_limit() -> None:
+    builder = new_builder(HEADER_BYTES + 3 * RECORD, write_limit=70)
+    for _ in range(3):
+        builder.append(0, None, VALUE)
+    with pytest.raises(ValueError, match="no room"):
+        builder.append(0, None, VALUE)
+    assert builder.record_count == 3
+
+
+def test_compression_stretches_the_limit() -> None:
+    builder = new_builder(10_000, write_limit=1000, compression=1, compression_ratio=0.5)
+    count = 0
+    while builder.try_append(0, None, VALUE):
+        count += 1
+    # Each further record counts in full, the ones before it with ratio * 1.05.
+    assert count == 1 + int((1000 - HEADER_BYTES - RECORD) / (RECORD * 0.5 * 1.05))
+    expected = HEADER_BYTES + int(count * RECORD * 0.5 * 1.05)
+    assert builder.estimated_bytes_written == expected
+
+
+def fill(builder: MemoryRecordsBuilder) -> int:
+    """Append records of distinct timestamps until there is no room; how many fitted."""
+    while builder.try_append(builder.record_count, None, VALUE):
+        pass
+    return builder.record_count
+
+
+def test_records_to_be_compressed_outgrow_the_buffer() -> None:
+    pool = BufferPool(100_000, 1024)
+    buffer = pool.allocate(1024, 0)
+    builder = MemoryRecordsBuilder(
+        buffer, write_limit=1024, compression=1, compression_ratio=0.1, pool=pool
+    )
+    count = fill(builder)
+    assert count * RECORD > 7 * 1024
+    assert buffer.capacity >= HEADER_BYTES + builder.uncompressed_bytes
+    assert pool.available == 100_000 - buffer.capacity
+    builder.close(lambda records: records[:500])
+    assert buffer.capacity == 1024, "what compression made superfluous goes back at once"
+    assert pool.available == 100_000 - 1024
+    assert len(builder.build()) == HEADER_BYTES + 500
+    pool.deallocate(buffer)
+    assert pool.available == 100_000
+
+
+def test_a_grown_batch_holds_what_was_written() -> None:
+    pool = BufferPool(100_000, 200)
+    grown = MemoryRecordsBuilder(
+        pool.allocate(200, 0), write_limit=1000, compression=2, compression_ratio=0.1, pool=pool
+    )
+    count = fill(grown)
+    plain = new_builder(100_000)
+    for timestamp in range(count):
+        plain.append(timestamp, None, VALUE)
+    grown.close(bytes)
+    plain.close()
+    assert grown.build() == plain.build(), "nothing was gained, so it went as it was"
+
+
+@pytest.mark.parametrize(("compression", "from_pool"), [(1, False), (0, True), (0, False)])
+def test_no_growth_without_a_pool_or_compression(compression: int, from_pool: bool) -> None:
+    pool = BufferPool(100_000, 1024)
+    builder = MemoryRecordsBuilder(
+        pool.allocate(1024, 0),
+        write_limit=50_000,
+        compression=compression,
+        compression_ratio=0.1,
+        pool=pool if from_pool else None,
+    )
+    assert fill(builder) == (1024 - HEADER_BYTES) // RECORD
+    assert pool.available == 100_000 - 1024
+
+
+def test_no_growth_beyond_what_the_pool_has() -> None:
+    pool = BufferPool(1500, 1024)
+    builder = MemoryRecordsBuilder(
+        pool.allocate(1024, 0), write_limit=1024, compression=1, compression_ratio=0.1, pool=pool
+    )
+    assert fill(builder) == (1500 - HEADER_BYTES) // RECORD
+    assert builder.closed_for_append
+    assert pool.available >= 0
+    with pytest.raises(ValueError, match="no more records"):
+        builder.append(0, None, VALUE)
+
+
+def test_growth_can_use_pooled_memory() -> None:
+    pool = BufferPool(2048, 1024)
+    first, second = pool.allocate(1024, 0), pool.allocate(1024, 0)
+    pool.deallocate(first)
+    builder = MemoryRecordsBuilder(
+        second, write_limit=1024, compression=1, compression_ratio=0.1, pool=pool
+    )
+    assert fill(builder) == (2048 - HEADER_BYTES) // RECORD
+
+
+def test_no_growth_while_a_view_is_out() -> None:
+    pool = BufferPool(100_000, 1024)
+    buffer = pool.allocate(1024, 0)
+    builder = MemoryRecordsBuilder(
+        buffer, write_limit=1024, compression=1, compression_ratio=0.1, pool=pool
+    )
+    with memoryview(buffer):
+        while builder.has_room_for(0, None, VALUE):
+            builder.append(0, None, VALUE)
+        assert buffer.capacity == 1024
+    assert builder.has_room_for(0, None, VALUE)
+    builder.append(0, None, VALUE)
+    assert buffer.capacity > 1024

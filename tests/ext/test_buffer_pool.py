@@ -1,0 +1,231 @@
+"""One thread and a pool: what is counted, kept and refused."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import sys
+
+import pytest
+
+from kprod_ext import BufferPool, PooledBuffer
+
+
+def test_a_new_pool() -> None:
+    pool = BufferPool(1000, 100)
+    assert (pool.total, pool.poolable_size, pool.available) == (1000, 100, 1000)
+    assert pool.waiting == 0
+    assert not pool.closed
+
+
+@pytest.mark.parametrize(("total", "poolable_size"), [(0, 1), (-1, 1), (10, -1)])
+def test_pools_that_cannot_be(total: int, poolable_size: int) -> None:
+    with pytest.raises(ValueError, match="must"):
+        BufferPool(total, poolable_size)
+
+
+@pytest.mark.parametrize("size", [100, 1, 999, 1000])
+def test_what_is_taken_comes_back(size: int) -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.allocate(size, 0)
+    assert buffer.capacity == size
+    assert pool.available == 1000 - size
+    pool.deallocate(buffer)
+    assert pool.available == 1000
+
+
+@pytest.mark.parametrize("size", [1001, 0, -1, sys.maxsize])
+def test_sizes_no_pool_of_1000_has(size: int) -> None:
+    pool = BufferPool(1000, 100)
+    with pytest.raises(ValueError, match="cannot allocate"):
+        pool.allocate(size, 0)
+    assert pool.available == 1000
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("-inf")])
+def test_an_exhausted_pool_refuses_at_once_when_told_not_to_wait(timeout: float) -> None:
+    pool = BufferPool(1000, 100)
+    kept = pool.allocate(950, 0)
+    with pytest.raises(TimeoutError):
+        pool.allocate(51, timeout)
+    assert pool.available == 50
+    pool.deallocate(kept)
+
+
+def test_a_timeout_that_is_no_number() -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        BufferPool(1000, 100).allocate(10, float("nan"))
+
+
+def test_only_buffers_of_the_poolable_size_are_kept() -> None:
+    pool = BufferPool(1000, 100)
+    for size in (100, 99):
+        buffer = pool.allocate(size, 0)
+        with memoryview(buffer) as view:
+            view[:5] = b"trace"
+        pool.deallocate(buffer)
+    with memoryview(pool.allocate(100, 0)) as view:
+        # The memory is the one of before; its first bytes were the pool's own meanwhile.
+        assert len(view) == 100
+
+
+def test_pooled_memory_serves_requests_of_other_sizes() -> None:
+    pool = BufferPool(1000, 100)
+    for buffer in [pool.allocate(100, 0) for _ in range(10)]:
+        pool.deallocate(buffer)
+    assert pool.available == 1000
+    whole = pool.allocate(1000, 0)
+    assert pool.available == 0
+    pool.deallocate(whole)
+
+
+def test_a_poolable_size_smaller_than_a_pointer() -> None:
+    pool = BufferPool(10, 1)
+    buffers = [pool.allocate(1, 0) for _ in range(10)]
+    for buffer in buffers:
+        pool.deallocate(buffer)
+    assert pool.allocate(1, 0).capacity == 1
+
+
+def test_nothing_is_kept_with_a_poolable_size_of_zero() -> None:
+    pool = BufferPool(10, 0)
+    pool.deallocate(pool.allocate(10, 0))
+    assert pool.available == 10
+
+
+def test_a_buffer_is_bytes_that_can_be_written() -> None:
+    buffer = BufferPool(1000, 100).allocate(100, 0)
+    view = memoryview(buffer)
+    assert not view.readonly
+    assert view.contiguous
+    assert (view.format, view.itemsize, view.ndim, view.shape) == ("B", 1, 1, (100,))
+    view[:] = bytes(range(100))
+    assert bytes(memoryview(buffer)) == bytes(range(100))
+
+
+def test_views_are_counted() -> None:
+    buffer = BufferPool(1000, 100).allocate(100, 0)
+    assert buffer.lent == 0
+    view = memoryview(buffer)
+    part = view[10:20]
+    assert buffer.lent == 1, "slices of a view share its loan"
+    other = memoryview(buffer)
+    assert buffer.lent == 2
+    del view, other
+    assert buffer.lent == 1
+    part.release()
+    assert buffer.lent == 0
+
+
+def test_memory_with_a_view_out_is_not_reused() -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.allocate(100, 0)
+    view = memoryview(buffer)
+    view[:] = b"a" * 100
+    pool.deallocate(buffer)
+    assert pool.available == 1000
+    del buffer
+    others = [pool.allocate(100, 0) for _ in range(10)]
+    for other in others:
+        memoryview(other)[:] = b"b" * 100
+    assert bytes(view) == b"a" * 100
+
+
+def test_given_back_twice() -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.allocate(100, 0)
+    pool.deallocate(buffer)
+    with pytest.raises(ValueError, match="before"):
+        pool.deallocate(buffer)
+    again = pool.allocate(100, 0)
+    with pytest.raises(ValueError, match="before"):
+        pool.deallocate(buffer)
+    assert pool.available == 900
+    pool.deallocate(again)
+    assert pool.available == 1000
+
+
+def test_given_back_twice_with_a_view_out() -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.allocate(100, 0)
+    view = memoryview(buffer)
+    pool.deallocate(buffer)
+    with pytest.raises(ValueError, match="before"):
+        pool.deallocate(buffer)
+    del view
+    assert pool.available == 1000
+
+
+def test_a_buffer_given_back_lends_nothing() -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.allocate(100, 0)
+    pool.deallocate(buffer)
+    with pytest.raises(BufferError):
+        memoryview(buffer)
+
+
+def test_a_buffer_of_another_pool_is_refused() -> None:
+    pool, other = BufferPool(1000, 100), BufferPool(1000, 100)
+    buffer = other.allocate(100, 0)
+    with pytest.raises(ValueError, match="not from this pool"):
+        pool.deallocate(buffer)
+    other.deallocate(buffer)
+    assert (pool.available, other.available) == (1000, 1000)
+
+
+@pytest.mark.parametrize("thing", [None, b"bytes", object()])
+def test_what_is_no_buffer_is_refused(thing: object) -> None:
+    with pytest.raises(TypeError):
+        BufferPool(1000, 100).deallocate(thing)  # type: ignore[arg-type]
+
+
+def test_a_buffer_not_from_a_pool_is_inert() -> None:
+    buffer = PooledBuffer()
+    assert buffer.capacity == buffer.lent == 0
+    with pytest.raises(BufferError):
+        memoryview(buffer)
+    with pytest.raises(ValueError, match="not from this pool"):
+        BufferPool(1000, 100).deallocate(buffer)
+
+
+def test_a_lost_buffer_is_no_lost_memory() -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.allocate(400, 0)
+    view = memoryview(buffer)
+    del buffer
+    gc.collect()
+    assert pool.available == 600, "its view still holds it"
+    del view
+    assert pool.available == 1000
+
+
+def test_a_pool_lives_as_long_as_its_buffers() -> None:
+    buffer = BufferPool(1000, 100).allocate(100, 0)
+    gc.collect()
+    memoryview(buffer)[:] = bytes(100)
+
+
+def test_more_than_the_system_has() -> None:
+    pool = BufferPool(2**62, 100)
+    with pytest.raises(MemoryError):
+        pool.allocate(2**61, 0)
+    assert pool.available == 2**62
+
+
+def test_a_closed_pool_takes_back_and_gives_nothing() -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.allocate(100, 0)
+    pool.close()
+    pool.close()
+    assert pool.closed
+    with pytest.raises(RuntimeError):
+        pool.allocate(1, 0)
+    pool.deallocate(buffer)
+    assert pool.available == 1000
+
+
+def test_neither_pools_nor_buffers_pickle() -> None:
+    pool = BufferPool(1000, 100)
+    for thing in (pool, pool.allocate(100, 0)):
+        with pytest.raises(TypeError):
+            pickle.dumps(thing)

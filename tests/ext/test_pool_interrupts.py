@@ -1,0 +1,98 @@
+"""A signal handler that raises while the main thread waits for memory."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import pytest
+
+from kprod_ext import BufferPool
+from tests.support.pool_waiter import PATIENCE, PoolWaiter, wait_until
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(signal, "pthread_kill"), reason="needs signals for a thread"
+)
+
+MAIN = threading.main_thread().ident or 0
+
+
+class Interrupted(KeyboardInterrupt):
+    """What the handler raises: not to be taken for a real Ctrl-C."""
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> Iterator[None]:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def in_background(act: Callable[[], object]) -> threading.Thread:
+    """Run ``act`` in a thread."""
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_an_interrupted_waiter_leaves_the_queue() -> None:
+    pool = BufferPool(100, 100)
+    kept = pool.allocate(100, 0)
+
+    def interrupt_once_it_waits() -> None:
+        wait_until(lambda: pool.waiting == 1)
+        signal.pthread_kill(MAIN, signal.SIGUSR1)
+
+    thread = in_background(interrupt_once_it_waits)
+    with pytest.raises(Interrupted):
+        pool.allocate(100, PATIENCE)
+    thread.join()
+    assert pool.waiting == 0
+    pool.deallocate(kept)
+    assert pool.available == 100
+
+
+def test_an_interrupted_waiter_passes_on_what_it_had() -> None:
+    pool = BufferPool(200, 100)
+    buffers = [pool.allocate(100, 0), pool.allocate(100, 0)]
+    next_in_line: list[PoolWaiter] = []
+
+    def feed_and_interrupt() -> None:
+        wait_until(lambda: pool.waiting == 1)
+        next_in_line.append(PoolWaiter(pool, 100))
+        pool.deallocate(buffers.pop())
+        signal.pthread_kill(MAIN, signal.SIGUSR1)
+
+    thread = in_background(feed_and_interrupt)
+    with pytest.raises(Interrupted):
+        pool.allocate(200, PATIENCE)
+    thread.join()
+    assert next_in_line[0].buffer().capacity == 100
+    assert (pool.available, pool.waiting) == (0, 0)
+
+
+@pytest.mark.threads
+def test_memory_and_signal_at_the_same_moment() -> None:
+    pool = BufferPool(100, 100)
+    for attempt in range(100):
+        held = [pool.allocate(100, 0)]
+
+        def race(first: bool = attempt % 2 == 0, held: list[object] = held) -> None:  # type: ignore[assignment]
+            wait_until(lambda: pool.waiting == 1)
+            if first:
+                held.clear()
+            signal.pthread_kill(MAIN, signal.SIGUSR1)
+            held.clear()
+
+        thread = in_background(race)
+        try:
+            pool.allocate(100, PATIENCE)
+            thread.join()
+        except Interrupted:
+            thread.join()
+        assert (pool.available, pool.waiting) == (100, 0)

@@ -1,0 +1,72 @@
+"""Sizes are known before anything is written, and are then exactly those."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod_ext import batch_size_upper_bound
+from tests.support.batch_writing import HEADER_BYTES, Written, new_builder
+
+# Key bytes, value bytes (None: null), headers, the record's size, the bound of its batch.
+SIZES = [
+    (None, 0, (), 7, 85),
+    (None, None, (), 7, 85),
+    (2, 10, (), 19, 97),
+    (None, 63, (), 71, 148),
+    (None, 64, (), 73, 150),
+    (None, 1000, (("h1", b"x"),), 1014, 1091),
+    (None, 16_323, (), 16_334, 16_410),
+]
+
+
+def filled(size: int | None) -> bytes | None:
+    """``size`` bytes, or null."""
+    return None if size is None else b"x" * size
+
+
+@pytest.mark.parametrize(("key", "value", "headers", "size", "bound"), SIZES)
+def test_size_and_bound(
+    key: int | None, value: int | None, headers: tuple[tuple[str, bytes]], size: int, bound: int
+) -> None:
+    record = Written(0, filled(key), filled(value), headers)
+    builder = new_builder(32_768)
+    assert builder.append(*record) == size
+    assert batch_size_upper_bound(*record[1:]) == bound
+    assert builder.uncompressed_bytes == builder.max_record_size == size
+    assert builder.estimated_bytes_written == HEADER_BYTES + size
+
+
+def test_the_estimate_without_compression_is_the_size() -> None:
+    builder = new_builder()
+    sizes = [builder.append(i, b"key", b"v" * i, [("n", b"%d" % i)]) for i in range(100)]
+    builder.close()
+    assert builder.uncompressed_bytes == sum(sizes)
+    assert builder.max_record_size == max(sizes)
+    assert len(builder.build()) == builder.estimated_bytes_written == HEADER_BYTES + sum(sizes)
+
+
+def test_the_bound_holds_for_the_worst_timestamp_and_offset() -> None:
+    builder = new_builder()
+    builder.append(0, None, None)
+    size = builder.append_with_offset(2**31 - 1, 2**63 - 1, b"k", b"v")
+    assert HEADER_BYTES + size <= batch_size_upper_bound(b"k", b"v")
+
+
+def test_more_headers_than_fit_the_stack() -> None:
+    headers = [(f"name-{i}", b"%d" % i) for i in range(1000)]
+    builder = new_builder(65_536)
+    size = builder.append(0, None, None, headers)
+    text = sum(2 + len(name) + len(value) for name, value in headers)
+    assert size == 3 + 5 + 2 + text  # length; four one-byte fields and null value; header count
+
+
+def test_a_record_beyond_int32_is_refused() -> None:
+    # One mebibyte, 2,200 times: no memory is spent, and the batch stays as it was.
+    headers = [("h", b"x" * 2**20)] * 2200
+    builder = new_builder()
+    with pytest.raises(ValueError, match="2 GiB"):
+        builder.append(0, None, None, headers)
+    with pytest.raises(ValueError, match="2 GiB"):
+        batch_size_upper_bound(None, None, headers)
+    assert builder.record_count == 0
+    assert not builder.closed_for_append

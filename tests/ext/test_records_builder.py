@@ -1,0 +1,220 @@
+"""The stages of a batch: open, closed for append, closed."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+
+import pytest
+
+from kprod_ext import BufferPool, MemoryRecordsBuilder
+from tests.support.batch_writing import HEADER_BYTES, Written, new_builder, write_batch
+
+
+def test_an_empty_builder() -> None:
+    builder = new_builder()
+    assert builder.record_count == builder.uncompressed_bytes == builder.max_record_size == 0
+    assert builder.base_timestamp == builder.max_timestamp == -1
+    assert builder.estimated_bytes_written == HEADER_BYTES
+    assert not any((builder.is_full, builder.closed_for_append, builder.is_closed))
+    builder.close()
+    assert builder.is_closed
+    assert builder.is_full
+    assert len(builder.build()) == 0
+
+
+def test_timestamps_of_first_and_largest() -> None:
+    builder = new_builder()
+    for timestamp in (50, 90, 10):
+        builder.append(timestamp, None, b"")
+    assert (builder.base_timestamp, builder.max_timestamp) == (50, 90)
+
+
+def test_the_batch_is_read_only_and_there_only_after_close() -> None:
+    builder = new_builder()
+    builder.append(1, b"k", b"v")
+    with pytest.raises(RuntimeError):
+        builder.build()
+    builder.close()
+    batch = builder.build()
+    assert batch.readonly
+    assert batch.format == "B"
+    with pytest.raises(TypeError):
+        batch[0] = 1
+
+
+def test_closed_for_append_takes_no_more_records() -> None:
+    builder = new_builder()
+    builder.append(1, None, b"v")
+    builder.close_for_append()
+    builder.close_for_append()
+    assert builder.is_full
+    assert not builder.has_room_for(1, None, b"v")
+    assert builder.try_append(1, None, b"v") == 0
+    with pytest.raises(ValueError, match="no more records"):
+        builder.append(1, None, b"v")
+    with pytest.raises(ValueError, match="no more records"):
+        builder.append_with_offset(9, 1, None, b"v")
+    builder.set_producer_state(1, 2, 3)
+    builder.close()
+    assert builder.record_count == 1
+    assert len(builder.build()) == HEADER_BYTES + builder.uncompressed_bytes
+
+
+def test_close_twice_is_close_once() -> None:
+    builder = new_builder()
+    builder.append(1, None, b"v")
+    builder.close()
+    before = bytes(builder.build())
+    builder.close()
+    assert builder.build() == before
+
+
+def test_producer_state_is_in_the_header() -> None:
+    batch = write_batch(
+        [Written(1, b"k", b"v")],
+        producer_id=2**40,
+        producer_epoch=7,
+        base_sequence=2**31 - 1,
+        transactional=True,
+    )
+    assert struct.unpack_from(">h", batch, 21) == (0x10,)
+    assert struct.unpack_from(">qhi", batch, 43) == (2**40, 7, 2**31 - 1)
+
+
+def test_a_reopened_batch_is_as_if_written_with_the_new_state() -> None:
+    records = [Written(i, b"k", b"v%d" % i) for i in range(5)]
+    builder = new_builder()
+    for record in records:
+        builder.append(*record)
+    with pytest.raises(RuntimeError):
+        builder.reopen_producer_state(1, 1, 1)
+    builder.set_producer_state(9, 0, 100)
+    builder.close()
+    with pytest.raises(RuntimeError):
+        builder.set_producer_state(1, 1, 1)
+    builder.reopen_producer_state(9, 1, 0)
+    expected = write_batch(records, producer_id=9, producer_epoch=1, base_sequence=0)
+    assert builder.build() == expected
+
+
+def test_a_reopened_batch_stays_transactional() -> None:
+    builder = new_builder()
+    builder.append(0, None, b"")
+    builder.set_producer_state(9, 0, 0, transactional=True)
+    builder.close()
+    builder.reopen_producer_state(9, 1, 5)
+    assert struct.unpack_from(">h", builder.build(), 21) == (0x10,)
+
+
+def test_a_batch_under_way_is_frozen() -> None:
+    builder = new_builder()
+    builder.append(1, None, b"v")
+    builder.close()
+    batch = builder.build()
+    before = bytes(batch)
+    with pytest.raises(BufferError):
+        builder.reopen_producer_state(9, 1, 0)
+    assert batch == before
+    del batch
+    builder.reopen_producer_state(9, 1, 0)
+
+
+def test_an_empty_batch_can_be_reopened() -> None:
+    builder = new_builder()
+    builder.close()
+    builder.reopen_producer_state(9, 1, 0)
+    assert len(builder.build()) == 0
+
+
+@pytest.mark.parametrize("state", [(-1, 0, 0, True), (5, -1, 0, False), (5, 0, -1, False)])
+def test_states_that_cannot_be(state: tuple[int, int, int, bool]) -> None:
+    builder = new_builder()
+    with pytest.raises(ValueError, match="producer id"):
+        builder.set_producer_state(*state)
+
+
+@pytest.mark.parametrize("state", [(2**63, 0, 0), (0, 2**15, 0), (0, 0, 2**31)])
+def test_states_that_do_not_fit_the_header(state: tuple[int, int, int]) -> None:
+    with pytest.raises(OverflowError):
+        new_builder().set_producer_state(*state)
+
+
+def test_offsets_may_have_gaps_and_only_grow() -> None:
+    builder = new_builder()
+    builder.append_with_offset(3, 1, None, b"a")
+    builder.append(1, None, b"b")
+    with pytest.raises(ValueError, match="offset 4 must be above 4"):
+        builder.append_with_offset(4, 1, None, b"c")
+    builder.append_with_offset(2**31 - 1, 1, None, b"d")
+    with pytest.raises(ValueError, match="offset"):
+        builder.append(1, None, b"e")
+    with pytest.raises(ValueError, match="offset"):
+        builder.append_with_offset(2**31, 1, None, b"e")
+    assert not builder.has_room_for(1, None, b"e")
+    assert builder.try_append(1, None, b"e") == 0
+    builder.close()
+    assert struct.unpack_from(">i", builder.build(), 23) == (2**31 - 1,)
+    assert struct.unpack_from(">i", builder.build(), 57) == (3,)
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63)])
+def test_an_offset_below_the_base_is_refused(offset: int) -> None:
+    with pytest.raises(ValueError, match="offset"):
+        new_builder().append_with_offset(offset, 1, None, b"")
+
+
+def test_a_buffer_given_back_is_not_written_to() -> None:
+    pool = BufferPool(4096, 1024)
+    buffer = pool.allocate(1024, 0)
+    builder = MemoryRecordsBuilder(buffer, write_limit=1024)
+    builder.append(1, None, b"v")
+    pool.deallocate(buffer)
+    with pytest.raises(ValueError, match="given back"):
+        builder.try_append(1, None, b"v")
+    with pytest.raises(ValueError, match="given back"):
+        builder.append(1, None, b"v")
+    with pytest.raises(ValueError, match="given back"):
+        builder.has_room_for(1, None, b"v")
+    with pytest.raises(ValueError, match="given back"):
+        builder.close()
+    with pytest.raises(ValueError, match="given back"):
+        MemoryRecordsBuilder(buffer, write_limit=1024)
+
+
+def test_a_batch_given_back_cannot_be_built_or_reopened() -> None:
+    pool = BufferPool(4096, 1024)
+    buffer = pool.allocate(1024, 0)
+    builder = MemoryRecordsBuilder(buffer, write_limit=1024)
+    builder.append(1, None, b"v")
+    builder.close()
+    pool.deallocate(buffer)
+    with pytest.raises(BufferError):
+        builder.build()
+    with pytest.raises(ValueError, match="given back"):
+        builder.reopen_producer_state(1, 1, 1)
+
+
+def test_options_out_of_range() -> None:
+    pool = BufferPool(4096, 1024)
+    buffer = pool.allocate(1024, 0)
+    for options in (
+        {"compression": -1},
+        {"compression": 5},
+        {"compression_ratio": 0.0},
+        {"compression_ratio": -1.0},
+        {"compression_ratio": float("nan")},
+        {"compression_ratio": float("inf")},
+        {"pool": BufferPool(10, 10)},
+    ):
+        with pytest.raises(ValueError, match=r"compression|pool"):
+            MemoryRecordsBuilder(buffer, write_limit=1024, **options)
+    with pytest.raises(ValueError, match="61"):
+        MemoryRecordsBuilder(pool.allocate(60, 0), write_limit=60)
+    with pytest.raises(TypeError):
+        MemoryRecordsBuilder(None, write_limit=60)  # type: ignore[arg-type]
+
+
+def test_a_builder_does_not_pickle() -> None:
+    with pytest.raises(TypeError):
+        pickle.dumps(new_builder())

@@ -1,0 +1,113 @@
+"""Whatever one thread does to a pool, it counts as used what is in use: no less, no more."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
+
+TOTAL = 2000
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """Takes, gives back, loses, lends and grows buffers; ``live`` is what should be counted."""
+
+    buffers = Bundle("buffers")
+    returned = Bundle("returned")
+    views = Bundle("views")
+
+    @initialize(poolable_size=st.sampled_from([0, 1, 100, 700]))
+    def make_pool(self, poolable_size: int) -> None:
+        self.pool = BufferPool(TOTAL, poolable_size)
+        self.live: dict[int, PooledBuffer] = {}
+
+    @rule(target=buffers, size=st.one_of(st.just(None), st.integers(1, TOTAL)))
+    def allocate(self, size: int | None) -> object:
+        size = size or self.pool.poolable_size or 1
+        if size > self.pool.available:
+            with pytest.raises(TimeoutError):
+                self.pool.allocate(size, 0)
+            return multiple()
+        buffer = self.pool.allocate(size, 0)
+        assert buffer.capacity == size
+        self.live[id(buffer)] = buffer
+        return buffer
+
+    @rule(target=returned, buffer=consumes(buffers))
+    def deallocate(self, buffer: PooledBuffer) -> PooledBuffer:
+        self.pool.deallocate(buffer)
+        del self.live[id(buffer)]
+        return buffer
+
+    @rule(buffer=returned)
+    def deallocate_again(self, buffer: PooledBuffer) -> None:
+        with pytest.raises(ValueError, match=r"before|not from this pool"):
+            self.pool.deallocate(buffer)
+
+    @rule(target=views, buffer=buffers, mark=st.integers(0, 255))
+    def lend(self, buffer: PooledBuffer, mark: int) -> tuple[memoryview, bytes]:
+        view = memoryview(buffer)
+        view[:] = bytes([mark]) * len(view)
+        return view, bytes(view)
+
+    @rule(loan=consumes(views))
+    def take_home(self, loan: tuple[memoryview, bytes]) -> None:
+        view, _ = loan
+        view.release()
+
+    @rule(buffer=returned)
+    def lend_nothing(self, buffer: PooledBuffer) -> None:
+        with pytest.raises(BufferError):
+            memoryview(buffer)
+
+    @rule(buffer=buffers, count=st.integers(1, 40))
+    def grow(self, buffer: PooledBuffer, count: int) -> None:
+        """Records to be compressed may need more memory than the buffer has."""
+        if buffer.capacity < 61 or buffer.lent:
+            return
+        builder = MemoryRecordsBuilder(
+            buffer, write_limit=TOTAL, compression=1, compression_ratio=0.01, pool=self.pool
+        )
+        while count and builder.try_append(0, None, b"v" * 50):
+            count -= 1
+        assert builder.uncompressed_bytes <= buffer.capacity
+
+    @rule()
+    def close(self) -> None:
+        """Closing stops allocation only; a fresh pool takes over."""
+        if self.live:
+            return
+        self.pool.close()
+        with pytest.raises(RuntimeError):
+            self.pool.allocate(1, 0)
+        self.pool = BufferPool(TOTAL, self.pool.poolable_size)
+
+    @invariant()
+    def used_is_what_is_in_use(self) -> None:
+        if hasattr(self, "pool"):
+            used = sum(buffer.capacity for buffer in self.live.values())
+            assert self.pool.available == TOTAL - used
+            assert 0 <= used <= TOTAL
+
+    def teardown(self) -> None:
+        for buffer in self.live.values():
+            self.pool.deallocate(buffer)
+        assert self.pool.available == TOTAL
+        gc.collect()
+
+
+TestBufferPool = PoolMachine.TestCase
+TestBufferPool.settings = settings(max_examples=40, stateful_step_count=40)
