@@ -48,6 +48,7 @@ $(VENV)/pip:
 	$(PYTHON) -m venv $(VENV) && $(PIP_INSTALL) 'setuptools>=77' 'cython>=3.1' && touch $@
 
 $(VENV)/dev $(VENV)/demo $(VENV)/docs: $(VENV)/pip pyproject.toml constraints.txt
+	@echo "Installing what '$(@F)' needs into $(VENV): a minute or two the first time."
 	$(PIP_INSTALL) --no-build-isolation -e '.[$(@F)]' && touch $@
 
 # The extensions, compiled in place; again when a source, setup.py or a build switch changed.
