@@ -12,6 +12,8 @@ from kprod.wire.produce import (
     decode_produce_response,
     encode_produce_request,
 )
+from kprod.wire.versions import ApiKey
+from tests.support.kio_messages import decode_request, request_schema
 from tests.support.wire_samples import TOPIC_ID, produce_response
 
 RECORDS = [memoryview(bytes([65 + at]) * (at + 1) * 50) for at in range(4)]
@@ -65,11 +67,11 @@ def test_a_request_without_batches_is_whole() -> None:
         assert int.from_bytes(joined[:4], "big") == len(joined) - 4
 
 
-def test_records_of_any_size_are_announced_right() -> None:
-    """Around the sizes at which the compact length grows by a byte."""
-    for size in (0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 2**21 - 2, 2**21 - 1):
-        joined = b"".join(encode(9, batch("t", 0, memoryview(bytes(size)))))
-        assert int.from_bytes(joined[:4], "big") == len(joined) - 4
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 2**21 - 2, 2**21 - 1])
+def test_records_are_announced_right_where_the_length_grows_by_a_byte(size: int) -> None:
+    joined = b"".join(encode(9, batch("t", 0, memoryview(b"r" * size))))
+    _, body = decode_request(request_schema(ApiKey.PRODUCE, 9).ProduceRequest, joined)
+    assert body.topic_data[0].partition_data[0].records == b"r" * size
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -99,6 +101,14 @@ def test_unknown_tags_and_trailing_bytes_are_ignored() -> None:
     reply = decode_produce_response(10, memoryview(body))
     assert [(found.topic, found.leader_id) for found in reply.partitions] == [("t", -1)]
     assert reply.brokers == []
+
+
+@pytest.mark.parametrize("hint", ["00 04 00000002", "00 08 00000002 00000007", "00 00"])
+def test_a_leader_hint_that_is_cut_short_is_malformed(hint: str) -> None:
+    result = bytes(4 + 2 + 8 * 3) + b"\x01" + b"\x00" + b"\x01" + bytes.fromhex(hint)
+    body = b"\x02\x02t\x02" + result + b"\x00" + bytes(4) + b"\x00"
+    with pytest.raises(ProtocolError):
+        decode_produce_response(10, memoryview(body))
 
 
 def test_an_error_code_nobody_knows_is_a_value() -> None:
