@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -12,18 +13,20 @@ from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
 from kprod.errors import (
     IllegalStateError,
+    InvalidRecordError,
     KprodError,
     KprodTimeoutError,
     ProducerClosedError,
     RecordTooLargeError,
+    RecordTypeError,
 )
 from kprod.intake.arguments import check_partition, check_timestamp, check_topic, freeze_headers
 from kprod.intake.interceptors import Interceptors
-from kprod.intake.partitioner import CallablePartitioner, DefaultPartitioner, Partitioner
+from kprod.intake.partitioner import partitioner_for
 from kprod.intake.serializers import Serializers
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
-from kprod.sender.at_exit import close_at_exit, forget
+from kprod.sender.lifetime import forget, watch_over
 from kprod.sender.loop import SenderThread
 from kprod.types import BytesLike, DeliveryReport, Header, ProducerRecord, TopicPartition
 from kprod_ext import batch_size_upper_bound
@@ -42,26 +45,32 @@ class KafkaProducer:
     order, without duplicates, to every in-sync replica (``acks="all"``, idempotent).
 
     Raises ConfigError for a bad option; nothing has been started then. Connecting happens in the
-    background on first use.
+    background on first use. A pickle of a producer holds its options only. A forked child that uses
+    an inherited producer gets connections of its own, with a warning.
     """
 
     def __init__(self, **options: Any) -> None:
-        config = ProducerConfig.from_options(options)
-        self.config = config
+        self.config = ProducerConfig.from_options(options)
+        self._options = options
         self._clock = SystemClock()
+        self._interceptors = Interceptors(self.config.interceptors)
+        self._serializers = Serializers(self.config.key_serializer, self.config.value_serializer)
+        self._partitioner = partitioner_for(self.config.partitioner, self.config.batch_size)
+        self._max_block = self.config.max_block_ms / 1000
+        self._closed = False
+        self._start()
+        watch_over(self, self.config.close_timeout_ms_at_exit / 1000)
+
+    def _start(self) -> None:
+        """Make everything that belongs to one process: memory, connections, the sender's thread."""
+        self._inherited = False
         self._metrics = ProducerMetrics()
-        self._interceptors = Interceptors(list(config.interceptors))
-        self._serializers = Serializers(config.key_serializer, config.value_serializer)
-        self._partitioner = _partitioner(config)
-        self._max_block = config.max_block_ms / 1000
-        self._sender = assemble(config, self._metrics, self._clock)
+        self._sender = assemble(self.config, self._metrics, self._clock)
         self._metadata = self._sender.metadata
         self._accumulator = self._sender.accumulator
         self._wake = self._sender.network.wake
-        self._closed = False
-        self._thread = SenderThread(self._sender, name=f"kprod-sender-{config.client_id}")
+        self._thread = SenderThread(self._sender, f"kprod-sender-{self.config.client_id}")
         self._thread.start()
-        close_at_exit(self, config.close_timeout_ms_at_exit / 1000)
 
     def send(
         self,
@@ -84,11 +93,15 @@ class KafkaProducer:
         KprodTimeoutError when the topic's metadata, BufferFullError when memory did not come in
         time; ProducerClosedError after ``close``.
         """
-        self._refuse_when_closed()
-        check_topic(topic)
-        check_partition(partition)
-        check_timestamp(timestamp_ms)
-        record = ProducerRecord(topic, value, key, freeze_headers(headers), partition, timestamp_ms)
+        self._ensure_usable()
+        record = ProducerRecord(
+            check_topic(topic),
+            value,
+            key,
+            freeze_headers(headers),
+            check_partition(partition),
+            check_timestamp(timestamp_ms),
+        )
         record = self._interceptors.on_send(record)
         try:
             return self._send(record)
@@ -135,9 +148,11 @@ class KafkaProducer:
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - self._clock.monotonic())
 
-    def _refuse_when_closed(self) -> None:
+    def _ensure_usable(self) -> None:
+        if self._inherited:
+            self._restart_in_child()
         if self._closed:
-            raise ProducerClosedError("the producer is closed: send() came after close()")
+            raise ProducerClosedError("the producer is closed")
 
     def _refuse_too_large(
         self, record: ProducerRecord, key: BytesLike | None, value: BytesLike | None
@@ -164,6 +179,8 @@ class KafkaProducer:
         does not raise here: its future does, and ``failed`` in the report counts it.
         """
         _check_seconds("flush", timeout)
+        if self._inherited:
+            return DeliveryReport(0, 0, 0)
         self._refuse_inside_callback("flush")
         deadline = self._clock.monotonic() + (FOREVER if timeout is None else timeout)
         batches = self._accumulator.incomplete.copy()
@@ -189,6 +206,8 @@ class KafkaProducer:
         """
         _check_seconds("close", timeout)
         self._closed = True
+        if self._inherited:
+            return DeliveryReport(0, 0, 0)
         self._accumulator.close()
         self._metadata.close()
         if self._thread.is_current:
@@ -211,13 +230,36 @@ class KafkaProducer:
         pending = sum(batch.record_count for batch in self._accumulator.incomplete.copy())
         return DeliveryReport(self._metrics.records_sent, self._metrics.records_failed, pending)
 
+    # One process, another process -----------------------------------------------------------------
+
+    def inherited_by_child(self) -> None:
+        """This process was forked: what the producer holds belongs to the parent. See ``send``."""
+        self._inherited = True
+        self._restarting = threading.Lock()  # guards starting once; made anew, for nobody holds it
+
+    def _restart_in_child(self) -> None:
+        """Give a forked child a thread and connections of its own; what was queued stays behind."""
+        with self._restarting:
+            if not self._inherited:
+                return
+            log.warning(
+                "%r was made before this process was forked; it connects anew here, and records the"
+                " parent had queued stay with the parent",
+                self,
+            )
+            self._sender.network.abandon()
+            self._start()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle holds the options only; unpickled, it is a new producer that connects on use."""
+        return _from_options, (type(self), self._options)
+
     # What is known --------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers; waits for metadata at most ``max_block_ms``."""
-        self._refuse_when_closed()
-        check_topic(topic)
-        known = self._metadata.await_topic(topic, self._blocking_time(), self._wake)
+        self._ensure_usable()
+        known = self._metadata.await_topic(check_topic(topic), self._blocking_time(), self._wake)
         return {info.partition for info in known.partitions}
 
     def bootstrap_connected(self) -> bool:
@@ -248,16 +290,14 @@ class KafkaProducer:
         return f"<KafkaProducer client_id={self.config.client_id}>"
 
 
-def _partitioner(config: ProducerConfig) -> Partitioner:
-    chosen = config.partitioner
-    if chosen is None:
-        return DefaultPartitioner(config.batch_size)
-    if hasattr(chosen, "choose"):
-        custom: Partitioner = chosen
-        return custom
-    return CallablePartitioner(chosen)
+def _from_options(kind: type[KafkaProducer], options: dict[str, Any]) -> KafkaProducer:
+    return kind(**options)
 
 
 def _check_seconds(call: str, timeout: float | None) -> None:
-    if timeout is not None and not 0 <= timeout <= FOREVER:
-        raise ValueError(f"{call}: timeout must be seconds from 0 on, or None; got {timeout!r}")
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise RecordTypeError(f"{call}: timeout must be seconds or None, got {timeout!r}")
+    if not 0 <= timeout <= FOREVER:
+        raise InvalidRecordError(f"{call}: timeout must be seconds from 0 on, got {timeout!r}")

@@ -140,6 +140,10 @@ class Network:
         """True when some connection exists or is being made. Any thread."""
         return any(link.connected for link in tuple(self._links.values()))
 
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's connections without touching them."""
+        self._backend.abandon()
+
     def close(self) -> None:
         """End every connection and the backend."""
         now = self._clock.monotonic()

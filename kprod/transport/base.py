@@ -92,6 +92,10 @@ class Backend(Protocol):
         """Give everything back; open transports are closed. Idempotent."""
         ...
 
+    def abandon(self) -> None:
+        """In a forked child: drop this process's copies of what the parent goes on using."""
+        ...
+
 
 BackendFactory = Callable[..., Backend]
 """Makes a backend from keyword options of its own."""

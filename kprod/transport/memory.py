@@ -113,6 +113,9 @@ class MemoryBackend(Backend):
         for transport in transports:
             transport.close()
 
+    def abandon(self) -> None:
+        """See ``Backend.abandon``. Memory is the child's own copy: nothing to let go of."""
+
     @property
     def connections(self) -> list[MemoryTransport]:
         """Those that stand, in the order they were dialled. Any thread."""

@@ -104,6 +104,16 @@ class TcpBackend(Backend):
         self._selector.close()
         self._wakeup.close()
 
+    def abandon(self) -> None:
+        """See ``Backend.abandon``. Takes no lock: another thread of the parent may have held it."""
+        self._closed = True
+        watched = [key.data for key in self._selector.get_map().values() if key.data is not None]
+        # The selector first: unregistering a socket would reach into the parent's epoll set.
+        self._selector.close()
+        for transport in watched:
+            transport.abandon()
+        self._wakeup.abandon()
+
     def _check_open(self) -> None:
         if self._closed:
             raise IllegalStateError("the TCP backend is closed")

@@ -167,6 +167,13 @@ class TcpTransport(Transport):
         self._untried.clear()
         self._drop_socket()
 
+    def abandon(self) -> None:
+        """Close this process's descriptor and nothing else; the parent's connection goes on."""
+        self._closed = True
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
     def _drop_socket(self) -> None:
         self.unwatch()
         if self._sock is not None:

@@ -60,6 +60,13 @@ class WakeUp:
                 self._raised = False
                 os.read(self._reading, _MOST)
 
+    def abandon(self) -> None:
+        """Give the descriptors back in a forked child, without the lock that a thread may hold."""
+        if not self._closed:
+            self._closed = True
+            for fd in {self._reading, self._writing}:
+                os.close(fd)
+
     def close(self) -> None:
         """Give the descriptors back. Idempotent."""
         with self._lock:

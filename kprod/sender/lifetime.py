@@ -1,0 +1,54 @@
+"""What producers owe their process: nothing left behind at exit, a fresh start after a fork."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from typing import Protocol
+
+from kprod.types import DeliveryReport
+
+log = logging.getLogger(__name__)
+
+
+class Living(Protocol):
+    """A producer, as far as the process is concerned."""
+
+    def close(self, timeout: float | None = None) -> DeliveryReport:
+        """Deliver what can be delivered within ``timeout`` seconds."""
+        ...
+
+    def inherited_by_child(self) -> None:
+        """This process is a fork: threads and connections belong to the parent."""
+        ...
+
+
+_open: weakref.WeakKeyDictionary[Living, float] = weakref.WeakKeyDictionary()
+
+
+def watch_over(producer: Living, exit_seconds: float) -> None:
+    """Close ``producer`` within ``exit_seconds`` when the interpreter exits; tell it of forks."""
+    _open[producer] = exit_seconds
+
+
+def forget(producer: Living) -> None:
+    """``producer`` was closed."""
+    _open.pop(producer, None)
+
+
+def _close_all() -> None:
+    for producer, seconds in list(_open.items()):
+        report = producer.close(seconds)
+        if report.pending or report.failed:
+            log.warning("%r was still open when the interpreter exited: %r", producer, report)
+
+
+def _tell_child() -> None:
+    for producer in list(_open):
+        producer.inherited_by_child()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_tell_child)
