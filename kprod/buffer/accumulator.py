@@ -7,7 +7,7 @@ partition has one lock, memory is waited for outside every lock, and closing mis
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,7 +50,7 @@ class Ready:
 class RecordAccumulator:
     """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
 
-    ``linger`` is seconds. Locks: a queue's ``lock``, then ``_active_lock``, never the other way.
+    ``linger`` is seconds; ``wake`` makes the sender look (any thread). Locks: a queue's ``lock``, then ``_active_lock``, never the other way.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class RecordAccumulator:
         batch_size: int,
         linger: float,
         retry_backoff: ExponentialBackoff,
+        wake: Callable[[], None],
         compression: str = "none",
         compress: Compressor | None = None,
     ) -> None:
@@ -70,6 +71,7 @@ class RecordAccumulator:
         self._batch_size = batch_size
         self._linger = linger
         self._retry_backoff = retry_backoff
+        self._wake = wake
         self._codec = CODEC_IDS[compression]
         self._compress = compress
         self._ratios = CompressionRatios()
@@ -145,7 +147,7 @@ class RecordAccumulator:
             compression_ratio=self._ratios.estimate(tp.topic),
             pool=self.pool,
         )
-        return ProducerBatch(tp, buffer, builder, self._clock.monotonic())
+        return ProducerBatch(tp, buffer, builder, self._clock.monotonic(), self._wake)
 
     def _activate(self, queue: BatchQueue, batch: ProducerBatch) -> None:
         """Let the sender see a queue that has a new batch; the queue's lock is held."""
@@ -204,7 +206,7 @@ class RecordAccumulator:
             if moved:  # a new leader has nothing to do with the old one's trouble (KIP-951)
                 return 0.0
             return batch.last_attempt_at + self._retry_backoff.delay(batch.attempts) - now
-        return 0.0 if hurry else batch.created_at + self._linger - now
+        return 0.0 if hurry or batch.delivery.awaited else batch.created_at + self._linger - now
 
     def drain(
         self,

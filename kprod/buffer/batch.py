@@ -7,7 +7,7 @@ and puts it into a request; the request keeps its memory until it has ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kprod.buffer.compression import Compressor
@@ -50,12 +50,17 @@ class ProducerBatch:
     )
 
     def __init__(
-        self, tp: TopicPartition, buffer: PooledBuffer, builder: MemoryRecordsBuilder, now: float
+        self,
+        tp: TopicPartition,
+        buffer: PooledBuffer,
+        builder: MemoryRecordsBuilder,
+        now: float,
+        hurry: Callable[[], None],
     ) -> None:
         self.tp = tp
         self.buffer = buffer
         self.builder = builder
-        self.delivery = BatchDelivery(tp)
+        self.delivery = BatchDelivery(tp, hurry)
         self.created_at = now
         self.attempts = 0
         self.last_attempt_at = now

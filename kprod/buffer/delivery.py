@@ -24,14 +24,27 @@ class BatchDelivery:
     """The outcome of one batch: a base offset or an error, settled exactly once. Thread-safe.
 
     ``base_offset`` is -1 when the broker did not tell it; ``append_time`` is the broker's
-    timestamp in ms when the topic uses LogAppendTime, else -1.
+    timestamp in ms when the topic uses LogAppendTime, else -1. ``awaited`` turns True, and
+    ``hurry`` is called, when somebody starts to wait: the batch's linger has no purpose any more.
     """
 
-    __slots__ = ("_changed", "_waiters", "append_time", "base_offset", "done", "error", "tp")
+    __slots__ = (
+        "_changed",
+        "_hurry",
+        "_waiters",
+        "append_time",
+        "awaited",
+        "base_offset",
+        "done",
+        "error",
+        "tp",
+    )
 
-    def __init__(self, tp: TopicPartition) -> None:
+    def __init__(self, tp: TopicPartition, hurry: Callable[[], None]) -> None:
         self.tp = tp
         self.done = False
+        self.awaited = False
+        self._hurry = hurry
         self.base_offset = NO_OFFSET
         self.append_time = NO_TIMESTAMP
         self.error: KprodError | None = None
@@ -70,6 +83,9 @@ class BatchDelivery:
         """Wait at most ``timeout`` seconds (None: without limit); True once the batch has ended."""
         if self.done:
             return True
+        if not self.awaited:
+            self.awaited = True
+            self._hurry()
         with self._changed:
             return self._changed.wait_for(lambda: self.done, timeout)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.compression import compressor
@@ -24,7 +26,6 @@ from kprod_ext import BufferPool
 def assemble(config: ProducerConfig, metrics: ProducerMetrics, clock: Clock) -> Sender:
     """A sender that is ready for its first turn. Opens a backend, connects to nothing yet."""
     retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-    accumulator = _accumulator(config, retry_backoff, clock)
     metadata = Metadata(
         clock=clock,
         max_age=config.metadata_max_age_ms / 1000,
@@ -39,6 +40,7 @@ def assemble(config: ProducerConfig, metrics: ProducerMetrics, clock: Clock) -> 
         clock,
         metadata.connection_failed,
     )
+    accumulator = _accumulator(config, retry_backoff, clock, network.wake)
     sequences = Sequences(
         idempotent=config.enable_idempotence,
         max_in_flight=config.max_in_flight_requests_per_connection,
@@ -71,7 +73,10 @@ def assemble(config: ProducerConfig, metrics: ProducerMetrics, clock: Clock) -> 
 
 
 def _accumulator(
-    config: ProducerConfig, retry_backoff: ExponentialBackoff, clock: Clock
+    config: ProducerConfig,
+    retry_backoff: ExponentialBackoff,
+    clock: Clock,
+    wake: Callable[[], None],
 ) -> RecordAccumulator:
     codec = config.compression_type or "none"
     return RecordAccumulator(
@@ -80,6 +85,7 @@ def _accumulator(
         batch_size=config.batch_size,
         linger=config.linger_ms / 1000,
         retry_backoff=retry_backoff,
+        wake=wake,
         compression=codec,
         compress=compressor(codec, config.compression_level),
     )
