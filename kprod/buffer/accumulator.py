@@ -50,7 +50,8 @@ class Ready:
 class RecordAccumulator:
     """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
 
-    ``linger`` is seconds; ``wake`` makes the sender look (any thread). Locks: a queue's ``lock``, then ``_active_lock``, never the other way.
+    ``linger`` is seconds; ``wake`` makes the sender look, from any thread. Locks: a queue's
+    ``lock``, then ``_active_lock``, never the other way.
     """
 
     def __init__(
