@@ -61,7 +61,10 @@ class WakeUp:
                 os.read(self._reading, _MOST)
 
     def abandon(self) -> None:
-        """Give the descriptors back in a forked child, without the lock that a thread may hold."""
+        """Give the descriptors back in a forked child. Nothing has an effect from then on."""
+        # A thread of the parent may have been inside the lock when the child was made: it does not
+        # exist here and will never leave it.
+        self._lock = threading.Lock()
         if not self._closed:
             self._closed = True
             for fd in {self._reading, self._writing}:

@@ -189,5 +189,32 @@ def test_every_file_descriptor_is_given_back(listener: socket.socket) -> None:
     assert open_files() == before
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # there is a thread: the timeout's
+def test_a_forked_child_lets_go_and_the_parent_goes_on(listener: socket.socket) -> None:
+    backend = TcpBackend()
+    transport = connect(backend, *listener.getsockname())
+    server, _ = listener.accept()
+    with server:
+        child = os.fork()
+        if child == 0:
+            try:
+                backend.abandon()
+                backend.wake()
+                transport.close()
+                backend.close()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        backend.watch(transport, write=False)
+        assert transport.send([b"still here"]) == 10
+        assert server.recv(100) == b"still here"
+        server.sendall(b"good")
+        assert backend.poll(LONG) == [(transport, True, False)]
+        assert transport.receive(100) == b"good"
+        assert backend.poll(0) == []  # the child's wake() did not reach us
+    backend.close()
+
+
 def open_files() -> set[str]:
     return {entry.name for entry in Path("/proc/self/fd").iterdir() if entry.exists()}

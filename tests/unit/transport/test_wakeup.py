@@ -57,3 +57,14 @@ def test_another_thread_sees_it(wakeup: WakeUp) -> None:
     wakeup.set()
     waiter.join(20)
     assert not waiter.is_alive()
+
+
+def test_abandoned_it_does_nothing(
+    wakeup: WakeUp,
+) -> None:
+    wakeup.set()
+    wakeup.abandon()
+    wakeup.abandon()
+    wakeup.set()
+    wakeup.clear()
+    wakeup.close()
