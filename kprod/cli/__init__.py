@@ -1,0 +1,16 @@
+"""The ``kprod`` command: a broker to try things on, a demo, and a way to send lines."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+
+def main() -> None:
+    """Run the command line; the console script. Ends the process with the command's exit code."""
+    missing = [name for name in ("typer", "rich") if find_spec(name) is None]
+    if missing:
+        sys.exit(f"the kprod command needs {' and '.join(missing)}: pip install 'kprod[cli]'")
+    from kprod.cli.app import app
+
+    app(prog_name="kprod")

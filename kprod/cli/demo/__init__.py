@@ -1,0 +1,3 @@
+"""``kprod demo``: real flights through Spark into Kafka, and back, judged record by record."""
+
+from __future__ import annotations

@@ -1,0 +1,77 @@
+"""``kprod demo``: the command's options."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from kprod.cli.demo.failure import DemoFailure
+from kprod.cli.demo.flights import COUNT
+from kprod.cli.demo.java import why_no_java
+from kprod.cli.demo.plan import Plan
+from kprod.cli.demo.screen import Screen
+from kprod.errors import KprodError
+
+
+def demo(
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(help="A Kafka to write to. Without it: an embedded broker is started."),
+    ] = None,
+    records: Annotated[
+        int, typer.Option(min=1, max=COUNT, help="How many of the flights to write.")
+    ] = COUNT,
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="Write with Spark, or from this process.")
+    ] = True,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the embedded broker running at the end.")
+    ] = False,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Where the embedded broker keeps its log, for good."),
+    ] = None,
+    topic: Annotated[str, typer.Option(help="The topic to write to.")] = "flights",
+    partitions: Annotated[
+        int, typer.Option(min=1, help="Partitions of the topic, if it has to be created.")
+    ] = 6,
+) -> None:
+    """Write 336,776 real flights through Spark into Kafka, read them back, and compare.
+
+    The reader shares no code with the producer. The exit code is 0 only when every flight came back
+    exactly once, unchanged, and in order per aircraft.
+    """
+    if bootstrap_servers is not None and (keep or data_dir is not None):
+        raise typer.BadParameter("--keep and --data-dir are about the embedded broker")
+    from kprod.cli.demo.story import Story  # with the producer and the reader behind it
+
+    plan = Plan(
+        bootstrap_servers=bootstrap_servers,
+        records=records,
+        spark=spark,
+        keep=keep,
+        data_dir=data_dir,
+        topic=topic,
+        partitions=partitions,
+    )
+    try:
+        if spark:
+            _require_spark()
+        code = Story(plan, Screen(Console())).tell()
+    except (DemoFailure, KprodError) as failure:
+        typer.echo(f"kprod demo: {failure}", err=True)
+        code = 1
+    raise typer.Exit(code)
+
+
+def _require_spark() -> None:
+    """Raises DemoFailure, with the way out, when Spark cannot run here."""
+    problem = why_no_java()
+    if find_spec("pyspark") is None:
+        problem = "pyspark is not installed: pip install 'kprod[spark]'"
+    if problem is not None:
+        raise DemoFailure(f"{problem}. To see the demo without Spark: kprod demo --no-spark")

@@ -1,0 +1,58 @@
+"""Writes the flights from this process, without Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from kprod.cli.demo.failure import DemoFailure
+from kprod.cli.demo.flights import Flights
+from kprod.cli.demo.target import Target
+from kprod.cli.demo.written import Written
+from kprod.errors import KprodError
+from kprod.producer import KafkaProducer
+
+LOOK_EVERY = 2_000  # records
+
+
+class PlainWriter:
+    """One producer in this process, one record after the other."""
+
+    title = "Writing"
+
+    def write(self, flights: Flights, target: Target, progress: Callable[[int], None]) -> Written:
+        """Write every flight; tell ``progress`` how many are acknowledged meanwhile.
+
+        Raises DemoFailure when a record is not delivered.
+        """
+        failures: list[KprodError] = []
+        sent_bytes = 0
+        started = time.monotonic()
+        producer = KafkaProducer(bootstrap_servers=target.bootstrap_servers, linger_ms=20)
+        try:
+            for row in range(len(flights)):
+                key, value = flights.key(row), as_json(flights, row)
+                producer.send(target.topic, value, key).add_errback(failures.append)
+                sent_bytes += len(key or b"") + len(value)
+                if row % LOOK_EVERY == 0:
+                    progress(_acknowledged(producer))
+            report = producer.close()
+        except KprodError as error:
+            raise DemoFailure(f"a record could not be sent: {error}") from error
+        finally:
+            producer.close(timeout=0)  # after an interruption: what was not sent yet stays unsent
+        if failures:
+            raise DemoFailure(f"{report.failed:,} records failed; the first: {failures[0]}")
+        seconds = time.monotonic() - started
+        return Written(records=report.delivered, bytes=sent_bytes, seconds=seconds)
+
+
+def as_json(flights: Flights, row: int) -> bytes:
+    """One flight as the Spark job writes it, with task 0."""
+    fields = dict(zip(flights.columns, flights.lines[row].split(","), strict=True))
+    return json.dumps({"row": row, "task": 0, **fields}, separators=(",", ":")).encode()
+
+
+def _acknowledged(producer: KafkaProducer) -> int:
+    return int(producer.metrics()["producer-metrics"]["record-send-total"])

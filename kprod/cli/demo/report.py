@@ -1,0 +1,79 @@
+"""The outcome of the demo, in words and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from kprod.cli.demo.screen import Screen
+from kprod.cli.demo.tally import Tally
+from kprod.cli.demo.written import Written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What went in, what came back, and how fast."""
+
+    flights: int
+    written: Written
+    tally: Tally
+    verify_seconds: float
+
+    @property
+    def exact(self) -> bool:
+        """True when every flight was acknowledged and came back once, unchanged and in order."""
+        return self.tally.exact and self.written.records == self.flights
+
+    def show(self, screen: Screen) -> None:
+        """A table on a terminal, aligned lines elsewhere, and the verdict as the last line."""
+        rows = [*self._counts(), *self._partitions(), *self._speeds()]
+        if screen.console.is_terminal:
+            screen.console.print(_table(rows))
+        else:
+            for name, value in rows:
+                screen.say(f"{name:<22} {value:>14}")
+        screen.say(self.verdict())
+
+    def verdict(self) -> str:
+        """One sentence."""
+        if self.exact:
+            return "Exact: every flight is in the topic once, unchanged, in order per aircraft."
+        return "NOT exact: the topic does not hold every flight once, unchanged and in order."
+
+    def _counts(self) -> list[tuple[str, str]]:
+        tally = self.tally
+        counts = {
+            "records in": self.flights,
+            "acknowledged": self.written.records,
+            "read back": tally.read_back,
+            "missing": tally.missing,
+            "duplicated": tally.duplicated,
+            "altered": tally.altered,
+            "out of order per key": tally.out_of_order,
+        }
+        return [(name, f"{count:,}") for name, count in counts.items()]
+
+    def _partitions(self) -> list[tuple[str, str]]:
+        return [
+            (f"in partition {partition}", f"{count:,}")
+            for partition, count in sorted(self.tally.by_partition.items())
+        ]
+
+    def _speeds(self) -> list[tuple[str, str]]:
+        seconds = max(self.written.seconds, 1e-9)
+        return [
+            ("written in", f"{seconds:.1f} s"),
+            ("records per second", f"{self.written.records / seconds:,.0f}"),
+            ("MB/s", f"{self.written.bytes / seconds / 1e6:.1f}"),
+            ("verified in", f"{self.verify_seconds:.1f} s"),
+        ]
+
+
+def _table(rows: list[tuple[str, str]]) -> Table:
+    table = Table(show_header=False)
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    for name, value in rows:
+        table.add_row(name, value)
+    return table

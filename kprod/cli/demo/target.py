@@ -1,0 +1,46 @@
+"""The topic the demo writes to, and what it held before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kprod.broker.log_reader import create_topic, end_offsets, read_topic
+from kprod.errors import BrokerError
+
+if TYPE_CHECKING:
+    from kprod.broker.stored_record import StoredRecord
+
+TOPIC_ALREADY_EXISTS = 36
+READ_SECONDS = 600.0  # for reading everything back
+
+
+class Target:
+    """One topic, seen through the independent reader. Only what is written from now on counts."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+        """Create the topic unless it is there. Raises KprodError when no broker answers."""
+        self.bootstrap_servers = bootstrap_servers
+        self.topic = topic
+        self._create(partitions)
+        self._before = end_offsets(bootstrap_servers, topic)
+
+    def _create(self, partitions: int) -> None:
+        try:
+            create_topic(self.bootstrap_servers, self.topic, partitions)
+        except BrokerError as error:
+            if error.code != TOPIC_ALREADY_EXISTS:
+                raise
+
+    def written(self) -> dict[int, int]:
+        """Records added since, by partition."""
+        now = end_offsets(self.bootstrap_servers, self.topic)
+        return {partition: end - self._before[partition] for partition, end in sorted(now.items())}
+
+    def read(self) -> Iterator[tuple[int, StoredRecord]]:
+        """The records added since, each with its partition, in offset order per partition."""
+        for partition, record in read_topic(
+            self.bootstrap_servers, self.topic, timeout=READ_SECONDS
+        ):
+            if record.offset >= self._before[partition]:
+                yield partition, record
