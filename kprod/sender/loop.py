@@ -52,10 +52,12 @@ class Sender:
     def turn(self, longest: float = FOREVER) -> None:
         """One round of everything; waits at most ``longest`` seconds for the network."""
         now = self.clock.monotonic()
+        self._metadata_round.run(now)  # first, or a busy connection would never have room for it
         wait = min(
-            self._metadata_round.run(now),
             self._identity_round.run(now),
             self._produce_round.run(now),
+            # Again: a partition without a leader, or a connection that failed, made it due.
+            self._metadata_round.run(now),
             self.network.next_event(now),
             longest,
         )

@@ -1,0 +1,61 @@
+"""A whole sender, driven by hand: a scripted cluster on one side, virtual time around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kprod.buffer.delivery import FutureRecordMetadata
+from kprod.config import ProducerConfig
+from kprod.metrics import ProducerMetrics
+from kprod.sender.assembly import assemble
+from kprod.types import TopicPartition
+from tests.support.fake_clock import FakeClock
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.virtual_backend import VirtualBackend
+
+
+class SenderRig:
+    """``options`` are the producer's; by default everything is as users have it, but linger 0."""
+
+    def __init__(self, cluster: ScriptedCluster, **options: Any) -> None:
+        self.cluster = cluster
+        self.clock = FakeClock()
+        self.backend = VirtualBackend(self.clock, cluster.listeners)
+        self.metrics = ProducerMetrics()
+        first = min(cluster.brokers.values(), key=lambda broker: broker.node_id)
+        options = {
+            "bootstrap_servers": f"{first.host}:{first.port}",
+            "linger_ms": 0,
+            "transport": lambda **_: self.backend,
+            **options,
+        }
+        self.sender = assemble(ProducerConfig.from_options(options), self.metrics, self.clock)
+        self.turns = 0
+
+    def know(self, *topics: str) -> None:
+        """Let the sender learn of the topics, as if somebody had waited for them."""
+        self.sender.metadata.used(topics, self.clock.now)
+        self.sender.metadata.request_update()
+        assert self.run(lambda: all(self.sender.metadata.snapshot.topic(t) for t in topics))
+
+    def queue(
+        self, value: bytes = b"value", *, topic: str = "t", partition: int = 0
+    ) -> FutureRecordMetadata:
+        """Queue a record, as ``send`` does once it knows the partition."""
+        tp = TopicPartition(topic, partition)
+        now = self.clock.wall_ms()
+        return self.sender.accumulator.append(tp, now, None, value, (), 0).future
+
+    def run(self, until: Callable[[], bool], seconds: float = 3600, most_turns: int = 500) -> bool:
+        """Take turns until something is so; False when ``seconds`` of virtual time did not do."""
+        deadline = self.clock.now + seconds
+        self.backend.enough = until
+        for _ in range(most_turns):
+            if self.clock.now > deadline:
+                return False
+            if until():
+                return True
+            self.turns += 1
+            self.sender.turn()
+        raise AssertionError(f"{most_turns} turns in {self.clock.now - deadline + seconds:g} s")

@@ -1,0 +1,43 @@
+"""The network within the process, waiting in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kprod.transport.base import Readiness
+from kprod.transport.memory import MemoryBackend
+from kprod.transport.memory_transport import ServerEnd
+from tests.support.fake_clock import FakeClock
+
+
+class VirtualBackend(MemoryBackend):
+    """Where another backend would wait, this one moves a fake clock: no test waits for anything.
+
+    A wait without an end is an error, for nothing would ever end it. ``wakes`` counts calls since
+    the last wait. No time passes once ``enough`` is true.
+    """
+
+    def __init__(
+        self,
+        clock: FakeClock,
+        listeners: Mapping[tuple[str, int], Callable[[], ServerEnd]],
+        **options: Any,
+    ) -> None:
+        super().__init__(listeners, **options)
+        self._clock = clock
+        self.wakes = 0
+        self.enough: Callable[[], bool] = lambda: False
+
+    def wake(self) -> None:
+        self.wakes += 1
+        super().wake()
+
+    def poll(self, timeout: float | None) -> list[Readiness]:
+        woken = self.wakes > 0
+        self.wakes = 0
+        ready = super().poll(0)
+        if not ready and not woken and not self.enough():
+            assert timeout is not None, "nothing would ever end this wait"
+            self._clock.advance(timeout)
+        return ready

@@ -1,0 +1,48 @@
+"""Records follow the leader of their partition, and wait for one without waiting too long."""
+
+from __future__ import annotations
+
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedCluster, refuse
+from tests.support.sender_rig import SenderRig
+
+SOON = 2.0
+
+
+def test_a_record_queued_without_a_leader_leaves_soon_after_there_is_one() -> None:
+    cluster = ScriptedCluster(topics={"t": [-1]})
+    cluster.add(1)
+    rig = SenderRig(cluster)
+    rig.know("t")
+    future = rig.queue()
+    assert not rig.run(lambda: future.is_done, seconds=10)
+    cluster.topics["t"] = [1]
+    assert rig.run(lambda: future.is_done, seconds=SOON)
+    assert future.succeeded()
+
+
+def test_a_moved_leader_is_found_by_asking_again() -> None:
+    cluster = ScriptedCluster(topics={"t": [1]})
+    old, new = cluster.add(1), cluster.add(2)
+    rig = SenderRig(cluster)
+    rig.know("t")
+    rig.clock.advance(1)
+    cluster.topics["t"], cluster.leader_epoch = [2], 1
+    old.next(ApiKey.PRODUCE, refuse(6))
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=SOON)
+    assert (old.count(ApiKey.PRODUCE), new.count(ApiKey.PRODUCE)) == (1, 1)
+    assert future.succeeded()
+
+
+def test_a_leader_named_in_the_refusal_is_used_at_once() -> None:
+    cluster = ScriptedCluster(topics={"t": [1]})
+    old, new = cluster.add(1), cluster.add(2)
+    rig = SenderRig(cluster, retry_backoff_ms=900)
+    rig.know("t")
+    old.next(ApiKey.PRODUCE, refuse(6, leader=(2, 1)))
+    future = rig.queue()
+    started = rig.clock.now
+    assert rig.run(lambda: future.is_done, seconds=SOON)
+    assert new.count(ApiKey.PRODUCE) == 1
+    assert rig.clock.now - started < 0.5, "the back-off for the old leader was applied to the new"
