@@ -83,11 +83,12 @@ class Metadata:
                 self._raise_refusal(topic, since=seen)
                 if self._closed:
                     raise ProducerClosedError(f"closed while topic {topic!r} was looked up")
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    raise self._timed_out(topic, partition, found, timeout)
+                # Noted even when there is no time to wait: then the next call finds the topic.
                 asked = self._note_wanted(topic)
                 seen = max(seen, self._answers)
+                left = deadline - self._clock.monotonic()
+                if left <= 0 and not asked:
+                    raise self._timed_out(topic, partition, found, timeout)
                 if not asked:
                     self._changed.wait(left)
             if asked:

@@ -1,0 +1,202 @@
+"""Callers wait for a topic, get it, or are told why not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from kprod.backoff import ExponentialBackoff
+from kprod.clock import SystemClock
+from kprod.cluster.metadata import Metadata
+from kprod.errors import (
+    BrokerError,
+    ConnectionLost,
+    KprodError,
+    KprodTimeoutError,
+    ProducerClosedError,
+)
+from kprod.wire.control import MetadataReply
+from tests.unit.cluster.replies import reply, topic
+
+LONG = 30.0
+
+
+def new_metadata() -> Metadata:
+    return Metadata(
+        clock=SystemClock(), max_age=300, max_idle=300, backoff=ExponentialBackoff(0.0, 0.0)
+    )
+
+
+class Asker:
+    """The sender's part: answers every request that is due, in the order of ``replies``."""
+
+    def __init__(self, metadata: Metadata, *replies: MetadataReply | KprodError) -> None:
+        self.metadata = metadata
+        self.asked: list[list[str]] = []
+        self._replies = list(replies)
+
+    def wake(self) -> None:
+        """Called by whoever waits, in the waiting thread, as the sender's thread would be."""
+        while self._replies and self.metadata.due(1.0) == 0:
+            self.asked.append(self.metadata.wanted(1.0))
+            answer = self._replies.pop(0)
+            if isinstance(answer, KprodError):
+                self.metadata.failed(answer, 1.0)
+            else:
+                self.metadata.answered(answer, 1.0)
+
+
+def test_a_known_topic_is_returned_without_asking() -> None:
+    metadata = new_metadata()
+    metadata.answered(reply(topic("t", [1, 2])), 0.0)
+    asker = Asker(metadata)
+    assert len(metadata.await_topic("t", 0, asker.wake)) == 2
+    assert asker.asked == []
+
+
+def test_an_unknown_topic_is_asked_for_by_name() -> None:
+    metadata = new_metadata()
+    asker = Asker(metadata, reply(topic("t")))
+    assert metadata.await_topic("t", LONG, asker.wake).name == "t"
+    assert asker.asked == [["t"]]
+
+
+def test_waiting_goes_on_while_the_topic_is_being_created() -> None:
+    metadata = new_metadata()
+    asker = Asker(
+        metadata, reply(topic("t", error=3)), reply(topic("t", error=5)), reply(topic("t"))
+    )
+    assert metadata.await_topic("t", LONG, asker.wake).name == "t"
+    assert asker.asked == [["t"]] * 3
+
+
+def test_a_partition_beyond_the_count_is_waited_for() -> None:
+    metadata = new_metadata()
+    metadata.answered(reply(topic("t", [1, 1])), 0.0)
+    asker = Asker(metadata, reply(topic("t", [1, 1])), reply(topic("t", [1, 1, 1])))
+    assert len(metadata.await_topic("t", LONG, asker.wake, partition=2)) == 3
+    assert len(asker.asked) == 2
+
+
+@pytest.mark.parametrize("code", [17, 29])
+def test_a_refusal_for_good_is_raised_at_once(code: int) -> None:
+    metadata = new_metadata()
+    asker = Asker(metadata, reply(topic("t", error=code)))
+    with pytest.raises(BrokerError, match="topic 't'") as caught:
+        metadata.await_topic("t", LONG, asker.wake)
+    assert caught.value.code == code
+
+
+def test_a_topic_that_was_refused_is_asked_for_again_by_the_next_caller() -> None:
+    metadata = new_metadata()
+    asker = Asker(metadata, reply(topic("t", error=29)), reply(topic("t")))
+    with pytest.raises(BrokerError):
+        metadata.await_topic("t", LONG, asker.wake)
+    assert metadata.await_topic("t", LONG, asker.wake).name == "t"
+
+
+def test_the_refusal_of_one_topic_does_not_touch_another() -> None:
+    metadata = new_metadata()
+    asker = Asker(metadata, reply(topic("bad", error=29)), reply(topic("good")))
+    with pytest.raises(BrokerError):
+        metadata.await_topic("bad", LONG, asker.wake)
+    assert metadata.await_topic("good", LONG, asker.wake).name == "good"
+    assert asker.asked == [["bad"], ["good"]]
+
+
+# Time ran out: the message says why ---------------------------------------------------------------
+
+
+def nobody_answers() -> None:
+    """A sender that is woken and hears nothing."""
+
+
+def timeout_of(metadata: Metadata, partition: int | None = None) -> KprodTimeoutError:
+    with pytest.raises(KprodTimeoutError) as caught:
+        metadata.await_topic("t", 0.02, nobody_answers, partition)
+    return caught.value
+
+
+def test_a_timeout_says_that_nobody_answered() -> None:
+    error = timeout_of(new_metadata())
+    assert str(error) == "no metadata for topic 't' within 0.02 s: no broker has answered yet"
+
+
+def test_a_timeout_names_the_last_connection_failure() -> None:
+    metadata = new_metadata()
+    lost = ConnectionLost("broker-1:9092: Connection refused")
+    metadata.connection_failed(lost)
+    error = timeout_of(metadata)
+    assert "broker-1:9092: Connection refused" in str(error)
+    assert error.__cause__ is lost
+
+
+def test_a_timeout_names_what_the_cluster_answers() -> None:
+    metadata = new_metadata()
+    metadata.answered(reply(topic("t", error=3)), 0.0)
+    error = timeout_of(metadata)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in str(error)
+    assert isinstance(error.__cause__, BrokerError)
+
+
+def test_a_timeout_for_a_partition_tells_how_many_there_are() -> None:
+    metadata = new_metadata()
+    metadata.answered(reply(topic("t", [1, 1])), 0.0)
+    text = str(timeout_of(metadata, partition=7))
+    assert "partition 7 of topic 't'" in text
+    assert "2 partitions (0 to 1)" in text
+
+
+def test_who_may_not_wait_still_makes_the_topic_known_for_the_next_one() -> None:
+    metadata = new_metadata()
+    asker = Asker(metadata, reply(topic("t")))
+    later: list[Callable[[], None]] = []
+    with pytest.raises(KprodTimeoutError):
+        metadata.await_topic("t", 0, lambda: later.append(asker.wake))
+    assert len(later) == 1, "the sender was not told that a topic is wanted"
+    later[0]()
+    assert metadata.await_topic("t", 0, asker.wake).name == "t"
+
+
+# Many threads -------------------------------------------------------------------------------------
+
+
+def test_all_who_wait_for_a_topic_are_served_by_one_answer() -> None:
+    metadata = new_metadata()
+    woken: list[None] = []
+    served: list[int] = []
+
+    def wait() -> None:
+        served.append(len(metadata.await_topic("t", LONG, lambda: woken.append(None))))
+
+    threads = [threading.Thread(target=wait) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while metadata.due(1.0) != 0 or not woken:
+        threading.Event().wait(0.001)
+    assert metadata.wanted(1.0) == ["t"]
+    metadata.answered(reply(topic("t", [1, 1, 1])), 1.0)
+    for thread in threads:
+        thread.join(LONG)
+    assert served == [3] * 4
+
+
+def test_closing_ends_every_wait() -> None:
+    metadata = new_metadata()
+    ended: list[KprodError] = []
+    waiting = threading.Event()
+
+    def wait() -> None:
+        try:
+            metadata.await_topic("t", LONG, waiting.set)
+        except KprodError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert waiting.wait(LONG)
+    metadata.close()
+    thread.join(LONG)
+    assert [type(error) for error in ended] == [ProducerClosedError]
