@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kio.serial.errors import SerialError
-
 from kprod.broker.api_key import ApiKey
 from kprod.broker.messages import Message, request_schema, response_schema
 from kprod.errors import ConnectionLost, KprodTimeoutError, ProtocolError, UnsupportedVersionError
@@ -90,10 +88,7 @@ class BrokerClient:
             raise KprodTimeoutError(f"{self._name}: no answer to {api.name}") from error
         except OSError as error:
             raise ConnectionLost(f"{self._name}: {error}") from error
-        try:
-            response_header, body = response_schema(api, version).decode(answer)
-        except (SerialError, ValueError, OverflowError) as error:
-            raise ProtocolError(f"{self._name}: malformed answer to {api.name}: {error}") from error
+        response_header, body = response_schema(api, version).decode(answer)
         if response_header.correlation_id != self._correlation_id:
             raise ProtocolError(f"{self._name}: the answer to another request")
         return body

@@ -7,13 +7,12 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from kio.serial.errors import SerialError
-
 from kprod.broker.api_key import VERSIONS, ApiKey
 from kprod.broker.call import Call, Handler, HangUp
 from kprod.broker.handlers.api_versions import unknown_version
 from kprod.broker.messages import request_schema, response_schema
 from kprod.broker.node import Node
+from kprod.errors import ProtocolError
 
 _HEADER_START: Final = struct.Struct(">hhi")
 _log = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ class Dispatcher:
         self._node = node
         self._handlers = handlers
 
-    def answer(self, frame: bytes | memoryview) -> bytes | None:
+    def answer(self, frame: bytes) -> bytes | None:
         """The response frame, or None when there is none to send.
 
         Raises ``HangUp`` for bytes that are not a request, for APIs and versions that were not
@@ -46,7 +45,7 @@ class Dispatcher:
         return response_schema(key, version).encode(_header(correlation_id), values)
 
 
-def _start(frame: bytes | memoryview) -> tuple[ApiKey, int, int]:
+def _start(frame: bytes) -> tuple[ApiKey, int, int]:
     try:
         key, version, correlation_id = _HEADER_START.unpack_from(frame)
         return ApiKey(key), version, correlation_id
@@ -60,9 +59,9 @@ def _header(correlation_id: int) -> dict[str, int]:
     return {"correlation_id": correlation_id}
 
 
-def _parse(key: ApiKey, version: int, frame: bytes | memoryview) -> Call:
+def _parse(key: ApiKey, version: int, frame: bytes) -> Call:
     try:
         header, body = request_schema(key, version).decode(frame)
-    except (SerialError, ValueError, OverflowError) as error:
+    except ProtocolError as error:
         raise HangUp(f"malformed {key.name} request, version {version}: {error}") from error
     return Call(version, header.client_id, body)

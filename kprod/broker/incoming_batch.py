@@ -18,12 +18,15 @@ from kprod.broker.codecs import CODEC_NAMES
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.producer_state import NO_PRODUCER
 from kprod.errors import BrokerError
+from kprod.types import BytesLike
 
 _ZSTD: Final = CODEC_NAMES.index("zstd")
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 
 
-def check_batch(records: bytes | None, version: int, config: LogConfig, now_ms: int) -> BatchHeader:
+def check_batch(
+    records: BytesLike | None, version: int, config: LogConfig, now_ms: int
+) -> BatchHeader:
     """The header of the one batch in ``records``, once it passed (Kafka: LogValidator, in part).
 
     Raises ``BrokerError`` with the code for the producer. Looks at the header and the CRC and at

@@ -16,6 +16,7 @@ from kprod.broker.api_key import ApiKey
 from kprod.broker.client import BrokerClient
 from kprod.broker.record_batch import CorruptBatch, StoredRecord, read_batches
 from kprod.errors import BrokerError, ConfigError, ConnectionLost, KprodTimeoutError
+from kprod.types import BytesLike
 
 __all__ = ["create_topic", "end_offsets", "read_topic"]
 
@@ -161,7 +162,7 @@ def _read_partition(
             at = batch.last_offset + 1
 
 
-def _fetch(client: BrokerClient, topic: str, number: int, offset: int) -> bytes:
+def _fetch(client: BrokerClient, topic: str, number: int, offset: int) -> BytesLike:
     wanted = {
         "partition": number,
         "fetch_offset": offset,
@@ -184,4 +185,5 @@ def _fetch(client: BrokerClient, topic: str, number: int, offset: int) -> bytes:
     part = answer.responses[0].partitions[0]
     if part.error_code:
         raise BrokerError(part.error_code, f"{topic}-{number} at offset {offset}")
-    return part.records or b""
+    records: BytesLike | None = part.records
+    return records or b""

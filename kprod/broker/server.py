@@ -20,7 +20,7 @@ class Server:
     """Accepts connections in one thread and serves each in one of its own.
 
     Listening begins with the constructor, so that ``port`` is known; connections are taken from
-    ``start`` on. Thread-safe.
+    ``start`` on. Thread-safe. The threads do not keep the process alive.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -36,7 +36,7 @@ class Server:
     def start(self, connect: Callable[[socket.socket, str], Connection]) -> None:
         """Begin to accept; ``connect`` makes a connection of a socket and the peer's name."""
         self._acceptor = threading.Thread(
-            target=self._accept, args=(connect,), name="kprod-broker-acceptor"
+            target=self._accept, args=(connect,), name="kprod-broker-acceptor", daemon=True
         )
         self._acceptor.start()
 
@@ -55,7 +55,7 @@ class Server:
 
     def _begin(self, connection: Connection, peer: str) -> None:
         thread = threading.Thread(
-            target=self._serve, args=(connection,), name=f"kprod-broker-{peer}"
+            target=self._serve, args=(connection,), name=f"kprod-broker-{peer}", daemon=True
         )
         with self._lock:
             if self._stopping.is_set():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -45,12 +44,12 @@ def _settled(answer: _Answer, call: Call) -> bool:
 def _wait(call: Call, node: Node) -> _Answer:
     event = threading.Event()
     keys = _partitions(call, node)
-    deadline = time.monotonic() + call.body.max_wait.total_seconds()
+    deadline = node.clock.monotonic() + call.body.max_wait.total_seconds()
     node.purgatory.watch(keys, event)
     try:
         while True:
             answer = _read(call, node)
-            left = deadline - time.monotonic()
+            left = deadline - node.clock.monotonic()
             if _settled(answer, call) or left <= 0 or node.purgatory.closed:
                 return answer
             event.wait(left)
@@ -100,6 +99,8 @@ def _partition(wanted: Any, part: Any, node: Node, left: int, *, whole_first: bo
         found = log.read(part.fetch_offset, limit, whole_first=whole_first)
     except CorruptBatch as error:
         return _refusal(part, BrokerError(ErrorCode.corrupt_message, str(error)))
+    except OSError as error:
+        return _refusal(part, BrokerError(ErrorCode.kafka_storage_error, str(error)))
     except BrokerError as error:
         return _refusal(part, error)
     message = {

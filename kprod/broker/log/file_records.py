@@ -52,6 +52,8 @@ class FileRecords:
 
         Raises ``CorruptBatch`` for bytes that are no batch of format v2.
         """
+        if position < 0:
+            raise CorruptBatch(f"{self.path} has no position {position}")
         if self.size - position < HEADER_BYTES:
             return None
         data = self.read(position, HEADER_BYTES)

@@ -45,13 +45,12 @@ class LogLoader:
     def load(self) -> PartitionLog:
         """Raises ``OSError`` when files cannot be read or written."""
         self._drop_leftovers()
-        segments = [LogSegment(self._directory, base, self._config) for base in self._bases()]
-        if self._recovery_point is None:
-            self._mend_indexes(segments)
-        else:
-            segments = self._recover(segments, self._recovery_point)
+        bases = self._bases()
+        unindexed = {base for base in bases if not self._has_indexes(base)}
+        segments = [LogSegment(self._directory, base, self._config) for base in bases]
+        segments = self._recover(segments, unindexed)
         start = max(self._start_offset, segments[0].base_offset)
-        end = max(segments[-1].next_offset(), start)
+        end = max(segments[-1].intact_end() or start, start)
         segments[-1].open_for_append()
         return PartitionLog(
             self._where,
@@ -76,31 +75,38 @@ class LogLoader:
                     index.unlink()
         return sorted(int(stem) for stem in logs) or [self._start_offset]
 
-    def _mend_indexes(self, segments: list[LogSegment]) -> None:
-        for segment in segments:
-            missing = segment.size > 0 and not segment.time_index.entries.count
-            if missing or not (segment.offset_index.sane and segment.time_index.sane):
-                _log.warning("%s: rebuilding the indexes", segment.records.path)
-                segment.rebuild_indexes()
-                if segment is not segments[-1]:
-                    segment.seal()
+    def _has_indexes(self, base: int) -> bool:
+        suffixes = ("index", "timeindex")
+        return all((self._directory / f"{base:020d}.{suffix}").exists() for suffix in suffixes)
 
-    def _recover(self, segments: list[LogSegment], recovery_point: int) -> list[LogSegment]:
+    def _recover(self, segments: list[LogSegment], unindexed: set[int]) -> list[LogSegment]:
         for number, segment in enumerate(segments):
-            is_last = segment is segments[-1]
-            if not is_last and segments[number + 1].base_offset <= recovery_point:
+            rest = segments[number + 1 :]
+            if not self._in_doubt(segment, rest):
+                self._mend_indexes(segment, segment.base_offset in unindexed)
                 continue
             dropped = segment.recover()
-            if not is_last:
-                segment.seal()
+            segment.flush()
             if dropped:
                 _log.warning("%s: cut off %d bytes", segment.records.path, dropped)
-                self._drop(segments[number + 1 :])
-                segments = segments[: number + 1]
-                break
-        for segment in segments:
-            segment.flush()
+                self._drop(rest)
+                return segments[: number + 1]
+            if rest:
+                segment.seal()
         return segments
+
+    def _in_doubt(self, segment: LogSegment, rest: list[LogSegment]) -> bool:
+        """Whether the file may not be what was acknowledged."""
+        if self._recovery_point is None:
+            return not rest and segment.intact_end() is None
+        return not rest or rest[0].base_offset > self._recovery_point
+
+    def _mend_indexes(self, segment: LogSegment, missing: bool) -> None:
+        sane = segment.offset_index.sane and segment.time_index.sane
+        if segment.size > 0 and (missing or not sane):
+            _log.warning("%s: rebuilding the indexes", segment.records.path)
+            segment.rebuild_indexes()
+            segment.seal()
 
     def _drop(self, segments: list[LogSegment]) -> None:
         for segment in segments:

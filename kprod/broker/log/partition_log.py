@@ -145,11 +145,13 @@ class PartitionLog:
             active_size = segments[-1].size
         if not start <= offset <= end:
             raise BrokerError(ErrorCode.offset_out_of_range, f"{offset} is not in {start}..{end}")
+        if offset == end:
+            return Fetched(b"", end, start)
         first = max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
         for segment in segments[first:]:
             limit = active_size if segment is segments[-1] else segment.size
             records = segment.read(offset, max_bytes, limit, whole_first=whole_first)
-            if records or offset == end:
+            if records:
                 return Fetched(records, end, start)
         return Fetched(b"", end, start)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -96,12 +97,14 @@ class LogSegment:
     def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Position and header of the first batch that ends at or after ``offset``."""
         start = self.offset_index.lookup(offset)
-        try:
-            return self._scan(start, offset)
-        except CorruptBatch:
+        if start:
+            with contextlib.suppress(CorruptBatch):
+                found = self._scan(start, offset)
+                if found is not None:
+                    return found
             # A damaged index points anywhere. The file of batches is the truth.
-            _log.warning("%s is damaged and was not used", self.offset_index.entries.path)
-            return self._scan(0, offset)
+            _log.warning("%s did not lead to offset %d", self.offset_index.entries.path, offset)
+        return self._scan(0, offset)
 
     def _scan(self, position: int, offset: int) -> tuple[int, BatchHeader] | None:
         for at, header in self.records.headers(position):
@@ -141,12 +144,22 @@ class LogSegment:
             for _, header in self.records.headers(found[0]):
                 yield header
 
-    def next_offset(self) -> int:
-        """The offset after the last batch, found from the last index entry on."""
-        end = self.base_offset
-        for header in self.headers_from(self.offset_index.last_offset):
-            end = header.last_offset + 1
-        return end
+    def intact_end(self) -> int | None:
+        """The offset after the last batch, found from the last index entry on.
+
+        None when that entry does not fit the file, or the file does not end with a whole batch.
+        """
+        last_indexed = self.offset_index.last_offset
+        position = self.offset_index.lookup(last_indexed)
+        end_offset, end_position = self.base_offset, 0
+        try:
+            for at, header in self.records.headers(position):
+                if at == position > 0 and header.last_offset != last_indexed:
+                    return None
+                end_offset, end_position = header.last_offset + 1, at + header.size
+        except CorruptBatch:
+            return None
+        return end_offset if end_position == self.size else None
 
     def recover(self) -> int:
         """Keep the batches up to the first that is not whole and valid, index them anew.

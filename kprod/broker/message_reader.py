@@ -1,0 +1,196 @@
+"""Messages from bytes that nobody vouches for, by way of kio's schemas.
+
+kio has a reader of its own, but it takes memory for as many elements as an array announces, and
+the process ends when there is not that much. This one believes no length: each is compared with
+the bytes that are left. Record batches come out as views of the request, not as copies.
+"""
+
+from __future__ import annotations
+
+import datetime
+import struct
+import uuid
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.message_shape import FieldShape, field_shapes
+from kprod.errors import ProtocolError
+
+Read = Callable[[memoryview, int], tuple[Any, int]]
+"""Takes the message and a position, returns a value and the position after it.
+
+Raises ``ProtocolError``, or ``struct.error`` or ``IndexError`` where the message ends early.
+"""
+
+_UVARINT_BITS: Final = 32
+_ZERO_ID: Final = bytes(16)
+
+
+@cache
+def message_reader(entity: Any) -> Read:
+    """The reader of one of kio's classes."""
+    always = [(s.name, _field(s, entity)) for s in field_shapes(entity) if s.tag is None]
+    tagged = {s.tag: (s.name, _field(s, entity)) for s in field_shapes(entity) if s.tag is not None}
+    absent = {s.name: s.absent for s in field_shapes(entity) if s.tag is not None}
+    flexible = entity.__flexible__
+
+    def read(data: memoryview, at: int) -> tuple[Any, int]:
+        values = absent.copy()
+        for name, read_field in always:
+            values[name], at = read_field(data, at)
+        if flexible:
+            at = _read_tagged(data, at, tagged, values)
+        return entity(**values), at
+
+    return read
+
+
+def _read_tagged(
+    data: memoryview, at: int, known: dict[int, tuple[str, Read]], values: dict[str, object]
+) -> int:
+    count, at = _uvarint(data, at)
+    last = -1
+    for _ in range(count):
+        tag, at = _uvarint(data, at)
+        size, at = _uvarint(data, at)
+        end = _end(data, at, size)
+        if tag <= last:
+            raise ProtocolError(f"tag {tag} after tag {last}")
+        if tag in known:
+            name, read_field = known[tag]
+            values[name], stop = read_field(data[:end], at)
+            if stop != end:
+                raise ProtocolError(f"tag {tag} has {end - stop} bytes too many")
+        last, at = tag, end
+    return at
+
+
+def _field(shape: FieldShape, entity: Any) -> Read:
+    # The client id keeps the old form in every version, so that any broker can read it.
+    compact = entity.__flexible__ and shape.name != "client_id"
+    if shape.struct is not None:
+        one = message_reader(shape.struct)
+    else:
+        one = _primitive(shape.kafka_type, compact, shape.nullable and not shape.is_array)
+    return _array(one, compact, shape.nullable) if shape.is_array else one
+
+
+def _primitive(kafka_type: str, compact: bool, nullable: bool) -> Read:
+    if kafka_type in _FIXED:
+        return _FIXED[kafka_type]
+    length = _compact_length if compact else _LENGTHS[kafka_type]
+    decode = _DECODE[kafka_type]
+
+    def read(data: memoryview, at: int) -> tuple[Any, int]:
+        size, at = length(data, at)
+        if size < 0:
+            if size < -1 or not nullable:
+                raise ProtocolError(f"a {kafka_type} of {size} bytes")
+            return None, at
+        end = _end(data, at, size)
+        return decode(data[at:end]), end
+
+    return read
+
+
+def _array(one: Read, compact: bool, nullable: bool) -> Read:
+    length = _compact_length if compact else _int32
+
+    def read(data: memoryview, at: int) -> tuple[Any, int]:
+        count, at = length(data, at)
+        if count < 0:
+            if count < -1 or not nullable:
+                raise ProtocolError(f"an array of {count} elements")
+            return None, at
+        # Each element takes a byte at least.
+        _end(data, at, count)
+        found = []
+        for _ in range(count):
+            value, at = one(data, at)
+            found.append(value)
+        return tuple(found), at
+
+    return read
+
+
+def _end(data: memoryview, at: int, size: int) -> int:
+    if size > len(data) - at:
+        raise ProtocolError(f"a length of {size} with {len(data) - at} bytes left")
+    return at + size
+
+
+def _uvarint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < _UVARINT_BITS:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise ProtocolError("a varint of more than 5 bytes")
+
+
+def _compact_length(data: memoryview, at: int) -> tuple[int, int]:
+    length, at = _uvarint(data, at)
+    return length - 1, at
+
+
+def _fixed(layout: str, convert: Callable[[Any], Any] | None = None) -> Read:
+    compiled = struct.Struct(layout)
+    unpack, size = compiled.unpack_from, compiled.size
+
+    def read(data: memoryview, at: int) -> tuple[Any, int]:
+        (value,) = unpack(data, at)
+        return (value if convert is None else convert(value)), at + size
+
+    return read
+
+
+def _text(data: memoryview) -> str:
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"a string that is not UTF-8: {error}") from None
+
+
+def _milliseconds(value: int) -> datetime.timedelta:
+    return datetime.timedelta(milliseconds=value)
+
+
+def _error_code(value: int) -> ErrorCode:
+    try:
+        return ErrorCode(value)
+    except ValueError:
+        return ErrorCode.unknown_server_error
+
+
+def _id(value: bytes) -> uuid.UUID | None:
+    return None if value == _ZERO_ID else uuid.UUID(bytes=value)
+
+
+_int16: Final = _fixed(">h")
+_int32: Final = _fixed(">i")
+_FIXED: Final[dict[str, Read]] = {
+    "int8": _fixed(">b"),
+    "int16": _int16,
+    "uint16": _fixed(">H"),
+    "int32": _int32,
+    "uint32": _fixed(">I"),
+    "int64": _fixed(">q"),
+    "bool": _fixed(">?"),
+    "uuid": _fixed(">16s", _id),
+    "error_code": _fixed(">h", _error_code),
+    "timedelta_i32": _fixed(">i", _milliseconds),
+    "timedelta_i64": _fixed(">q", _milliseconds),
+    "datetime_i64": _fixed(">q"),
+}
+_LENGTHS: Final = {"string": _int16, "bytes": _int32, "records": _int32}
+_DECODE: Final[dict[str, Callable[[memoryview], Any]]] = {
+    "string": _text,
+    "bytes": bytes,
+    "records": memoryview,
+}

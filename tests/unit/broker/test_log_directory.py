@@ -1,0 +1,127 @@
+"""The data directory: its lock, its files, and who may open it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_directory import LogDirectory, decode_id, encode_id
+from kprod.broker.log.offset_checkpoint import read_offsets
+from kprod.broker.log.storage_error import StorageError
+from kprod.types import TopicPartition
+from tests.unit.broker.logs import append, values
+
+WHERE = TopicPartition("some-topic.v1", 3)
+TOPIC_ID = uuid.UUID("12345678-9abc-def0-1234-56789abcdef0")
+
+
+def open_directory(path: Path) -> LogDirectory:
+    return LogDirectory(path, LogConfig())
+
+
+def with_one_partition(path: Path) -> LogDirectory:
+    directory = open_directory(path)
+    append(directory.create(WHERE, TOPIC_ID), b"a", b"b")
+    return directory
+
+
+def test_the_layout_is_kafkas(tmp_path: Path) -> None:
+    directory = with_one_partition(tmp_path)
+    directory.close()
+    partition = tmp_path / "some-topic.v1-3"
+    assert {path.name for path in partition.iterdir()} == {
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000002.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    }
+    assert (partition / "partition.metadata").read_text() == (
+        f"version: 0\ntopic_id: {encode_id(TOPIC_ID)}\n"
+    )
+    assert (partition / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    points = tmp_path / "recovery-point-offset-checkpoint"
+    assert points.read_text() == "0\n1\nsome-topic.v1 3 2\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+    assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text())["version"] == 0
+    meta = (tmp_path / "meta.properties").read_text().splitlines()
+    assert [line.partition("=")[0] for line in meta] == [
+        "version",
+        "node.id",
+        "cluster.id",
+        "directory.id",
+    ]
+
+
+def test_everything_is_there_again(tmp_path: Path) -> None:
+    first = with_one_partition(tmp_path)
+    first.close()
+    second = open_directory(tmp_path)
+    assert second.cluster_id == first.cluster_id
+    assert second.topic_ids == {WHERE.topic: TOPIC_ID}
+    assert values(second.logs[WHERE]) == [b"a", b"b"]
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    second.abandon()
+
+    third = open_directory(tmp_path)
+    assert values(third.logs[WHERE]) == [b"a", b"b"]
+    assert read_offsets(tmp_path / "recovery-point-offset-checkpoint") == {WHERE: 2}
+    third.close()
+
+
+def test_one_broker_at_a_time(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    with pytest.raises(StorageError, match="in use"):
+        open_directory(tmp_path)
+    directory.close()
+    open_directory(tmp_path).close()
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "some-topic.v1-3/partition.metadata"])
+def test_a_future_version_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
+    with_one_partition(tmp_path).close()
+    path = tmp_path / name
+    before = path.read_text()
+    path.write_text(before.replace("version=1", "version=9").replace("version: 0", "version: 9"))
+    for _ in range(2):
+        with pytest.raises(StorageError, match="version 9"):
+            open_directory(tmp_path)
+    path.write_text(before)
+    directory = open_directory(tmp_path)
+    assert values(directory.logs[WHERE]) == [b"a", b"b"]
+    directory.close()
+
+
+def test_a_removed_partition_is_gone(tmp_path: Path) -> None:
+    directory = with_one_partition(tmp_path)
+    directory.remove(WHERE)
+    assert directory.topic_ids == {}
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+    directory.close()
+
+
+def test_directories_that_are_no_partitions_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes-1").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "0123-delete").mkdir()
+    open_directory(tmp_path).close()
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"notes-1", "other"}
+
+
+@pytest.mark.parametrize("content", ["", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt zero 5\n", "0\n1\nt"])
+def test_a_damaged_checkpoint_counts_as_none(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_text(content)
+    assert read_offsets(path) == {}
+
+
+def test_ids_have_22_characters() -> None:
+    assert encode_id(TOPIC_ID) == "EjRWeJq83vASNFZ4mrze8A"
+    assert decode_id("EjRWeJq83vASNFZ4mrze8A") == TOPIC_ID
+    with pytest.raises(StorageError):
+        decode_id("short")

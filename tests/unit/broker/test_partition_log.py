@@ -1,0 +1,139 @@
+"""One partition: offsets, segments, duplicates, reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.partition_log import Appended, PartitionLog
+from kprod.broker.log.time_index import TimestampOffset
+from kprod.errors import BrokerError
+from tests.support.raw_batch import raw_batch
+from tests.unit.broker.logs import append, open_log, produce, values
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[PartitionLog]:
+    log = open_log(tmp_path)
+    yield log
+    log.close()
+
+
+def test_batches_get_the_next_offsets(log: PartitionLog) -> None:
+    assert append(log, b"a", b"b") == Appended(0, -1, 0)
+    assert append(log, b"c") == Appended(2, -1, 0)
+    assert (log.start_offset, log.end_offset) == (0, 3)
+    assert values(log) == [b"a", b"b", b"c"]
+
+
+def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
+    append(log, b"before")
+    sent = raw_batch([b"a", b"b"])
+    append(log, b"a", b"b")
+    stored = log.read(1, 10_000, whole_first=True).records
+    assert stored == (1).to_bytes(8, "big") + sent[8:12] + bytes(4) + sent[16:]
+
+
+def test_a_full_segment_is_followed_by_the_next(log: PartitionLog, tmp_path: Path) -> None:
+    sent = [b"%04d" % n * 100 for n in range(30)]
+    for value in sent:
+        append(log, value)
+    logs = sorted(tmp_path.glob("*.log"))
+    assert len(logs) > 2
+    assert all(path.stat().st_size <= 4_000 for path in logs)
+    assert values(log) == sent
+    snapshots = {path.stem for path in tmp_path.glob("*.snapshot")}
+    assert snapshots == {path.stem for path in logs[-2:]}
+
+
+def test_a_batch_larger_than_a_segment_is_refused(log: PartitionLog) -> None:
+    with pytest.raises(BrokerError, match="RECORD_LIST_TOO_LARGE"):
+        append(log, b"x" * 4_000)
+    assert values(log) == []
+
+
+def test_a_full_index_ends_a_segment(tmp_path: Path) -> None:
+    config = LogConfig(index_interval_bytes=1, segment_index_bytes=36)
+    log = open_log(tmp_path, config=config)
+    for number in range(8):
+        append(log, b"%d" % number)
+    assert len(list(tmp_path.glob("*.log"))) > 1
+    assert values(log) == [b"%d" % number for number in range(8)]
+    log.close()
+
+
+def test_offsets_outside_of_the_log(log: PartitionLog) -> None:
+    append(log, b"a")
+    assert log.read(1, 1_000, whole_first=True).records == b""
+    for offset in (-1, 2):
+        with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
+            log.read(offset, 1_000, whole_first=True)
+
+
+def test_a_duplicate_is_told_its_first_place_and_time(log: PartitionLog) -> None:
+    append(log, b"other")
+    assert produce(log, 0, 3) == Appended(1, -1, 0)
+    assert produce(log, 3, 2) == Appended(4, -1, 0)
+    assert produce(log, 0, 3) == Appended(1, 1_000, 0)
+    assert log.end_offset == 6
+    with pytest.raises(BrokerError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        produce(log, 7)
+    with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
+        produce(log, 5, epoch=-1)
+    assert log.end_offset == 6
+
+
+def test_times_are_found_across_segments(log: PartitionLog) -> None:
+    assert log.largest_timestamp() is None
+    for number in range(30):
+        append(log, b"x" * 400, base_timestamp=number * 10, max_timestamp=number * 10)
+    for number in range(30):
+        assert log.find_timestamp(number * 10 - 9) == TimestampOffset(number * 10, number)
+    assert log.find_timestamp(291) is None
+    assert log.largest_timestamp() == TimestampOffset(290, 29)
+
+
+def test_appends_from_many_threads_take_turns(log: PartitionLog) -> None:
+    def run(name: int) -> None:
+        for number in range(40):
+            append(log, b"%d:%d" % (name, number), b"second")
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [value for value in values(log) if value and value != b"second"]
+    assert len(found) == 160
+    for name in range(4):
+        mine = [v for v in found if v.startswith(b"%d:" % name)]
+        assert mine == [b"%d:%d" % (name, number) for number in range(40)]
+
+
+def test_readers_are_not_disturbed_by_rolling(log: PartitionLog) -> None:
+    seen: list[int] = []
+
+    def follow() -> None:
+        while len(seen) < 200:
+            seen[:] = [int(value or b"") for value in values(log)]
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    for number in range(200):
+        append(log, b"%04d" % number)
+    reader.join()
+    assert seen == list(range(200))
+
+
+def test_strict_mode_flushes_and_a_closed_log_refuses(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(flush_messages=1))
+    append(log, b"a")
+    log.flush()
+    log.close()
+    log.close()
+    with pytest.raises(BrokerError, match="KAFKA_STORAGE_ERROR"):
+        append(log, b"b")

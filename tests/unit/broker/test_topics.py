@@ -1,0 +1,139 @@
+"""Making, finding, extending and removing topics."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_directory import LogDirectory
+from kprod.broker.topic import is_legal_name
+from kprod.broker.topics import MAX_PARTITIONS, Topics
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+from tests.unit.broker.logs import append, values
+from tests.unit.broker.nodes import running_node
+
+
+def code(error: pytest.ExceptionInfo[BrokerError]) -> int:
+    return error.value.code
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "-"])
+def test_legal_names(name: str) -> None:
+    assert is_legal_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "ä", "a/b", "a\n", "a:b"])
+def test_illegal_names(name: str) -> None:
+    assert not is_legal_name(name)
+
+
+def test_a_topic_is_found_by_name_and_id(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        made = node.topics.create("t", 3)
+        assert [log.where.partition for log in made.partitions] == [0, 1, 2]
+        assert node.topics.find("t") is made
+        assert node.topics.find_id(made.id) is made
+        assert node.topics.find_or_create("t", 9) is made
+        assert node.topics.find("u") is None
+        assert node.topics.find_id(uuid.uuid4()) is None
+        assert node.topics.all() == [made]
+
+
+def test_topics_are_there_after_a_restart(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        made = [(name, node.topics.create(name, n).id) for name, n in (("a-1", 2), ("b", 12))]
+        append(node.topics.find_or_create("b", 1).partitions[11], b"value")
+    with running_node(tmp_path) as node:
+        assert [(topic.name, topic.id) for topic in node.topics.all()] == made
+        assert [len(topic.partitions) for topic in node.topics.all()] == [2, 12]
+        assert values(node.topics.find_or_create("b", 1).partitions[11]) == [b"value"]
+
+
+def test_what_cannot_be_made(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        for name, count, expected in (
+            ("t", 1, ErrorCode.topic_already_exists),
+            ("a/b", 1, ErrorCode.invalid_topic_exception),
+            ("u", 0, ErrorCode.invalid_partitions),
+            ("u", MAX_PARTITIONS + 1, ErrorCode.invalid_partitions),
+        ):
+            with pytest.raises(BrokerError) as error:
+                node.topics.create(name, count)
+            assert code(error) == expected
+
+
+def test_more_partitions(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        before = node.topics.create("t", 2)
+        node.topics.extend("t", 5)
+        after = node.topics.find("t")
+        assert after is not None
+        assert after.id == before.id
+        assert after.partitions[:2] == before.partitions
+        assert len(after.partitions) == 5
+        for count in (5, 4, 0):
+            with pytest.raises(BrokerError) as error:
+                node.topics.extend("t", count)
+            assert code(error) == ErrorCode.invalid_partitions
+        with pytest.raises(BrokerError) as error:
+            node.topics.extend("u", 2)
+        assert code(error) == ErrorCode.unknown_topic_or_partition
+
+
+def test_a_deleted_topic_comes_back_empty_and_with_another_id(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        old = node.topics.create("t", 2)
+        append(old.partitions[0], b"gone")
+        node.topics.delete("t")
+        assert node.topics.find("t") is None
+        with pytest.raises(BrokerError):
+            append(old.partitions[0], b"too late")
+        new = node.topics.create("t", 1)
+        assert new.id != old.id
+        assert values(new.partitions[0]) == []
+
+
+def test_a_half_made_topic_is_completed(tmp_path: Path) -> None:
+    logs = LogDirectory(tmp_path, LogConfig())
+    topic_id = uuid.uuid4()
+    for number in (5, 4):
+        logs.create(TopicPartition("t", number), topic_id)
+    (tmp_path / "t-3").mkdir()
+    logs.abandon()
+    with running_node(tmp_path) as node:
+        (topic,) = node.topics.all()
+        assert topic.id == topic_id
+        assert [log.where.partition for log in topic.partitions] == list(range(6))
+
+
+def test_many_who_want_the_same_topic_get_the_same(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        found: list[uuid.UUID] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(node.topics.find_or_create("t", 2).id))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 8
+        assert len(set(found)) == 1
+
+
+def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
+    logs = LogDirectory(tmp_path / "data", LogConfig())
+    topics = Topics(logs)
+    shutil.rmtree(tmp_path / "data")
+    with pytest.raises(BrokerError) as error:
+        topics.create("t", 1)
+    assert code(error) == ErrorCode.kafka_storage_error
+    logs.abandon()
