@@ -20,6 +20,7 @@ class PlainWriter:
     """One producer in this process, one record after the other."""
 
     title = "Writing"
+    before = "Connecting"
 
     def write(self, flights: Flights, target: Target, progress: Callable[[int], None]) -> Written:
         """Write every flight; tell ``progress`` how many are acknowledged meanwhile.

@@ -28,17 +28,21 @@ class Screen:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def bar(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A bar for the block, which tells it how far it has come, in records."""
+    def bar(self, title: str, total: int, *, before: str = "") -> Iterator[Callable[[int], None]]:
+        """A bar for the block, which tells it how far it has come, in records.
+
+        ``before`` stands in the place of the title until the first record is there.
+        """
         if not self.console.is_terminal:
             self.say(f"{title}: {total:,} records ...")
             yield lambda done: None
             return
         with Progress(*_columns(), console=self.console) as progress:
-            task = progress.add_task(title, total=total)
+            task = progress.add_task(before or title, total=total)
 
             def advance(done: int) -> None:
-                progress.update(task, completed=min(done, total))
+                shown = title if done else before or title
+                progress.update(task, completed=min(done, total), description=shown)
 
             yield advance
             progress.update(task, completed=total)

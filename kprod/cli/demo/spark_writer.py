@@ -26,6 +26,7 @@ class SparkWriter:
     """
 
     title = "Spark is writing"
+    before = "Spark is starting"
 
     def __init__(self, work: Path) -> None:
         """``work`` is a directory for temporary files."""

@@ -57,7 +57,7 @@ class Story:
 
     def _write_and_judge(self, flights: Flights, target: Target, work: Path) -> Report:
         writer = SparkWriter(work) if self._plan.spark else PlainWriter()
-        with self._screen.bar(writer.title, len(flights)) as progress:
+        with self._screen.bar(writer.title, len(flights), before=writer.before) as progress:
             written = writer.write(flights, target, progress)
         started = time.monotonic()
         tally = Tally(flights)
