@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
+from kprod.errors import RecordTypeError
 from kprod.spark.record_fields import read_headers
 from kprod.spark.record_shapes import RecordShapes, SendArguments, required_topic
 
@@ -71,5 +72,9 @@ def _milliseconds(column: Any) -> list[Any]:
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    return _plain(column.cast(pa.int64()))
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    if not pa.types.is_integer(column.type):
+        raise RecordTypeError(
+            f"the timestamp column must hold timestamps or ms since the epoch, not {column.type}"
+        )
+    return _plain(column)

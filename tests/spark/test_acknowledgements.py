@@ -1,0 +1,114 @@
+"""No outcome of a task's records is dropped unseen, and none is kept for longer than needed."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kprod.buffer.delivery import BatchDelivery, FutureRecordMetadata
+from kprod.errors import BrokerError, DeliveryError
+from kprod.spark.acknowledgements import LOOK_EVERY, MOST_PENDING, Acknowledgements
+from kprod.spark.partition_report import OffsetRange
+from kprod.types import Persisted, TopicPartition
+
+FLIGHTS_2 = TopicPartition("flights", 2)
+
+
+def batch_of(topic_partition: TopicPartition = FLIGHTS_2) -> BatchDelivery:
+    return BatchDelivery(topic_partition, hurry=lambda: None)
+
+
+def send(outcomes: Acknowledgements, batch: BatchDelivery, count: int) -> None:
+    """Records of 3 key bytes and 10 value bytes."""
+    for index in range(count):
+        outcomes.expect(FutureRecordMetadata(batch, index, 0, 3, 10, 0))
+
+
+def test_acknowledged_records_are_counted_by_partition() -> None:
+    outcomes = Acknowledgements(timeout=1)
+    first, second = batch_of(), batch_of()
+    elsewhere = batch_of(TopicPartition("flights", 0))
+    for batch, count in ((first, 3), (elsewhere, 1), (second, 2)):
+        send(outcomes, batch, count)
+    second.succeed(90, -1)
+    first.succeed(10, -1)
+    elsewhere.succeed(5, -1)
+    outcomes.finish()
+    assert (outcomes.records, outcomes.bytes) == (6, 6 * 13)
+    assert outcomes.ranges() == [
+        OffsetRange(topic="flights", partition=0, first=5, last=5, records=1),
+        OffsetRange(topic="flights", partition=2, first=10, last=91, records=5),
+    ]
+
+
+def test_offsets_the_broker_did_not_tell_are_minus_one() -> None:
+    outcomes = Acknowledgements(timeout=1)
+    batch = batch_of()
+    send(outcomes, batch, 2)
+    batch.succeed(-1, -1)
+    outcomes.finish()
+    (found,) = outcomes.ranges()
+    assert (found.first, found.last, found.records) == (-1, -1, 2)
+
+
+def test_a_failed_record_is_named_with_its_cause() -> None:
+    outcomes = Acknowledgements(timeout=1)
+    good, bad, unknown = (batch_of() for _ in range(3))
+    for batch in (good, bad, unknown):
+        send(outcomes, batch, 2)
+    good.succeed(0, -1)
+    bad.fail(BrokerError(10, "too large for flights"))
+    with pytest.raises(DeliveryError) as caught:
+        outcomes.finish()
+    error = caught.value
+    assert (error.acknowledged, error.failed, error.pending) == (2, 2, 2)
+    assert error.topic_partition == FLIGHTS_2
+    assert isinstance(error.__cause__, BrokerError)
+    assert error.persisted is Persisted.MAYBE, "those without an outcome may be in the log"
+    assert str(error) == (
+        "2 of 6 records failed, 2 have no outcome yet, 2 were acknowledged; first: flights-2: "
+        "BrokerError: MESSAGE_TOO_LARGE (10): too large for flights"
+    )
+
+
+def test_a_refusal_of_everything_leaves_nothing_in_the_log() -> None:
+    outcomes = Acknowledgements(timeout=1)
+    batch = batch_of()
+    send(outcomes, batch, 2)
+    batch.fail(BrokerError(29))
+    with pytest.raises(DeliveryError) as caught:
+        outcomes.finish()
+    assert caught.value.persisted is Persisted.NO
+
+
+def test_a_failure_is_noticed_while_sending() -> None:
+    outcomes = Acknowledgements(timeout=1)
+    batch = batch_of()
+    batch.fail(BrokerError(29))
+    with pytest.raises(DeliveryError):
+        send(outcomes, batch, LOOK_EVERY)
+
+
+def test_settled_futures_are_let_go() -> None:
+    outcomes = Acknowledgements(timeout=1)
+    batch = batch_of()
+    batch.succeed(0, -1)
+    send(outcomes, batch, 10 * LOOK_EVERY)
+    assert outcomes.records == 10 * LOOK_EVERY
+
+
+def test_too_many_unsettled_records_wait_for_the_oldest() -> None:
+    outcomes = Acknowledgements(timeout=30)
+    batch = batch_of()
+    threading.Timer(0.1, batch.succeed, (0, -1)).start()
+    send(outcomes, batch, MOST_PENDING + 1)
+    assert batch.done, "it went on without waiting"
+    outcomes.finish()
+    assert outcomes.records == MOST_PENDING + 1
+
+
+def test_records_that_never_end_do_not_pile_up() -> None:
+    outcomes = Acknowledgements(timeout=0.05)
+    with pytest.raises(DeliveryError, match=r"no outcome after 0.05 s"):
+        send(outcomes, batch_of(), MOST_PENDING)

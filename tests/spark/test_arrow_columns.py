@@ -1,0 +1,89 @@
+"""Which Arrow columns become which arguments of ``send``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kprod.errors import RecordTypeError
+from kprod.spark.arrow_columns import SLICE_ROWS, read_batch
+from kprod.spark.record_shapes import RecordShapes
+
+SHAPES = RecordShapes(topic="t")
+
+TEXT_TYPES = [
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.binary_view(),
+    pa.dictionary(pa.int32(), pa.string()),
+]
+
+
+@pytest.mark.parametrize("kind", TEXT_TYPES, ids=str)
+def test_every_kind_of_text_becomes_bytes(kind: Any) -> None:
+    column = pa.array(["a", None, "gr\u00fcn", ""]).cast(kind)
+    batch = pa.RecordBatch.from_arrays([column], ["value"])
+    assert [row[1] for row in read_batch(batch, SHAPES)] == [b"a", None, "gr\u00fcn".encode(), b""]
+
+
+def test_a_slice_of_a_batch_is_only_that_slice() -> None:
+    batch = pa.RecordBatch.from_pydict({"value": ["a", "b", "c", "d"]}).slice(1, 2)
+    assert [row[1] for row in read_batch(batch, SHAPES)] == [b"b", b"c"]
+
+
+def test_a_large_batch_is_read_to_its_end() -> None:
+    rows = 2 * SLICE_ROWS + 1
+    batch = pa.RecordBatch.from_pydict({"value": [str(row) for row in range(rows)]})
+    assert [row[1] for row in read_batch(batch, SHAPES)] == [b"%d" % row for row in range(rows)]
+
+
+def test_all_columns_have_their_place() -> None:
+    moment = pa.array([1_700_000_000_123_456, None], pa.timestamp("us", "UTC"))
+    headers = pa.array([[("h", b"x")], None], pa.map_(pa.string(), pa.binary()))
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "headers": headers,
+            "key": pa.array(["k", None]),
+            "partition": pa.array([3, None], pa.int32()),
+            "timestamp": moment,
+            "topic": pa.array(["a", "b"]),
+            "value": pa.array([b"v", None]),
+        }
+    )
+    assert list(read_batch(batch, RecordShapes(topic=None))) == [
+        ("a", b"v", b"k", [("h", b"x")], 3, 1_700_000_000_123),
+        ("b", None, None, None, None, None),
+    ]
+
+
+def test_headers_may_be_structs_and_timestamps_numbers() -> None:
+    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array(["v"]),
+            "headers": pa.array([[{"key": "h", "value": None}]], header),
+            "timestamp": pa.array([17], pa.int64()),
+        }
+    )
+    assert list(read_batch(batch, SHAPES)) == [("t", b"v", None, [("h", None)], None, 17)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"key": ["k"]}, "no column 'value'"),
+        ({"value": ["v"], "carrier": ["UA"]}, "no place for .'carrier'."),
+        ({"value": ["v"], "timestamp": ["yesterday"]}, "timestamp column"),
+        ({"value": ["v"], "topic": pa.array([None], pa.string())}, "has no topic"),
+    ],
+    ids=repr,
+)
+def test_columns_that_fit_no_record_are_refused(columns: Any, complaint: str) -> None:
+    shapes = RecordShapes(topic=None if "topic" in columns else "t")
+    with pytest.raises(RecordTypeError, match=complaint):
+        list(read_batch(pa.RecordBatch.from_pydict(columns), shapes))

@@ -1,0 +1,84 @@
+"""Which items of a partition become which arguments of ``send``."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from kprod.errors import RecordTypeError
+from kprod.spark.record_shapes import RecordShapes
+
+SHAPES = RecordShapes(topic="t")
+NOON = datetime.datetime(2013, 1, 1, 12, tzinfo=datetime.UTC)
+NOON_MS = 1_357_041_600_000
+
+
+@pytest.mark.parametrize(
+    ("item", "arguments"),
+    [
+        (b"v", ("t", b"v", None, None, None, None)),
+        ("gr\u00fcn", ("t", "gr\u00fcn".encode(), None, None, None, None)),
+        ((None, None), ("t", None, None, None, None, None)),
+        (("k", b"v"), ("t", b"v", b"k", None, None, None)),
+        (("k", "v", [("h", "x")]), ("t", b"v", b"k", [("h", b"x")], None, None)),
+        (("k", "v", None, 17), ("t", b"v", b"k", None, None, 17)),
+        (("k", "v", {}, NOON, 3), ("t", b"v", b"k", [], 3, NOON_MS)),
+        ({"value": "v"}, ("t", b"v", None, None, None, None)),
+        ({"value": None, "key": "k"}, ("t", None, b"k", None, None, None)),
+        (Row(key="k", value=b"v"), ("t", b"v", b"k", None, None, None)),
+        (Row(value="v", partition=2), ("t", b"v", None, None, 2, None)),
+        (Row(value="v", timestamp=NOON), ("t", b"v", None, None, None, NOON_MS)),
+        (Row(value="v", topic="other"), ("t", b"v", None, None, None, None)),
+        (Row("k", "v"), ("t", b"v", b"k", None, None, None)),
+        (
+            Row(value="v", headers=[Row(key="h", value=b"x"), Row(key="h", value=None)]),
+            ("t", b"v", None, [("h", b"x"), ("h", None)], None, None),
+        ),
+    ],
+    ids=repr,
+)
+def test_an_item_becomes_arguments(item: Any, arguments: tuple[Any, ...]) -> None:
+    assert SHAPES.read(item) == arguments
+
+
+def test_a_timestamp_without_zone_is_local_time() -> None:
+    local = NOON.astimezone().replace(tzinfo=None)
+    assert SHAPES.read({"value": b"", "timestamp": local})[5] == NOON_MS
+
+
+def test_columns_may_have_other_names() -> None:
+    shapes = RecordShapes(topic=None, key="id", value="payload")
+    row = Row(id="1", payload="p", topic="from-the-row")
+    assert shapes.read(row)[:3] == ("from-the-row", b"p", b"1")
+
+
+def test_text_stays_text_for_a_serializer() -> None:
+    shapes = RecordShapes(topic="t", encode_key=False, encode_value=False)
+    assert shapes.read(("k", "v"))[1:3] == ("v", "k")
+
+
+@pytest.mark.parametrize(
+    ("item", "complaint"),
+    [
+        (17, "got int"),
+        (("only one",), "got a tuple of 1"),
+        (("k", "v", None, 1, 2, 3), "got a tuple of 6"),
+        ({"key": "k"}, "no column 'value'"),
+        (Row(value="v", carrier="UA"), "no place for .'carrier'."),
+        (("k", "v", None, "yesterday"), "timestamp must be"),
+        (("k", "v", 17), "headers must be"),
+        (("k", "v", ["name"]), "headers must be"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_record_is_refused(item: Any, complaint: str) -> None:
+    with pytest.raises(RecordTypeError, match=complaint):
+        SHAPES.read(item)
+
+
+def test_a_record_needs_a_topic() -> None:
+    with pytest.raises(RecordTypeError, match="has no topic"):
+        RecordShapes(topic=None).read(b"v")
