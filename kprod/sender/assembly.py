@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from kprod.backoff import ExponentialBackoff
@@ -23,9 +24,18 @@ from kprod.transport.base import Backend, open_backend
 from kprod_ext import BufferPool
 
 
-def assemble(config: ProducerConfig, metrics: ProducerMetrics, clock: Clock) -> Sender:
-    """A sender that is ready for its first turn. Opens a backend, connects to nothing yet."""
-    retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+def assemble(
+    config: ProducerConfig,
+    metrics: ProducerMetrics,
+    clock: Clock,
+    rng: random.Random | None = None,
+) -> Sender:
+    """A sender that is ready for its first turn. Opens a backend, connects to nothing yet.
+
+    ``rng`` makes every random choice; with one of its own a run can be repeated.
+    """
+    rng = rng or random.Random()
+    retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
     metadata = Metadata(
         clock=clock,
         max_age=config.metadata_max_age_ms / 1000,
@@ -35,10 +45,11 @@ def assemble(config: ProducerConfig, metrics: ProducerMetrics, clock: Clock) -> 
     network = Network(
         _backend(config),
         config.bootstrap_servers,
-        _link_settings(config),
+        _link_settings(config, rng),
         metrics,
         clock,
         metadata.connection_failed,
+        rng,
     )
     accumulator = _accumulator(config, retry_backoff, clock, network.wake)
     sequences = Sequences(
@@ -101,7 +112,7 @@ def _backend(config: ProducerConfig) -> Backend:
     )
 
 
-def _link_settings(config: ProducerConfig) -> LinkSettings:
+def _link_settings(config: ProducerConfig, rng: random.Random) -> LinkSettings:
     return LinkSettings(
         client_id=config.client_id,
         max_in_flight=config.max_in_flight_requests_per_connection,
@@ -109,9 +120,9 @@ def _link_settings(config: ProducerConfig) -> LinkSettings:
         request_timeout=config.request_timeout_ms / 1000,
         setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
         idle_timeout=config.connections_max_idle_ms / 1000,
-        reconnect=_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+        reconnect=_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, rng),
     )
 
 
-def _backoff(initial_ms: float, maximum_ms: float) -> ExponentialBackoff:
-    return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000)
+def _backoff(initial_ms: float, maximum_ms: float, rng: random.Random) -> ExponentialBackoff:
+    return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000, rng)
