@@ -20,6 +20,7 @@ from kprod.types import TopicPartition
 from kprod.wire.control import MetadataReply, TopicReply
 
 FOREVER = float("inf")
+MOST_HOLES = 1000
 
 
 class Metadata:
@@ -40,6 +41,7 @@ class Metadata:
         self._changed = threading.Condition()
         self._last_use: dict[str, float] = {}
         self._new_topics: set[str] = set()
+        self._asked: set[str] = set()  # those of the request that is under way
         self._full_wanted = False
         self._in_flight = False
         self._answers = 0
@@ -47,6 +49,7 @@ class Metadata:
         self._last_failure: KprodError | None = None
         self._closed = False
         self._failures = 0
+        self._fruitless = 0  # answers in a row that brought nothing new
         self._last_attempt = -FOREVER
         self._last_success = -FOREVER
 
@@ -145,7 +148,8 @@ class Metadata:
                 wait = self._last_success + self._max_age - now
             if self._new_topics and self._failures == 0:
                 return 0.0
-            allowed = self._last_attempt + self._backoff.delay(max(self._failures, 1)) - now
+            tries = max(self._failures, self._fruitless, 1)
+            allowed = self._last_attempt + self._backoff.delay(tries) - now
             return max(0.0, wait, allowed if self._last_attempt > -FOREVER else 0.0)
 
     def wanted(self, now: float) -> list[str]:
@@ -155,13 +159,19 @@ class Metadata:
             self._last_attempt = now
             stale = now >= self._last_success + self._max_age
             if self._new_topics and not self._full_wanted and not stale:
-                return sorted(self._new_topics)
-            self._full_wanted = False
-            return sorted(self._last_use)
+                self._asked = set(self._new_topics)
+            else:
+                self._full_wanted = False
+                self._asked = set(self._last_use)
+            return sorted(self._asked)
 
     def answered(self, reply: MetadataReply, now: float) -> bool:
         """Publish what a broker answered; False when the answer was unusable (no brokers)."""
-        brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in reply.brokers}
+        brokers = {
+            b.node_id: Broker(b.node_id, b.host, b.port, b.rack)
+            for b in reply.brokers
+            if b.node_id >= 0
+        }
         if reply.error_code or not brokers:
             why = (
                 BrokerError(reply.error_code)
@@ -177,12 +187,15 @@ class Metadata:
                 for topic in reply.topics
                 if topic.name and topic.error_code != 0
             }
-            self._new_topics.difference_update(topic.name for topic in reply.topics if topic.name)
+            # Not only those the answer mentions: one it leaves out would be due at once, for ever.
+            self._new_topics -= self._asked
             for name, error in self._topic_errors.items():
                 if not error.retriable:  # nobody asks for it again until a send names it again
                     self._last_use.pop(name, None)
             snapshot = self.snapshot.with_topics(map(_topic_info, usable), brokers)
-            self.snapshot = self._without_idle(snapshot, now)
+            snapshot = self._without_idle(snapshot, now)
+            self._fruitless = self._fruitless + 1 if snapshot == self.snapshot else 0
+            self.snapshot = snapshot
             self._full_wanted = self._full_wanted or any(
                 error.retriable for error in self._topic_errors.values()
             )
@@ -232,9 +245,14 @@ class Metadata:
 
 
 def _topic_info(reply: TopicReply) -> TopicInfo:
-    """A topic from its part of the reply; partitions come in any order, holes have no leader."""
-    count = max((p.partition for p in reply.partitions), default=-1) + 1
+    """A topic from its part of the reply; partitions come in any order, holes have no leader.
+
+    Numbers that cannot be, negative or far beyond the count, are passed by: memory is taken in
+    proportion to what was received.
+    """
+    sane = [p for p in reply.partitions if 0 <= p.partition <= MOST_HOLES + len(reply.partitions)]
+    count = max((p.partition for p in sane), default=-1) + 1
     infos = [PartitionInfo(number) for number in range(count)]
-    for p in reply.partitions:
+    for p in sane:
         infos[p.partition] = PartitionInfo(p.partition, p.leader_id, p.leader_epoch)
     return TopicInfo(reply.name or "", reply.topic_id, tuple(infos))

@@ -11,11 +11,12 @@ SOON = 2.0
 
 def test_a_record_queued_without_a_leader_leaves_soon_after_there_is_one() -> None:
     cluster = ScriptedCluster(topics={"t": [-1]})
-    cluster.add(1)
+    broker = cluster.add(1)
     rig = SenderRig(cluster)
     rig.know("t")
     future = rig.queue()
     assert not rig.run(lambda: future.is_done, seconds=10)
+    assert broker.count(ApiKey.METADATA) <= 20, "the back-off was not kept"
     cluster.topics["t"] = [1]
     assert rig.run(lambda: future.is_done, seconds=SOON)
     assert future.succeeded()

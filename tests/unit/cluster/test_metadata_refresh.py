@@ -1,0 +1,234 @@
+"""When metadata is asked for, which topics are named, and how often at most."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.backoff import ExponentialBackoff
+from kprod.clock import SystemClock
+from kprod.cluster.metadata import Metadata
+from kprod.errors import ConnectionLost, KprodTimeoutError
+from kprod.types import TopicPartition
+from kprod.wire.control import BrokerEndpoint, MetadataReply
+from tests.support.steady_random import SteadyRandom
+from tests.unit.cluster.replies import numbered, reply, topic
+
+NEVER = float("inf")
+LOST = ConnectionLost("broker-1:9092: Connection refused")
+
+
+@pytest.fixture
+def metadata() -> Metadata:
+    return Metadata(
+        clock=SystemClock(),
+        max_age=300,
+        max_idle=60,
+        backoff=ExponentialBackoff(0.1, 1.0, SteadyRandom()),
+    )
+
+
+def want(metadata: Metadata, name: str) -> None:
+    """Let a caller ask for a topic, and give up at once."""
+    with pytest.raises(KprodTimeoutError):
+        metadata.await_topic(name, 0, lambda: None)
+
+
+def learn(metadata: Metadata, answer: MetadataReply, now: float) -> list[str]:
+    """One round trip; the topics it asked for."""
+    asked = metadata.wanted(now)
+    metadata.answered(answer, now)
+    return asked
+
+
+# Due ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_due_while_nobody_wants_a_topic(metadata: Metadata) -> None:
+    assert metadata.due(0.0) == NEVER
+    metadata.request_update()
+    metadata.connection_failed(LOST)
+    assert metadata.due(0.0) == NEVER
+
+
+def test_a_new_topic_is_due_at_once_and_only_once(metadata: Metadata) -> None:
+    want(metadata, "t")
+    assert metadata.due(0.0) == 0.0
+    assert metadata.wanted(0.0) == ["t"]
+    assert metadata.due(0.0) == NEVER
+
+
+def test_what_is_known_is_due_again_when_it_is_old(metadata: Metadata) -> None:
+    want(metadata, "t")
+    learn(metadata, reply(topic("t")), 0.0)
+    assert metadata.due(1.0) == 299.0
+    assert metadata.due(300.0) == 0.0
+
+
+def test_an_update_on_request_keeps_a_distance_to_the_last_one(metadata: Metadata) -> None:
+    want(metadata, "t")
+    learn(metadata, reply(topic("t")), 0.0)
+    metadata.request_update()
+    assert metadata.due(0.01) == pytest.approx(0.09)
+    assert metadata.due(5.0) == 0.0
+
+
+def test_an_update_requested_while_one_is_under_way_follows_it(metadata: Metadata) -> None:
+    want(metadata, "t")
+    asked = metadata.wanted(0.0)
+    metadata.request_update()
+    metadata.answered(reply(topic("t")), 0.0)
+    assert asked == ["t"]
+    assert metadata.due(5.0) == 0.0
+
+
+def test_failures_are_backed_off_from_longer_and_longer(metadata: Metadata) -> None:
+    want(metadata, "t")
+    delays = []
+    for _ in range(6):
+        metadata.wanted(0.0)
+        metadata.failed(LOST, 0.0)
+        delays.append(metadata.due(0.0))
+    assert delays == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+
+
+def test_a_new_topic_does_not_break_the_back_off_after_a_failure(metadata: Metadata) -> None:
+    want(metadata, "t")
+    metadata.wanted(0.0)
+    metadata.failed(LOST, 0.0)
+    want(metadata, "u")
+    assert metadata.due(0.0) == pytest.approx(0.1)
+
+
+def test_answers_that_bring_nothing_new_are_backed_off_from_too(metadata: Metadata) -> None:
+    want(metadata, "t")
+    delays = []
+    for _ in range(7):
+        learn(metadata, reply(topic("t", error=3)), 0.0)
+        delays.append(metadata.due(0.0))
+    assert delays == pytest.approx([0.1, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+
+
+def test_news_ends_that_back_off(metadata: Metadata) -> None:
+    want(metadata, "t")
+    for _ in range(7):
+        learn(metadata, reply(topic("t", error=3)), 0.0)
+    learn(metadata, reply(topic("t", [1], epoch=5)), 0.0)
+    metadata.request_update()
+    assert metadata.due(0.0) == pytest.approx(0.1)
+
+
+def test_an_answer_that_leaves_the_topic_out_is_not_asked_for_again_at_once(
+    metadata: Metadata,
+) -> None:
+    want(metadata, "t")
+    learn(metadata, reply(), 0.0)
+    assert metadata.due(0.0) > 0
+
+
+@pytest.mark.parametrize("answer", [reply(nodes=()), reply(topic("t"), error=129)])
+def test_an_unusable_answer_counts_as_a_failure(metadata: Metadata, answer: MetadataReply) -> None:
+    want(metadata, "t")
+    metadata.wanted(0.0)
+    assert not metadata.answered(answer, 0.0)
+    assert metadata.snapshot.topic("t") is None
+    assert metadata.due(0.0) == pytest.approx(0.1)
+    assert metadata.due(0.1) == 0.0
+
+
+# Which topics -------------------------------------------------------------------------------------
+
+
+def test_only_new_topics_are_named_while_the_rest_is_fresh(metadata: Metadata) -> None:
+    want(metadata, "old")
+    learn(metadata, reply(topic("old")), 0.0)
+    want(metadata, "new")
+    assert learn(metadata, reply(topic("new")), 1.0) == ["new"]
+    assert metadata.snapshot.topic("old") is not None, "a partial answer replaced everything"
+
+
+@pytest.mark.parametrize("reason", ["requested", "old"])
+def test_every_topic_is_named_in_a_full_update(metadata: Metadata, reason: str) -> None:
+    want(metadata, "old")
+    learn(metadata, reply(topic("old")), 0.0)
+    want(metadata, "new")
+    if reason == "requested":
+        metadata.request_update()
+    assert metadata.wanted(1.0 if reason == "requested" else 300.0) == ["new", "old"]
+
+
+def test_a_topic_asked_for_meanwhile_is_asked_for_next(metadata: Metadata) -> None:
+    want(metadata, "one")
+    assert metadata.wanted(0.0) == ["one"]
+    want(metadata, "two")
+    metadata.answered(reply(topic("one")), 0.0)
+    assert metadata.due(0.0) == 0.0
+    assert metadata.wanted(0.0) == ["two"]
+
+
+def test_a_topic_that_is_being_created_is_asked_for_until_it_is_there(metadata: Metadata) -> None:
+    want(metadata, "t")
+    learn(metadata, reply(topic("t", error=5)), 0.0)
+    assert metadata.due(10.0) == 0.0
+    assert learn(metadata, reply(topic("t")), 10.0) == ["t"]
+    assert metadata.due(11.0) > 200
+
+
+@pytest.mark.parametrize("code", [17, 29])
+def test_a_topic_refused_for_good_is_not_asked_for_again(metadata: Metadata, code: int) -> None:
+    want(metadata, "t")
+    learn(metadata, reply(topic("t", error=code)), 0.0)
+    assert metadata.due(1000.0) == NEVER
+
+
+def test_an_unused_topic_is_forgotten(metadata: Metadata) -> None:
+    metadata.used(["busy", "idle"], 0.0)
+    metadata.request_update()
+    learn(metadata, reply(topic("busy"), topic("idle")), 0.0)
+    metadata.used(["busy"], 50.0)
+    metadata.request_update()
+    assert learn(metadata, reply(topic("busy"), topic("idle")), 61.0) == ["busy", "idle"]
+    assert [known.name for known in metadata.snapshot] == ["busy"]
+    metadata.request_update()
+    assert metadata.wanted(62.0) == ["busy"]
+
+
+# What is published --------------------------------------------------------------------------------
+
+
+def test_a_leader_hint_is_used_until_metadata_knows_better(metadata: Metadata) -> None:
+    tp = TopicPartition("t", 0)
+    metadata.answered(reply(topic("t", [1], epoch=4)), 0.0)
+    metadata.take_leader_hint(tp, 2, 5)
+    metadata.answered(reply(topic("t", [1], epoch=4)), 0.0)
+    leader = metadata.snapshot.leader(tp)
+    assert leader is not None
+    assert (leader.leader_id, leader.leader_epoch) == (2, 5)
+
+
+@pytest.mark.parametrize("numbers", [{-1: 1, 0: 1, 1: 2}, {0: 1, 1: 2, 10**9: 1}, {0: 1, 1: 2}])
+def test_impossible_partition_numbers_are_passed_by(
+    metadata: Metadata, numbers: dict[int, int]
+) -> None:
+    metadata.answered(reply(numbered("t", numbers)), 0.0)
+    found = metadata.snapshot.topic("t")
+    assert found is not None
+    assert [info.leader_id for info in found.partitions] == [1, 2]
+
+
+def test_a_hole_in_the_partition_numbers_has_no_leader(metadata: Metadata) -> None:
+    metadata.answered(reply(numbered("t", {2: 3, 0: 1})), 0.0)
+    found = metadata.snapshot.topic("t")
+    assert found is not None
+    assert [info.leader_id for info in found.partitions] == [1, -1, 3]
+
+
+def test_brokers_with_impossible_ids_are_passed_by(metadata: Metadata) -> None:
+    answer = reply(topic("t"))
+    answer.brokers.append(BrokerEndpoint(-1, "bad", 9092, None))
+    metadata.answered(answer, 0.0)
+    assert sorted(metadata.snapshot.brokers) == [1, 2, 3]
+
+
+def test_a_topic_without_a_name_is_passed_by(metadata: Metadata) -> None:
+    metadata.answered(reply(topic(None), topic(None, error=100), topic("t")), 0.0)
+    assert [known.name for known in metadata.snapshot] == ["t"]
