@@ -1,23 +1,17 @@
 """The control requests of a producer: ApiVersions, Metadata, InitProducerId.
 
-Requests are written by kio, whose message classes are generated from Kafka's own schemas; it is
-imported with the first request, for importing takes longer than everything else here. Responses
-are read by ``WireReader``: kio's reader ends the whole process when a count is absurdly high, and
-refuses tagged fields and error codes it has not heard of, which a newer broker may send.
+Three small messages, written and read by hand: ``docs/decisions`` has the figures.
 
 Source: the message schemas of Apache Kafka 4.2; KIP-511 (ApiVersions), KIP-516 (topic ids).
 """
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 from collections.abc import Sequence
-from datetime import timedelta
 from functools import cache
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from kprod.errors import ProtocolError
@@ -25,6 +19,7 @@ from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import encode_request_header
 from kprod.wire.reader import WireReader
 from kprod.wire.versions import ApiKey, is_flexible
+from kprod.wire.writer import WireWriter
 
 __all__ = [
     "ApiVersionsReply",
@@ -44,23 +39,18 @@ __all__ = [
 _FRAME_SIZE = struct.Struct(">i")
 
 
-def _frame(api: ApiKey, version: int, correlation_id: int, client_id: str, request: Any) -> bytes:
-    """A whole frame around a kio entity."""
-    from kio.serial import entity_writer
+def _start(api: ApiKey, version: int, correlation_id: int, client_id: str) -> WireWriter:
+    """A message that begins with its header."""
+    out = WireWriter(flexible=is_flexible(api, version))
+    out.raw(encode_request_header(api, version, correlation_id, client_id))
+    return out
 
-    body = io.BytesIO()
-    entity_writer(type(request))(body, request)
-    message = encode_request_header(api, version, correlation_id, client_id) + body.getvalue()
+
+def _frame(out: WireWriter) -> bytes:
+    """The finished message behind its size."""
+    out.no_tags()
+    message = out.take()
     return _FRAME_SIZE.pack(len(message)) + message
-
-
-@cache
-def _schema(api: ApiKey, version: int) -> ModuleType:
-    """kio's classes for one version of a request."""
-    from kio.index import load_payload_module
-    from kio.static.constants import EntityType
-
-    return load_payload_module(api, version, EntityType.request)
 
 
 # ApiVersions ----------------------------------------------------------------------------------
@@ -83,14 +73,11 @@ def encode_api_versions_request(
     version: int, correlation_id: int, client_id: str, software_version: str | None = None
 ) -> bytes:
     """A whole frame of version 0 to 4. ``software_version`` None means that of kprod."""
-    fields = {}
+    out = _start(ApiKey.API_VERSIONS, version, correlation_id, client_id)
     if version >= _SOFTWARE_FROM:
-        fields = {
-            "client_software_name": _SOFTWARE_NAME,
-            "client_software_version": software_version or _own_version(),
-        }
-    request = _schema(ApiKey.API_VERSIONS, version).ApiVersionsRequest(**fields)
-    return _frame(ApiKey.API_VERSIONS, version, correlation_id, client_id, request)
+        out.string(_SOFTWARE_NAME)
+        out.string(software_version or _own_version())
+    return _frame(out)
 
 
 @cache
@@ -152,6 +139,7 @@ _CLUSTER_OPERATIONS_UNTIL = 10
 _TOPIC_ID_FROM = 10
 _NULL_NAME_FROM = 12
 _ERROR_CODE_FROM = 13
+_NO_TOPIC_ID = bytes(16)
 
 _PARTITION = struct.Struct(">hiii")  # error, number, leader, leader epoch
 _PARTITION_BEFORE_EPOCH = struct.Struct(">hii")
@@ -194,17 +182,19 @@ def encode_metadata_request(
     allow_auto_create: bool,
 ) -> bytes:
     """A whole frame of version 4 to 13. ``topics`` None asks for all topics, () for none."""
-    schema = _schema(ApiKey.METADATA, version)
-    fields: dict[str, Any] = {"allow_auto_topic_creation": allow_auto_create}
+    out = _start(ApiKey.METADATA, version, correlation_id, client_id)
+    out.array(-1 if topics is None else len(topics))
+    for name in topics or ():
+        if version >= _TOPIC_ID_FROM:
+            out.raw(_NO_TOPIC_ID)
+        out.string(name)
+        out.no_tags()
+    out.raw(b"\x01" if allow_auto_create else b"\x00")
     if version >= _AUTHORIZED_OPERATIONS_FROM:
-        fields["include_topic_authorized_operations"] = False
+        out.raw(b"\x00")  # of the topics
         if version <= _CLUSTER_OPERATIONS_UNTIL:
-            fields["include_cluster_authorized_operations"] = False
-    no_id = {"topic_id": None} if version >= _TOPIC_ID_FROM else {}
-    if topics is not None:
-        topics = tuple(schema.MetadataRequestTopic(name=name, **no_id) for name in topics)
-    request = schema.MetadataRequest(topics=topics, **fields)
-    return _frame(ApiKey.METADATA, version, correlation_id, client_id, request)
+            out.raw(b"\x00")  # of the cluster
+    return _frame(out)
 
 
 def decode_metadata_response(version: int, body: memoryview) -> MetadataReply:
@@ -257,6 +247,8 @@ def _partition(version: int, reader: WireReader, layout: struct.Struct) -> Parti
 # InitProducerId -------------------------------------------------------------------------------
 
 _EPOCH_BUMP_FROM = 3
+_TIMEOUT = struct.Struct(">i")
+_IDENTITY = struct.Struct(">qh")
 _PRODUCER = struct.Struct(">ihqh")  # throttle, error, producer id, epoch
 
 
@@ -280,14 +272,12 @@ def encode_init_producer_id_request(
     producer_epoch: int = -1,
 ) -> bytes:
     """A whole frame of version 0 to 5. Id and epoch (both or neither, from 3 on) ask for a bump."""
-    fields: dict[str, Any] = {
-        "transactional_id": transactional_id,
-        "transaction_timeout": timedelta(milliseconds=transaction_timeout_ms),
-    }
+    out = _start(ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id)
+    out.nullable_string(transactional_id)
+    out.pack(_TIMEOUT, transaction_timeout_ms)
     if version >= _EPOCH_BUMP_FROM:
-        fields |= {"producer_id": producer_id, "producer_epoch": producer_epoch}
-    request = _schema(ApiKey.INIT_PRODUCER_ID, version).InitProducerIdRequest(**fields)
-    return _frame(ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id, request)
+        out.pack(_IDENTITY, producer_id, producer_epoch)
+    return _frame(out)
 
 
 def decode_init_producer_id_response(version: int, body: memoryview) -> InitProducerIdReply:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 
 import pytest
 
@@ -113,15 +111,3 @@ def test_the_software_version_fits_what_brokers_accept() -> None:
     version = frame[name_at + 7 : -1].decode()
     assert version
     assert set(version) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
-
-
-def test_kio_is_loaded_by_the_first_request_and_not_before() -> None:
-    code = (
-        "import sys; import kprod.wire.control as control;"
-        "assert 'kio' not in sys.modules;"
-        "control.decode_init_producer_id_response(0, memoryview(bytes(16)));"
-        "assert 'kio' not in sys.modules;"
-        "control.encode_api_versions_request(0, 1, 'c');"
-        "assert 'kio' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
