@@ -1,25 +1,31 @@
-"""What kprod writes, a consumer that is not ours reads back unchanged, from three brokers."""
+"""What kprod writes, a consumer that is not ours reads back unchanged, from five brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 
 import pytest
 
 from kprod import KafkaProducer, RecordMetadata
 from kprod.types import Header
-from tests.support.brokers import BROKERS
+from tests.support.brokers import APACHE_KAFKA, BROKERS
 from tests.support.judge import Stored, read_back
 
 PARTITIONS = 4
 TOPIC = "round-trip"
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+TOPICS = [TOPIC, "large", "keyed", *CODECS]
+
+# The first test of all may have to fetch Apache Kafka's jars.
+REAL_KAFKA = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
 
 
-@pytest.fixture(scope="module", params=BROKERS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(n, marks=REAL_KAFKA if n in APACHE_KAFKA else []) for n in BROKERS],
+)
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
-    start: Callable[[dict[str, int]], AbstractContextManager[str]] = BROKERS[request.param]
-    with start({TOPIC: PARTITIONS, "large": PARTITIONS, "keyed": PARTITIONS}) as address:
+    with BROKERS[request.param](dict.fromkeys(TOPICS, PARTITIONS)) as address:
         yield address
 
 
@@ -90,3 +96,22 @@ def test_records_of_one_key_share_a_partition_and_keep_their_order(bootstrap: st
         assert len({record.partition for record in records}) == 1
         numbers = [int(record.value or b"-1") for record in records]
         assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_can_be_read(bootstrap: str, codec: str) -> None:
+    values = [b"%d " % number * (number % 200) for number in range(2_000)]
+    with KafkaProducer(bootstrap_servers=bootstrap, compression_type=codec) as producer:
+        futures = [
+            producer.send(codec, value, key=b"%d" % number, headers=[("number", b"%d" % number)])
+            for number, value in enumerate(values)
+        ]
+        producer.flush(timeout=30)
+        places = [future.get(timeout=0) for future in futures]
+
+    found = {(r.partition, r.offset): r for r in read_back(bootstrap, codec, PARTITIONS)}
+    assert len(found) == len(values)
+    for number, place in enumerate(places):
+        record = found[place.partition, place.offset]
+        assert (record.key, record.value) == (b"%d" % number, values[number])
+        assert record.headers == (("number", b"%d" % number),)

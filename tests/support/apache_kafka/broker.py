@@ -1,0 +1,110 @@
+"""One Apache Kafka broker, controller included (KRaft combined mode), as a process."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.apache_kafka.jars import jars
+from tests.support.apache_kafka.settings import server_properties
+from tests.support.ports import free_port
+
+CLUSTER_ID = "a3Byb2QtdGVzdHMtMDAwMA"
+JVM = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+STAMPED = "-Dorg.slf4j.simpleLogger.showDateTime=true"
+STARTUP_SECONDS = 60.0
+LINES_TOLD = 40
+
+# The shell becomes the broker. What it leaves behind waits for the end of standard input, which
+# comes when the tests' process is gone, however it went, and then ends the broker too.
+WITH_PARENT = 'exec 3<&0; { read -r _ <&3; kill -9 $$; } & exec "$@" 3<&- </dev/null'
+
+
+class ApacheKafka:
+    """Keeps its ports and its data from one start to the next; ``kill`` is SIGKILL.
+
+    ``version`` is one that Maven knows. ``front`` is a second listener, as (port it listens on,
+    port it tells clients to use): for something that stands between clients and broker.
+    """
+
+    def __init__(self, folder: Path, version: str, front: tuple[int, int] | None = None) -> None:
+        self.port = free_port()
+        self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        self.data_dir = folder / "data"
+        self._classpath = f"{jars(version)}/*"
+        self._log = folder / "server.log"
+        self._properties = folder / "server.properties"
+        settings = server_properties(self.data_dir, self.port, free_port(), front)
+        self._properties.write_text(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._format_storage()
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        return [*JVM, QUIET, STAMPED, "-cp", self._classpath, main, *arguments]
+
+    def _format_storage(self) -> None:
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        command = self._command("kafka.tools.StorageTool", *arguments)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ran.returncode == 0, f"the storage cannot be formatted:\n{ran.stdout}{ran.stderr}"
+
+    def start(self) -> None:
+        """Start the broker; returns once it accepts connections, AssertionError if it never does.
+
+        It listens only when it has caught up with the controller and recovered its logs.
+        """
+        command = self._command("kafka.Kafka", str(self._properties))
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                ["sh", "-c", WITH_PARENT, "sh", *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + STARTUP_SECONDS
+        while not self._listens():
+            code = self._process.poll()
+            if code is not None or time.monotonic() > deadline:
+                self.kill()
+                state = "did not listen in time" if code is None else f"ended with {code}"
+                raise AssertionError(f"Apache Kafka {state}:\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def log_tail(self) -> str:
+        """The last lines the broker wrote: warnings and errors only."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-LINES_TOLD:])
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGKILL)
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait(20)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()  # nobody needs the data again, and an orderly end takes seconds

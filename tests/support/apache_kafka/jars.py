@@ -1,0 +1,68 @@
+"""Apache Kafka's jars: fetched by Maven once per version, kept below ``build/``."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+NEWEST = "4.3.1"
+OLDER = "3.9.2"
+
+POM = Path(__file__).with_name("pom.xml")
+CACHE = Path(__file__).parents[3] / "build" / "apache-kafka"
+SECONDS = 280
+LINES_TOLD = 20
+
+
+def jars(version: str) -> Path:
+    """The folder with all jars of that version.
+
+    Skips the test where there is no Java or no Maven, or Maven gets nothing; where ``CI`` is set,
+    Maven's failure is the test's failure.
+    """
+    folder, why_not = _fetched(version)
+    if why_not is None:
+        return folder
+    if "CI" in os.environ and shutil.which("mvn"):
+        pytest.fail(why_not, pytrace=False)
+    pytest.skip(why_not)
+
+
+@functools.cache
+def _fetched(version: str) -> tuple[Path, str | None]:
+    """The folder, and why it is not there."""
+    folder = CACHE / version
+    if shutil.which("java") is None:
+        return folder, "Apache Kafka needs Java 17 or newer, and there is no java on PATH"
+    if folder.is_dir():
+        return folder, None
+    if shutil.which("mvn") is None:
+        return folder, "Apache Kafka's jars come by Maven, and there is no mvn on PATH"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix=version) as scratch:
+        complete = Path(scratch, "jars")
+        why_not = _run_maven(version, complete)
+        # Renamed when complete, so that a fetch that was stopped leaves no half-filled folder.
+        if why_not is None and not folder.is_dir():
+            complete.rename(folder)
+    return folder, why_not
+
+
+def _run_maven(version: str, into: Path) -> str | None:
+    command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), f"-Dkafka.version={version}"]
+    command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command += [f"-DoutputDirectory={into}"]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"Maven did not bring Apache Kafka {version} within {SECONDS} s"
+    if ran.returncode == 0:
+        return None
+    told = "\n".join((ran.stdout + ran.stderr).splitlines()[:LINES_TOLD])
+    return f"Maven could not bring Apache Kafka {version}:\n{told}"

@@ -1,0 +1,44 @@
+"""A ``server.properties`` for one small broker on loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# A broker that was killed may come back only when the controller has given up its predecessor: the
+# session is short, so that a restart takes a few seconds and not a dozen.
+SMALL = {
+    "auto.create.topics.enable": "false",
+    "broker.heartbeat.interval.ms": 300,
+    "broker.session.timeout.ms": 1_500,
+    "group.initial.rebalance.delay.ms": 0,
+    "log.cleaner.dedupe.buffer.size": 4_194_304,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+}
+
+
+def server_properties(
+    data_dir: Path, port: int, controller_port: int, front: tuple[int, int] | None
+) -> str:
+    """The text of the file; ``front`` is a second listener: its port, and the one it advertises."""
+    listeners = {"DIRECT": (port, port)}
+    if front is not None:
+        listeners["FRONT"] = front
+    bound = [f"{name}://127.0.0.1:{ports[0]}" for name, ports in listeners.items()]
+    told = [f"{name}://127.0.0.1:{ports[1]}" for name, ports in listeners.items()]
+    protocols = [f"{name}:PLAINTEXT" for name in [*listeners, "CONTROLLER"]]
+    values = SMALL | {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "DIRECT",
+        "listener.security.protocol.map": ",".join(protocols),
+        "listeners": ",".join([*bound, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+        "advertised.listeners": ",".join(told),
+        "log.dirs": data_dir,
+    }
+    return "".join(f"{name}={value}\n" for name, value in values.items())
