@@ -83,7 +83,7 @@ class _Handshake:
         reply = decode_api_versions_response(version, body)
         if reply.error_code == UNSUPPORTED_VERSION and version > 0:
             _, offered = reply.ranges.get(ApiKey.API_VERSIONS, (0, 0))
-            self._retry(min(offered, version - 1))
+            self._retry(max(0, min(offered, version - 1)))
             return 0
         if reply.error_code:
             raise ProtocolError(
@@ -112,6 +112,7 @@ class BrokerConnection:
         self._output = _Output()
         self._next_correlation_id = 0
         self._throttled_until = 0.0
+        self._closed = False
 
     @property
     def established(self) -> bool:
@@ -180,6 +181,8 @@ class BrokerConnection:
         Ends the exchanges they answer; raises ProtocolError when they make no sense.
         """
         for frame in self._frames.feed(chunk):
+            if self._closed:  # by what the frame before it led to
+                return
             self._match(frame, now)
 
     def _match(self, frame: memoryview, now: float) -> None:
@@ -194,13 +197,21 @@ class BrokerConnection:
                 f"the broker answered request {correlation_id},"
                 f" but {entry.correlation_id} is the oldest"
             )
-        throttle_ms = entry.exchange.answered(entry.version, body, now)
-        # Only now: when answered() raised, close() below still finds the exchange and fails it.
-        self._unanswered.popleft()
+        throttle_ms = self._tell(entry, body, now)
         if throttle_ms > 0:
             self._throttled_until = max(
                 self._throttled_until, now + min(throttle_ms, 300_000) / 1000
             )
+
+    def _tell(self, entry: _Unanswered, body: memoryview, now: float) -> int:
+        # Taken off first: what the answer leads to may close this connection, and close() must not
+        # end the exchange a second time. Put back when it could not be read, so that close() does.
+        self._unanswered.popleft()
+        try:
+            return entry.exchange.answered(entry.version, body, now)
+        except BaseException:
+            self._unanswered.appendleft(entry)
+            raise
 
     def oldest_sent_at(self) -> float | None:
         """When the oldest unanswered request was queued; None when there is none."""
@@ -208,6 +219,7 @@ class BrokerConnection:
 
     def close(self, error: KprodError, now: float) -> None:
         """The connection is gone: fail every unanswered request, oldest first."""
+        self._closed = True
         ended, self._unanswered = self._unanswered, deque()
         self._output.clear()
         self._versions = None

@@ -1,0 +1,64 @@
+"""Requests that note what becomes of them, and the bytes a broker would answer."""
+
+from __future__ import annotations
+
+from kprod.errors import KprodError, ProtocolError
+from kprod.sender.exchange import Buffers
+from kprod.wire.versions import ApiKey
+from tests.support.kio_messages import encode
+from tests.support.scripted_cluster import OFFERED, api_versions
+
+REQUEST = b"a request, size prefix included"
+
+
+class Noted:
+    """An Exchange: ``ends`` gets "answered" or "failed", with what it was given."""
+
+    def __init__(
+        self,
+        *buffers: bytes,
+        api: ApiKey = ApiKey.METADATA,
+        expects_response: bool = True,
+        throttle_ms: int = 0,
+        refuses: bool = False,
+        version_cap: int | None = None,
+    ) -> None:
+        self.api = api
+        self.version_cap = version_cap
+        self.expects_response = expects_response
+        self.versions: list[int] = []
+        self.correlation_ids: list[int] = []
+        self.ends: list[tuple[str, object]] = []
+        self._buffers = buffers or (REQUEST,)
+        self._throttle_ms = throttle_ms
+        self._refuses = refuses
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        self.versions.append(version)
+        self.correlation_ids.append(correlation_id)
+        return list(self._buffers)
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        if self._refuses:
+            raise ProtocolError("this body cannot be read")
+        self.ends.append(("answered", bytes(body)))
+        return self._throttle_ms
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        self.ends.append(("failed", sent))
+
+
+def frame(message: bytes) -> bytes:
+    """A message with its size."""
+    return len(message).to_bytes(4, "big") + message
+
+
+def answer(correlation_id: int, body: bytes) -> bytes:
+    """A response with header version 1, the one of the newest versions."""
+    return frame(correlation_id.to_bytes(4, "big") + b"\x00" + body)
+
+
+def handshake_answer(correlation_id: int, version: int = 4, error: int = 0) -> bytes:
+    """A broker's ApiVersions response, in the layout of that version."""
+    body = encode(api_versions(version, dict(OFFERED), error))
+    return frame(correlation_id.to_bytes(4, "big") + bytes(body))

@@ -1,0 +1,254 @@
+"""Requests leave in order, responses are matched in order, and nothing ends twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.errors import ConnectionLost, ProtocolError
+from kprod.sender.connection import BrokerConnection
+from kprod.wire.versions import ApiKey
+from tests.unit.sender.exchanges import Noted, answer, frame, handshake_answer
+
+NOW = 100.0
+GONE = ConnectionLost("gone")
+
+
+def established(max_in_flight: int = 5) -> BrokerConnection:
+    """A connection after its handshake, which had correlation id 0."""
+    connection = BrokerConnection("client", max_in_flight=max_in_flight, max_frame_bytes=1_000_000)
+    connection.open(NOW)
+    write(connection)
+    connection.received(handshake_answer(0), NOW)
+    return connection
+
+
+def write(connection: BrokerConnection) -> bytes:
+    data = b"".join(connection.pending_output())
+    connection.wrote(len(data), NOW)
+    return data
+
+
+def send(connection: BrokerConnection, *exchanges: Noted) -> None:
+    """Hand over and write each in turn."""
+    for exchange in exchanges:
+        connection.send(exchange, NOW)
+        write(connection)
+
+
+# Matching -----------------------------------------------------------------------------------------
+
+
+def test_every_request_has_a_correlation_id_of_its_own() -> None:
+    connection = established()
+    requests = [Noted() for _ in range(3)]
+    send(connection, *requests)
+    assert [request.correlation_ids for request in requests] == [[1], [2], [3]]
+
+
+def test_responses_end_their_requests_in_order() -> None:
+    connection = established()
+    first, second = Noted(), Noted()
+    send(connection, first, second)
+    connection.received(answer(1, b"one"), NOW)
+    assert (first.ends, second.ends) == ([("answered", b"one")], [])
+    connection.received(answer(2, b"two"), NOW)
+    assert second.ends == [("answered", b"two")]
+    assert connection.in_flight == 0
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+def test_responses_may_come_in_any_pieces(size: int) -> None:
+    connection = established()
+    first, second = Noted(), Noted()
+    send(connection, first, second)
+    data = answer(1, b"one") + answer(2, b"two")
+    for start in range(0, len(data), size):
+        connection.received(data[start : start + size], NOW)
+    assert (first.ends, second.ends) == ([("answered", b"one")], [("answered", b"two")])
+
+
+@pytest.mark.parametrize("correlation_id", [2, 3, 0, 2**31])
+def test_a_response_out_of_order_is_refused(correlation_id: int) -> None:
+    connection = established()
+    first, second = Noted(), Noted()
+    send(connection, first, second)
+    with pytest.raises(ProtocolError, match="but 1 is the oldest"):
+        connection.received(answer(correlation_id, b"?"), NOW)
+    connection.close(GONE, NOW)
+    assert (first.ends, second.ends) == ([("failed", True)], [("failed", True)])
+
+
+def test_a_response_to_nothing_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="to no request"):
+        established().received(answer(1, b"?"), NOW)
+
+
+def test_a_response_that_comes_twice_is_refused() -> None:
+    connection = established()
+    request = Noted()
+    send(connection, request)
+    connection.received(answer(1, b"one"), NOW)
+    with pytest.raises(ProtocolError):
+        connection.received(answer(1, b"one"), NOW)
+    assert len(request.ends) == 1
+
+
+def test_a_response_to_a_request_that_has_not_left_is_refused() -> None:
+    connection = established()
+    request = Noted()
+    connection.send(request, NOW)
+    connection.wrote(3, NOW)
+    with pytest.raises(ProtocolError, match="not fully sent"):
+        connection.received(answer(1, b"?"), NOW)
+    connection.close(GONE, NOW)
+    assert request.ends == [("failed", True)]
+
+
+def test_a_response_that_cannot_be_read_leaves_the_request_to_be_failed() -> None:
+    connection = established()
+    request = Noted(refuses=True)
+    send(connection, request)
+    with pytest.raises(ProtocolError):
+        connection.received(answer(1, b"?"), NOW)
+    assert request.ends == []
+    connection.close(GONE, NOW)
+    assert request.ends == [("failed", True)]
+
+
+def test_a_header_that_is_cut_short_is_refused() -> None:
+    connection = established()
+    send(connection, Noted())
+    with pytest.raises(ProtocolError):
+        connection.received(frame(b"\x00\x00\x00\x01"), NOW)  # the tags are missing
+
+
+class ClosesConnection(Noted):
+    """Its answer makes its owner close the connection, as a new broker list may."""
+
+    def __init__(self, connection: BrokerConnection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        throttle = super().answered(version, body, now)
+        self._connection.close(GONE, now)
+        return throttle
+
+
+def test_a_request_whose_answer_closes_the_connection_ends_once() -> None:
+    connection = established()
+    first, second = ClosesConnection(connection), Noted()
+    send(connection, first, second)
+    connection.received(answer(1, b"one") + answer(2, b"two"), NOW)
+    assert first.ends == [("answered", b"one")]
+    assert second.ends == [("failed", True)]
+
+
+# Writing ------------------------------------------------------------------------------------------
+
+
+def test_any_number_of_bytes_may_be_taken_at_a_time() -> None:
+    connection = established()
+    request = Noted(b"one", b"", b"two", b"three")
+    connection.send(request, NOW)
+    taken = b""
+    while pending := connection.pending_output():
+        taken += b"".join(pending)[:2]
+        connection.wrote(min(2, sum(map(len, pending))), NOW)
+    assert taken == b"onetwothree"
+
+
+def test_nothing_is_sent_behind_a_request_that_has_not_left() -> None:
+    connection = established()
+    connection.send(Noted(b"request"), NOW)
+    connection.wrote(6, NOW)
+    assert not connection.can_send(NOW)
+    connection.wrote(1, NOW)
+    assert connection.can_send(NOW)
+
+
+def test_the_buffers_of_a_request_are_written_as_they_are() -> None:
+    connection = established()
+    records = b"record batch"
+    connection.send(Noted(b"header", records), NOW)
+    assert connection.pending_output()[1].obj is records
+
+
+def test_no_more_requests_are_in_flight_than_allowed() -> None:
+    connection = established(max_in_flight=2)
+    send(connection, Noted(), Noted())
+    assert not connection.can_send(NOW)
+    connection.received(answer(1, b""), NOW)
+    assert connection.can_send(NOW)
+
+
+# Requests without a response ----------------------------------------------------------------------
+
+
+def unanswered() -> Noted:
+    return Noted(b"produce", api=ApiKey.PRODUCE, expects_response=False)
+
+
+def test_a_request_without_a_response_ends_with_its_last_byte() -> None:
+    connection = established()
+    request = unanswered()
+    connection.send(request, NOW)
+    connection.wrote(6, NOW)
+    assert request.ends == []
+    connection.wrote(1, NOW)
+    assert request.ends == [("answered", b"")]
+    assert connection.in_flight == 0
+
+
+def test_requests_with_and_without_a_response_may_alternate() -> None:
+    connection = established()
+    silent, asking, silent_too = unanswered(), Noted(), unanswered()
+    send(connection, silent, asking, silent_too)
+    assert connection.in_flight == 1
+    connection.received(answer(2, b"two"), NOW)
+    assert [len(request.ends) for request in (silent, asking, silent_too)] == [1, 1, 1]
+
+
+# Throttling, age and the end ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("throttle_ms", "seconds"), [(0, 0.0), (-1, 0.0), (5_000, 5.0), (2**31 - 1, 300.0)]
+)
+def test_a_throttled_connection_is_silent_for_as_long(throttle_ms: int, seconds: float) -> None:
+    connection = established()
+    send(connection, Noted(throttle_ms=throttle_ms))
+    connection.received(answer(1, b""), NOW)
+    assert connection.throttled_for(NOW) == seconds
+    assert connection.can_send(NOW) == (seconds == 0.0)
+    assert connection.can_send(NOW + seconds)
+
+
+def test_the_oldest_request_tells_how_long_the_broker_has_been_silent() -> None:
+    connection = established()
+    assert connection.oldest_sent_at() is None
+    connection.send(Noted(), NOW)
+    write(connection)
+    connection.send(Noted(), NOW + 5)
+    assert connection.oldest_sent_at() == NOW
+
+
+def test_closing_fails_everything_and_tells_what_may_have_arrived() -> None:
+    connection = established()
+    answered, whole, part, none = (Noted(b"request") for _ in range(4))
+    send(connection, answered, whole)
+    connection.received(answer(1, b""), NOW)
+    connection.send(part, NOW)
+    connection.wrote(1, NOW)
+    connection.send(none, NOW)
+    connection.close(GONE, NOW)
+    assert [request.ends for request in (whole, part, none)] == [
+        [("failed", True)],
+        [("failed", True)],
+        [("failed", False)],
+    ]
+    assert answered.ends == [("answered", b"")]
+    assert connection.in_flight == 0
+    assert connection.pending_output() == []
+    connection.close(GONE, NOW)
+    assert len(whole.ends) == 1
