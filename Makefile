@@ -10,7 +10,7 @@ SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
 # All of Cython's warnings but one, which takes every `with lock:` block for one that may be skipped.
 CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False
 export KPROD_DEBUG KPROD_SANITIZE
-SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
+SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
 .DELETE_ON_ERROR:
 .PHONY: build demo test lint types bench docs clean FORCE
