@@ -5,7 +5,7 @@ After ``org.apache.kafka.clients.producer.internals.BufferPool``, with one diffe
 freed buffer wakes a waiter, which then tries to take it. Here whoever frees memory hands it to the
 first waiter under the lock, and only rings when the waiter has all it asked for. So no newcomer
 can overtake, and there is no wake-up to lose: memory a waiter was given is counted as its own,
-and a waiter that leaves early gives it to the next.
+and a waiter that leaves early gives it to the next. While anybody waits, nothing is free.
 """
 
 cimport cython
@@ -101,7 +101,7 @@ cdef class BufferPool:
             raise ValueError("timeout is not a number")
         with self._lock:
             closed = self._closed
-            taken = not closed and self._first is None and self._take(size, &block, &trash)
+            taken = not closed and self._take(size, &block, &trash)
         free_blocks(trash)
         if closed:
             raise RuntimeError("the pool is closed")
@@ -242,7 +242,6 @@ cdef class BufferPool:
         with self._lock:
             return (
                 buffer.lent == 0
-                and self._first is None
                 and capacity - buffer.capacity <= self._unpooled + self._free_bytes
             )
 
@@ -255,7 +254,6 @@ cdef class BufferPool:
             if (
                 not buffer.given_back
                 and buffer.lent == 0
-                and self._first is None
                 and extra <= self._unpooled + self._free_bytes
             ):
                 # Under the lock, so that no view of the old memory can be taken meanwhile.

@@ -28,6 +28,7 @@ cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
     return (<uint64_t>value << 1) ^ (<uint64_t>0 - (<uint64_t>value >> 63))
 
 
+@cython.cdivision(True)
 cdef inline Py_ssize_t varint_size(int64_t value) noexcept nogil:
     """Bytes that put_varint writes for value: 1 to 10."""
     return (kprod_bit_length(zigzag(value)) + 6) // 7

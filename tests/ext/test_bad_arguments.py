@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -145,6 +146,21 @@ def test_nothing_is_kept_of_the_arguments(bad_value: Any, headers: Any) -> None:
         attempt(call, builder, 0, value, key, headers)
     assert [sys.getrefcount(argument) for argument in arguments] == before
     key.append(0)  # raises BufferError if a view of it were still held
+
+
+def test_no_memory_is_kept_of_many_headers() -> None:
+    headers = [(f"name-{i}", b"value") for i in range(100)]
+    builder = new_builder()
+    tracemalloc.start()
+    try:
+        batch_size_upper_bound(None, None, headers)
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(100):
+            builder.has_room_for(0, None, None, headers)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 3200, "less than what one call needs for the time it takes"
 
 
 def attempt(call: Callable[..., Any], builder: MemoryRecordsBuilder, *record: Any) -> None:

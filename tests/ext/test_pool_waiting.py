@@ -74,7 +74,7 @@ def test_a_deadline_passes() -> None:
     assert pool.available == 100
 
 
-def test_who_gives_up_passes_on_what_he_had() -> None:
+def test_who_gives_up_passes_on_its_share() -> None:
     pool, buffers = exhausted(2, 100)
     large = PoolWaiter(pool, 200, timeout=0.2)
     small = PoolWaiter(pool, 60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+
 import pytest
 
 from kprod_ext import batch_size_upper_bound
@@ -58,6 +60,17 @@ def test_more_headers_than_fit_the_stack() -> None:
     size = builder.append(0, None, None, headers)
     text = sum(2 + len(name) + len(value) for name, value in headers)
     assert size == 3 + 5 + 2 + text  # length; four one-byte fields and null value; header count
+
+
+@pytest.mark.parametrize("excess", [1, 100])
+def test_a_field_beyond_int32_is_refused(excess: int) -> None:
+    builder = new_builder()
+    with mmap.mmap(-1, 2**31 - 1 + excess) as huge:  # never touched, so never there
+        with pytest.raises(ValueError, match="2 GiB"):
+            builder.append(0, huge, None)
+        with pytest.raises(ValueError, match="2 GiB"):
+            builder.try_append(0, None, huge)
+    assert builder.record_count == 0
 
 
 def test_a_record_beyond_int32_is_refused() -> None:
