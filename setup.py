@@ -24,6 +24,7 @@ C_FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-ca
 C_FLAGS += ["-O0", "-g3", "-UNDEBUG"] if DEBUG else ["-O3"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] * SANITIZE
 MACROS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] * DEBUG
+MACROS += [("KPROD_POISON", "1")] * (DEBUG or SANITIZE)  # memory nobody owns reads as 0xDD
 
 DIRECTIVES = {
     "language_level": 3,
