@@ -1,0 +1,61 @@
+"""A Spark cluster of two executor processes, shared by the tests that need one."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from kprod.broker import EmbeddedBroker
+
+ROOT = Path(__file__).parents[2]
+
+CLUSTER = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two executors of one core each; they run this interpreter and this checkout."""
+    scratch = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_DIRS", str(scratch))
+        builder = SparkSession.Builder().master("local-cluster[2,1,1024]").appName("kprod tests")
+        for name, value in CLUSTER.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        application = spark.sparkContext.applicationId
+        try:
+            yield spark
+        finally:
+            spark.stop()
+            _remove_sandbox(application)
+
+
+def _remove_sandbox(application: str) -> None:
+    """The executors' logs: Spark keeps them inside its own package, for ever."""
+    work = Path(pyspark.__file__).parent / "work"
+    shutil.rmtree(work / application, ignore_errors=True)
+    with suppress(OSError):  # someone else's are there
+        work.rmdir()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[str]:
+    """The address of an embedded broker whose topics have three partitions."""
+    with EmbeddedBroker(default_partitions=3) as broker:
+        yield broker.bootstrap_servers

@@ -1,0 +1,122 @@
+"""Executors in processes of their own deliver every row, and an independent reader says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
+from pyspark.errors import PythonException
+from pyspark.sql import Row, SparkSession
+
+from kprod.broker.log_reader import read_topic
+from kprod.broker.stored_record import StoredRecord
+from kprod.spark import executor_producer, partition_writer
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+ROWS = 20_000
+TASKS = 4
+
+
+def stored(kafka: str, topic: str) -> list[StoredRecord]:
+    return [record for _partition, record in read_topic(kafka, topic)]
+
+
+def once_each(records: list[StoredRecord], rows: int = ROWS) -> bool:
+    return Counter(r.value for r in records) == Counter(b"row %d" % n for n in range(rows))
+
+
+def test_map_partitions_delivers_every_row_once(cluster: SparkSession, kafka: str) -> None:
+    rows = cluster.sparkContext.parallelize([f"row {n}" for n in range(ROWS)], TASKS)
+    reports = rows.mapPartitions(partition_writer("mapped", bootstrap_servers=kafka)).collect()
+    assert once_each(stored(kafka, "mapped"))
+    assert sorted(report["task"] for report in reports) == list(range(TASKS))
+    assert sum(report["records"] for report in reports) == ROWS
+    assert len({report["pid"] for report in reports}) > 1, "more than one process wrote"
+    ranges = [offsets for report in reports for offsets in report["offsets"]]
+    ends = Counter(partition for partition, _record in read_topic(kafka, "mapped"))
+    for partition, end in ends.items():
+        mine = [offsets for offsets in ranges if offsets["partition"] == partition]
+        assert sum(offsets["records"] for offsets in mine) == end
+        assert min(offsets["first"] for offsets in mine) == 0
+        assert max(offsets["last"] for offsets in mine) == end - 1
+
+
+def test_map_in_arrow_delivers_every_row_once(cluster: SparkSession, kafka: str) -> None:
+    frame = cluster.range(0, ROWS, 1, TASKS).selectExpr(
+        "cast(id as string) as key",
+        "concat('row ', id) as value",
+        "cast(id % 3 as int) as partition",
+        "timestamp_millis(1700000000000 + id) as timestamp",
+        "map('source', cast('spark' as binary)) as headers",
+    )
+    writer = partition_writer("arrow", bootstrap_servers=kafka)
+    reports = frame.mapInArrow(writer, writer.schema).collect()
+    found = list(read_topic(kafka, "arrow"))
+    assert once_each([record for _partition, record in found])
+    for partition, record in found:
+        number = int(record.key or b"")
+        assert record.value == b"row %d" % number
+        assert partition == number % 3
+        assert record.timestamp == 1_700_000_000_000 + number
+        assert record.headers == (("source", b"spark"),)
+    assert sum(report["records"] for report in reports) == ROWS
+    assert sum(offsets["records"] for report in reports for offsets in report["offsets"]) == ROWS
+
+
+def test_foreach_partition_writes_without_being_asked_for_results(
+    cluster: SparkSession, kafka: str
+) -> None:
+    frame = cluster.createDataFrame([Row(value=f"row {n}") for n in range(100)])
+    frame.foreachPartition(partition_writer("frame", bootstrap_servers=kafka, output="none"))
+    assert once_each(stored(kafka, "frame"), 100)
+    frame.rdd.foreachPartition(partition_writer("rdd", bootstrap_servers=kafka))
+    assert once_each(stored(kafka, "rdd"), 100)
+
+
+def test_a_failing_record_fails_the_job_and_says_why(cluster: SparkSession, kafka: str) -> None:
+    rows = cluster.sparkContext.parallelize([b"fits", bytes(2_000_000)], 1)
+    writer = partition_writer("too-large", bootstrap_servers=kafka)
+    with pytest.raises((PythonException, Py4JJavaError), match="RecordTooLargeError"):
+        rows.mapPartitions(writer).collect()
+
+
+def test_an_unreachable_broker_fails_the_job_and_says_where(cluster: SparkSession) -> None:
+    rows = cluster.sparkContext.parallelize([b"v"], 1)
+    writer = partition_writer("t", bootstrap_servers="127.0.0.1:1", max_block_ms=300)
+    with pytest.raises((PythonException, Py4JJavaError), match=r"127\.0\.0\.1:1"):
+        rows.mapPartitions(writer).collect()
+
+
+def test_a_task_that_is_tried_again_loses_nothing(cluster: SparkSession, kafka: str) -> None:
+    def break_once(rows: Iterator[str]) -> Iterator[str]:
+        context = TaskContext.get()
+        assert context is not None
+        for number, row in enumerate(rows):
+            if number == 3_000 and context.attemptNumber() == 0:
+                raise RuntimeError("the first attempt breaks here")
+            yield row
+
+    rows = cluster.sparkContext.parallelize([f"row {n}" for n in range(ROWS)], TASKS)
+    writer = partition_writer("retried", bootstrap_servers=kafka)
+    reports = rows.mapPartitions(break_once).mapPartitions(writer).collect()
+    assert [report["attempt"] for report in reports] == [1] * TASKS
+    assert sum(report["records"] for report in reports) == ROWS
+    assert {r.value for r in stored(kafka, "retried")} == {b"row %d" % n for n in range(ROWS)}
+
+
+def test_a_function_of_ones_own_may_use_the_shared_producer(
+    cluster: SparkSession, kafka: str
+) -> None:
+    def send(rows: Iterator[str]) -> Iterator[int]:
+        with executor_producer(bootstrap_servers=kafka) as producer:
+            for row in rows:
+                producer.send("own", row.encode())
+        yield producer.outcomes.records
+
+    rows = cluster.sparkContext.parallelize([f"row {n}" for n in range(ROWS)], TASKS)
+    assert sum(rows.mapPartitions(send).collect()) == ROWS
+    assert once_each(stored(kafka, "own"))

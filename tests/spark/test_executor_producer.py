@@ -1,0 +1,104 @@
+"""One producer per process and configuration, and nothing left behind by a block."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log_reader import read_topic
+from kprod.errors import ConfigError, DeliveryError
+from kprod.spark import executor_producer
+from kprod.spark.producer_cache import ProducerCache
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker() as broker:
+        yield broker.bootstrap_servers
+
+
+def test_a_block_ends_when_its_records_are_stored(bootstrap: str) -> None:
+    with executor_producer(bootstrap_servers=bootstrap, linger_ms=10_000) as producer:
+        producer.send("block", b"v", key=b"k")
+    ((_partition, record),) = read_topic(bootstrap, "block")
+    assert (record.key, record.value) == (b"k", b"v")
+    assert producer.outcomes.records == 1
+
+
+def test_a_block_that_cannot_deliver_raises(bootstrap: str) -> None:
+    with EmbeddedBroker(topics={"gone": 1}) as broker:
+        servers = broker.bootstrap_servers
+        with executor_producer(bootstrap_servers=servers) as producer:
+            producer.send("gone", b"before")
+        broker.stop()
+        with (
+            pytest.raises(DeliveryError),
+            executor_producer(bootstrap_servers=servers, timeout=0.2) as producer,
+        ):
+            producer.send("gone", b"after")
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(ConfigError), executor_producer(bootstrap_server="b:1"):
+        pass
+
+
+def test_the_same_options_share_a_producer(bootstrap: str) -> None:
+    cache = ProducerCache()
+    one = cache.get("a", {"bootstrap_servers": bootstrap})
+    assert cache.get("a", {"bootstrap_servers": bootstrap}) is one
+    other = cache.get("b", {"bootstrap_servers": bootstrap, "linger_ms": 7})
+    assert other is not one
+    assert one.config.client_id.startswith("kprod-spark-")
+    cache.evict("a")
+    cache.evict("b")
+
+
+def test_an_evicted_producer_is_closed_and_replaced(bootstrap: str) -> None:
+    cache = ProducerCache()
+    options = {"bootstrap_servers": bootstrap}
+    old = cache.get("a", options)
+    cache.evict("a")
+    new = cache.get("a", options)
+    assert new is not old
+    new.send("evicted", b"v").get(timeout=30)
+    cache.evict("a")
+    cache.evict("never there")
+
+
+FORK = """
+import os, sys
+from kprod.spark import executor_producer
+
+def send(value):
+    with executor_producer(bootstrap_servers=sys.argv[1]) as producer:
+        producer.send("forked", value)
+
+send(b"parent before")
+child = os.fork()
+if child == 0:
+    send(b"child")
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+send(b"parent after")
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_forked_worker_has_a_producer_of_its_own(bootstrap: str) -> None:
+    subprocess.run([sys.executable, "-c", FORK, bootstrap], check=True, timeout=50)
+    stored = sorted(record.value or b"" for _partition, record in read_topic(bootstrap, "forked"))
+    assert stored == [b"child", b"parent after", b"parent before"]
+
+
+def test_without_pyspark_the_import_says_what_to_install() -> None:
+    script = "import sys; sys.modules['pyspark'] = None; import kprod.spark"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode != 0
+    assert "pip install 'kprod[spark]'" in ran.stderr

@@ -1,0 +1,135 @@
+"""The writer as a plain callable: what runs inside a task, without the task."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log_reader import read_topic
+from kprod.errors import ConfigError, DeliveryError, RecordTooLargeError, RecordTypeError
+from kprod.spark import PartitionWriter, partition_writer
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker(
+        default_partitions=2, log_config=LogConfig(max_message_bytes=100_000)
+    ) as broker:
+        yield broker.bootstrap_servers
+
+
+def values(bootstrap: str, topic: str) -> list[bytes | None]:
+    return sorted(record.value for _partition, record in read_topic(bootstrap, topic))
+
+
+def test_a_partition_is_written_when_the_call_returns(bootstrap: str) -> None:
+    items = [b"%03d" % n for n in range(500)]
+    writer = partition_writer("eager", bootstrap_servers=bootstrap)
+    reports = writer(iter(items))
+    assert values(bootstrap, "eager") == items
+    (report,) = reports
+    assert report["records"] == 500
+    assert report["bytes"] == 1_500
+    assert sum(r["records"] for r in report["offsets"]) == 500
+    assert (report["task"], report["attempt"]) == (-1, -1), "there is no task here"
+
+
+def test_without_reports_everything_is_written_all_the_same(bootstrap: str) -> None:
+    writer = partition_writer("silent", bootstrap_servers=bootstrap, output="none")
+    assert list(writer(iter([b"a", b"b"]))) == []
+    assert values(bootstrap, "silent") == [b"a", b"b"]
+
+
+def test_record_batches_are_answered_by_a_record_batch(bootstrap: str) -> None:
+    writer = partition_writer("arrow", bootstrap_servers=bootstrap)
+    batches = [pa.RecordBatch.from_pydict({"value": ["a", "b"]})] * 2
+    (report,) = writer(iter(batches))
+    assert isinstance(report, pa.RecordBatch)
+    assert report.to_pylist()[0]["records"] == 4
+
+
+def test_an_empty_partition_needs_no_broker() -> None:
+    writer = partition_writer("t", bootstrap_servers="127.0.0.1:1")
+    assert list(writer(iter(()))) == []
+
+
+def test_a_refused_record_fails_the_call_and_says_which(bootstrap: str) -> None:
+    writer = partition_writer("refused", bootstrap_servers=bootstrap, compression_type=None)
+    with pytest.raises(
+        DeliveryError, match=r"1 of 2 records failed.*first: refused-\d: RecordTooLarge"
+    ) as e:
+        writer(iter([b"fits", bytes(200_000)]))
+    assert (e.value.failed, e.value.pending) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("item", "error"), [(bytes(2_000_000), RecordTooLargeError), (17, RecordTypeError)]
+)
+def test_what_cannot_be_sent_fails_the_call(
+    bootstrap: str, item: Any, error: type[Exception]
+) -> None:
+    writer = partition_writer("unsendable", bootstrap_servers=bootstrap)
+    with pytest.raises(error):
+        writer(iter([b"fits", item]))
+
+
+def test_a_broker_that_is_gone_fails_the_call_in_time() -> None:
+    with EmbeddedBroker(topics={"gone": 1}) as broker:
+        writer = partition_writer("gone", bootstrap_servers=broker.bootstrap_servers, timeout=0.3)
+        list(writer(iter([b"before"])))
+        broker.stop()
+        with pytest.raises(DeliveryError, match="1 have no outcome yet"):
+            writer(iter([b"after"]))
+
+
+def test_a_writer_survives_the_journey_to_an_executor(bootstrap: str) -> None:
+    options: dict[str, Any] = {"value_serializer": lambda text: text.upper().encode()}
+    writer = partition_writer("shipped", bootstrap_servers=bootstrap, **options)
+    arrived = pickle.loads(cloudpickle.dumps(writer))
+    assert isinstance(arrived, PartitionWriter)
+    list(arrived(iter(["a"])))
+    assert values(bootstrap, "shipped") == [b"A"]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"output": "rows"}, 'expected "report" or "none"'),
+        ({"lingr_ms": 5}, "did you mean 'linger_ms'"),
+        ({"acks": 2}, "acks: expected"),
+    ],
+    ids=str,
+)
+def test_a_bad_option_is_told_on_the_driver(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        partition_writer("t", bootstrap_servers="localhost:9092", **options)
+
+
+def test_what_cannot_travel_is_told_on_the_driver() -> None:
+    lock = threading.Lock()
+    with socket.socket() as connected, pytest.raises(ConfigError, match="'value_serializer'"):
+        partition_writer(
+            "t",
+            bootstrap_servers="localhost:9092",
+            value_serializer=lambda value: (lock, connected, value)[2],
+        )
+
+
+def test_the_options_of_a_writer_are_not_shown() -> None:
+    writer = partition_writer("t", bootstrap_servers="host-with-a-name:9092")
+    assert "host-with-a-name" not in repr(writer)
+
+
+def test_a_job_batches_more_unless_told_otherwise() -> None:
+    writer = partition_writer("t", bootstrap_servers="b:1", **{"compression.codec": "zstd"})
+    assert writer.options["linger_ms"] == 50
+    assert "compression_type" not in writer.options
