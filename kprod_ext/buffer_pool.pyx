@@ -145,18 +145,24 @@ cdef class BufferPool:
 
     @property
     def available(self):
+        cdef Py_ssize_t free
         with self._lock:
-            return self._unpooled + self._free_bytes
+            free = self._unpooled + self._free_bytes
+        return free
 
     @property
     def waiting(self):
+        cdef Py_ssize_t threads
         with self._lock:
-            return self._waiting
+            threads = self._waiting
+        return threads
 
     @property
     def closed(self):
+        cdef bint closed
         with self._lock:
-            return self._closed
+            closed = self._closed
+        return closed
 
     cdef PooledBuffer _hand_out(self, PooledBuffer buffer, Block* block, Py_ssize_t size):
         if block == NULL:
