@@ -1,0 +1,229 @@
+"""What may happen in a run: to the cluster, to the wires, and by the application.
+
+An action is a value. Its ``repr`` is Python, so that a failing schedule can be pasted into a test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tests.simulation.app import KEYS, Intent
+from tests.simulation.interference import Interference
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Action(Protocol):
+    """``at`` is seconds after the start."""
+
+    @property
+    def at(self) -> float: ...
+
+    def apply(self, world: World) -> None: ...
+
+
+# The application ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A burst. ``keys``: "none", "few" (murmur2 places them) or "explicit" (partitions in turn)."""
+
+    at: float
+    topic: int
+    records: int
+    size: int = 20
+    keys: str = "none"
+    headers: bool = False
+    echoes: bool = False
+    raises: bool = False
+
+    def apply(self, world: World) -> None:
+        world.app.send(self._intent(world, number) for number in range(self.records))
+
+    def _intent(self, world: World, number: int) -> Intent:
+        topic = self.topic % len(world.setup.partitions)
+        explicit = number % world.setup.partitions[topic] if self.keys == "explicit" else None
+        headers = ((f"h{number % 3}", b"x" * number), ("empty", None)) if self.headers else ()
+        return Intent(
+            world.setup.topics[topic],
+            KEYS[number % len(KEYS)] if self.keys == "few" else None,
+            explicit,
+            self.size,
+            headers,
+            1000 + number if self.headers else None,
+            self.echoes and number == 0,
+            self.raises,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FlushAll:
+    at: float
+
+    def apply(self, world: World) -> None:
+        world.app.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class StallClient:
+    """The sender's thread gets no processor for a while."""
+
+    at: float
+    seconds: float
+
+    def apply(self, world: World) -> None:
+        world.stall(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The application closes the producer early and waits at most ``timeout`` seconds."""
+
+    at: float
+    timeout: float
+
+    def apply(self, world: World) -> None:
+        world.close_soon(self.timeout)
+
+
+# Requests -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Disturb:
+    """The next ``times`` requests of that kind at a broker meet ``fault``."""
+
+    at: float
+    node: int
+    fault: Interference
+    times: int = 1
+
+    def apply(self, world: World) -> None:
+        world.node(self.node).arm(self.fault, self.times)
+
+
+# Brokers --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A broker stops in the middle of everything (SIGSTOP) and goes on later."""
+
+    at: float
+    node: int
+    seconds: float
+
+    def apply(self, world: World) -> None:
+        node = world.node(self.node)
+        node.pause()
+        world.events.after(self.seconds, node.resume)
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A broker dies; another one leads after ``gap`` seconds. ``silently``: its host is gone."""
+
+    at: float
+    node: int
+    seconds: float
+    gap: float = 0.1
+    lose_tail: bool = False
+    silently: bool = False
+
+    def apply(self, world: World) -> None:
+        node = world.node(self.node)
+        node.crash(self.gap, lose_tail=self.lose_tail, silently=self.silently)
+        world.events.after(self.seconds, node.restart)
+
+
+@dataclass(frozen=True, slots=True)
+class CutAll:
+    """Every connection to a broker breaks; the broker goes on."""
+
+    at: float
+    node: int
+    silently: bool = False
+
+    def apply(self, world: World) -> None:
+        world.node(self.node).drop_connections(silently=self.silently)
+
+
+@dataclass(frozen=True, slots=True)
+class ShutDoor:
+    """A broker refuses new connections, or (``silently``) does not answer the call."""
+
+    at: float
+    node: int
+    seconds: float
+    silently: bool = False
+
+    def apply(self, world: World) -> None:
+        door = world.node(self.node).door
+        door.closed, door.silent = not self.silently, self.silently
+        world.events.after(self.seconds, lambda: world.open_door(self.node))
+
+
+@dataclass(frozen=True, slots=True)
+class SlowWires:
+    """Every byte takes ``factor`` times as long."""
+
+    at: float
+    seconds: float
+    factor: float
+
+    def apply(self, world: World) -> None:
+        world.slow_down(self.factor, self.seconds)
+
+
+# The cluster ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLeader:
+    at: float
+    topic: int
+    partition: int
+    to: int
+    gap: float = 0.05
+    lose_tail: bool = False
+
+    def apply(self, world: World) -> None:
+        world.move_leader(self.topic, self.partition, self.to, self.gap, lose_tail=self.lose_tail)
+
+
+@dataclass(frozen=True, slots=True)
+class HideTopic:
+    """Metadata answers say ``code`` about a topic for a while."""
+
+    at: float
+    topic: int
+    seconds: float
+    code: int = 3
+
+    def apply(self, world: World) -> None:
+        world.hide_topic(self.topic, self.seconds, self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Recreate:
+    """A topic is deleted, and made anew with another id ``gap`` seconds later."""
+
+    at: float
+    topic: int
+    gap: float = 0.2
+
+    def apply(self, world: World) -> None:
+        world.recreate(self.topic, self.gap)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetProducers:
+    """Brokers forget every producer, as after days without a record: only when all is quiet."""
+
+    at: float
+
+    def apply(self, world: World) -> None:
+        world.forget_producers()

@@ -1,0 +1,171 @@
+"""Judges one run after its end: what the logs hold against what the application was told."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kprod.broker.record_batch import StoredRecord, read_batches
+from kprod.errors import DeliveryTimeoutError
+from kprod.types import Persisted, TopicPartition
+from tests.simulation.app import uid_of
+from tests.simulation.history import History, Sent
+from tests.simulation.model.partition_log import PartitionLog
+from tests.simulation.schedule import Schedule
+
+NO_OFFSET = -1
+SLACK = 0.5
+RECOVERY = 2.0
+
+
+class Found(NamedTuple):
+    """A record as it lies in a log."""
+
+    log: PartitionLog
+    record: StoredRecord
+
+
+class Judge:
+    """One check per invariant; each reports into the history."""
+
+    def __init__(
+        self, schedule: Schedule, history: History, logs: list[PartitionLog], stalled: float
+    ) -> None:
+        self._schedule = schedule
+        self._setup = schedule.setup
+        self._stalled = stalled  # seconds for which the client had no processor
+        self._history = history
+        self._logs = logs
+        self._by_uid = {sent.uid: sent for sent in history.accepted}
+        self._order = {sent.uid: place for place, sent in enumerate(history.accepted)}
+        self._found: dict[int, list[Found]] = defaultdict(list)
+
+    def check(self) -> None:
+        for log in self._logs:
+            self._read(log)
+        self._completion()
+        for sent in self._history.accepted:
+            if sent.error is not None:
+                self._truth_of_failure(sent)
+            elif sent.stored is not None and self._setup.acks != 0:
+                self._no_loss(sent)
+        if self._setup.idempotent:
+            self._no_duplicates()
+        self._orders()
+        self._in_time()
+
+    # What the logs hold -----------------------------------------------------------------------
+
+    def _read(self, log: PartitionLog) -> None:
+        for record in self._records(log):
+            uid = uid_of(record.value or b"-1|")
+            self._found[uid].append(Found(log, record))
+            sent = self._by_uid.get(uid)
+            if sent is None:
+                self._violated("I4", f"record {uid}, whose send failed, is in the log")
+                continue
+            if sent.tp != (log.topic, log.partition):
+                self._violated("I8", f"{uid} of {sent.tp} is in {log.topic}-{log.partition}")
+            if (sent.key, sent.value, sent.headers) != record[2:]:
+                self._violated("I8", f"record {uid} was changed: {sent} {record}")
+            if sent.timestamp_ms != record.timestamp:
+                self._violated("I9", f"timestamp of {uid}: {record.timestamp}")
+
+    @staticmethod
+    def _records(log: PartitionLog) -> Iterator[StoredRecord]:
+        for batch in read_batches(b"".join(stored.data for stored in log.batches)):
+            yield from batch.records()
+
+    def _violated(self, invariant: str, what: str) -> None:
+        self._history.violated(invariant, what)
+
+    # Record by record -------------------------------------------------------------------------
+
+    def _completion(self) -> None:
+        for sent in self._history.accepted:
+            if sent.done_at < 0 or not sent.future.is_done:
+                self._violated("I6", f"record {sent.uid} of {sent.tp} has no outcome")
+
+    def _in_time(self) -> None:
+        limit = self._setup.delivery_timeout_ms / 1000 + SLACK + self._stalled
+        recovery = self._setup.request_timeout_ms / 1000 + RECOVERY + self._stalled
+        for sent in self._history.accepted:
+            took = sent.done_at - sent.at
+            if took > limit:
+                self._violated("I14", f"record {sent.uid} of {sent.tp} ended after {took:.3f} s")
+            if sent.probe and (sent.stored is None or took > recovery):
+                self._violated("I14", f"all is well, but {sent.uid}: {took:.3f} s, {sent.error!r}")
+            if self._schedule.gentle and sent.error is not None:
+                self._violated("I7", f"record {sent.uid} of {sent.tp} failed: {sent.error!r}")
+
+    def _truth_of_failure(self, sent: Sent) -> None:
+        if sent.error is None or sent.error.persisted is Persisted.MAYBE:
+            return
+        if self._found[sent.uid]:
+            self._violated("I4", f"record {sent.uid} is in the log after {sent.error!r} (NO)")
+
+    def _no_loss(self, sent: Sent) -> None:
+        stored, found = sent.stored, self._found[sent.uid]
+        if stored is None:
+            return
+        offsets = [hit.record.offset for hit in found]
+        if not found:
+            self._violated("I1", f"record {sent.uid} of {sent.tp} was acknowledged, and is lost")
+        elif stored.offset != NO_OFFSET and stored.offset not in offsets:
+            self._violated("I5", f"{sent.uid} is at {offsets}, not at {stored.offset}")
+        elif stored.offset == NO_OFFSET and not self._setup.duplicate_code:
+            self._violated("I5", f"{sent.uid} was acknowledged without an offset")
+        if stored.topic_partition != sent.tp or stored.serialized_value_size != len(
+            sent.value or b""
+        ):
+            self._violated("I5", f"{sent.uid} was acknowledged as {stored}")
+        if not self._setup.append_time and stored.timestamp != sent.timestamp_ms:
+            self._violated("I9", f"{sent.uid} was acknowledged with time {stored.timestamp}")
+
+    def _no_duplicates(self) -> None:
+        for uid, found in self._found.items():
+            logs = [id(hit.log) for hit in found]
+            if len(set(logs)) != len(logs):
+                offsets = [hit.record.offset for hit in found]
+                self._violated("I2", f"record {uid} is in the log {len(logs)} times: {offsets}")
+
+    # Orders -----------------------------------------------------------------------------------
+
+    def _orders(self) -> None:
+        for log in self._logs:
+            uids = [uid_of(r.value or b"-1|") for r in self._records(log)]
+            if not self._setup.idempotent:
+                if self._setup.max_in_flight > 1 or self._setup.acks != -1:
+                    continue
+                uids = self._first_acknowledged(uids)
+            places = [self._order.get(uid, -1) for uid in uids]
+            if places != sorted(places):
+                self._violated("I3", f"{log.topic}-{log.partition} holds {uids}")
+        self._orders_of_ends()
+
+    def _first_acknowledged(self, uids: list[int]) -> list[int]:
+        """Without idempotence order is promised for the first copies of acknowledged records."""
+        known = (uid for uid in dict.fromkeys(uids) if uid in self._by_uid)
+        return [uid for uid in known if self._by_uid[uid].stored is not None]
+
+    def _orders_of_ends(self) -> None:
+        """Time runs out in the order of sending, and within a batch outcomes come in order."""
+        last: dict[TopicPartition, int] = {}
+        previous: Sent | None = None
+        for sent in self._history.ended:
+            place = self._order.get(sent.uid, -1)
+            if isinstance(sent.error, DeliveryTimeoutError):
+                if place < last.get(sent.tp, -1):
+                    self._violated("I6", f"{sent.uid} of {sent.tp} timed out after a later record")
+                last[sent.tp] = place
+            if previous is not None and self._reversed(previous, sent):
+                self._violated("I6", f"{sent.uid} was told of after {previous.uid}")
+            previous = sent
+
+    def _reversed(self, first: Sent, second: Sent) -> bool:
+        return _same_batch(first, second) and self._order[second.uid] < self._order[first.uid]
+
+
+def _same_batch(first: Sent, second: Sent) -> bool:
+    return first.tp == second.tp and first.error is not None and first.error is second.error

@@ -1,0 +1,39 @@
+"""One thing that goes wrong with one request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PRODUCE, METADATA, HANDSHAKE, IDENTITY = "produce", "metadata", "handshake", "identity"
+
+HONEST = (
+    "cut-request",  # the connection breaks at ``part`` of the request; 1.0: just before it is read
+    "cut-response",  # ... at ``part`` of the response; 0.0: after the request was carried out
+    "error-before",  # answered with ``code``, not carried out
+    "error-after",  # carried out, answered with ``code``
+    "lose-response",  # the connection goes silent after the request was carried out
+    "stall",  # the request is carried out ``seconds`` later
+    "delay",  # the request is carried out, the response comes ``seconds`` later
+    "throttle",  # the response asks for ``seconds`` of silence
+)
+DISHONEST = (
+    "swallow",  # no response to this one, but to the next ones
+    "duplicate",  # the response comes twice
+    "swap",  # the response comes after that of the next request
+    "wrong-id",  # the response has another correlation id
+    "leave-out",  # the response says nothing about one partition
+    "extra",  # the response tells of a partition nobody asked about
+    "garbage",  # half of the response's body
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interference:
+    """``api`` and ``how`` are among the names above; ``partition`` None means all of them."""
+
+    api: str
+    how: str
+    code: int = 0
+    part: float = 0.5
+    seconds: float = 0.0
+    partition: int | None = None

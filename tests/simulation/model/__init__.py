@@ -1,0 +1,1 @@
+"""A slow and simple cluster: what a producer may rely on, and nothing else."""

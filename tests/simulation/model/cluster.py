@@ -1,0 +1,168 @@
+"""Topics, leaders, and who knows what of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from tests.simulation.events import EventQueue
+from tests.simulation.model.partition_log import PartitionLog
+from tests.simulation.model.wire import BrokerAddress, PartitionMetadata, TopicMetadata
+from tests.simulation.setup import Setup
+
+UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE = 3, 5
+NOBODY = -1
+
+
+class Partition:
+    """Who leads one partition. Its log is the same for every leader."""
+
+    def __init__(self, log: PartitionLog, leader: int, epoch: int = 0) -> None:
+        self.log = log
+        self.leader = leader
+        self.epoch = epoch
+
+
+class Topic:
+    def __init__(self, name: str, topic_id: UUID, partitions: list[Partition]) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = partitions
+
+
+class View(NamedTuple):
+    """What one broker believes and tells; ``number`` counts the changes of the cluster."""
+
+    number: int
+    brokers: tuple[BrokerAddress, ...]
+    topics: dict[str, TopicMetadata]
+
+
+class Cluster:
+    """The truth. Brokers act on it at once, but tell what they have heard of it so far."""
+
+    def __init__(self, setup: Setup, events: EventQueue, rng: random.Random) -> None:
+        self.setup = setup
+        self.addresses = [
+            BrokerAddress(number, f"node-{number}", 9092) for number in range(setup.nodes)
+        ]
+        self.up = [True] * setup.nodes
+        self.topics: dict[str, Topic] = {}
+        self.logs: list[PartitionLog] = []  # of every incarnation of every topic
+        self.hidden: dict[str, int] = {}  # topics that metadata answers with an error
+        self.next_producer_id = 1000
+        self._events = events
+        self._rng = rng
+        self._changes = 0
+        self._listeners: list[Callable[[View], None]] = []
+        for name, count in zip(setup.topics, setup.partitions, strict=True):
+            self._create(name, count)
+
+    # Topics -----------------------------------------------------------------------------------
+
+    def _create(self, name: str, count: int) -> None:
+        topic_id = UUID(int=self._rng.getrandbits(128))
+        logs = [PartitionLog(name, topic_id, number) for number in range(count)]
+        self.logs += logs
+        led = [Partition(log, self._alive_from(number)) for number, log in enumerate(logs)]
+        self.topics[name] = Topic(name, topic_id, led)
+
+    def delete(self, name: str) -> None:
+        del self.topics[name]
+        self.changed()
+
+    def recreate(self, name: str, count: int) -> None:
+        self._create(name, count)
+        self.changed()
+
+    def by_id(self, topic_id: UUID) -> Topic | None:
+        return next((t for t in self.topics.values() if t.topic_id == topic_id), None)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return [partition for topic in self.topics.values() for partition in topic.partitions]
+
+    # Leaders ----------------------------------------------------------------------------------
+
+    def _alive_from(self, start: int) -> int:
+        count = self.setup.nodes
+        alive = [(start + step) % count for step in range(count) if self.up[(start + step) % count]]
+        return alive[0] if alive else NOBODY
+
+    def move(self, partition: Partition, to: int, gap: float, *, lose_tail: bool) -> None:
+        """Nobody leads for ``gap`` seconds, then ``to`` does, or another one that is alive."""
+        partition.leader = NOBODY
+        if lose_tail:
+            partition.log.truncate(partition.log.committed)
+        self.changed()
+        self._events.after(gap, lambda: self._elect(partition, to))
+
+    def _elect(self, partition: Partition, wanted: int) -> None:
+        if partition.leader == NOBODY:
+            partition.leader = self._alive_from(wanted)
+            partition.epoch += 1
+            partition.log.committed = partition.log.end
+            self.changed()
+
+    def went_down(self, node_id: int, gap: float, *, lose_tail: bool) -> None:
+        self.up[node_id] = False
+        for partition in self.partitions:
+            if partition.leader == node_id:
+                self.move(partition, node_id, gap, lose_tail=lose_tail)
+        self.changed()
+
+    def came_up(self, node_id: int) -> None:
+        self.up[node_id] = True
+        for partition in self.partitions:
+            if partition.leader == NOBODY:
+                self._elect(partition, node_id)
+        self.changed()
+
+    # What brokers tell ------------------------------------------------------------------------
+
+    def listen(self, tell: Callable[[View], None]) -> None:
+        self._listeners.append(tell)
+        tell(self.view())
+
+    def view(self) -> View:
+        brokers = tuple(a for a in self.addresses if self.up[a.node_id])
+        topics = {name: self._describe(topic) for name, topic in self.topics.items()}
+        return View(self._changes, brokers, topics)
+
+    @staticmethod
+    def _describe(topic: Topic) -> TopicMetadata:
+        partitions = tuple(
+            PartitionMetadata(LEADER_NOT_AVAILABLE if p.leader == NOBODY else 0, p.leader, p.epoch)
+            for p in topic.partitions
+        )
+        return TopicMetadata(0, topic.name, topic.topic_id, partitions)
+
+    def changed(self) -> None:
+        """Every broker hears of it, each in its own time."""
+        self._changes += 1
+        view = self.view()
+        for tell in self._listeners:
+            lag = self.setup.metadata_lag * self._rng.random()
+            self._events.after(lag, lambda tell=tell: tell(view))  # type: ignore[misc]
+
+    def show(self, name: str) -> None:
+        self.hidden.pop(name, None)
+
+    def answer(self, view: View, names: Sequence[str]) -> list[TopicMetadata]:
+        """What a broker with this view answers to a question about ``names``."""
+        found = []
+        for name in names:
+            topic = view.topics.get(name)
+            code = self.hidden.get(name, 0) if topic is not None else UNKNOWN_TOPIC
+            if topic is None or code:
+                topic = TopicMetadata(code, name, UUID(int=0), ())
+            found.append(topic)
+        return found
+
+    def new_producer(self) -> tuple[int, int]:
+        """A producer id and its first epoch; the first id may start near the last epoch."""
+        self.next_producer_id += 1
+        first = self.next_producer_id == 1001
+        return self.next_producer_id, self.setup.first_epoch if first else 0

@@ -1,0 +1,169 @@
+"""One broker: what it does with requests, and how it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.simulation.interference import (
+    HANDSHAKE,
+    IDENTITY,
+    METADATA,
+    PRODUCE,
+    Interference,
+)
+from tests.simulation.model import wire
+from tests.simulation.model.cluster import Cluster, View
+from tests.simulation.model.produce import ProduceHandler
+from tests.simulation.model.server_end import ServerEnd
+from tests.simulation.setup import Setup
+from tests.simulation.transport import SimTransport
+from tests.simulation.wires import Wires
+
+API_NAMES = {
+    wire.PRODUCE: PRODUCE,
+    wire.METADATA: METADATA,
+    wire.API_VERSIONS: HANDSHAKE,
+    wire.INIT_PRODUCER_ID: IDENTITY,
+}
+HANDSHAKE_LAST = 4
+REFUSED = "Connection refused"
+
+
+@dataclass(slots=True)
+class Armed:
+    fault: Interference
+    times: int
+
+
+@dataclass(slots=True)
+class Door:
+    """Who gets in: ``closed`` refuses, ``silent`` does not even answer the call."""
+
+    closed: bool = False
+    silent: bool = False
+
+
+class Node:
+    """Carries out what it is asked, honestly, unless it was armed to do otherwise."""
+
+    def __init__(self, node_id: int, setup: Setup, cluster: Cluster, wires: Wires) -> None:
+        self.node_id = node_id
+        self.paused = False
+        self.door = Door()
+        self.service = setup.service
+        self.connections: dict[ServerEnd, None] = {}
+        self.armed: list[Armed] = []
+        self._cluster = cluster
+        self._wires = wires
+        self._resumed: list[Callable[[], None]] = []
+        self._view = cluster.view()
+        self._produce = ProduceHandler(self, setup, cluster, wires.events)
+        self._ranges = {
+            wire.PRODUCE: (3, setup.produce_version),
+            wire.METADATA: (4, setup.metadata_version),
+            wire.API_VERSIONS: (0, HANDSHAKE_LAST),
+            wire.INIT_PRODUCER_ID: (0, 5),
+        }
+        cluster.listen(self._heard)
+
+    @property
+    def up(self) -> bool:
+        return self._cluster.up[self.node_id]
+
+    def _heard(self, view: View) -> None:
+        if view.number >= self._view.number:
+            self._view = view
+
+    # Connections ------------------------------------------------------------------------------
+
+    def accept(self, transport: SimTransport) -> None:
+        if self.door.silent or transport.closed:
+            return
+        if not self.up or self.door.closed:
+            transport.fail(REFUSED)
+            return
+        end = ServerEnd(self, transport, self._wires)
+        self.connections[end] = None
+        transport.connected(end)
+
+    def forget(self, end: ServerEnd) -> None:
+        self.connections.pop(end, None)
+
+    # Failures ---------------------------------------------------------------------------------
+
+    def arm(self, fault: Interference, times: int) -> None:
+        self.armed.append(Armed(fault, times))
+
+    def take_fault(self, api: int) -> Interference | None:
+        for armed in self.armed:
+            if armed.fault.api == API_NAMES.get(api):
+                armed.times -= 1
+                if not armed.times:
+                    self.armed.remove(armed)
+                return armed.fault
+        return None
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        waiting, self._resumed = self._resumed, []
+        for call in waiting:
+            call()
+        for end in list(self.connections):
+            end.read()
+
+    def when_resumed(self, call: Callable[[], None]) -> None:
+        self._resumed.append(call)
+
+    def drop_connections(self, *, silently: bool) -> None:
+        for end in list(self.connections):
+            if silently:
+                end.vanish()
+            else:
+                end.reset()
+
+    def crash(self, gap: float, *, lose_tail: bool, silently: bool) -> None:
+        """Down until ``restart``; another broker leads after ``gap`` seconds if there is one."""
+        if self.up:
+            self._resumed.clear()
+            self.paused = False
+            self.drop_connections(silently=silently)
+            self._cluster.went_down(self.node_id, gap, lose_tail=lose_tail)
+
+    def restart(self) -> None:
+        if not self.up:
+            self._cluster.came_up(self.node_id)
+            self._view = self._cluster.view()
+
+    # Requests ---------------------------------------------------------------------------------
+
+    def carry_out(self, end: ServerEnd, frame: bytes, fault: Interference | None) -> None:
+        header, cursor = wire.read_header(frame)
+        if header.api == wire.PRODUCE:
+            self._produce.handle(end, header, wire.read_produce(header.version, cursor), fault)
+            return
+        code = fault.code if fault is not None and fault.how == "error-before" else 0
+        if header.api == wire.METADATA:
+            names = wire.read_metadata(header.version, cursor)
+            response = self._metadata(header, names, code)
+        elif header.api == wire.API_VERSIONS:
+            response = wire.write_api_versions(
+                header.version, header.correlation_id, code, self._ranges
+            )
+        else:
+            producer_id, epoch = (-1, -1) if code else self._cluster.new_producer()
+            response = wire.write_init_producer_id(
+                header.version, header.correlation_id, code, producer_id, epoch
+            )
+        end.respond(response, fault)
+
+    def _metadata(self, header: wire.RequestHeader, names: list[str], code: int) -> bytes:
+        topics = self._cluster.answer(self._view, names)
+        if code:
+            topics = [topic._replace(code=code, partitions=()) for topic in topics]
+        return wire.write_metadata(
+            header.version, header.correlation_id, list(self._view.brokers), topics
+        )

@@ -1,0 +1,144 @@
+"""What a leader does with a Produce request, step by step as Kafka's ReplicaManager does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.simulation.events import EventQueue
+from tests.simulation.interference import Interference
+from tests.simulation.model.cluster import Cluster, Partition
+from tests.simulation.model.server_end import ServerEnd
+from tests.simulation.model.wire import (
+    PartitionData,
+    PartitionResult,
+    ProduceRequest,
+    RequestHeader,
+    write_produce,
+)
+from tests.simulation.setup import Setup
+from tests.simulation.wires import Answer
+
+if TYPE_CHECKING:
+    from tests.simulation.model.node import Node
+
+UNKNOWN_TOPIC, NOT_LEADER, UNKNOWN_TOPIC_ID = 3, 6, 100
+
+
+class Stored(NamedTuple):
+    """One partition's part of a request that waits for the replicas."""
+
+    result: PartitionResult
+    partition: Partition
+    leader_epoch: int
+    end: int
+    again: bool
+
+
+class ProduceHandler:
+    """Appends at once, answers when the replicas have it."""
+
+    def __init__(self, node: Node, setup: Setup, cluster: Cluster, events: EventQueue) -> None:
+        self._node = node
+        self._setup = setup
+        self._cluster = cluster
+        self._events = events
+
+    def handle(
+        self,
+        end: ServerEnd,
+        header: RequestHeader,
+        request: ProduceRequest,
+        fault: Interference | None,
+    ) -> None:
+        results: list[PartitionResult] = []
+        stored: list[Stored] = []
+        for data in request.partitions:
+            result = PartitionResult(data.topic, data.topic_id, data.partition)
+            results.append(result)
+            if fault is not None and fault.how == "error-before" and _concerns(fault, result):
+                result.code = fault.code
+            else:
+                self._append(data, result, stored)
+        if request.acks == 0:
+            if any(result.code for result in results):
+                end.reset()
+            else:
+                end.proceed()
+            return
+        wait = self._setup.replication if request.acks == -1 and stored else 0.0
+        self._events.after(wait, lambda: self._replicated(end, header, results, stored, fault))
+
+    def _append(self, data: PartitionData, result: PartitionResult, stored: list[Stored]) -> None:
+        partition, code = self._find(data)
+        if partition is None or code:
+            result.code = code
+        elif partition.leader != self._node.node_id:
+            result.code = NOT_LEADER
+            if self._setup.leader_hints:
+                result.hint = partition.leader, partition.epoch
+        else:
+            appended = partition.log.append(data.records)
+            result.code, result.base_offset = appended.code, appended.base_offset
+            if not appended.code:
+                log_end = partition.log.end
+                stored.append(Stored(result, partition, partition.epoch, log_end, appended.again))
+
+    def _find(self, data: PartitionData) -> tuple[Partition | None, int]:
+        if data.topic_id is not None:
+            topic, missing = self._cluster.by_id(data.topic_id), UNKNOWN_TOPIC_ID
+        else:
+            topic, missing = self._cluster.topics.get(data.topic or ""), UNKNOWN_TOPIC
+        if topic is None:
+            return None, missing
+        if data.partition >= len(topic.partitions):
+            return None, UNKNOWN_TOPIC
+        return topic.partitions[data.partition], 0
+
+    def _replicated(
+        self,
+        end: ServerEnd,
+        header: RequestHeader,
+        results: list[PartitionResult],
+        stored: list[Stored],
+        fault: Interference | None,
+    ) -> None:
+        """The replicas have it, or somebody else leads now and nobody knows (DelayedProduce)."""
+        if self._node.paused:
+            self._node.when_resumed(lambda: self._replicated(end, header, results, stored, fault))
+            return
+        for result, partition, leader_epoch, log_end, again in stored:
+            if partition.epoch != leader_epoch or partition.leader != self._node.node_id:
+                result.code, result.base_offset = NOT_LEADER, -1
+                continue
+            partition.log.committed = max(partition.log.committed, log_end)
+            if again and self._setup.duplicate_code:
+                result.code, result.base_offset = self._setup.duplicate_code, -1
+            elif self._setup.append_time:
+                result.append_time = int(self._events.now * 1000)
+        self._answer(end, header, results, fault)
+
+    def _answer(
+        self,
+        end: ServerEnd,
+        header: RequestHeader,
+        results: list[PartitionResult],
+        fault: Interference | None,
+    ) -> None:
+        throttle_ms = 0
+        if fault is not None:
+            if fault.how == "error-after":
+                for result in results:
+                    if not result.code and _concerns(fault, result):
+                        result.code, result.base_offset = fault.code, -1
+            elif fault.how == "leave-out":
+                results = [result for result in results if not _concerns(fault, result)]
+            elif fault.how == "extra":
+                results = [*results, PartitionResult("nobody-asked", None, 7)]
+            elif fault.how == "throttle":
+                throttle_ms = int(fault.seconds * 1000)
+        frame = write_produce(header.version, header.correlation_id, results, throttle_ms)
+        end.respond(frame, fault, Answer(results, throttle_ms))
+
+
+def _concerns(fault: Interference, result: PartitionResult) -> bool:
+    return fault.partition is None or fault.partition == result.partition

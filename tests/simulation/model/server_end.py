@@ -1,0 +1,181 @@
+"""The broker's end of one connection: frames in, one at a time, and responses out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.interference import Interference
+from tests.simulation.transport import SimTransport
+from tests.simulation.wires import NOTHING_SAID, Answer, Wires
+
+if TYPE_CHECKING:
+    from tests.simulation.model.node import Node
+
+RESET = "Connection reset by peer"
+
+
+class ServerEnd:
+    """Reads nothing while a request is carried out, as Kafka does: answers come in order."""
+
+    def __init__(self, node: Node, transport: SimTransport, wires: Wires) -> None:
+        self.alive = True
+        self._node = node
+        self._transport = transport
+        self._wires = wires
+        self._socket = bytearray()  # arrived, not read yet
+        self._inbox = bytearray()
+        self._busy = False
+        self._deaf = False  # nothing passes any more, and nobody notices
+        self._client_left = False
+        self._fault: Interference | None = None
+        self._fault_drawn = False
+        self._held: list[tuple[bytes, Answer]] = []
+        self._next_arrival = 0.0
+
+    # From the client --------------------------------------------------------------------------
+
+    def arrive(self, data: bytes) -> None:
+        if self.alive and not self._deaf:
+            self._socket += data
+            self.read()
+
+    def let_go(self) -> None:
+        self._client_left = True
+        if self._deaf or not (self._socket or self._inbox or self._busy):
+            self._die()
+
+    @property
+    def orphaned(self) -> bool:
+        """The client has closed, and a request of it may still be carried out."""
+        return self.alive and self._transport.closed
+
+    def read(self) -> None:
+        """Go on, unless there is a reason to wait."""
+        if self._busy or not self.alive or self._node.paused:
+            return
+        if self._socket:
+            self._inbox += self._socket
+            self._transport.release(len(self._socket))
+            self._socket.clear()
+        self._next_frame()
+        if self._client_left and not self._busy:
+            self._die()
+
+    def _next_frame(self) -> None:
+        if len(self._inbox) < 12:
+            return
+        size = 4 + int.from_bytes(self._inbox[:4], "big")
+        if not self._fault_drawn:
+            self._fault = self._node.take_fault(int.from_bytes(self._inbox[4:6], "big"))
+            self._fault_drawn = True
+        fault = self._fault
+        if fault is not None and fault.how == "cut-request":
+            if len(self._inbox) >= max(12, int(size * fault.part)):
+                self.reset()
+        elif len(self._inbox) >= size:
+            frame = bytes(self._inbox[:size])
+            del self._inbox[:size]
+            self._take(frame)
+
+    def _take(self, frame: bytes) -> None:
+        if frame != self._transport.frames.popleft():
+            self._transport.changed_on_the_way()
+        fault, self._fault = self._fault, None
+        self._fault_drawn = False
+        self._busy = True
+        extra = fault.seconds if fault is not None and fault.how == "stall" else 0.0
+        self._wires.events.after(
+            self._node.service + extra, lambda: self._carry_out(frame[4:], fault)
+        )
+
+    def _carry_out(self, frame: bytes, fault: Interference | None) -> None:
+        if not self.alive:
+            return
+        if self._node.paused:
+            self._node.when_resumed(lambda: self._carry_out(frame, fault))
+            return
+        self._node.carry_out(self, frame, fault)
+
+    # To the client ----------------------------------------------------------------------------
+
+    def respond(
+        self,
+        frame: bytes,
+        fault: Interference | None,
+        answer: Answer = NOTHING_SAID,
+    ) -> None:
+        """The request has been carried out; ``fault`` may spoil what the client hears of it."""
+        if not self.alive:
+            return
+        how = fault.how if fault is not None else ""
+        if how == "lose-response":
+            self._deaf = True
+            return
+        if fault is not None and how == "delay" and fault.seconds:
+            self._wires.events.after(fault.seconds, lambda: self.respond(frame, None, answer))
+            return
+        if fault is not None and how == "cut-response":
+            self._send(frame[: int(len(frame) * fault.part)])
+            self.reset(after_data=True)
+            return
+        self._say(how, frame, answer)
+        self.proceed()
+
+    def _say(self, how: str, frame: bytes, answer: Answer) -> None:
+        if how == "swap":
+            self._held.append((frame, answer))
+            return
+        if how == "wrong-id":
+            self._send(frame[:7] + bytes([frame[7] ^ 1]) + frame[8:])
+        elif how == "garbage":
+            half = frame[4 : 4 + max(6, len(frame) // 2)]
+            self._send(len(half).to_bytes(4, "big") + half)
+        elif how != "swallow":
+            self._send(frame, answer)
+        if how == "duplicate":
+            self._send(frame)
+        held, self._held = self._held, []
+        for late in held:
+            self._send(*late)
+
+    def _send(self, data: bytes, answer: Answer | None = None) -> None:
+        transport, events = self._transport, self._wires.events
+        self._next_arrival = max(self._next_arrival, events.now + self._wires.latency())
+
+        def deliver() -> None:
+            if not self._deaf:
+                transport.deliver(data)
+                if answer is not None:
+                    transport.answered(answer)
+
+        events.at(self._next_arrival, deliver)
+
+    def proceed(self) -> None:
+        """The request is over: take the next one."""
+        self._busy = False
+        self.read()
+
+    # The end ----------------------------------------------------------------------------------
+
+    def reset(self, *, after_data: bool = False) -> None:
+        """Break the connection; the client hears of it, late enough to read what was sent."""
+        self._die()
+        transport, events = self._transport, self._wires.events
+        when = events.now + self._wires.latency()
+        if after_data:
+            events.at(max(when, self._next_arrival), transport.hang_up)
+        else:
+            events.at(when, lambda: transport.fail(RESET))
+
+    def vanish(self) -> None:
+        """The broker's host is gone: nobody tells the client."""
+        self._deaf = True
+        self._die()
+
+    def go_deaf(self) -> None:
+        """Lose everything from here on, in both directions."""
+        self._deaf = True
+
+    def _die(self) -> None:
+        self.alive = False
+        self._node.forget(self)

@@ -1,0 +1,110 @@
+"""Looks at the producer after every turn: I11, I17, idle spinning, and what it logs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kprod.buffer.batch import ProducerBatch
+from kprod.metrics import ProducerMetrics
+from kprod.sender.loop import Sender
+from tests.simulation.clock import SimClock
+from tests.simulation.history import History
+
+MOST_TURNS_AT_ONCE = 300
+A_MOMENT = 0.01
+EXPECTED = "the delivery callback"
+
+
+class _Listener(logging.Handler):
+    """What the producer logs as an error is a bug that it has survived."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(logging.ERROR)
+        self._history = history
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if not text.startswith(EXPECTED):
+            cause = record.exc_info[1] if record.exc_info else None
+            self._history.violated("I14", f"logged: {text} {cause!r}")
+
+
+class Samples:
+    """``hopeless``: the run must end here, it would not end by itself."""
+
+    def __init__(
+        self, sender: Sender, metrics: ProducerMetrics, history: History, clock: SimClock
+    ) -> None:
+        self.turns = 0
+        self.hopeless = False
+        self._sender = sender
+        self._metrics = metrics
+        self._history = history
+        self._clock = clock
+        self._live: set[ProducerBatch] = set()
+        self._last_time = -1.0
+        self._turns_now = 0
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        logger = logging.getLogger("kprod")
+        before = logger.level, logger.propagate
+        handler = _Listener(self._history)
+        logger.addHandler(handler)
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
+
+    def take(self) -> None:
+        self.turns += 1
+        self._spinning()
+        incomplete = self._sender.accumulator.incomplete.copy()
+        self._metrics_add_up(incomplete)
+        self._memory_adds_up(incomplete)
+
+    def _spinning(self) -> None:
+        if self._clock.now > self._last_time + A_MOMENT:
+            self._last_time, self._turns_now = self._clock.now, 0
+        self._turns_now += 1
+        if self._turns_now > MOST_TURNS_AT_ONCE:
+            self.give_up("I16", f"{self._turns_now} turns within {A_MOMENT} s")
+
+    def give_up(self, invariant: str, why: str) -> None:
+        if not self.hopeless:
+            self._history.violated(invariant, why)
+        self.hopeless = True
+
+    def _metrics_add_up(self, incomplete: list[ProducerBatch]) -> None:
+        pending = sum(batch.record_count for batch in incomplete)
+        metrics = self._metrics
+        known = metrics.records_sent + metrics.records_failed + pending
+        if known != len(self._history.accepted):
+            self._history.violated(
+                "I17", f"{metrics} and {pending} pending, of {len(self._history.accepted)} sent"
+            )
+
+    def _memory_adds_up(self, incomplete: list[ProducerBatch]) -> None:
+        """Memory is in use exactly for batches without an outcome and batches on the wire."""
+        live = self._live
+        live.update(incomplete)
+        waiting = set(incomplete)
+        live.difference_update([b for b in live if b not in waiting and not b.on_wire])
+        pool = self._sender.accumulator.pool
+        expected = sum(batch.buffer.capacity for batch in live)
+        if pool.total - pool.available != expected:
+            self._history.violated(
+                "I11",
+                f"{pool.total - pool.available} bytes in use, {len(live)} batches: {expected}",
+            )
+
+    def all_given_back(self, when: str) -> None:
+        pool = self._sender.accumulator.pool
+        if pool.available != pool.total:
+            self._history.violated("I11", f"{pool.total - pool.available} bytes in use {when}")

@@ -1,0 +1,50 @@
+"""The circumstances of one run: the cluster, the wires and the producer's options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Times of the world in seconds, the producer's in milliseconds, as its options are."""
+
+    # The cluster
+    nodes: int = 1
+    partitions: tuple[int, ...] = (2,)  # of topic 0, 1, ...
+    replication: float = 0.002  # until what the leader has stored is committed
+    metadata_lag: float = 0.0  # until every broker knows of a change
+    produce_version: int = 13
+    metadata_version: int = 13
+    leader_hints: bool = True
+    duplicate_code: int = 0  # what a repeated batch is answered with: 0, or 46 by old brokers
+    append_time: bool = False
+    first_epoch: int = 0
+    # The wires
+    latency: float = 0.001
+    service: float = 0.0005  # until a request that was read is carried out
+    window: int = 1 << 20  # bytes on their way before the sender's socket is full
+    lost_on_close: float = 0.0  # how often bytes on their way are lost when the client closes
+    # The producer
+    idempotent: bool = True
+    acks: int = -1
+    max_in_flight: int = 5
+    retries: int = 2**31 - 1
+    linger_ms: int = 5
+    batch_size: int = 600
+    buffer_memory: int = 60_000
+    compression: str | None = None
+    request_timeout_ms: int = 1500
+    delivery_timeout_ms: int = 6000
+    max_block_ms: int = 4000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1000
+    metadata_max_age_ms: int = 300_000
+    metadata_max_idle_ms: int = 300_000
+    connections_max_idle_ms: int = 540_000
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(f"topic-{number}" for number in range(len(self.partitions)))

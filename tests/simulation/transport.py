@@ -1,0 +1,151 @@
+"""The client's end of one simulated connection."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from kprod.errors import ConnectionLost
+from kprod.transport.base import Readiness, Transport
+from tests.simulation.wires import Answer, Wires
+
+
+class Peer(Protocol):
+    """The broker's end."""
+
+    def arrive(self, data: bytes) -> None:
+        """Bytes of the client's come in."""
+        ...
+
+    def let_go(self) -> None:
+        """The client has closed."""
+        ...
+
+
+class SimTransport(Transport):
+    """Takes bytes while the window has room; gives back what the broker's end has delivered."""
+
+    def __init__(self, wires: Wires, number: int, node_id: int, name: str) -> None:
+        self.number = number
+        self.node_id = node_id
+        self.name = name
+        self.frames: deque[bytes] = deque()  # as they were when their first byte left
+        self.watched = self.write_wanted = True
+        self.closed = False
+        self._wires = wires
+        self._peer: Peer | None = None
+        self._failure = ""
+        self._inbound = bytearray()
+        self._ended = False
+        self._room = wires.window
+        self._left_of_frame = 0
+        self._next_arrival = 0.0
+
+    def __repr__(self) -> str:
+        return f"SimTransport({self.number} to {self.name})"
+
+    # The client's calls -----------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        self._check()
+        return self._peer is not None
+
+    def send(self, buffers: Sequence[bytes | memoryview]) -> int:
+        self._check()
+        if self._peer is None or self._room <= 0:
+            return 0
+        data = b"".join(buffers)
+        taken = min(len(data), self._room)
+        self._watch_frames(data, taken)
+        self._room -= taken
+        self._wires.trace.note("sent", self.number, taken, len(data))
+        self._to_peer(self._peer, data[:taken])
+        return taken
+
+    def _watch_frames(self, data: bytes, taken: int) -> None:
+        at = 0
+        while at < taken:
+            if not self._left_of_frame:
+                self._left_of_frame = 4 + int.from_bytes(data[at : at + 4], "big")
+                frame = data[at : at + self._left_of_frame]
+                self.frames.append(frame)
+                self._wires.watcher.sent(self, frame)
+            step = min(self._left_of_frame, taken - at)
+            self._left_of_frame -= step
+            at += step
+
+    def _to_peer(self, peer: Peer, data: bytes) -> None:
+        events = self._wires.events
+        self._next_arrival = max(self._next_arrival, events.now + self._wires.latency())
+        events.at(self._next_arrival, lambda: peer.arrive(data))
+
+    def receive(self, limit: int) -> bytes | None:
+        self._check()
+        data = bytes(self._inbound[:limit])
+        del self._inbound[:limit]
+        return data if data or self._ended else None
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.watched = False
+        self._inbound.clear()
+        self._failure = self._failure or "it is closed"
+        self._wires.trace.note("closed", self.number)
+        self._wires.watcher.ended(self)
+        if self._peer is not None:
+            if self._wires.loses_what_is_under_way():
+                self._peer.let_go()
+            else:  # the end of the stream follows the bytes that are under way
+                self._wires.events.at(self._next_arrival, self._peer.let_go)
+
+    def _check(self) -> None:
+        if self._failure:
+            raise ConnectionLost(f"the connection to {self.name}: {self._failure}")
+
+    # The broker's end -------------------------------------------------------------------------
+
+    def connected(self, peer: Peer) -> None:
+        if not self.closed:
+            self._peer = peer
+            self._wires.trace.note("connected", self.number)
+
+    def release(self, nbytes: int) -> None:
+        """The broker has read: the window has room again."""
+        self._room += nbytes
+
+    def deliver(self, data: bytes) -> None:
+        if not self.closed and not self._failure:
+            self._inbound += data
+
+    def answered(self, answer: Answer) -> None:
+        """What was delivered completes a response."""
+        if not self.closed and not self._failure:
+            self._wires.watcher.answered(self, answer)
+
+    def changed_on_the_way(self) -> None:
+        self._wires.watcher.changed_on_the_way(self)
+
+    def hang_up(self) -> None:
+        """The end of the stream, after what was delivered."""
+        self._ended = True
+
+    def fail(self, cause: str) -> None:
+        """A reset: what was not read yet is lost."""
+        self._failure = self._failure or cause
+        self._inbound.clear()
+
+    # The backend's question -------------------------------------------------------------------
+
+    def readiness(self) -> Readiness | None:
+        if not self.watched:
+            return None
+        if self._failure:
+            return Readiness(self, readable=True, writable=True)
+        if self._peer is None:
+            return None
+        readable = bool(self._inbound) or self._ended
+        writable = self.write_wanted and self._room > 0
+        return Readiness(self, readable, writable) if readable or writable else None

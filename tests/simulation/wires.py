@@ -1,0 +1,76 @@
+"""The network between client and brokers: what bytes cost, and who watches them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tests.simulation.events import EventQueue
+from tests.simulation.model.wire import PartitionResult
+from tests.simulation.trace import Trace
+
+if TYPE_CHECKING:
+    from tests.simulation.transport import SimTransport
+
+
+class Answer(NamedTuple):
+    """What an undisturbed response says, so that nobody has to decode it again."""
+
+    results: Sequence[PartitionResult]
+    throttle_ms: int
+
+
+NOTHING_SAID = Answer((), 0)
+
+
+class Watcher(Protocol):
+    """Sees everything that the client writes, and every response that reaches it."""
+
+    def dialled(self, transport: SimTransport) -> None: ...
+
+    def sent(self, transport: SimTransport, frame: bytes) -> None:
+        """The first byte of ``frame`` has left."""
+        ...
+
+    def changed_on_the_way(self, transport: SimTransport) -> None:
+        """What arrived is not what was in memory when its first byte left."""
+        ...
+
+    def answered(self, transport: SimTransport, answer: Answer) -> None:
+        """A whole response lies in the client's socket."""
+        ...
+
+    def ended(self, transport: SimTransport) -> None:
+        """The client has let go of the connection."""
+        ...
+
+
+class Wires:
+    """What all connections share."""
+
+    def __init__(
+        self,
+        events: EventQueue,
+        trace: Trace,
+        rng: random.Random,
+        watcher: Watcher,
+        *,
+        latency: float,
+        window: int,
+        lost_on_close: float,
+    ) -> None:
+        self.events = events
+        self.trace = trace
+        self.watcher = watcher
+        self.window = window
+        self.slow = 1.0  # factor on every latency
+        self._rng = rng
+        self._latency = latency
+        self._lost_on_close = lost_on_close
+
+    def latency(self) -> float:
+        return self._latency * self.slow * (0.5 + self._rng.random())
+
+    def loses_what_is_under_way(self) -> bool:
+        return self._lost_on_close > 0 and self._rng.random() < self._lost_on_close

@@ -1,0 +1,270 @@
+"""One run: a producer, its network, a cluster, and what happens to them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from kprod.clock import Clock
+from kprod.config import ProducerConfig
+from kprod.metrics import ProducerMetrics
+from kprod.sender.assembly import assemble
+from kprod.sender.loop import Sender
+from kprod.types import Persisted
+from tests.simulation.app import App, Intent
+from tests.simulation.backend import SimBackend
+from tests.simulation.checks import Judge
+from tests.simulation.clock import SimClock
+from tests.simulation.events import NEVER, EventQueue
+from tests.simulation.model.cluster import Cluster
+from tests.simulation.model.node import Node
+from tests.simulation.samples import Samples
+from tests.simulation.schedule import Schedule
+from tests.simulation.trace import Trace
+from tests.simulation.wire_watch import WireWatch
+from tests.simulation.wires import Wires
+
+Assemble = Callable[[ProducerConfig, ProducerMetrics, Clock, random.Random], Sender]
+"""Makes the sender under test; mutants come in here."""
+
+SLACK = 0.5
+MOST_LATE_EVENTS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run came to; ``digest`` is the same for every run of one schedule."""
+
+    violations: list[str]
+    digest: str
+    acknowledged: int
+    failed: int
+    maybe: int
+    refused: int
+    turns: int
+    requests: int
+    seconds: float
+    trace: list[str]
+
+
+class World:
+    def __init__(
+        self, schedule: Schedule, make: Assemble = assemble, *, keep_trace: bool = False
+    ) -> None:
+        setup = schedule.setup
+        self.schedule = schedule
+        self.setup = setup
+        self.clock = SimClock()
+        self.events = EventQueue(self.clock)
+        self.trace = Trace(self.clock, keep=keep_trace)
+        self.cluster = Cluster(setup, self.events, random.Random(schedule.seed ^ 1))
+        watch = WireWatch(setup, self.cluster, self.clock)
+        self.wires = Wires(
+            self.events,
+            self.trace,
+            random.Random(schedule.seed ^ 2),
+            watch,
+            latency=setup.latency,
+            window=setup.window,
+            lost_on_close=setup.lost_on_close,
+        )
+        self.nodes = [Node(n, setup, self.cluster, self.wires) for n in range(setup.nodes)]
+        self.backend = SimBackend(self.clock, self.events, self.wires)
+        for node, address in zip(self.nodes, self.cluster.addresses, strict=True):
+            self.backend.listen(address.host, address.port, node.node_id, node.accept)
+        self.metrics = ProducerMetrics()
+        rng = random.Random(schedule.seed ^ 3)
+        self.sender = make(self._config(), self.metrics, self.clock, rng)
+        self.app = App(setup, self.sender, self.clock, rng, self.trace)
+        watch.history = self.app.history
+        self.watch = watch
+        self.samples = Samples(self.sender, self.metrics, self.app.history, self.clock)
+        self._stalled = 0.0  # seconds the client was not given a processor
+        self._calm_since = 0.0
+        self._close_timeout: float | None = None
+        self._start = self.clock.now
+
+    def _config(self) -> ProducerConfig:
+        setup = self.setup
+        return ProducerConfig.from_options(
+            {
+                "bootstrap_servers": [f"{a.host}:{a.port}" for a in self.cluster.addresses],
+                "client_id": "simulated",
+                "transport": lambda: self.backend,
+                "acks": setup.acks,
+                "enable_idempotence": setup.idempotent,
+                "compression_type": setup.compression,
+                "linger_ms": setup.linger_ms,
+                "batch_size": setup.batch_size,
+                "buffer_memory": setup.buffer_memory,
+                "max_request_size": max(setup.batch_size * 3, 2000),
+                "max_in_flight_requests_per_connection": setup.max_in_flight,
+                "retries": setup.retries,
+                "request_timeout_ms": setup.request_timeout_ms,
+                "delivery_timeout_ms": setup.delivery_timeout_ms,
+                "retry_backoff_ms": setup.retry_backoff_ms,
+                "retry_backoff_max_ms": setup.retry_backoff_max_ms,
+                "reconnect_backoff_ms": setup.reconnect_backoff_ms,
+                "reconnect_backoff_max_ms": setup.reconnect_backoff_max_ms,
+                "metadata_max_age_ms": setup.metadata_max_age_ms,
+                "metadata_max_idle_ms": setup.metadata_max_idle_ms,
+                "connections_max_idle_ms": setup.connections_max_idle_ms,
+                "socket_connection_setup_timeout_ms": 1000,
+            }
+        )
+
+    # What actions ask for ---------------------------------------------------------------------
+
+    def node(self, number: int) -> Node:
+        return self.nodes[number % len(self.nodes)]
+
+    def stall(self, seconds: float) -> None:
+        self._stalled += seconds
+        self.backend.stalled_until = max(self.backend.stalled_until, self.clock.now + seconds)
+
+    def close_soon(self, timeout: float) -> None:
+        self._close_timeout = timeout
+        self.backend.wake()
+
+    def open_door(self, number: int) -> None:
+        door = self.node(number).door
+        door.closed = door.silent = False
+
+    def slow_down(self, factor: float, seconds: float) -> None:
+        self.wires.slow = factor
+        self.events.after(seconds, self._full_speed)
+
+    def _full_speed(self) -> None:
+        self.wires.slow = 1.0
+
+    def move_leader(
+        self, topic: int, partition: int, to: int, gap: float, *, lose_tail: bool
+    ) -> None:
+        found = self.cluster.topics.get(self._topic(topic))
+        if found is not None:
+            moved = found.partitions[partition % len(found.partitions)]
+            self.cluster.move(moved, to % len(self.nodes), gap, lose_tail=lose_tail)
+
+    def _topic(self, number: int) -> str:
+        return self.setup.topics[number % len(self.setup.topics)]
+
+    def hide_topic(self, topic: int, seconds: float, code: int) -> None:
+        name = self._topic(topic)
+        self.cluster.hidden[name] = code
+        self.events.after(seconds, lambda: self.cluster.show(name))
+
+    def recreate(self, topic: int, gap: float) -> None:
+        name = self._topic(topic)
+        if name in self.cluster.topics:
+            count = len(self.cluster.topics[name].partitions)
+            self.cluster.delete(name)
+            self.events.after(gap, lambda: self.cluster.recreate(name, count))
+
+    def forget_producers(self) -> None:
+        """A broker forgets nobody who is still writing: skipped unless everything has ended."""
+        busy = any(sent.done_at < 0 for sent in self.app.history.accepted)
+        if not busy and self.watch.nothing_under_way and not self._zombies:
+            for partition in self.cluster.partitions:
+                partition.log.forget_producers()
+
+    @property
+    def _zombies(self) -> bool:
+        """Requests of closed connections that no broker has read yet."""
+        return any(end.orphaned for node in self.nodes for end in node.connections)
+
+    # The run ----------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        for action in self.schedule.actions:
+            self.events.at(self._start + action.at, partial(action.apply, self))
+        self.events.at(self._start + self.schedule.calm_at, self._calm)
+        with self.samples.listening():
+            while not self._over():
+                self._turn()
+            if self._close_timeout is None and not self.samples.hopeless:
+                self.samples.all_given_back("when all is quiet")
+            self.app.close(self._close_timeout or 0.0, self._turn)
+            self.samples.all_given_back("after close")
+            self._let_zombies_in()
+        Judge(self.schedule, self.app.history, self.cluster.logs, self._stalled).check()
+        return self._outcome()
+
+    def _turn(self, longest: float = NEVER) -> None:
+        self.sender.turn(longest)
+        self.app.go_on()
+        self.samples.take()
+        if self.backend.stuck:
+            self.samples.give_up("I14", "the sender waits for something that will never happen")
+
+    def _over(self) -> bool:
+        if self._close_timeout is not None or self.samples.hopeless:
+            return True
+        if not (self._calm_since and self.sender.finished and self.app.idle):
+            return False
+        if self.app.probing:
+            return True
+        self._probe()
+        return False
+
+    def _calm(self) -> None:
+        """Faults are over: from here on everything must come to its end."""
+        self._calm_since = self.clock.now
+        for node in self.nodes:
+            node.armed.clear()
+            node.restart()
+            node.resume()
+            node.door.closed = node.door.silent = False
+        self.wires.slow = 1.0
+        self.cluster.hidden.clear()
+        setup = self.setup
+        patience = (setup.delivery_timeout_ms + setup.max_block_ms) / 1000 + SLACK
+        self.events.after(2 * patience, self._lose_patience)
+        self.backend.wake()
+
+    def _lose_patience(self) -> None:
+        if not self.app.history.closed:
+            self.samples.give_up("I14", "the producer does not come to rest")
+            self.backend.wake()
+
+    def _probe(self) -> None:
+        """Once all is quiet everything must work: a record for every partition."""
+        self.app.probing = True
+        self.app.send(
+            Intent(name, None, number, 10)
+            for name, count in zip(self.setup.topics, self.setup.partitions, strict=True)
+            for number in range(count)
+        )
+
+    def _let_zombies_in(self) -> None:
+        """Requests the client has given up may still reach a broker."""
+        for _ in range(MOST_LATE_EVENTS):
+            if not len(self.events):
+                return
+            self.events.run_next()
+        self.app.history.violated("I14", "the model does not come to rest")
+
+    def _outcome(self) -> Outcome:
+        history = self.app.history
+        failed = [sent for sent in history.accepted if sent.error is not None]
+        return Outcome(
+            violations=history.violations,
+            digest=self.trace.digest,
+            acknowledged=sum(sent.stored is not None for sent in history.accepted),
+            failed=len(failed),
+            maybe=sum(
+                sent.error is not None and sent.error.persisted is Persisted.MAYBE
+                for sent in failed
+            ),
+            refused=len(history.refused),
+            turns=self.samples.turns,
+            requests=self.watch.produce_requests,
+            seconds=self.clock.now - self._start,
+            trace=self.trace.lines or [],
+        )
+
+
+def run(schedule: Schedule, make: Assemble = assemble, *, keep_trace: bool = False) -> Outcome:
+    """Run one schedule."""
+    return World(schedule, make, keep_trace=keep_trace).run()
