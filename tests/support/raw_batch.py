@@ -40,7 +40,7 @@ def raw_batch(values: Sequence[bytes | None] = (b"v",), **changes: Any) -> bytes
     fits what comes out, unless ``crc`` is given.
     """
     payload = b"".join(raw_record(number, value) for number, value in enumerate(values))
-    payload = changes.pop("payload", payload)
+    payload = bytes(changes.pop("payload", payload))
     front = {"base_offset": 0, "batch_length": 49 + len(payload), "leader_epoch": -1, "magic": 2}
     header: dict[str, int] = {
         "attributes": 0,

@@ -77,10 +77,11 @@ def test_offsets_only_grow() -> None:
 
 def test_room_is_whole_entries() -> None:
     with new_index([], max_bytes=23) as index:
-        index.append(BASE + 1, 1)
-        assert not index.full
-        index.append(BASE + 2, 2)
-        assert index.full
+        full = []
+        for number in (1, 2):
+            full.append(index.full)
+            index.append(BASE + number, number)
+        assert [*full, index.full] == [False, False, True]
         with pytest.raises(IndexError):
             index.append(BASE + 3, 3)
 

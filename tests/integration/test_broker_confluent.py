@@ -1,0 +1,184 @@
+"""confluent-kafka (librdkafka), as producer, consumer and admin, against the embedded broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log_reader import read_topic
+from tests.support.telling_records import TellingRecord, by_partition, telling_records
+
+PARTITIONS = 3
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"existing": PARTITIONS}) as broker:
+        yield broker
+
+
+def send_all(broker: EmbeddedBroker, topic: str, **options: object) -> list[TellingRecord]:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 20, **options}
+    producer = Producer({**settings, "message.max.bytes": 1_048_000})
+    problems: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            problems.append(error)
+
+    records = telling_records(PARTITIONS)
+    for record in records:
+        producer.produce(
+            topic,
+            value=record.value,
+            key=record.key,
+            partition=record.partition,
+            timestamp=record.timestamp,
+            headers=list(record.headers),
+            on_delivery=delivered,
+        )
+    assert producer.flush(30) == 0
+    assert not problems
+    return records
+
+
+def consume(broker: EmbeddedBroker, topic: str, count: int) -> list[TellingRecord]:
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "check.crcs": True}
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    found: list[TellingRecord] = []
+    try:
+        while len(found) < count:
+            for message in consumer.consume(count, 1.0):
+                assert message.error() is None
+                found.append(as_record(message))
+    finally:
+        consumer.close()
+    return found
+
+
+def as_record(message: Message) -> TellingRecord:
+    partition = message.partition()
+    assert partition is not None
+    headers: Any = message.headers() or ()
+    return TellingRecord(partition, message.timestamp()[1], message.key(), message.value(), headers)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_it_sends_it_gets_back(broker: EmbeddedBroker, codec: str, idempotent: bool) -> None:
+    topic = f"sent-{codec}-{idempotent}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(20)
+    options = {"compression.type": codec, "enable.idempotence": idempotent}
+    sent = by_partition(send_all(broker, topic, **options), PARTITIONS)
+    found = by_partition(consume(broker, topic, sum(map(len, sent))), PARTITIONS)
+    assert found == sent
+
+    stored: list[list[TellingRecord]] = [[] for _ in range(PARTITIONS)]
+    for number, record in read_topic(broker.bootstrap_servers, topic):
+        assert record.offset == len(stored[number])
+        stored[number].append(TellingRecord(number, *record[1:]))
+    assert stored == sent
+
+
+def test_reading_begins_at_any_offset_and_time(broker: EmbeddedBroker) -> None:
+    topic = "seek"
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.num.messages": 7})
+    for number in range(100):
+        producer.produce(topic, b"%d" % number, timestamp=1_000_000 + number * 10)
+    assert producer.flush(20) == 0
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    try:
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20) == (0, 100)
+        for offset in (0, 1, 50, 99):
+            consumer.assign([TopicPartition(topic, 0, offset)])
+            message = consumer.poll(20)
+            assert message is not None
+            assert message.value() == b"%d" % offset
+        for timestamp, expected in ((0, 0), (1_000_000, 0), (1_000_501, 51), (2_000_000, -1)):
+            wanted = [TopicPartition(topic, 0, timestamp)]
+            assert consumer.offsets_for_times(wanted, timeout=20)[0].offset == expected
+    finally:
+        consumer.close()
+
+
+def test_a_record_beyond_the_limit_is_refused(broker: EmbeddedBroker) -> None:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": 3_000_000}
+    producer = Producer(settings)
+    problems: list[KafkaError | None] = []
+    producer.produce("existing", b"x" * 2_000_000, on_delivery=lambda e, _: problems.append(e))
+    assert producer.flush(20) == 0
+    (problem,) = problems
+    assert problem is not None
+    assert problem.code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+def test_admin(broker: EmbeddedBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic("made", 2, 1)])["made"].result(20)
+    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
+        admin.create_topics([NewTopic("made", 2, 1)])["made"].result(20)
+    admin.create_partitions([NewPartitions("made", 5)])["made"].result(20)
+    assert len(admin.list_topics("made", timeout=20).topics["made"].partitions) == 5
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "made")
+    described = admin.describe_configs([resource])[resource].result(20)
+    assert described["max.message.bytes"].value == "1048588"
+    admin.delete_topics(["made"])["made"].result(20)
+    assert "made" not in admin.list_topics(timeout=20).topics
+
+
+def test_a_subscription_is_told_that_there_are_no_groups(broker: EmbeddedBroker) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    try:
+        consumer.subscribe(["existing"])
+        message = consumer.poll(20)
+        assert message is not None
+        error = message.error()
+        assert error is not None
+        assert error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    finally:
+        consumer.close()
+
+
+def test_a_transaction_is_told_that_there_are_none(broker: EmbeddedBroker) -> None:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"}
+    with pytest.raises(KafkaException) as caught:
+        Producer(settings).init_transactions(20)
+    assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_a_record_is_read_soon_after_it_was_sent(broker: EmbeddedBroker) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "g",
+            "fetch.wait.max.ms": 30_000,
+        }
+    )
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
+    try:
+        # The fetch of the record before is over; the next one waits for up to 30 s.
+        producer.produce("soon", b"first")
+        assert producer.flush(20) == 0
+        consumer.assign([TopicPartition("soon", 0, 0)])
+        assert consumer.poll(20) is not None
+        producer.produce("soon", b"second")
+        assert producer.flush(20) == 0
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.value() == b"second"
+    finally:
+        consumer.close()

@@ -1,0 +1,191 @@
+"""The embedded broker's network side: order, hostile bytes, stopping, starting again."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.api_key import ApiKey
+from kprod.broker.log.storage_error import StorageError
+from kprod.broker.log_reader import create_topic, end_offsets, read_topic
+from kprod.broker.messages import Message
+from kprod.errors import BrokerError, ConfigError, IllegalStateError
+from tests.support.raw_batch import raw_batch
+from tests.support.wire_client import WireClient
+
+RANGES = (ApiKey.API_VERSIONS, 0)
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 2}) as broker:
+        yield broker
+
+
+def produce_request(records: bytes, acks: int = -1) -> Message:
+    parts = [{"index": 0, "records": records}]
+    return {"acks": acks, "topic_data": [{"name": "t", "partition_data": parts}]}
+
+
+def test_requests_are_answered_in_order_however_they_arrive(broker: EmbeddedBroker) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        for number in range(100):
+            client.send(ApiKey.PRODUCE, 9, produce_request(raw_batch([b"x"])), number)
+        for number in range(100):
+            correlation_id, body = client.receive(ApiKey.PRODUCE, 9)
+            assert correlation_id == number
+            assert body.responses[0].partition_responses[0].base_offset == number
+
+
+def test_a_request_may_come_byte_by_byte(broker: EmbeddedBroker) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        for byte in bytes.fromhex("0000000f001200000000000200056b70726f64"):
+            client.send_bytes(bytes([byte]))
+            time.sleep(0.001)
+        assert client.receive(*RANGES)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        bytes.fromhex("16030100c0010000bc0303") + bytes(200),
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", 7) + bytes(7),
+        struct.pack(">i", 100 * 1024 * 1024 + 1),
+        struct.pack(">ihhi", 8, 1234, 0, 1),
+        struct.pack(">ihhih", 10, 0, 99, 1, -1),
+        struct.pack(">ihhih", 14, 3, 4, 1, -1) + b"\x7f\xff\xff\xff",
+    ],
+)
+def test_other_languages_are_not_spoken(broker: EmbeddedBroker, data: bytes) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        client.send_bytes(data)
+        assert client.is_closed_by_peer()
+    with WireClient(broker.bootstrap_servers) as client:
+        client.send(*RANGES, {})
+        assert client.receive(*RANGES)[1].error_code == 0
+
+
+def test_who_announces_much_and_sends_nothing_costs_nothing(broker: EmbeddedBroker) -> None:
+    waiting = [WireClient(broker.bootstrap_servers) for _ in range(30)]
+    for client in waiting:
+        client.send_bytes(struct.pack(">i", 100 * 1024 * 1024))
+    assert end_offsets(broker.bootstrap_servers, "t") == {0: 0, 1: 0}
+    for client in waiting:
+        client.close()
+
+
+def test_a_refusal_without_acks_ends_the_connection(broker: EmbeddedBroker) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        client.send(ApiKey.PRODUCE, 9, produce_request(raw_batch([b"a"]), acks=0))
+        client.send(*RANGES, {}, 5)
+        assert client.receive(*RANGES)[0] == 5
+        client.send(ApiKey.PRODUCE, 9, produce_request(raw_batch(crc=1), acks=0))
+        assert client.is_closed_by_peer()
+    assert end_offsets(broker.bootstrap_servers, "t")[0] == 1
+
+
+def test_stopping_is_prompt_with_clients_connected_and_waiting(broker: EmbeddedBroker) -> None:
+    clients = [WireClient(broker.bootstrap_servers) for _ in range(20)]
+    wanted = {"topic": "t", "partitions": [{"partition": 0, "partition_max_bytes": 100}]}
+    fetch = {"max_wait": 50_000, "min_bytes": 1, "max_bytes": 100, "topics": [wanted]}
+    for client in clients[:10]:
+        client.send(ApiKey.FETCH, 11, fetch)
+    before = time.monotonic()
+    broker.stop()
+    assert time.monotonic() - before < 10
+    assert not [t for t in threading.enumerate() if t.name.startswith("kprod-broker")]
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize("end", [EmbeddedBroker.stop, EmbeddedBroker.kill])
+def test_it_starts_again_where_it_was(end: object, broker: EmbeddedBroker) -> None:
+    assert callable(end)
+    address = broker.bootstrap_servers
+    batch = raw_batch([b"a", b"b"], producer_id=3, producer_epoch=0, base_sequence=0)
+    for _ in range(3):
+        with WireClient(address) as client:
+            client.send(ApiKey.PRODUCE, 9, produce_request(batch))
+            part = client.receive(ApiKey.PRODUCE, 9)[1].responses[0].partition_responses[0]
+            assert (part.error_code, part.base_offset) == (0, 0)
+        end(broker)
+        end(broker)
+        assert not broker.running
+        broker.start()
+        assert broker.bootstrap_servers == address
+    assert [record.value for _, record in read_topic(address, "t")] == [b"a", b"b"]
+
+
+def test_a_temporary_directory_goes_with_the_block() -> None:
+    with EmbeddedBroker() as broker:
+        assert (broker.data_dir / "meta.properties").exists()
+    assert not broker.data_dir.exists()
+
+
+def test_a_given_directory_stays(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path, topics={"t": 1}) as broker:
+        create_topic(broker.bootstrap_servers, "u", 3)
+        with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS"):
+            create_topic(broker.bootstrap_servers, "u", 3)
+    with EmbeddedBroker(tmp_path, topics={"t": 1}) as broker:
+        assert end_offsets(broker.bootstrap_servers, "u") == {0: 0, 1: 0, 2: 0}
+
+
+def test_one_directory_one_broker(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        second = EmbeddedBroker(tmp_path)
+        with pytest.raises(StorageError, match="in use"):
+            second.start()
+        assert not second.running
+        with pytest.raises(IllegalStateError):
+            broker.start()
+
+
+def test_a_port_that_is_taken() -> None:
+    with EmbeddedBroker() as first:
+        second = EmbeddedBroker(port=first.port)
+        with pytest.raises(OSError, match="in use"):
+            second.start()
+
+
+def test_other_machines_are_let_in_only_on_request() -> None:
+    for host in ("0.0.0.0", "192.168.1.1", "::", "example.org"):
+        with pytest.raises(ConfigError, match="allow_remote"):
+            EmbeddedBroker(host=host)
+    with EmbeddedBroker(host="0.0.0.0", allow_remote=True) as broker:
+        assert broker.bootstrap_servers.startswith("0.0.0.0:")
+    EmbeddedBroker(host="localhost")
+
+
+def test_it_listens_on_ipv6() -> None:
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    with EmbeddedBroker(host="::1", topics={"t": 1}) as broker:
+        assert broker.bootstrap_servers == f"[::1]:{broker.port}"
+        assert end_offsets(broker.bootstrap_servers, "t") == {0: 0}
+
+
+def test_many_clients_at_once(broker: EmbeddedBroker) -> None:
+    def run() -> None:
+        with WireClient(broker.bootstrap_servers) as client:
+            for number in range(30):
+                client.send(ApiKey.PRODUCE, 9, produce_request(raw_batch([b"x"])), number)
+                client.receive(ApiKey.PRODUCE, 9)
+
+    threads = [threading.Thread(target=run) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert end_offsets(broker.bootstrap_servers, "t")[0] == 600

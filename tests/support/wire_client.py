@@ -1,0 +1,69 @@
+"""A bare socket to a broker, for requests that no client library would send."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Self
+
+from kprod.broker.api_key import ApiKey
+from kprod.broker.messages import Message, request_schema, response_schema
+
+
+class WireClient:
+    """Sends frames or plain bytes; every wait ends with TimeoutError after 20 seconds."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        host, _, port = bootstrap_servers.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=20)
+
+    def send_bytes(self, data: bytes) -> None:
+        """Anything at all."""
+        self._socket.sendall(data)
+
+    def send(self, api: ApiKey, version: int, values: Message, correlation_id: int = 1) -> None:
+        """A request."""
+        header = {
+            "request_api_key": api,
+            "request_api_version": version,
+            "correlation_id": correlation_id,
+            "client_id": "wire",
+        }
+        self.send_bytes(request_schema(api, version).encode(header, values))
+
+    def receive(self, api: ApiKey, version: int) -> tuple[int, Any]:
+        """Correlation id and body of the next response."""
+        (size,) = struct.unpack(">i", self._read(4))
+        header, body = response_schema(api, version).decode(self._read(size))
+        return header.correlation_id, body
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self._socket.recv(size - len(data))
+            assert part, "the broker closed the connection"
+            data += part
+        return data
+
+    def is_closed_by_peer(self) -> bool:
+        """Waits for the other side to send something or to close."""
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

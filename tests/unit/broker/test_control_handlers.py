@@ -1,0 +1,288 @@
+"""Metadata, topics, offsets, identities, groups: what each request is answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.api_key import VERSIONS, ApiKey
+from kprod.broker.node import Node
+from tests.unit.broker.logs import append
+from tests.unit.broker.nodes import ask, running_node
+
+UNKNOWN = ErrorCode.unknown_topic_or_partition
+
+
+def metadata(node: Node, *names: str, version: int = 12, create: bool = False) -> dict[str, Any]:
+    topics = [{"name": name} for name in names]
+    answer = ask(node, ApiKey.METADATA, version, topics=topics, allow_auto_topic_creation=create)
+    return {topic.name: topic for topic in answer.topics}
+
+
+def test_metadata_tells_where_everything_is(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        made = node.topics.create("t", 3)
+        node.topics.create("u", 1)
+        answer = ask(node, ApiKey.METADATA, 12, topics=None)
+        (broker,) = answer.brokers
+        assert (broker.node_id, broker.host, broker.port) == (1, "broker.example", 9092)
+        assert answer.controller_id == 1
+        assert answer.cluster_id == node.cluster_id
+        assert [topic.name for topic in answer.topics] == ["t", "u"]
+        assert answer.topics[0].topic_id == made.id
+        for number, part in enumerate(answer.topics[0].partitions):
+            assert (part.partition_index, part.leader_id, part.leader_epoch) == (number, 1, 0)
+            assert part.replica_nodes == part.isr_nodes == (1,)
+
+
+def test_metadata_for_none_one_or_all(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        made = node.topics.create("t", 1)
+        assert metadata(node) == {}
+        assert [t.name for t in ask(node, ApiKey.METADATA, 0, topics=[]).topics] == ["t"]
+        by_id = ask(node, ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": made.id}])
+        assert by_id.topics[0].name == "t"
+        unknown = ask(
+            node, ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": node_id(made.id)}]
+        )
+        assert unknown.topics[0].error_code is ErrorCode.unknown_topic_id
+
+
+def node_id(of: Any) -> Any:
+    """Another id than the one given."""
+    return type(of)(int=of.int ^ 1)
+
+
+@pytest.mark.parametrize(
+    ("request_says", "broker_says", "version", "made"),
+    [
+        (True, True, 12, True),
+        (False, True, 12, False),
+        (True, False, 12, False),
+        (True, True, 1, True),
+    ],
+)
+def test_topics_are_made_if_both_sides_want_it(
+    request_says: bool, broker_says: bool, version: int, made: bool, tmp_path: Path
+) -> None:
+    with running_node(tmp_path, auto_create_topics=broker_says, default_partitions=4) as node:
+        found = metadata(node, "fresh", version=version, create=request_says)["fresh"]
+        assert found.error_code is (ErrorCode.none if made else UNKNOWN)
+        assert len(found.partitions) == (4 if made else 0)
+        assert (node.topics.find("fresh") is not None) is made
+
+
+def test_illegal_names_are_not_made(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        found = metadata(node, "no/name", create=True)["no/name"]
+        assert found.error_code is ErrorCode.invalid_topic_exception
+
+
+def create(node: Node, version: int = 7, validate_only: bool = False, **topic: Any) -> Any:
+    wanted = {"name": "t", "num_partitions": 2, "replication_factor": 1, **topic}
+    answer = ask(node, ApiKey.CREATE_TOPICS, version, topics=[wanted], validate_only=validate_only)
+    return answer.topics[0]
+
+
+def test_topics_are_made_on_request(tmp_path: Path) -> None:
+    with running_node(tmp_path, default_partitions=5) as node:
+        assert create(node, validate_only=True).error_code is ErrorCode.none
+        assert node.topics.find("t") is None
+        made = create(node)
+        assert (made.error_code, made.num_partitions) == (ErrorCode.none, 2)
+        topic = node.topics.find("t")
+        assert topic is not None
+        assert made.topic_id == topic.id
+        assert {config.name for config in made.configs} >= {"max.message.bytes", "retention.ms"}
+        assert create(node).error_code is ErrorCode.topic_already_exists
+        assert create(node, name="u", num_partitions=-1).num_partitions == 5
+        assigned = [{"partition_index": n, "broker_ids": [1]} for n in range(3)]
+        by_hand = create(
+            node, name="v", num_partitions=-1, replication_factor=-1, assignments=assigned
+        )
+        assert by_hand.num_partitions == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"name": ".."}, ErrorCode.invalid_topic_exception),
+        ({"num_partitions": 0}, ErrorCode.invalid_partitions),
+        ({"num_partitions": -2}, ErrorCode.invalid_partitions),
+        ({"replication_factor": 3}, ErrorCode.invalid_replication_factor),
+        (
+            {"assignments": [{"partition_index": 0, "broker_ids": [2]}]},
+            ErrorCode.invalid_replica_assignment,
+        ),
+        (
+            {"assignments": [{"partition_index": 1, "broker_ids": [1]}]},
+            ErrorCode.invalid_replica_assignment,
+        ),
+        ({"configs": [{"name": "retention.ms", "value": "60000"}]}, ErrorCode.invalid_config),
+        ({"configs": [{"name": "no.such", "value": "1"}]}, ErrorCode.invalid_config),
+        ({"configs": [{"name": "cleanup.policy", "value": "delete"}]}, ErrorCode.none),
+    ],
+)
+def test_topics_that_cannot_be_made(
+    changes: dict[str, Any], expected: ErrorCode, tmp_path: Path
+) -> None:
+    with running_node(tmp_path) as node:
+        assert create(node, **changes).error_code is expected
+
+
+def test_topics_grow_and_go(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        made = node.topics.create("t", 1)
+        node.topics.create("u", 1)
+
+        def extend(name: str, count: int, validate_only: bool = False) -> ErrorCode:
+            wanted = [{"name": name, "count": count}]
+            answer = ask(
+                node, ApiKey.CREATE_PARTITIONS, 3, topics=wanted, validate_only=validate_only
+            )
+            code: ErrorCode = answer.results[0].error_code
+            return code
+
+        assert extend("t", 3, validate_only=True) is ErrorCode.none
+        assert extend("t", 3) is ErrorCode.none
+        assert extend("t", 3, validate_only=True) is ErrorCode.invalid_partitions
+        assert extend("nowhere", 3) is UNKNOWN
+        assert len(metadata(node, "t")["t"].partitions) == 3
+
+        by_name = ask(node, ApiKey.DELETE_TOPICS, 5, topic_names=["u", "nowhere"]).responses
+        assert [found.error_code for found in by_name] == [ErrorCode.none, UNKNOWN]
+        wanted = [{"name": None, "topic_id": made.id}] * 2
+        by_id = ask(node, ApiKey.DELETE_TOPICS, 6, topics=wanted).responses
+        assert [found.error_code for found in by_id] == [0, ErrorCode.unknown_topic_id]
+        assert by_id[0].name == "t"
+        assert node.topics.all() == []
+
+
+def test_settings_are_described(tmp_path: Path) -> None:
+    def describe(kind: int, name: str, keys: list[str] | None = None) -> Any:
+        wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        return ask(node, ApiKey.DESCRIBE_CONFIGS, 4, resources=[wanted]).results[0]
+
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        found = {config.name: config.value for config in describe(2, "t").configs}
+        assert found["max.message.bytes"] == "1048588"
+        assert found["compression.type"] == "producer"
+        assert [config.name for config in describe(4, "1", ["segment.bytes"]).configs] == [
+            "segment.bytes"
+        ]
+        assert describe(2, "nowhere").error_code is UNKNOWN
+        assert describe(4, "2").error_code is ErrorCode.invalid_request
+        assert describe(32, "g").error_code is ErrorCode.invalid_request
+
+
+def test_the_cluster_is_described(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        answer = ask(node, ApiKey.DESCRIBE_CLUSTER, 2)
+        assert [(b.broker_id, b.port) for b in answer.brokers] == [(1, 9092)]
+        assert answer.cluster_id == node.cluster_id
+
+
+def test_offsets_by_time(tmp_path: Path) -> None:
+    def offset(timestamp: int, number: int = 0, epoch: int = -1) -> Any:
+        part = {
+            "partition_index": number,
+            "timestamp": timestamp,
+            "current_leader_epoch": epoch,
+        }
+        topics = [{"name": "t", "partitions": [part]}]
+        return ask(node, ApiKey.LIST_OFFSETS, 10, topics=topics).topics[0].partitions[0]
+
+    with running_node(tmp_path) as node:
+        log = node.topics.create("t", 1).partitions[0]
+        assert (offset(-1).offset, offset(-2).offset, offset(-3).offset) == (0, 0, -1)
+        for timestamp in (100, 300, 200):
+            append(log, b"x", base_timestamp=timestamp, max_timestamp=timestamp)
+        assert (offset(-1).offset, offset(-2).offset, offset(-4).offset) == (3, 0, 0)
+        assert (offset(-3).timestamp, offset(-3).offset) == (300, 1)
+        assert (offset(150).timestamp, offset(150).offset, offset(150).leader_epoch) == (300, 1, 0)
+        assert (offset(301).timestamp, offset(301).offset, offset(301).leader_epoch) == (-1,) * 3
+        assert offset(-5).offset == -1
+        assert offset(-1, number=1).error_code is UNKNOWN
+        assert offset(-1, epoch=2).error_code is ErrorCode.unknown_leader_epoch
+
+
+def test_epochs_of_the_leader(tmp_path: Path) -> None:
+    def end(epoch: int, number: int = 0) -> Any:
+        part = {"partition": number, "current_leader_epoch": 0, "leader_epoch": epoch}
+        topics = [{"topic": "t", "partitions": [part]}]
+        return ask(node, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, topics=topics).topics[0].partitions[0]
+
+    with running_node(tmp_path) as node:
+        append(node.topics.create("t", 1).partitions[0], b"a", b"b")
+        assert (end(0).leader_epoch, end(0).end_offset) == (0, 2)
+        assert (end(1).leader_epoch, end(1).end_offset) == (-1, -1)
+        assert end(0, number=5).error_code is UNKNOWN
+
+
+def test_identities(tmp_path: Path) -> None:
+    def init(**values: Any) -> Any:
+        none = {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}
+        return ask(node, ApiKey.INIT_PRODUCER_ID, 4, **{**none, **values})
+
+    with running_node(tmp_path) as node:
+        first, second = init(), init(producer_id=0, producer_epoch=3)
+        assert (first.error_code, first.producer_id, first.producer_epoch) == (0, 0, 0)
+        assert (second.producer_id, second.producer_epoch) == (1, 0)
+        assert init(producer_id=4).error_code is ErrorCode.invalid_request
+        refused = init(transactional_id="tx")
+        assert refused.error_code is ErrorCode.transactional_id_authorization_failed
+        assert refused.producer_id == -1
+
+
+def test_coordinators(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        group = ask(node, ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
+        assert (group.error_code, group.node_id, group.port) == (0, 1, 9092)
+        wanted = {"coordinator_keys": ["a", "b"], "key_type": 1}
+        transactions = ask(node, ApiKey.FIND_COORDINATOR, 4, **wanted).coordinators
+        assert [found.key for found in transactions] == ["a", "b"]
+        refusal = ErrorCode.transactional_id_authorization_failed
+        assert {found.error_code for found in transactions} == {refusal}
+
+
+def test_groups_are_refused_and_remember_nothing(tmp_path: Path) -> None:
+    refusal = ErrorCode.group_authorization_failed
+    with running_node(tmp_path) as node:
+        join = ask(node, ApiKey.JOIN_GROUP, 5, group_id="g", member_id="m")
+        assert (join.error_code, join.member_id) == (refusal, "m")
+        for api in (ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP):
+            assert ask(node, api, 3, group_id="g").error_code is refusal
+        topics = [{"name": "t", "partitions": [{"partition_index": 0}], "partition_indexes": [0]}]
+        commit = ask(node, ApiKey.OFFSET_COMMIT, 8, group_id="g", topics=topics)
+        assert commit.topics[0].partitions[0].error_code is refusal
+        fetched = ask(node, ApiKey.OFFSET_FETCH, 7, group_id="g", topics=topics)
+        assert fetched.topics[0].partitions[0].committed_offset == -1
+        assert fetched.error_code is ErrorCode.none
+        assert ask(node, ApiKey.OFFSET_FETCH, 7, group_id="g", topics=None).topics == ()
+
+
+def test_ranges(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        answer = ask(
+            node,
+            ApiKey.API_VERSIONS,
+            3,
+            client_software_name="kprod",
+            client_software_version="0.1.0",
+        )
+        found = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+        assert found == {api: (span.lowest, span.highest) for api, span in VERSIONS.items()}
+        assert found[ApiKey.PRODUCE] == (0, 13)
+        for name, version in (("", "1"), ("a b", "1"), ("a", "-1"), ("a.", "1")):
+            refused = ask(
+                node,
+                ApiKey.API_VERSIONS,
+                3,
+                client_software_name=name,
+                client_software_version=version,
+            )
+            assert refused.error_code is ErrorCode.invalid_request

@@ -1,0 +1,154 @@
+"""Fetch: limits, errors, and waiting."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.api_key import ApiKey
+from kprod.broker.node import Node
+from kprod.broker.record_batch import read_batches
+from tests.unit.broker.logs import append
+from tests.unit.broker.nodes import ask, running_node
+
+LONG = 30_000
+
+
+def fetch(node: Node, *parts: dict[str, Any], version: int = 12, **options: Any) -> Any:
+    """One request about partitions of topic t."""
+    topic = node.topics.find("t")
+    wanted = {
+        "topic": "t",
+        "topic_id": topic and topic.id,
+        "partitions": [
+            {"partition_max_bytes": 1 << 20, "current_leader_epoch": -1, **part} for part in parts
+        ],
+    }
+    values = {"max_bytes": 1 << 20, "session_epoch": -1, "topics": [wanted], **options}
+    return ask(node, ApiKey.FETCH, version, **values)
+
+
+def parts_of(answer: Any) -> list[Any]:
+    return [part for topic in answer.responses for part in topic.partitions]
+
+
+def sizes(answer: Any) -> list[int]:
+    return [len(part.records) for part in parts_of(answer)]
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+def test_every_version_brings_the_records(version: int, tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        log = node.topics.create("t", 1).partitions[0]
+        append(log, b"a", b"b")
+        append(log, b"c")
+        (part,) = parts_of(fetch(node, {"partition": 0, "fetch_offset": 1}, version=version))
+        assert (part.error_code, part.high_watermark) == (0, 3)
+        assert [batch.base_offset for batch in read_batches(part.records)] == [0, 2]
+
+
+def test_limits_hold_except_for_the_first_batch(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        logs = node.topics.create("t", 3).partitions
+        for log in logs[1:]:
+            append(log, b"x" * 1000)
+            append(log, b"y" * 1000)
+        one = logs[1].read(0, 1, whole_first=True)
+        size = len(one.records)
+        wanted = [{"partition": number} for number in range(3)]
+        assert sizes(fetch(node, *wanted, max_bytes=1)) == [0, size, 0]
+        assert sizes(fetch(node, *wanted, max_bytes=3 * size)) == [0, 2 * size, size]
+        small = [{**part, "partition_max_bytes": size + 10} for part in wanted]
+        assert sizes(fetch(node, *small)) == [0, size + 10, size + 10]
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"partition": 1}, ErrorCode.unknown_topic_or_partition),
+        ({"partition": 0, "fetch_offset": 2}, ErrorCode.offset_out_of_range),
+        ({"partition": 0, "fetch_offset": -1}, ErrorCode.offset_out_of_range),
+        ({"partition": 0, "current_leader_epoch": 1}, ErrorCode.unknown_leader_epoch),
+    ],
+)
+def test_errors_come_at_once(part: dict[str, Any], expected: ErrorCode, tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        append(node.topics.create("t", 1).partitions[0], b"a")
+        answer = fetch(node, part, max_wait=LONG, min_bytes=10**6)
+        assert parts_of(answer)[0].error_code is expected
+
+
+def test_unknown_topics(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        for version, expected in (
+            (12, ErrorCode.unknown_topic_or_partition),
+            (13, ErrorCode.unknown_topic_id),
+        ):
+            answer = fetch(node, {"partition": 0}, version=version, max_wait=LONG, min_bytes=1)
+            assert parts_of(answer)[0].error_code is expected
+
+
+def test_sessions_are_never_begun(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        assert fetch(node, {"partition": 0}, session_epoch=0).session_id == 0
+        refused = fetch(node, {"partition": 0}, session_id=7, session_epoch=1)
+        assert refused.error_code is ErrorCode.fetch_session_id_not_found
+
+
+def test_nothing_comes_when_the_time_is_over(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        started = time.monotonic()
+        assert sizes(fetch(node, {"partition": 0}, max_wait=60, min_bytes=1)) == [0]
+        assert time.monotonic() - started >= 0.06
+
+
+def test_a_waiting_fetch_is_answered_by_an_append(tmp_path: Path) -> None:
+    found: list[Any] = []
+    with running_node(tmp_path) as node:
+        log = node.topics.create("t", 2).partitions[1]
+        waiting = threading.Thread(
+            target=lambda: found.append(
+                fetch(node, {"partition": 0}, {"partition": 1}, max_wait=LONG, min_bytes=100)
+            )
+        )
+        waiting.start()
+        # Too little: the fetch goes on waiting, or has not begun yet.
+        append(log, b"a")
+        node.purgatory.wake(log.where)
+        append(log, b"b")
+        node.purgatory.wake(log.where)
+        waiting.join()
+    assert sizes(found[0])[1] >= 100
+
+
+def test_a_waiting_fetch_ends_with_the_broker(tmp_path: Path) -> None:
+    found: list[Any] = []
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        waiting = threading.Thread(
+            target=lambda: found.append(fetch(node, {"partition": 0}, max_wait=LONG, min_bytes=1))
+        )
+        waiting.start()
+        node.purgatory.close()
+        waiting.join()
+    assert sizes(found[0]) == [0]
+
+
+def test_a_damaged_batch_is_not_served(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        log = node.topics.create("t", 1).partitions[0]
+        append(log, b"a")
+        append(log, b"b")
+        file = log.directory / "00000000000000000000.log"
+        content = bytearray(file.read_bytes())
+        content[16] = 9
+        file.write_bytes(content)
+        (part,) = parts_of(fetch(node, {"partition": 0}))
+        assert part.error_code is ErrorCode.corrupt_message
