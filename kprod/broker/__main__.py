@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import signal
 import sys
 import threading
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         auto_create_topics=not options.no_auto_create,
         allow_remote=options.allow_remote,
     )
+    _allow_many_files()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -34,6 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"listening on {broker.bootstrap_servers}", flush=True)
         stop.wait()
     return 0
+
+
+def _allow_many_files() -> None:
+    """Each partition in use takes three descriptors, each client one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _parser() -> argparse.ArgumentParser:

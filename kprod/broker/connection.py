@@ -13,6 +13,8 @@ from kprod.broker.call import HangUp
 
 _SIZE: Final = struct.Struct(">i")
 _SMALLEST_REQUEST: Final = 8
+_IDLE_TIME: Final = struct.pack("@ll", 600, 0)
+"""Seconds and microseconds after which a silent client is let go (``connections.max.idle.ms``)."""
 _log = logging.getLogger(__name__)
 
 
@@ -38,6 +40,7 @@ class Connection:
     def serve(self) -> None:
         """Until the client leaves, breaks the protocol, or ``close`` is called."""
         try:
+            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _IDLE_TIME)
             while (frame := self._read_frame()) is not None:
                 response = self._answer(frame)
                 if response is not None:

@@ -16,7 +16,7 @@ from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 
 MAX_PARTITIONS: Final = 10_000
-"""Of one topic: each partition takes three open files and two mappings."""
+"""Of one topic: each partition takes one open file, and three once it has data."""
 
 
 class Topics:

@@ -10,30 +10,22 @@ from typing import Any
 
 
 class MappedEntries:
-    """Entries one after the other; the mapping is larger than what is used until ``trim``.
+    """Entries one after the other; the file is larger than what is used until ``trim``.
 
     Entries are added and removed under the partition's lock; reading takes no lock. An entry is
     written before ``count`` covers it and never changes after that, and a mapping that was
-    replaced lives on for as long as a reader holds it. Kafka: AbstractIndex.
+    replaced lives on for as long as a reader holds it. Kafka: AbstractIndex. Like there, an index
+    without entries takes neither memory nor a descriptor, of which an idle partition has one.
     """
 
     def __init__(self, path: Path, layout: struct.Struct) -> None:
         """Open the file with the entries it has; to append, ``grow`` it first."""
         self.path = path
         self._layout = layout
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self.byte_size = os.fstat(self._fd).st_size
-        self.count = self.byte_size // layout.size
-        self._map = self._mapped()
-
-    def _mapped(self) -> mmap.mmap | None:
-        # An empty file cannot be mapped, and has nothing to read.
-        return mmap.mmap(self._fd, self.byte_size) if self.byte_size else None
-
-    @property
-    def capacity(self) -> int:
-        """How many entries fit."""
-        return self.byte_size // self._layout.size
+        path.touch(0o644)
+        self.byte_size = path.stat().st_size
+        self.count = self.capacity = self.byte_size // layout.size
+        self._map = _mapped(path, self.byte_size)
 
     def __getitem__(self, position: int) -> tuple[Any, ...]:
         mapped = self._map
@@ -43,37 +35,48 @@ class MappedEntries:
 
     def append(self, *fields: int) -> None:
         """Add one entry; ``IndexError`` when there is no room for it."""
-        if self._map is None or self.count >= self.capacity:
+        if self.count >= self.capacity:
             raise IndexError(f"{self.path} is full")
-        self._layout.pack_into(self._map, self.count * self._layout.size, *fields)
-        self.count += 1
+        if self.byte_size < self.capacity * self._layout.size:
+            self._resize(self.capacity * self._layout.size)
+        if self._map is not None:
+            self._layout.pack_into(self._map, self.count * self._layout.size, *fields)
+            self.count += 1
 
     def clear(self) -> None:
         """Forget every entry."""
         self.count = 0
 
     def grow(self, max_bytes: int) -> None:
-        """Make room for as many whole entries as fit ``max_bytes``."""
-        self._resize(max_bytes - max_bytes % self._layout.size)
+        """Have room for as many whole entries as fit ``max_bytes``."""
+        self.capacity = max_bytes // self._layout.size
 
     def trim(self) -> None:
         """Cut the file to the entries in use."""
+        self.capacity = self.count
         self._resize(self.count * self._layout.size)
 
     def _resize(self, byte_size: int) -> None:
-        os.ftruncate(self._fd, byte_size)
+        os.truncate(self.path, byte_size)
         self.byte_size = byte_size
-        self._map = self._mapped()
+        self._map = _mapped(self.path, byte_size)
 
     def flush(self) -> None:
-        """Force the entries to the disk."""
+        """Force the entries, and the size of the file, to the disk."""
         if self._map is not None:
             self._map.flush()
+        with self.path.open("rb") as file:
+            os.fsync(file.fileno())
 
     def close(self) -> None:
         """Leave the file as it is; there are no entries to read any more. Idempotent."""
-        self.count = 0
+        self.count = self.capacity = 0
         self._map = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+
+
+def _mapped(path: Path, byte_size: int) -> mmap.mmap | None:
+    """The file in memory; an empty one cannot be mapped, and has nothing to read."""
+    if not byte_size:
+        return None
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), byte_size)
