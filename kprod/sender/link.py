@@ -162,12 +162,15 @@ class BrokerLink:
     def _write_all(self, now: float) -> None:
         if self.transport is None or self._connection is None:
             return
-        while pending := self._connection.pending_output():
-            taken = self.transport.send(pending)
-            if taken == 0:
-                break
+        while taken := self._write_some(self.transport, self._connection):
             self._connection.wrote(taken, now)
         self._backend.watch(self.transport, write=bool(self._connection.pending_output()))
+
+    @staticmethod
+    def _write_some(transport: Transport, connection: BrokerConnection) -> int:
+        # The views die here: what wrote() ends must find its memory free to be used again.
+        pending = connection.pending_output()
+        return transport.send(pending) if pending else 0
 
     def check_deadlines(self, now: float) -> None:
         """End a connection that is too slow to come up, to answer, or was idle for too long."""
@@ -200,10 +203,19 @@ class BrokerLink:
         transport, self.transport = self.transport, None
         connection, self._connection = self._connection, None
         if transport is not None:
-            self._backend.forget(transport)
-            transport.close()
+            self._let_go(transport)
         if connection is not None:
             connection.close(error, now)
+
+    def _let_go(self, transport: Transport) -> None:
+        """A mistake in a transport must not keep what it carried from being failed."""
+        try:
+            try:
+                self._backend.forget(transport)
+            finally:
+                transport.close()
+        except Exception:
+            log.exception("%s: the connection could not be closed", self.broker)
 
     def _back_off(self, error: KprodError, now: float) -> None:
         self._failures += 1
@@ -222,4 +234,15 @@ class BrokerLink:
         if not isinstance(error, KprodError):
             log.error("%s: unexpected failure of the connection", self.broker, exc_info=error)
         explained.__cause__ = error.__cause__ or error
+        _forget_frames(error)
         return explained
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Drop the tracebacks: their frames hold the views that were being written.
+
+    The error lives as long as someone may ask why; the memory of a batch must not.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

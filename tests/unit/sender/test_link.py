@@ -1,0 +1,368 @@
+"""One broker's connection: made when asked, given up when too slow, remade after a pause."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.backoff import ExponentialBackoff
+from kprod.cluster.snapshot import Broker
+from kprod.errors import ConnectionLost, KprodError, ProtocolError
+from kprod.metrics import ProducerMetrics
+from kprod.sender.exchange import Buffers
+from kprod.sender.link import BrokerLink, LinkSettings
+from kprod.transport.memory_transport import MemoryTransport
+from kprod_ext import BufferPool, PooledBuffer
+from tests.support.fake_clock import FakeClock
+from tests.support.mistaken_backend import MistakenBackend
+from tests.support.steady_random import SteadyRandom
+from tests.support.virtual_backend import VirtualBackend
+from tests.unit.sender.exchanges import Noted, answer, frame
+from tests.unit.sender.raw_server import RawServer
+
+BROKER = Broker(7, "host", 9092)
+REQUEST = frame(b"a request")
+
+
+class LinkRig:
+    """A link, its network in virtual time, and the errors it reported."""
+
+    def __init__(self, server: RawServer | None, backend: VirtualBackend | None = None) -> None:
+        self.clock = FakeClock()
+        listeners = {} if server is None else {("host", 9092): server.accept}
+        self.backend = backend or VirtualBackend(self.clock, listeners)
+        self.mistakes = MistakenBackend(self.backend)
+        self.errors: list[KprodError] = []
+        self.metrics = ProducerMetrics()
+        settings = LinkSettings(
+            client_id="client",
+            max_in_flight=5,
+            max_frame_bytes=1000,
+            request_timeout=30,
+            setup_timeout=10,
+            idle_timeout=540,
+            reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
+        )
+        self.link = BrokerLink(BROKER, self.mistakes, settings, self.metrics, self.errors.append)
+
+    @property
+    def transport(self) -> MemoryTransport:
+        return self.backend.connections[-1]
+
+    def poll(self) -> None:
+        """Move what there is to move, at the present moment."""
+        for readiness in self.mistakes.poll(0):
+            if readiness.transport is self.link.transport:
+                self.link.moved(
+                    self.clock.now, readable=readiness.readable, writable=readiness.writable
+                )
+
+    def connect(self) -> None:
+        """Up to the end of the handshake."""
+        self.link.connect(self.clock.now)
+        for _ in range(200):
+            self.poll()
+            if self.link.usable(self.clock.now):
+                return
+        raise AssertionError(f"not usable: {self.errors}")
+
+    def send(self) -> Noted:
+        exchange = Noted(REQUEST)
+        self.link.send(exchange, self.clock.now)
+        return exchange
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.link.check_deadlines(self.clock.now)
+
+
+def test_a_request_is_carried_and_its_answer_brought_back() -> None:
+    server = RawServer()
+    rig = LinkRig(server)
+    rig.connect()
+    request = rig.send()
+    assert server.ends[0].frames[1:] == [b"a request"]
+    rig.transport.deliver(answer(1, b"body"))
+    rig.poll()
+    assert request.ends == [("answered", b"body")]
+    assert rig.errors == []
+
+
+def test_it_works_one_byte_at_a_time_in_both_directions() -> None:
+    server = RawServer()
+    backend = VirtualBackend(
+        FakeClock(), {("host", 9092): server.accept}, send_chunk=1, receive_chunk=1
+    )
+    rig = LinkRig(server, backend)
+    rig.connect()
+    request = rig.send()
+    while len(server.ends[0].frames) < 2:
+        rig.poll()
+    rig.transport.deliver(answer(1, b"body"))
+    while not request.ends:
+        rig.poll()
+    assert request.ends == [("answered", b"body")]
+
+
+# Time limits --------------------------------------------------------------------------------------
+
+
+class NeverConnects(VirtualBackend):
+    """Dials, and hears nothing from the other end."""
+
+    def dial(self, host: str, port: int) -> MemoryTransport:
+        transport = super().dial(host, port)
+        transport.unwatch()
+        return transport
+
+
+def test_connecting_is_given_up_after_the_setup_timeout() -> None:
+    clock = FakeClock()
+    rig = LinkRig(None, NeverConnects(clock, {}))
+    rig.link.connect(rig.clock.now)
+    assert rig.link.next_event(rig.clock.now) == 10
+    rig.pass_time(9.9)
+    assert rig.link.connected
+    rig.pass_time(0.1)
+    assert not rig.link.connected
+    assert "broker 7 at host:9092: not connected after 10 s" in str(rig.errors[0])
+
+
+def test_a_broker_that_does_not_answer_the_handshake_is_given_up() -> None:
+    rig = LinkRig(RawServer(shakes=False))
+    rig.link.connect(rig.clock.now)
+    rig.poll()
+    assert not rig.link.usable(rig.clock.now)
+    rig.pass_time(30)
+    assert "no response within 30 s" in str(rig.errors[0])
+
+
+def test_a_broker_that_does_not_answer_a_request_is_given_up() -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    rig.clock.advance(100)
+    requests = [rig.send(), rig.send()]
+    assert rig.link.next_event(rig.clock.now) == 30
+    rig.pass_time(29.9)
+    assert [request.ends for request in requests] == [[], []]
+    rig.pass_time(0.1)
+    assert [request.ends for request in requests] == [[("failed", True)]] * 2
+    assert "broker 7 at host:9092: no response within 30 s" in str(rig.errors[0])
+    assert rig.metrics.connections_lost == 1
+
+
+def test_an_answer_after_the_time_limit_reaches_nobody() -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    late = rig.transport
+    request = rig.send()
+    rig.pass_time(30)
+    rig.pass_time(10)
+    rig.connect()
+    again = rig.send()
+    late.deliver(answer(1, b"late"))
+    rig.poll()
+    assert request.ends == [("failed", True)]
+    assert again.ends == []
+
+
+def test_an_idle_connection_is_closed_without_blame() -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    assert rig.link.next_event(rig.clock.now) == 540
+    rig.pass_time(540)
+    assert not rig.link.connected
+    assert rig.errors == []
+    assert rig.link.may_connect(rig.clock.now)
+
+
+def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    rig.pass_time(539)
+    rig.send()
+    rig.pass_time(2)
+    assert rig.link.connected
+
+
+def test_a_throttled_link_is_looked_at_when_the_silence_ends() -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    rig.link.send(Noted(REQUEST, throttle_ms=5000), rig.clock.now)
+    rig.transport.deliver(answer(1, b""))
+    rig.poll()
+    assert not rig.link.usable(rig.clock.now)
+    assert rig.link.next_event(rig.clock.now) == 5
+    rig.clock.advance(5)
+    assert rig.link.usable(rig.clock.now)
+
+
+# Failures -----------------------------------------------------------------------------------------
+
+
+def test_a_refused_connection_is_backed_off_from_longer_and_longer() -> None:
+    rig = LinkRig(None)
+    delays = []
+    for _ in range(7):
+        rig.link.connect(rig.clock.now)
+        rig.poll()
+        delays.append(rig.link.next_event(rig.clock.now))
+        assert not rig.link.may_connect(rig.clock.now)
+        rig.clock.advance(1)
+    assert delays == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    assert "broker 7 at host:9092" in str(rig.errors[0])
+    assert "Connection refused" in str(rig.errors[0])
+
+
+def test_a_handshake_that_succeeds_ends_the_back_off() -> None:
+    rig = LinkRig(RawServer())
+    for _ in range(5):
+        rig.connect()
+        rig.transport.cut()
+        rig.poll()
+        assert rig.link.next_event(rig.clock.now) == pytest.approx(0.05)
+        rig.clock.advance(1)
+
+
+def test_a_name_that_cannot_be_resolved_is_a_failed_attempt() -> None:
+    clock = FakeClock()
+    rig = LinkRig(None, VirtualBackend(clock, {}, unresolvable=["host"]))
+    rig.link.connect(rig.clock.now)
+    assert not rig.link.connected
+    assert isinstance(rig.errors[0], ConnectionLost)
+    assert "cannot resolve" in str(rig.errors[0])
+
+
+@pytest.mark.parametrize("how", ["cut", "hang up"])
+def test_a_broken_connection_fails_what_it_carried(how: str) -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    request = rig.send()
+    if how == "cut":
+        rig.transport.cut()
+    else:
+        rig.transport.hang_up()
+    rig.poll()
+    assert request.ends == [("failed", True)]
+    assert isinstance(rig.errors[0], ConnectionLost)
+    assert not rig.link.connected
+
+
+class Lends(Noted):
+    """Its bytes are a view of pooled memory; notes whether that was free when it ended."""
+
+    def __init__(self, buffer: PooledBuffer, *, expects_response: bool = True) -> None:
+        super().__init__(expects_response=expects_response)
+        self.views_at_end: list[int] = []
+        self._buffer = buffer
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        return [memoryview(self._buffer)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        self.views_at_end.append(self._buffer.lent)
+        return 0
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        self.views_at_end.append(self._buffer.lent)
+
+
+def test_the_memory_of_what_was_sent_is_free_when_it_ends() -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    request = Lends(BufferPool(1000, 100).allocate(100, 0), expects_response=False)
+    rig.link.send(request, rig.clock.now)
+    assert request.views_at_end == [0]
+
+
+@pytest.mark.parametrize("failing", [(), ("watch",)])
+def test_an_error_that_is_kept_does_not_keep_the_memory_of_what_was_sent(
+    failing: tuple[str, ...],
+) -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    buffer = BufferPool(1000, 100).allocate(100, 0)
+    if failing:
+        rig.mistakes.failing = failing
+    else:
+        rig.transport.cut()
+    request = Lends(buffer)
+    rig.link.send(request, rig.clock.now)
+    assert request.views_at_end == [0]
+    assert len(rig.errors) == 1
+    assert buffer.lent == 0
+
+
+def test_an_answer_that_came_before_the_connection_closed_counts() -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    first, second = rig.send(), rig.send()
+    rig.transport.deliver(answer(1, b"in time"))
+    rig.transport.hang_up()
+    rig.poll()
+    rig.poll()
+    assert first.ends == [("answered", b"in time")]
+    assert second.ends == [("failed", True)]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n", id="a web server"),
+        pytest.param(answer(99, b""), id="a strange correlation id"),
+        pytest.param(b"\x00\x00\x00\x01\x00", id="a frame too small"),
+        pytest.param(b"\x7f\xff\xff\xff", id="a frame too large"),
+    ],
+)
+def test_a_peer_that_talks_nonsense_is_left(garbage: bytes) -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    request = rig.send()
+    rig.transport.deliver(garbage)
+    rig.poll()
+    assert request.ends == [("failed", True)]
+    assert isinstance(rig.errors[0], ProtocolError)
+    assert str(rig.errors[0]).startswith("broker 7 at host:9092: ")
+    assert not rig.link.may_connect(rig.clock.now)
+
+
+def test_closing_on_purpose_needs_no_back_off() -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    request = rig.send()
+    rig.link.close(rig.clock.now)
+    assert request.ends == [("failed", True)]
+    assert rig.errors == []
+    assert rig.link.may_connect(rig.clock.now)
+
+
+# A transport that is not ours, and has a mistake in it --------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["dial", "advance", "send", "receive", "watch"])
+def test_a_mistake_in_a_transport_is_a_lost_connection(
+    call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = LinkRig(RawServer())
+    rig.mistakes.failing = [call]
+    rig.link.connect(rig.clock.now)
+    rig.poll()
+    rig.poll()
+    assert not rig.link.connected
+    assert isinstance(rig.errors[0], ConnectionLost)
+    assert f"a mistake in {call}" in str(rig.errors[0])
+    assert "unexpected failure" in caplog.text
+    rig.mistakes.failing = []
+    rig.clock.advance(1)
+    rig.connect()
+
+
+@pytest.mark.parametrize("call", ["forget", "close"])
+def test_a_mistake_while_closing_still_fails_what_was_carried(call: str) -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    request = rig.send()
+    rig.mistakes.failing = [call]
+    rig.transport.cut()
+    rig.poll()
+    assert request.ends == [("failed", True)]
+    assert len(rig.errors) == 1
