@@ -20,6 +20,7 @@ class ProducerMetrics:
     bytes_sent: int = 0
     """Bytes of acknowledged batches, as they went over the wire."""
     batches_sent: int = 0
+    batches_split: int = 0
     requests_sent: int = 0
     request_latency_seconds: float = 0.0
     request_latency_max: float = 0.0
@@ -48,6 +49,7 @@ class ProducerMetrics:
             "record-retry-total": self.records_retried,
             "byte-total": self.bytes_sent,
             "batch-total": self.batches_sent,
+            "batch-split-total": self.batches_split,
             "batch-size-avg": self.bytes_sent / batches,
             "request-total": self.requests_sent,
             "request-latency-avg": 1000 * self.request_latency_seconds / answered,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from kprod.buffer.delivery import FutureRecordMetadata
+from kprod.buffer.future import FutureRecordMetadata
 from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
 from kprod.errors import (

@@ -117,6 +117,7 @@ class Topics:
         """
         try:
             logs = [self._log(TopicPartition(name, p), topic_id) for p in reversed(range(count))]
+            self._logs.flush_names()
         except OSError as error:
             raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
         topic = Topic(name, topic_id, tuple(reversed(logs)))

@@ -7,16 +7,17 @@ partition has one lock, memory is waited for outside every lock, and closing mis
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import Appended, BatchQueue
-from kprod.buffer.compression import CODEC_IDS, CompressionRatios, Compressor
+from kprod.buffer.compression import CODEC_IDS, CompressionRatios, Compressor, decompress
 from kprod.buffer.copy_on_write import CopyOnWriteMap
 from kprod.buffer.incomplete import IncompleteBatches
+from kprod.buffer.split import split
 from kprod.clock import Clock
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import BufferFullError, ProducerClosedError
@@ -148,7 +149,7 @@ class RecordAccumulator:
             compression_ratio=self._ratios.estimate(tp.topic),
             pool=self.pool,
         )
-        return ProducerBatch(tp, buffer, builder, self._clock.monotonic(), self._wake)
+        return ProducerBatch(tp, self.pool, buffer, builder, self._clock.monotonic(), self._wake)
 
     def _activate(self, queue: BatchQueue, batch: ProducerBatch) -> None:
         """Let the sender see a queue that has a new batch; the queue's lock is held."""
@@ -270,11 +271,15 @@ class RecordAccumulator:
         heads = (queue.head()[0] for queue in self._active_queues())
         return min((batch.created_at for batch in heads if batch is not None), default=FOREVER)
 
-    def release(self, batches: Iterable[ProducerBatch]) -> None:
-        """Give back the memory of batches that are off the wire and have their outcome."""
-        for batch in batches:
-            batch.records = None
-            self.pool.deallocate(batch.buffer)
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Replace a batch that is off the wire by two smaller ones, at its place in the queue."""
+        parts = split(batch, self._codec, decompress, self._wake)
+        self.incomplete.discard(batch)
+        batch.release()
+        for part in parts:
+            self.incomplete.add(part)
+            self.put_back(part)
+        return parts
 
     def _queue_of(self, batch: ProducerBatch) -> BatchQueue:
         queue = self._queues.get(batch.tp)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kprod.buffer.compression import Compressor
-from kprod.buffer.delivery import BatchDelivery, FutureRecordMetadata
+from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.future import FutureRecordMetadata
 from kprod.types import BytesLike, Header, TopicPartition
-from kprod_ext import MemoryRecordsBuilder, PooledBuffer
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
 
 NO_SEQUENCE = -1
 
@@ -33,10 +34,11 @@ class ProducerBatch:
     """
 
     __slots__ = (
+        "_buffer",
+        "_pool",
         "attempted_leader",
         "attempts",
         "base_sequence",
-        "buffer",
         "builder",
         "created_at",
         "delivery",
@@ -52,13 +54,15 @@ class ProducerBatch:
     def __init__(
         self,
         tp: TopicPartition,
+        pool: BufferPool,
         buffer: PooledBuffer,
         builder: MemoryRecordsBuilder,
         now: float,
         hurry: Callable[[], None],
     ) -> None:
         self.tp = tp
-        self.buffer = buffer
+        self._pool = pool
+        self._buffer = buffer
         self.builder = builder
         self.delivery = BatchDelivery(tp, hurry)
         self.created_at = now
@@ -67,7 +71,7 @@ class ProducerBatch:
         self.attempted_leader: tuple[int, int] | None = None
         self.producer: ProducerId | None = None
         self.base_sequence = NO_SEQUENCE
-        self.drain_order: int | None = None
+        self.drain_order: tuple[int, ...] | None = None
         self.maybe_written = False
         self.on_wire = False
         self.records: memoryview | None = None
@@ -140,6 +144,11 @@ class ProducerBatch:
         self.last_attempt_at = now
         self.attempted_leader = leader
         self.on_wire = True
+
+    def release(self) -> None:
+        """Give the memory back: the batch is off the wire and has its outcome, or was split."""
+        self.records = None
+        self._pool.deallocate(self._buffer)
 
     def __repr__(self) -> str:
         return (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kprod.buffer.batch import ProducerBatch
-from kprod.buffer.delivery import FutureRecordMetadata
+from kprod.buffer.future import FutureRecordMetadata
 from kprod.types import BytesLike, Header, TopicPartition
 
 
@@ -100,7 +100,7 @@ class BatchQueue:
             batch.builder.close_for_append()
             if batch.drain_order is None:
                 self._drained += 1
-                batch.drain_order = self._drained
+                batch.drain_order = (self._drained,)
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
@@ -108,7 +108,7 @@ class BatchQueue:
         with self.lock:
             place = 0
             for waiting in self._batches:
-                if waiting.drain_order is None or waiting.drain_order > (batch.drain_order or 0):
+                if waiting.drain_order is None or waiting.drain_order > (batch.drain_order or ()):
                     break
                 place += 1
             self._batches.insert(place, batch)

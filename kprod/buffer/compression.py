@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Compressor: TypeAlias = Callable[[memoryview], bytes]
+Decompressor: TypeAlias = Callable[[int, memoryview], bytes | memoryview]
 
 CODEC_IDS: dict[str, int] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -82,6 +83,36 @@ def _zstd(level: int | None) -> Compressor:
         return packer.compress(records)
 
     return compress
+
+
+def decompress(codec: int, packed: memoryview) -> bytes | memoryview:
+    """The records of a batch that this process compressed with ``codec`` (an id of CODEC_IDS)."""
+    if codec == CODEC_IDS["gzip"]:
+        return zlib.decompress(packed, GZIP_WINDOW)
+    if codec == CODEC_IDS["snappy"]:
+        return _unpack_xerial(packed)
+    if codec == CODEC_IDS["lz4"]:
+        from lz4 import frame
+
+        unpacked: bytes = frame.decompress(packed)
+        return unpacked
+    if codec == CODEC_IDS["zstd"]:
+        import zstandard
+
+        return zstandard.ZstdDecompressor().decompressobj().decompress(packed)
+    return packed
+
+
+def _unpack_xerial(packed: memoryview) -> bytes:
+    from cramjam import snappy
+
+    parts: list[bytes] = []
+    at = len(XERIAL_HEADER)
+    while at < len(packed):
+        (size,) = struct.unpack_from(">i", packed, at)
+        parts.append(bytes(snappy.decompress_raw(packed[at + 4 : at + 4 + size])))
+        at += 4 + size
+    return b"".join(parts)
 
 
 class CompressionRatios:

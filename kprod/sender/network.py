@@ -39,6 +39,7 @@ class Network:
         self._on_failure = on_failure
         self._rng = rng or random.Random()
         self._links: dict[int, BrokerLink] = {}
+        self._leaving: list[BrokerLink] = []  # they get no new requests, and end with the last one
         for number, (host, port) in enumerate(bootstrap, start=1):
             self._add(Broker(-number, host, port))
 
@@ -53,16 +54,15 @@ class Network:
 
     def adopt(self, brokers: Mapping[int, Broker]) -> None:
         """The cluster consists of ``brokers`` now: keep, add, and let go of links accordingly."""
-        now = self._clock.monotonic()
         for node_id, broker in brokers.items():
             link = self._links.get(node_id)
             if link is None:
                 self._take_over(broker)
             elif link.broker[1:3] != broker[1:3]:
-                link.close(now)
+                self._leaving.append(link)
                 self._add(broker)
         for node_id in [known for known in self._links if known >= 0 and known not in brokers]:
-            self._links.pop(node_id).close(now)
+            self._leaving.append(self._links.pop(node_id))
 
     def _take_over(self, broker: Broker) -> None:
         """A broker turned up; if it is one we bootstrapped from, go on using that connection."""
@@ -114,26 +114,37 @@ class Network:
         """Wait at most ``timeout`` seconds, then move every byte there is, end what has ended."""
         ready = self._backend.poll(timeout if timeout < FOREVER else None)
         now = self._clock.monotonic()
-        by_transport = {link.transport: link for link in self._links.values() if link.connected}
+        by_transport = {link.transport: link for link in self._all_links() if link.connected}
         for readiness in ready:
             link = by_transport.get(readiness.transport)
             if link is not None and link.transport is readiness.transport:
                 link.moved(now, readable=readiness.readable, writable=readiness.writable)
-        for link in list(self._links.values()):
+        for link in self._all_links():
             link.check_deadlines(now)
         self._let_bootstrap_go(now)
+        self._let_leaving_go(now)
+
+    def _all_links(self) -> list[BrokerLink]:
+        return [*self._links.values(), *self._leaving]
 
     def _let_bootstrap_go(self, now: float) -> None:
-        """A bootstrap connection is of no use once the real brokers are known."""
-        if all(node_id < 0 for node_id in self._links):
+        """A bootstrap connection is of no use once a real broker can be asked instead."""
+        if not any(node_id >= 0 and link.usable(now) for node_id, link in self._links.items()):
             return
         for node_id, link in self._links.items():
             if node_id < 0 and link.usable(now) and not link.in_flight:
                 link.close(now)
 
+    def _let_leaving_go(self, now: float) -> None:
+        """What a broker was sent before it left the list is answered, or its time limit ends it."""
+        for link in self._leaving:
+            if not link.in_flight:
+                link.close(now)
+        self._leaving = [link for link in self._leaving if link.connected]
+
     def next_event(self, now: float) -> float:
         """Seconds until some link needs a look although no byte moved."""
-        return min((link.next_event(now) for link in self._links.values()), default=FOREVER)
+        return min((link.next_event(now) for link in self._all_links()), default=FOREVER)
 
     @property
     def connected(self) -> bool:
@@ -147,6 +158,6 @@ class Network:
     def close(self) -> None:
         """End every connection and the backend."""
         now = self._clock.monotonic()
-        for link in self._links.values():
+        for link in self._all_links():
             link.close(now)
         self._backend.close()

@@ -14,7 +14,7 @@ from kprod.errors import (
     RecordTooLargeError,
 )
 from kprod.metrics import ProducerMetrics
-from kprod.sender.retry import MESSAGE_TOO_LARGE, Attempt, Verdict, judge
+from kprod.sender.retry import TOO_LARGE, Attempt, Verdict, judge
 from kprod.sender.sequences import Sequences
 from kprod.types import Persisted
 
@@ -81,7 +81,7 @@ class Outcomes:
             self._metadata.take_leader_hint(batch.tp, *leader)
         if batch.delivery.done:  # its time ran out while it was on the wire
             self._sequences.resolved(batch)
-            self._accumulator.release([batch])
+            batch.release()
             return
         verdict = judge(error, self._attempt(batch, now))
         if verdict is Verdict.DONE:
@@ -89,6 +89,9 @@ class Outcomes:
             self._succeed(batch, -1, -1)
         elif verdict is Verdict.FAIL:
             self.give_up(batch, error, now)
+        elif verdict is Verdict.SPLIT:
+            self._metrics.batches_split += 1
+            self._sequences.was_split(batch, self._accumulator.split(batch))
         else:
             if verdict is Verdict.RESEQUENCE:
                 self._sequences.want_new_epoch(batch)
@@ -98,6 +101,7 @@ class Outcomes:
 
     def _attempt(self, batch: ProducerBatch, now: float) -> Attempt:
         return Attempt(
+            records=batch.record_count,
             attempts=batch.attempts,
             retries=self._retries,
             out_of_time=self._out_of_time(batch, now),
@@ -115,7 +119,7 @@ class Outcomes:
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         records, nbytes = batch.record_count, batch.size
-        self._accumulator.release([batch])
+        batch.release()
         if not batch.delivery.done:
             self._metrics.acknowledged(records, nbytes)
             self._accumulator.incomplete.discard(batch)
@@ -125,9 +129,10 @@ class Outcomes:
 
     def give_up(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """End a batch that is neither queued nor on the wire with ``error``."""
+        final = self._final(batch, error, now)
         self._sequences.resolved(batch)
-        self._accumulator.release([batch])
-        self._fail(batch, self._final(batch, error, now))
+        batch.release()
+        self._fail(batch, final)
 
     def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
         """End a batch that was taken from its queue because its time ran out."""
@@ -176,11 +181,10 @@ class Outcomes:
     def _in_the_users_words(
         self, batch: ProducerBatch, error: KprodError, now: float
     ) -> KprodError:
-        if isinstance(error, BrokerError) and error.code == MESSAGE_TOO_LARGE:
+        if isinstance(error, BrokerError) and error.code in TOO_LARGE:
             return RecordTooLargeError(
-                f"the broker refused {batch.record_count} records, {batch.size} bytes, for"
-                f" {batch.tp}: larger than the topic's max.message.bytes; lower batch_size or"
-                " raise that limit"
+                f"the broker refused a batch of {batch.size} bytes, {batch.record_count} records,"
+                f" for {batch.tp}: larger than the topic's max.message.bytes"
             )
         if not error.retriable or isinstance(error, DeliveryTimeoutError):
             return copy.copy(error)

@@ -14,12 +14,14 @@ from kprod.errors import BrokerError, KprodError
 
 CORRUPT_MESSAGE = 2
 MESSAGE_TOO_LARGE = 10
+RECORD_LIST_TOO_LARGE = 18
 CLUSTER_AUTHORIZATION_FAILED = 31
 OUT_OF_ORDER_SEQUENCE = 45
 DUPLICATE_SEQUENCE = 46
 INVALID_PRODUCER_EPOCH = 47
 UNKNOWN_PRODUCER_ID = 59
 
+TOO_LARGE = frozenset({MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE})
 SEQUENCE_ERRORS = frozenset({OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID})
 CORRUPT_ATTEMPTS = 3
 
@@ -27,11 +29,13 @@ CORRUPT_ATTEMPTS = 3
 class Verdict(enum.Enum):
     """DONE: stored.
 
-    RETRY: same bytes, same sequence. RESEQUENCE: retry under a new epoch. FAIL: give up.
+    RETRY: same bytes, same sequence. SPLIT: retry as two smaller batches. RESEQUENCE: retry under a
+    new epoch. FAIL: give up.
     """
 
     DONE = enum.auto()
     RETRY = enum.auto()
+    SPLIT = enum.auto()
     RESEQUENCE = enum.auto()
     FAIL = enum.auto()
 
@@ -44,6 +48,7 @@ class Attempt:
     ``maybe_written``: this or an earlier attempt may have reached the log.
     """
 
+    records: int
     attempts: int
     retries: int
     out_of_time: bool
@@ -57,13 +62,22 @@ def judge(error: KprodError, attempt: Attempt) -> Verdict:
     code = error.code if isinstance(error, BrokerError) else None
     if code == DUPLICATE_SEQUENCE and attempt.has_sequence:
         return Verdict.DONE  # an earlier attempt was stored and its answer was lost
-    if attempt.out_of_time or attempt.attempts > attempt.retries:
+    if attempt.out_of_time:
+        return Verdict.FAIL
+    if code in TOO_LARGE:
+        return _too_large(attempt)
+    limit = CORRUPT_ATTEMPTS - 1 if code == CORRUPT_MESSAGE else attempt.retries
+    if attempt.attempts > min(limit, attempt.retries):
         return Verdict.FAIL
     if code in SEQUENCE_ERRORS and attempt.has_sequence:
         return _out_of_sequence(attempt)
-    if code == CORRUPT_MESSAGE and attempt.attempts >= CORRUPT_ATTEMPTS:
-        return Verdict.FAIL
     return Verdict.RETRY if error.retriable else Verdict.FAIL
+
+
+def _too_large(attempt: Attempt) -> Verdict:
+    # Halves of a batch that may be stored would look new to the broker.
+    can_split = attempt.records > 1 and not attempt.maybe_written
+    return Verdict.SPLIT if can_split else Verdict.FAIL
 
 
 def _out_of_sequence(attempt: Attempt) -> Verdict:

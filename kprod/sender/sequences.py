@@ -15,6 +15,7 @@ Without idempotence the same object keeps the order of retries and the in-flight
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kprod.buffer.batch import ProducerBatch, ProducerId
@@ -127,6 +128,12 @@ class Sequences:
         state = self._of(batch.tp)
         if batch in state.unresolved:
             state.unresolved.remove(batch)
+
+    def was_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """``parts`` take the place, and between them the sequence numbers, of ``batch``."""
+        unresolved = self._of(batch.tp).unresolved
+        place = unresolved.index(batch)
+        unresolved[place : place + 1] = parts
 
     def want_new_epoch(self, batch: ProducerBatch) -> None:
         """The broker refused the sequence for good: the partition goes on under a new epoch."""

@@ -11,7 +11,7 @@ from kprod.spark.partition_report import OffsetRange
 from kprod.types import Persisted
 
 if TYPE_CHECKING:
-    from kprod.buffer.delivery import FutureRecordMetadata
+    from kprod.buffer.future import FutureRecordMetadata
     from kprod.types import RecordMetadata, TopicPartition
 
 LOOK_EVERY = 256  # records sent between two looks at the oldest futures

@@ -10,7 +10,7 @@ from kprod.errors import KprodTimeoutError
 from kprod.spark.acknowledgements import Acknowledgements
 
 if TYPE_CHECKING:
-    from kprod.buffer.delivery import FutureRecordMetadata
+    from kprod.buffer.future import FutureRecordMetadata
     from kprod.producer import KafkaProducer
     from kprod.types import Header
 

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from kprod.buffer.delivery import BatchDelivery, FutureRecordMetadata
+from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, DeliveryError
 from kprod.spark.acknowledgements import LOOK_EVERY, MOST_PENDING, Acknowledgements
 from kprod.spark.partition_report import OffsetRange

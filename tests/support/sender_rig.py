@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kprod.buffer.delivery import FutureRecordMetadata
+from kprod.buffer.future import FutureRecordMetadata
 from kprod.config import ProducerConfig
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble

@@ -125,18 +125,21 @@ class LogDirectory:
                 yield where, directory
 
     def create(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
-        """Make an empty partition. ``OSError`` when the disk does not let us."""
+        """Make an empty partition, durable after ``flush_names``. May raise ``OSError``."""
         directory = self.path / str(where)
         directory.mkdir(exist_ok=True)
-        replace_file(directory / _LEADER_EPOCHS, b"0\n1\n0 0\n")
+        (directory / _LEADER_EPOCHS).write_bytes(b"0\n1\n0 0\n")
         log = LogLoader(where, directory, self._config, recovery_point=None, start_offset=0).load()
         # Last: a directory without this file is not a partition, should we die on the way.
         values = {"version": _PARTITION_META_VERSION, "topic_id": encode_id(topic_id)}
         write_properties(directory / _PARTITION_META, ": ", values)
-        flush_directory(self.path)
         self.logs[where] = log
         self.topic_ids[where.topic] = topic_id
         return log
+
+    def flush_names(self) -> None:
+        """Make the names of new partitions durable."""
+        flush_directory(self.path)
 
     def remove(self, where: TopicPartition) -> None:
         """Take a partition off the disk; readers that still hold its log find nothing in it."""
@@ -171,7 +174,7 @@ class LogDirectory:
         replace_file(self.path / _CLEAN_SHUTDOWN, marker.encode())
 
     def _write_recovery_points(self, logs: dict[TopicPartition, PartitionLog]) -> None:
-        points = {where: log.end_offset for where, log in logs.items()}
+        points = {where: log.recovery_point for where, log in logs.items()}
         write_offsets(self.path / _RECOVERY_POINTS, points)
 
     def abandon(self) -> None:

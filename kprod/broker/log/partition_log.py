@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.batch_header import BatchHeader
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.producer_snapshot import write_snapshot
+from kprod.broker.log.producer_snapshot import snapshot_offsets, write_snapshot
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.log.time_index import TimestampOffset
 from kprod.broker.producer_state import NO_PRODUCER, ProducerState
@@ -67,6 +67,7 @@ class PartitionLog:
         self._producers = producers
         self._start_offset = start_offset
         self._end_offset = end_offset
+        self._recovery_point = end_offset
         self._unflushed_messages = 0
         self._open = True
 
@@ -79,6 +80,11 @@ class PartitionLog:
     def end_offset(self) -> int:
         """The offset the next record gets; also the high watermark."""
         return self._end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset up to which everything was forced to the disk."""
+        return self._recovery_point
 
     def append(self, header: BatchHeader, data: BytesLike) -> Appended:
         """Store one validated batch, give it its offsets, or recognise it as stored already.
@@ -147,8 +153,7 @@ class PartitionLog:
             raise BrokerError(ErrorCode.offset_out_of_range, f"{offset} is not in {start}..{end}")
         if offset == end:
             return Fetched(b"", end, start)
-        first = max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
-        for segment in segments[first:]:
+        for segment in segments[_holder(segments, offset) :]:
             limit = active_size if segment is segments[-1] else segment.size
             records = segment.read(offset, max_bytes, limit, whole_first=whole_first)
             if records:
@@ -180,8 +185,14 @@ class PartitionLog:
     def flush(self) -> None:
         """Force everything to the disk. Raises ``OSError``."""
         with self._lock:
-            for segment in self._segments:
-                segment.flush()
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._recovery_point == self._end_offset:
+            return
+        for segment in self._segments[_holder(self._segments, self._recovery_point) :]:
+            segment.flush()
+        self._recovery_point = self._end_offset
 
     def close(self) -> None:
         """Seal, flush and snapshot, so that the next start need not recover. Raises ``OSError``."""
@@ -189,9 +200,9 @@ class PartitionLog:
             if self._open:
                 self._open = False
                 self._segments[-1].seal()
-                for segment in self._segments:
-                    segment.flush()
-                write_snapshot(self.directory, self._end_offset, self._producers)
+                self._flush()
+                if self._end_offset not in (0, *snapshot_offsets(self.directory)):
+                    write_snapshot(self.directory, self._end_offset, self._producers)
                 self._let_go()
 
     def abandon(self) -> None:
@@ -203,3 +214,8 @@ class PartitionLog:
     def _let_go(self) -> None:
         for segment in self._segments:
             segment.close()
+
+
+def _holder(segments: list[LogSegment], offset: int) -> int:
+    """Where in the list the segment of an offset is."""
+    return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)

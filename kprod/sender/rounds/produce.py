@@ -62,20 +62,22 @@ class ProduceRound:
         if ready.leaderless:
             self._metadata.used(ready.leaderless, now)
             self._metadata.request_update()
+        wait = min(ready.next_check, self._next_expiry - now)
         for node_id, queues in ready.nodes.items():
-            if self._network.usable(node_id, now):
-                self._send(node_id, queues, snapshot, now)
-        return min(ready.next_check, self._next_expiry - now)
+            if self._network.usable(node_id, now) and self._send(node_id, queues, snapshot, now):
+                wait = 0.0  # a request takes one batch of each partition: there may be more
+        return wait
 
     def _send(
         self, node_id: int, queues: list[BatchQueue], snapshot: ClusterSnapshot, now: float
-    ) -> None:
+    ) -> bool:
+        """Make one request of what may leave; True when there was something."""
         settings = self._settings
         batches = self._accumulator.drain(
             node_id, queues, self._sequences, snapshot, settings.max_request_size
         )
         if not batches:
-            return
+            return False
         for batch in batches:
             leader = snapshot.leader(batch.tp)
             batch.attempt(now, (node_id, leader.leader_epoch if leader is not None else -1))
@@ -91,6 +93,7 @@ class ProduceRound:
             sent_at=now,
         )
         self._network.send(node_id, exchange, now)
+        return True
 
     def _renumber(self, now: float) -> None:
         """Partitions whose sequence was refused go on under a new epoch."""

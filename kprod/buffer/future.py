@@ -1,0 +1,159 @@
+"""One record's way of telling how it ended, in kafka-python's shape (``FutureRecordMetadata``).
+
+A future holds its batch's delivery and its own index, so settling a batch is one step however many
+records it holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kprod.buffer.delivery import NO_OFFSET, NO_TIMESTAMP, BatchDelivery
+from kprod.errors import KprodError, KprodTimeoutError
+from kprod.types import RecordMetadata, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class FutureRecordMetadata:
+    """The outcome of one record, in kafka-python's shape. Thread-safe.
+
+    ``get`` waits for it; callbacks get the ``RecordMetadata``, errbacks the error. They run in the
+    sender's thread (or at once, in the caller's, when the outcome is known), must not block, and
+    what they raise is logged and swallowed.
+    """
+
+    __slots__ = ("_delivery", "_header_size", "_index", "_key_size", "_timestamp", "_value_size")
+
+    def __init__(
+        self,
+        delivery: BatchDelivery,
+        index: int,
+        timestamp: int,
+        key_size: int,
+        value_size: int,
+        header_size: int,
+    ) -> None:
+        self._delivery = delivery
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+        self._header_size = header_size
+
+    @property
+    def is_done(self) -> bool:
+        """True once the record was acknowledged or has failed."""
+        return self._outcome().done
+
+    @property
+    def value(self) -> RecordMetadata | None:
+        """Where the record was stored; None before, and when it failed."""
+        return self._metadata() if self.succeeded() else None
+
+    @property
+    def exception(self) -> KprodError | None:
+        """Why the record failed; None before, and when it was stored."""
+        return self._outcome().error
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where the record is sent, known before its outcome."""
+        return self._delivery.tp
+
+    def succeeded(self) -> bool:
+        """True once the record was acknowledged."""
+        outcome = self._outcome()
+        return outcome.done and outcome.error is None
+
+    def failed(self) -> bool:
+        """True once the record has failed."""
+        return self._outcome().error is not None
+
+    def retriable(self) -> bool:
+        """True when the record failed for a cause that may pass: sending it again may succeed."""
+        error = self._outcome().error
+        return error is not None and error.retriable
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record.
+
+        Raises KprodTimeoutError when there is none yet: the record is still on its way.
+        """
+        if not self._delivery.wait(timeout):
+            raise KprodTimeoutError(
+                f"no outcome for a record of {self._delivery.tp} after {timeout:g} s;"
+                " it is still being sent"
+            )
+        error = self._outcome().error
+        if error is not None:
+            raise error
+        return self._metadata()
+
+    def add_callback(
+        self, fn: Callable[..., object], *args: Any, **kwargs: Any
+    ) -> FutureRecordMetadata:
+        """Call ``fn(*args, metadata, **kwargs)`` once the record was acknowledged."""
+        self._delivery.on_done(lambda: self._tell_success(fn, args, kwargs))
+        return self
+
+    def add_errback(
+        self, fn: Callable[..., object], *args: Any, **kwargs: Any
+    ) -> FutureRecordMetadata:
+        """Call ``fn(*args, error, **kwargs)`` once the record has failed."""
+        self._delivery.on_done(lambda: self._tell_failure(fn, args, kwargs))
+        return self
+
+    def add_both(
+        self, fn: Callable[..., object], *args: Any, **kwargs: Any
+    ) -> FutureRecordMetadata:
+        """Call ``fn`` with the metadata or the error, whichever it will be."""
+        return self.add_callback(fn, *args, **kwargs).add_errback(fn, *args, **kwargs)
+
+    def _tell_success(
+        self, fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if self._outcome().error is None:
+            _call_safely(fn, (*args, self._metadata()), kwargs)
+
+    def _tell_failure(
+        self, fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        error = self._outcome().error
+        if error is not None:
+            _call_safely(fn, (*args, error), kwargs)
+
+    def _outcome(self) -> BatchDelivery:
+        """The delivery that settles this record: another one once its batch was split."""
+        return self._delivery.locate(self._index)[0]
+
+    def _metadata(self) -> RecordMetadata:
+        delivery, index = self._delivery.locate(self._index)
+        base = delivery.base_offset
+        return RecordMetadata(
+            topic=delivery.tp.topic,
+            partition=delivery.tp.partition,
+            topic_partition=delivery.tp,
+            offset=base + index if base != NO_OFFSET else NO_OFFSET,
+            timestamp=delivery.append_time
+            if delivery.append_time != NO_TIMESTAMP
+            else self._timestamp,
+            checksum=None,
+            serialized_key_size=self._key_size,
+            serialized_value_size=self._value_size,
+            serialized_header_size=self._header_size,
+        )
+
+    def __repr__(self) -> str:
+        state = "failed" if self.failed() else "succeeded" if self.is_done else "pending"
+        return f"<FutureRecordMetadata {self._delivery.tp} {state}>"
+
+
+def _call_safely(fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run an application's callback; whatever it raises must not reach the sender's loop."""
+    try:
+        fn(*args, **kwargs)
+    except BaseException:
+        log.exception("the delivery callback %r failed", fn)
