@@ -31,7 +31,6 @@ def split(
     parts = [_part(batch, half, codec, hurry) for half in halves]
     for number, part in enumerate(parts):
         part.drain_order = (*(batch.drain_order or ()), number)  # (2,) < (3, 0) < (3, 1) < (4,)
-        )  # (3, 0) is after (2,), before (3, 1)
     if batch.producer is not None:
         parts[0].give_sequence(batch.producer, batch.base_sequence)
         after = (batch.base_sequence + middle) & 0x7FFF_FFFF
