@@ -94,7 +94,7 @@ class Judge:
             took = sent.done_at - sent.at
             if took > limit:
                 self._violated("I14", f"record {sent.uid} of {sent.tp} ended after {took:.3f} s")
-            if sent.probe and (sent.stored is None or took > recovery):
+            if sent.probe and recovery < limit and (sent.stored is None or took > recovery):
                 self._violated("I14", f"all is well, but {sent.uid}: {took:.3f} s, {sent.error!r}")
             if self._schedule.gentle and sent.error is not None:
                 self._violated("I7", f"record {sent.uid} of {sent.tp} failed: {sent.error!r}")

@@ -83,6 +83,7 @@ class World:
         self.samples = Samples(self.sender, self.metrics, self.app.history, self.clock)
         self._stalled = 0.0  # seconds the client was not given a processor
         self._calm_since = 0.0
+        self._ended = 0.0
         self._close_timeout: float | None = None
         self._start = self.clock.now
 
@@ -187,6 +188,7 @@ class World:
                 self.samples.all_given_back("when all is quiet")
             self.app.close(self._close_timeout or 0.0, self._turn)
             self.samples.all_given_back("after close")
+            self._ended = self.clock.now
             self._let_zombies_in()
         Judge(self.schedule, self.app.history, self.cluster.logs, self._stalled).check()
         return self._outcome()
@@ -260,7 +262,7 @@ class World:
             refused=len(history.refused),
             turns=self.samples.turns,
             requests=self.watch.produce_requests,
-            seconds=self.clock.now - self._start,
+            seconds=self._ended - self._start,
             trace=self.trace.lines or [],
         )
 

@@ -115,7 +115,8 @@ class ServerEnd:
             self._wires.events.after(fault.seconds, lambda: self.respond(frame, None, answer))
             return
         if fault is not None and how == "cut-response":
-            self._send(frame[: int(len(frame) * fault.part)])
+            size = int(len(frame) * fault.part)
+            self._send(frame[:size], answer if size == len(frame) else None)
             self.reset(after_data=True)
             return
         self._say(how, frame, answer)

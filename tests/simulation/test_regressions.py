@@ -1,0 +1,77 @@
+"""Bugs the simulation has found, each as the smallest schedule that showed it."""
+
+from __future__ import annotations
+
+from tests.simulation.actions import Crash, Disturb, FlushAll, Send, ShutDoor
+from tests.simulation.interference import Interference
+from tests.simulation.schedule import Schedule
+from tests.simulation.setup import Setup
+from tests.simulation.world import World, run
+
+
+def test_a_backlog_without_acknowledgements_does_not_wait_for_answers() -> None:
+    """One batch per partition left in each turn, and no response ever ended the wait after it."""
+    schedule = Schedule(
+        seed=378,
+        setup=Setup(idempotent=False, acks=0, batch_size=150),
+        actions=(Send(at=0.05, topic=0, records=25, keys="explicit"),),
+        gentle=True,
+    )
+    assert not run(schedule).violations
+
+
+def test_a_backlog_fills_the_requests_that_may_be_in_flight() -> None:
+    """After the first acknowledgement the rest of the queue left one round trip at a time."""
+    schedule = Schedule(
+        seed=1,
+        setup=Setup(partitions=(1,), latency=0.1, batch_size=150),
+        actions=(Send(at=0.0, topic=0, records=42),),  # 14 batches
+        gentle=True,
+    )
+    outcome = run(schedule)
+    assert not outcome.violations
+    assert outcome.requests == 15  # and the probe
+    assert outcome.seconds < 2.5  # of which 4 round trips, 0.2 s each, before the second batch
+
+
+def test_a_bootstrap_connection_is_used_before_it_is_let_go() -> None:
+    """While every known broker backed off, one connection after the other was made for nothing."""
+    schedule = Schedule(
+        seed=7,
+        setup=Setup(
+            partitions=(1, 2),
+            replication=0.05,
+            latency=0.0005,
+            lost_on_close=1.0,
+            linger_ms=50,
+            retry_backoff_max_ms=100,
+            reconnect_backoff_ms=20,
+            reconnect_backoff_max_ms=100,
+        ),
+        actions=(
+            Send(at=0.1242, topic=0, records=1),
+            Disturb(0.1314, 0, Interference("produce", "cut-response", part=0.146), times=2),
+            Crash(at=0.2577, node=0, seconds=0.36),
+            FlushAll(at=0.3069),
+            Send(at=0.3321, topic=0, records=1, size=60, keys="explicit"),
+            Send(at=0.3476, topic=1, records=1, size=150),
+            ShutDoor(at=0.39, node=0, seconds=0.36),
+        ),
+        gentle=True,
+    )
+    world = World(schedule)
+    assert not world.run().violations
+    assert world.watch.dials < 50
+
+
+def test_a_leader_that_lost_its_office_may_have_stored_the_batch() -> None:
+    """The record was in the log, its future said that it was not: sent again, it is there twice."""
+    schedule = Schedule(
+        seed=35,
+        setup=Setup(request_timeout_ms=300, delivery_timeout_ms=310),
+        actions=(
+            Disturb(0.0, 0, Interference("produce", "error-after", code=6), times=2),
+            Send(at=0.1, topic=0, records=1, keys="few"),
+        ),
+    )
+    assert not run(schedule).violations
