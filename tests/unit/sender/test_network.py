@@ -1,0 +1,231 @@
+"""Links to many brokers: which one is asked, which are kept, and how the cluster is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kprod.backoff import ExponentialBackoff
+from kprod.cluster.snapshot import Broker
+from kprod.errors import KprodError
+from kprod.metrics import ProducerMetrics
+from kprod.sender.link import LinkSettings
+from kprod.sender.network import Network
+from kprod.wire.versions import ApiKey
+from tests.support.fake_clock import FakeClock
+from tests.support.steady_random import SteadyRandom
+from tests.support.virtual_backend import VirtualBackend
+from tests.unit.sender.exchanges import Noted, answer, frame
+from tests.unit.sender.raw_server import RawServer
+
+REQUEST = frame(b"a request")
+
+
+class NetworkRig:
+    """A network over servers by host name, all at port 9092, in virtual time."""
+
+    def __init__(self, *hosts: str, bootstrap: Sequence[str] = ("boot",)) -> None:
+        self.clock = FakeClock()
+        self.servers = {host: RawServer() for host in hosts}
+        self.listeners = {(host, 9092): server.accept for host, server in self.servers.items()}
+        self.backend = VirtualBackend(self.clock, self.listeners)
+        self.errors: list[KprodError] = []
+        settings = LinkSettings(
+            client_id="client",
+            max_in_flight=5,
+            max_frame_bytes=1000,
+            request_timeout=30,
+            setup_timeout=10,
+            idle_timeout=540,
+            reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
+        )
+        self.network = Network(
+            self.backend,
+            [(host, 9092) for host in bootstrap],
+            settings,
+            ProducerMetrics(),
+            self.clock,
+            self.errors.append,
+            SteadyRandom(1),
+        )
+
+    def adopt(self, **hosts: int) -> None:
+        """Metadata told of these brokers: node ids by host."""
+        self.network.adopt({n: Broker(n, host, 9092) for host, n in hosts.items()})
+
+    def connect_any(self) -> int:
+        """The node that can be asked, once there is one."""
+        for _ in range(20):
+            node = self.network.any_usable(self.clock.now)
+            if node is not None:
+                return node
+            self.network.poll(0.1)
+        raise AssertionError(f"nobody can be asked: {self.errors}")
+
+    def connect(self, node_id: int) -> None:
+        for _ in range(20):
+            if self.network.usable(node_id, self.clock.now):
+                return
+            self.network.poll(0.1)
+        raise AssertionError(f"node {node_id} cannot be reached: {self.errors}")
+
+    def send(self, node_id: int) -> Noted:
+        exchange = Noted(REQUEST)
+        self.network.send(node_id, exchange, self.clock.now)
+        return exchange
+
+    def connections(self, host: str) -> int:
+        """Those that stand at this moment."""
+        return sum(transport.host == host for transport in self.backend.connections)
+
+
+# Who is asked -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_connected_until_somebody_is_needed() -> None:
+    rig = NetworkRig("boot")
+    rig.network.poll(1)
+    assert not rig.network.connected
+    assert rig.servers["boot"].ends == []
+
+
+def test_a_bootstrap_address_is_asked_while_no_broker_is_known() -> None:
+    rig = NetworkRig("boot")
+    assert rig.connect_any() == -1
+    assert rig.network.connected
+
+
+def test_the_next_bootstrap_address_is_tried_when_one_is_dead() -> None:
+    rig = NetworkRig("boot-2", bootstrap=["boot-1", "boot-2", "boot-3"])
+    assert rig.connect_any() == -2
+
+
+def test_the_broker_with_the_fewest_requests_is_asked() -> None:
+    rig = NetworkRig("one", "two")
+    rig.adopt(one=1, two=2)
+    rig.connect(1)
+    rig.connect(2)
+    rig.send(1)
+    assert rig.network.any_usable(rig.clock.now) == 2
+
+
+def test_an_unknown_node_is_not_usable() -> None:
+    assert not NetworkRig("boot").network.usable(42, 0.0)
+
+
+def test_a_request_the_broker_has_no_version_for_fails_at_once() -> None:
+    rig = NetworkRig("boot")
+    node = rig.connect_any()
+    exchange = Noted(REQUEST, api=ApiKey.CREATE_TOPICS)
+    rig.network.send(node, exchange, rig.clock.now)
+    assert exchange.ends == [("failed", False)]
+    assert rig.network.usable(node, rig.clock.now)
+
+
+# Who is kept --------------------------------------------------------------------------------------
+
+
+def test_a_bootstrap_connection_is_kept_for_the_broker_it_reached() -> None:
+    rig = NetworkRig("boot")
+    rig.connect_any()
+    rig.adopt(boot=7)
+    assert rig.network.usable(7, rig.clock.now)
+    assert len(rig.servers["boot"].ends) == 1
+
+
+def test_a_bootstrap_connection_ends_once_a_real_broker_can_be_asked() -> None:
+    rig = NetworkRig("boot", "one")
+    rig.connect_any()
+    rig.adopt(one=1)
+    rig.network.poll(0)
+    assert rig.connections("boot") == 1, "nobody else could be asked yet"
+    rig.connect(1)
+    rig.network.poll(0)
+    assert (rig.connections("boot"), rig.connections("one")) == (0, 1)
+
+
+def test_the_bootstrap_addresses_are_tried_again_when_every_broker_is_gone() -> None:
+    rig = NetworkRig("boot", "one")
+    rig.connect_any()
+    rig.adopt(one=1)
+    rig.connect(1)
+    rig.network.poll(0)
+    del rig.listeners["one", 9092]
+    rig.backend.connections[0].cut()
+    rig.network.poll(0)
+    assert rig.connect_any() == -1
+    rig.network.poll(0)
+    assert rig.network.any_usable(rig.clock.now) == -1, "the only way back was closed"
+
+
+def test_a_connection_is_kept_while_its_broker_stays() -> None:
+    rig = NetworkRig("one", "two")
+    rig.adopt(one=1)
+    rig.connect(1)
+    rig.adopt(one=1, two=2)
+    assert rig.network.usable(1, rig.clock.now)
+    assert len(rig.servers["one"].ends) == 1
+
+
+def test_a_broker_that_moved_is_connected_to_anew() -> None:
+    rig = NetworkRig("old", "new")
+    rig.adopt(old=1)
+    rig.connect(1)
+    rig.adopt(new=1)
+    rig.connect(1)
+    rig.network.poll(0)
+    assert (rig.connections("old"), rig.connections("new")) == (0, 1)
+
+
+@pytest.mark.parametrize("hosts", [{"other": 2}, {"other": 1}], ids=["left", "moved"])
+def test_a_request_to_a_broker_that_is_let_go_still_gets_its_answer(hosts: dict[str, int]) -> None:
+    rig = NetworkRig("one", "other")
+    rig.adopt(one=1)
+    rig.connect(1)
+    request = rig.send(1)
+    rig.adopt(**hosts)
+    assert request.ends == []
+    rig.backend.connections[0].deliver(answer(1, b"stored"))
+    rig.network.poll(0)
+    assert request.ends == [("answered", b"stored")]
+    rig.network.poll(0)
+    assert rig.connections("one") == 0
+
+
+def test_a_broker_that_is_let_go_is_not_waited_for_longer_than_any_other() -> None:
+    rig = NetworkRig("one", "other")
+    rig.adopt(one=1)
+    rig.connect(1)
+    request = rig.send(1)
+    rig.adopt(other=2)
+    assert rig.network.next_event(rig.clock.now) == 30
+    rig.network.poll(30)
+    assert request.ends == [("failed", True)]
+    assert rig.connections("one") == 0
+
+
+# Waiting ------------------------------------------------------------------------------------------
+
+
+def test_a_wait_ends_at_the_next_thing_that_is_due() -> None:
+    rig = NetworkRig("one")
+    assert rig.network.next_event(rig.clock.now) == float("inf")
+    rig.adopt(one=1, dead=2)
+    rig.connect(1)
+    rig.network.usable(2, rig.clock.now)
+    rig.network.poll(0)
+    assert rig.network.next_event(rig.clock.now) == pytest.approx(0.05)
+
+
+def test_closing_fails_every_request_and_closes_every_connection() -> None:
+    rig = NetworkRig("one", "two")
+    rig.adopt(one=1, two=2)
+    rig.connect(1)
+    rig.connect(2)
+    requests = [rig.send(1), rig.send(2)]
+    rig.adopt(two=2)
+    rig.network.close()
+    assert [request.ends for request in requests] == [[("failed", True)]] * 2
+    assert rig.backend.connections == []
+    rig.network.wake()
