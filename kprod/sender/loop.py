@@ -84,6 +84,7 @@ class SenderThread:
     def __init__(self, sender: Sender, name: str) -> None:
         self._sender = sender
         self._stop_at: float | None = None
+        self._pause = threading.Event()  # never set
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -131,4 +132,4 @@ class SenderThread:
             self._sender.turn(longest)
         except Exception:
             log.exception("a turn of the sender failed; it goes on")
-            self._sender.network.poll(AFTER_A_BUG)
+            self._pause.wait(AFTER_A_BUG)  # not network.poll: that may be what fails

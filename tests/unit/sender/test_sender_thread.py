@@ -1,0 +1,144 @@
+"""The thread goes on whatever happens, and ends when it is told to, with every record settled."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.clock import SystemClock
+from kprod.config import ProducerConfig
+from kprod.errors import DeliveryTimeoutError, KprodError, ProducerClosedError
+from kprod.metrics import ProducerMetrics
+from kprod.sender.assembly import assemble
+from kprod.sender.loop import SenderThread
+from kprod.transport.memory import MemoryBackend
+from kprod.types import Persisted, RecordMetadata, TopicPartition
+from kprod.wire.versions import ApiKey
+from tests.support.mistaken_backend import MistakenBackend
+from tests.support.scripted_cluster import ScriptedCluster, silence
+
+LONG = 20.0
+CLOSED = ProducerClosedError("closed")
+
+
+class Running:
+    """A sender in its own thread, in real time, before a scripted cluster with topic ``t``."""
+
+    def __init__(self) -> None:
+        self.cluster = ScriptedCluster(topics={"t": [1]})
+        self.broker = self.cluster.add(1)
+        self.mistakes = MistakenBackend(MemoryBackend(self.cluster.listeners))
+        config = ProducerConfig.from_options(
+            {
+                "bootstrap_servers": "broker-1:9092",
+                "linger_ms": 0,
+                "request_timeout_ms": 200,
+                "delivery_timeout_ms": 400,
+                "transport": lambda **_: self.mistakes,
+            }
+        )
+        self.clock = SystemClock()
+        self.sender = assemble(config, ProducerMetrics(), self.clock)
+        self.thread = SenderThread(self.sender, "sender under test")
+        self.thread.start()
+        self.sender.metadata.await_topic("t", LONG, self.sender.network.wake)
+
+    def queue(self) -> FutureRecordMetadata:
+        tp = TopicPartition("t", 0)
+        future = self.sender.accumulator.append(tp, 1, None, b"value", (), 0).future
+        self.sender.network.wake()
+        return future
+
+    def stop(self, seconds: float) -> bool:
+        self.sender.accumulator.close()
+        return self.thread.stop(self.clock.monotonic() + seconds)
+
+
+@pytest.fixture
+def running() -> Iterator[Running]:
+    rig = Running()
+    yield rig
+    rig.mistakes.failing = ()
+    assert rig.stop(LONG)
+
+
+def test_a_network_that_cannot_wait_does_not_end_the_thread(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kprod.sender.loop")
+    running.mistakes.failing = ["poll"]
+    with pytest.raises(DeliveryTimeoutError):
+        running.queue().get(LONG)
+    running.mistakes.failing = ()
+    assert running.queue().get(LONG).offset >= 0
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_callback_that_raises_does_not_end_the_thread(
+    running: Running, kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: RecordMetadata) -> None:
+        raise kind("a mistake of the application")
+
+    told: list[RecordMetadata] = []
+    future = running.queue().add_callback(fail).add_callback(told.append)
+    future.get(LONG)
+    running.queue().get(LONG)
+    assert len(told) == 1
+    assert "a mistake of the application" in caplog.text
+
+
+def test_callbacks_run_in_the_senders_thread(running: Running) -> None:
+    seen: list[bool] = []
+    done = threading.Event()
+
+    def look(_: object) -> None:
+        seen.append(running.thread.is_current)
+        done.set()
+
+    running.broker.next(ApiKey.PRODUCE, silence)  # time to register the callback
+    running.queue().add_both(look)
+    assert done.wait(LONG)
+    assert seen == [True]
+    assert not running.thread.is_current
+
+
+def test_stopping_waits_for_what_is_queued() -> None:
+    running = Running()
+    futures = [running.queue() for _ in range(10)]
+    assert running.stop(LONG)
+    assert all(future.succeeded() for future in futures)
+
+
+def outcome(future: FutureRecordMetadata) -> KprodError:
+    assert future.exception is not None
+    return future.exception
+
+
+def test_stopping_at_once_ends_every_record_and_tells_what_may_be_stored() -> None:
+    running = Running()
+    running.broker.next(ApiKey.PRODUCE, silence)
+    on_wire = running.queue()
+    while not running.broker.count(ApiKey.PRODUCE):
+        threading.Event().wait(0.001)
+    queued = running.queue()
+    running.stop(0)
+    with pytest.raises(ProducerClosedError):
+        on_wire.get(LONG)
+    with pytest.raises(ProducerClosedError):
+        queued.get(LONG)
+    assert outcome(on_wire).persisted is Persisted.MAYBE
+    assert outcome(queued).persisted is Persisted.NO
+    assert running.sender.accumulator.pool.available == running.sender.accumulator.pool.total
+
+
+def test_an_earlier_deadline_wins() -> None:
+    running = Running()
+    running.broker.next(ApiKey.PRODUCE, silence)
+    running.queue()
+    running.thread.request_stop(running.clock.monotonic() + LONG)
+    assert running.stop(0.05)
