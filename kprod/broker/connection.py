@@ -40,6 +40,7 @@ class Connection:
     def serve(self) -> None:
         """Until the client leaves, breaks the protocol, or ``close`` is called."""
         try:
+            self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _IDLE_TIME)
             while (frame := self._read_frame()) is not None:
                 response = self._answer(frame)
@@ -78,6 +79,10 @@ class Connection:
                 break
             data += rest
         return data
+
+    def refuse(self) -> None:
+        """Close the connection instead of serving it."""
+        self._client.close()
 
     def close(self) -> None:
         """Cut the connection; ``serve`` ends soon. Idempotent, any thread."""

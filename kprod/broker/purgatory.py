@@ -42,6 +42,8 @@ class Purgatory:
 
     def wake(self, key: Hashable) -> None:
         """Something happened to ``key``."""
+        # Read without the lock. Somebody who begins to watch after this has yet to look at the
+        # partition, and will see there what happened before it.
         if not self._waiting:
             return
         with self._lock:

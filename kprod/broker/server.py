@@ -49,7 +49,6 @@ class Server:
                 if not self._stopping.wait(_ACCEPT_PAUSE):
                     _log.warning("could not accept a connection: %s", error)
                 continue
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer = f"{address[0]}:{address[1]}"
             self._begin(connect(client, peer), peer)
 
@@ -61,7 +60,12 @@ class Server:
             if self._stopping.is_set():
                 connection.close()
             self._connections[thread] = connection
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:
+                _log.warning("no thread for the connection of %s: %s", peer, error)
+                del self._connections[thread]
+                connection.refuse()
 
     def _serve(self, connection: Connection) -> None:
         connection.serve()

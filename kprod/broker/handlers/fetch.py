@@ -15,6 +15,8 @@ from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 
 _FULL_FETCH_EPOCHS: Final = (-1, 0)
+_MOST_BYTES: Final = 55 * 1024 * 1024
+"""Of records in one response, whatever the client allows (Kafka's ``fetch.max.bytes``)."""
 
 
 class _Answer(NamedTuple):
@@ -70,7 +72,7 @@ def _partitions(call: Call, node: Node) -> list[TopicPartition]:
 
 def _read(call: Call, node: Node) -> _Answer:
     """One pass over the partitions; the first that has data may exceed the limits by one batch."""
-    left, total, failed = call.body.max_bytes, 0, False
+    left, total, failed = min(call.body.max_bytes, _MOST_BYTES), 0, False
     responses = []
     for wanted in call.body.topics:
         parts = []

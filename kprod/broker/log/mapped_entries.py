@@ -14,8 +14,9 @@ class MappedEntries:
 
     Entries are added and removed under the partition's lock; reading takes no lock. An entry is
     written before ``count`` covers it and never changes after that, and a mapping that was
-    replaced lives on for as long as a reader holds it. Kafka: AbstractIndex. Like there, an index
-    without entries takes neither memory nor a descriptor, of which an idle partition has one.
+    replaced lives on for as long as a reader holds it. An index that never had an entry takes
+    neither memory nor a descriptor. Kafka: AbstractIndex; but entries are written by system call,
+    as a write to mapped memory on a full disk ends the process.
     """
 
     def __init__(self, path: Path, layout: struct.Struct) -> None:
@@ -26,6 +27,7 @@ class MappedEntries:
         self.byte_size = path.stat().st_size
         self.count = self.capacity = self.byte_size // layout.size
         self._map = _mapped(path, self.byte_size)
+        self._fd = -1
 
     def __getitem__(self, position: int) -> tuple[Any, ...]:
         mapped = self._map
@@ -34,18 +36,19 @@ class MappedEntries:
         return self._layout.unpack_from(mapped, position * self._layout.size)
 
     def append(self, *fields: int) -> None:
-        """Add one entry; ``IndexError`` when there is no room for it."""
+        """Add one entry; ``IndexError`` when there is no room for it, ``OSError`` on the disk."""
         if self.count >= self.capacity:
             raise IndexError(f"{self.path} is full")
         if self.byte_size < self.capacity * self._layout.size:
             self._resize(self.capacity * self._layout.size)
-        if self._map is not None:
-            self._layout.pack_into(self._map, self.count * self._layout.size, *fields)
-            self.count += 1
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        os.pwrite(self._fd, self._layout.pack(*fields), self.count * self._layout.size)
+        self.count += 1
 
-    def clear(self) -> None:
-        """Forget every entry."""
-        self.count = 0
+    def cut(self, count: int) -> None:
+        """Forget every entry from the ``count``-th on."""
+        self.count = count
 
     def grow(self, max_bytes: int) -> None:
         """Have room for as many whole entries as fit ``max_bytes``."""
@@ -55,6 +58,12 @@ class MappedEntries:
         """Cut the file to the entries in use."""
         self.capacity = self.count
         self._resize(self.count * self._layout.size)
+        self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def _resize(self, byte_size: int) -> None:
         os.truncate(self.path, byte_size)
@@ -63,8 +72,6 @@ class MappedEntries:
 
     def flush(self) -> None:
         """Force the entries, and the size of the file, to the disk."""
-        if self._map is not None:
-            self._map.flush()
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
 
@@ -72,11 +79,12 @@ class MappedEntries:
         """Leave the file as it is; there are no entries to read any more. Idempotent."""
         self.count = self.capacity = 0
         self._map = None
+        self._stop_writing()
 
 
 def _mapped(path: Path, byte_size: int) -> mmap.mmap | None:
     """The file in memory; an empty one cannot be mapped, and has nothing to read."""
     if not byte_size:
         return None
-    with path.open("r+b") as file:
-        return mmap.mmap(file.fileno(), byte_size)
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), byte_size, access=mmap.ACCESS_READ)

@@ -68,9 +68,17 @@ class LogSegment:
 
     def append(self, header: BatchHeader, buffers: Sequence[BytesLike]) -> None:
         """Write one batch, whose ``header`` has its final offsets; ``OSError`` leaves no trace."""
-        position = self.size
+        position, largest = self.size, self._largest
+        entries = self.offset_index.entries.count, self.time_index.entries.count
         self.records.append(buffers)
-        self._index(header, position)
+        try:
+            self._index(header, position)
+        except OSError:
+            self.records.truncate(position)
+            self.offset_index.entries.cut(entries[0])
+            self.time_index.entries.cut(entries[1])
+            self._largest = largest
+            raise
 
     def _index(self, header: BatchHeader, position: int) -> None:
         if header.max_timestamp > self._largest.timestamp:
@@ -189,8 +197,8 @@ class LogSegment:
             self._index(header, position)
 
     def _clear_indexes(self) -> None:
-        self.offset_index.entries.clear()
-        self.time_index.entries.clear()
+        self.offset_index.entries.cut(0)
+        self.time_index.entries.cut(0)
         self.open_for_append()
         self._largest = self._no_timestamp
         self._bytes_since_index_entry = 0

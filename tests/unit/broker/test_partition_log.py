@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -127,6 +129,48 @@ def test_readers_are_not_disturbed_by_rolling(log: PartitionLog) -> None:
         append(log, b"%04d" % number)
     reader.join()
     assert seen == list(range(200))
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """No file of this process can grow beyond ``size`` bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("room", [0, 1, 60, 100, 500])
+def test_a_disk_that_fills_up_costs_only_what_was_refused(
+    log: PartitionLog, tmp_path: Path, room: int
+) -> None:
+    sent = [b"%d" % n * 200 for n in range(4)]
+    for value in sent:
+        append(log, value)
+    with files_up_to((tmp_path / "00000000000000000000.log").stat().st_size + room):
+        for _ in range(2):
+            with pytest.raises(BrokerError, match="KAFKA_STORAGE_ERROR"):
+                append(log, b"x" * 600)
+    assert values(log) == sent
+    append(log, b"y")
+    assert values(log) == [*sent, b"y"]
+
+
+def test_an_index_that_finds_no_room_takes_its_batch_along(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(index_interval_bytes=1))
+    append(log, b"a")
+    with files_up_to(1_000_000):
+        for _ in range(2):
+            with pytest.raises(BrokerError, match="KAFKA_STORAGE_ERROR"):
+                append(log, b"b")
+    assert append(log, b"c").base_offset == 1
+    assert values(log) == [b"a", b"c"]
+    log.abandon()
+    log = open_log(tmp_path, 0)
+    assert values(log) == [b"a", b"c"]
+    log.close()
 
 
 def test_strict_mode_flushes_and_a_closed_log_refuses(tmp_path: Path) -> None:
