@@ -49,6 +49,8 @@ def _described() -> dict[str, str]:
         parsed = LINE.fullmatch(line.rstrip())
         assert parsed, f"not a line of a file map: {line!r}"
         del folders[len(parsed["indent"]) // INDENT :]
-        described["".join(folders) + parsed["name"]] = parsed["what"] or ""
+        path = "".join(folders) + parsed["name"]
+        assert path not in described, f"named twice: {path}"
+        described[path] = parsed["what"] or ""
         folders.append(parsed["name"])
     return described
