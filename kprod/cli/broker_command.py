@@ -54,6 +54,7 @@ def broker(
     """
     from kprod.broker import EmbeddedBroker
 
+    topics = parse_topics(topic or [])
     # Blocked from here on, in every thread the broker starts: a signal that comes early waits for
     # sigwait below, so there is no moment at which it could tear a half-started broker down.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
@@ -64,7 +65,7 @@ def broker(
             data_dir=data_dir,
             host=host,
             port=port,
-            topics=parse_topics(topic or []),
+            topics=topics,
             default_partitions=default_partitions,
             auto_create_topics=auto_create_topics,
             allow_remote=allow_remote,

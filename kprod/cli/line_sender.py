@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kprod.cli.line_records import LineRecord, NoKeyError
-from kprod.errors import RecordTooLargeError
+from kprod.errors import KprodError, RecordTooLargeError
 
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
@@ -57,6 +57,9 @@ class LineSender:
             )
         except RecordTooLargeError as error:  # this line's fault: the next one may do
             self._fail(f"{where}: {error}")
+        except KprodError as error:
+            self._fail(f"{where}: {error}")
+            raise
         else:
             future.add_errback(lambda error: self._fail(f"{where}: {error}"))
 

@@ -49,7 +49,7 @@ def produce(
     goes to standard error. The exit code is 0 only when every line was delivered.
     """
     headers: list[Header] = [(name, value.encode()) for name, value in _pairs(header, "--header")]
-    options = dict(_pairs(option, "--option"))
+    options = {name: _typed(text) for name, text in _pairs(option, "--option")}
     with stop_signals(), _lines(file) as lines:
         producer = _producer(bootstrap_servers, options)
         sender = LineSender(
@@ -67,15 +67,15 @@ def _deliver(producer: Any, sender: LineSender, records: Iterator[Any]) -> int:
         report = producer.close()
     except Stopped as stopped:
         report, code = producer.close(timeout=LAST_SECONDS), stopped.exit_code
-    except KprodError as error:
-        _complain(f"stopped: {error}")
+    except KprodError:
+        _complain("the rest of the input is not sent")
         report, code = producer.close(timeout=LAST_SECONDS), 1
     lost = sender.failed + report.pending
     _complain(f"{report.delivered:,} delivered, {lost:,} failed")
     return code or (1 if lost else 0)
 
 
-def _producer(bootstrap_servers: str, options: dict[str, str]) -> Any:
+def _producer(bootstrap_servers: str, options: dict[str, Any]) -> Any:
     from kprod.producer import KafkaProducer
 
     try:
@@ -99,6 +99,14 @@ def _pairs(texts: list[str] | None, name: str) -> Iterator[tuple[str, str]]:
         if not (key and equals):
             raise typer.BadParameter(f"{name}: expected NAME=VALUE; got {text!r}")
         yield key, value
+
+
+def _typed(text: str) -> Any:
+    """A number or a truth where the text is one."""
+    try:
+        return int(text)
+    except ValueError:
+        return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _complain(text: str) -> None:

@@ -79,16 +79,17 @@ class PartitionWriter:
         """The reports' columns as Spark DDL, to pass to ``df.mapInArrow``."""
         return SCHEMA
 
-    def __call__(self, items: Iterable[Any]) -> Iterator[Any]:
-        """Write ``items``; iterate over the report, if there is one.
+    def __call__(self, items: Iterable[Any]) -> Any:
+        """Write ``items``; return an iterator over the report, if there is one.
 
         It is a one-row ``pyarrow.RecordBatch`` when the items are record batches, else a dict. An
         empty partition has none. Raises DeliveryError (records not acknowledged), RecordTypeError
         (an item that is no record), and what ``KafkaProducer.send`` raises.
         """
         remaining = iter(items)
-        first = next(remaining, None)
-        if first is None:
+        try:
+            first = next(remaining)
+        except StopIteration:
             return iter(())
         everything = chain((first,), remaining)
         arrow = _is_record_batch(first)

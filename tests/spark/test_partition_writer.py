@@ -27,8 +27,8 @@ def bootstrap() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def values(bootstrap: str, topic: str) -> list[bytes | None]:
-    return sorted(record.value for _partition, record in read_topic(bootstrap, topic))
+def values(bootstrap: str, topic: str) -> list[bytes]:
+    return sorted(record.value or b"" for _partition, record in read_topic(bootstrap, topic))
 
 
 def test_a_partition_is_written_when_the_call_returns(bootstrap: str) -> None:
@@ -72,7 +72,8 @@ def test_a_refused_record_fails_the_call_and_says_which(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "error"), [(bytes(2_000_000), RecordTooLargeError), (17, RecordTypeError)]
+    ("item", "error"),
+    [(bytes(2_000_000), RecordTooLargeError), (17, RecordTypeError), (None, RecordTypeError)],
 )
 def test_what_cannot_be_sent_fails_the_call(
     bootstrap: str, item: Any, error: type[Exception]
@@ -80,6 +81,8 @@ def test_what_cannot_be_sent_fails_the_call(
     writer = partition_writer("unsendable", bootstrap_servers=bootstrap)
     with pytest.raises(error):
         writer(iter([b"fits", item]))
+    with pytest.raises(error):
+        writer(iter([item, b"fits"]))
 
 
 def test_a_broker_that_is_gone_fails_the_call_in_time() -> None:
@@ -94,7 +97,7 @@ def test_a_broker_that_is_gone_fails_the_call_in_time() -> None:
 def test_a_writer_survives_the_journey_to_an_executor(bootstrap: str) -> None:
     options: dict[str, Any] = {"value_serializer": lambda text: text.upper().encode()}
     writer = partition_writer("shipped", bootstrap_servers=bootstrap, **options)
-    arrived = pickle.loads(cloudpickle.dumps(writer))
+    arrived = pickle.loads(cloudpickle.dumps(writer))  # type: ignore[no-untyped-call]
     assert isinstance(arrived, PartitionWriter)
     list(arrived(iter(["a"])))
     assert values(bootstrap, "shipped") == [b"A"]
@@ -130,6 +133,7 @@ def test_the_options_of_a_writer_are_not_shown() -> None:
 
 
 def test_a_job_batches_more_unless_told_otherwise() -> None:
-    writer = partition_writer("t", bootstrap_servers="b:1", **{"compression.codec": "zstd"})
+    codec: dict[str, Any] = {"compression.codec": "zstd"}
+    writer = partition_writer("t", bootstrap_servers="b:1", **codec)
     assert writer.options["linger_ms"] == 50
     assert "compression_type" not in writer.options

@@ -1,0 +1,48 @@
+"""Finding the Java that Spark would start, and saying what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kprod.cli.demo.java import why_no_java
+
+
+def java_home(folder: Path, says: str, exit_code: int = 0) -> dict[str, str]:
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {exit_code}\n")
+    program.chmod(0o755)
+    return {"JAVA_HOME": str(folder), "PATH": "/nowhere"}
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.1"])
+def test_a_recent_java_is_fine(tmp_path: Path, version: str) -> None:
+    assert why_no_java(java_home(tmp_path, f'openjdk version "{version}" 2025-04-15')) is None
+
+
+def test_java_on_the_path_is_found(tmp_path: Path) -> None:
+    java_home(tmp_path, 'openjdk version "17"')
+    assert why_no_java({"PATH": str(tmp_path / "bin")}) is None
+
+
+@pytest.mark.parametrize(
+    ("says", "complaint"),
+    [
+        ('java version "1.8.0_202"', "is Java 8"),
+        ('openjdk version "11.0.2"', "is Java 11"),
+        ("no idea", "of unknown version"),
+    ],
+)
+def test_an_old_java_is_named(tmp_path: Path, says: str, complaint: str) -> None:
+    assert complaint in (why_no_java(java_home(tmp_path, says)) or "")
+
+
+def test_a_broken_java_is_named(tmp_path: Path) -> None:
+    assert "does not run" in (why_no_java(java_home(tmp_path, "boom", exit_code=1)) or "")
+    assert "does not run" in (why_no_java({"JAVA_HOME": str(tmp_path / "gone")}) or "")
+
+
+def test_no_java_at_all() -> None:
+    assert why_no_java({"PATH": "/nowhere"}) == "Spark needs Java 17 or newer, and there is none"

@@ -1,0 +1,101 @@
+"""``kprod produce``: every line is delivered or accounted for."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log_reader import read_topic
+from kprod.broker.stored_record import StoredRecord
+from kprod.cli.app import app
+from tests.unit.cli.processes import await_true, family
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker(default_partitions=3) as broker:
+        yield broker.bootstrap_servers
+
+
+def produce(bootstrap: str, topic: str, *arguments: str, lines: str = "") -> Result:
+    command = ["produce", "--topic", topic, "--bootstrap-servers", bootstrap, *arguments]
+    return CliRunner().invoke(app, command, input=lines)
+
+
+def stored(bootstrap: str, topic: str) -> list[tuple[int, StoredRecord]]:
+    return list(read_topic(bootstrap, topic))
+
+
+def test_lines_of_standard_input_become_records(bootstrap: str) -> None:
+    ran = produce(bootstrap, "stdin", "--partition", "1", lines="a\nb\n\n")
+    assert ran.exit_code == 0, ran.output
+    assert ran.stderr == "3 delivered, 0 failed\n"
+    found = [(p, r.key, r.value) for p, r in stored(bootstrap, "stdin")]
+    assert found == [(1, None, b"a"), (1, None, b"b"), (1, None, b"")]
+
+
+def test_a_file_with_keys_and_headers(bootstrap: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("k1=v1\nk2=v=2\n")
+    arguments = ["--file", str(file), "--key-separator", "=", "--header", "h=x=y", "--header", "g="]
+    ran = produce(bootstrap, "file", *arguments, "--option", "compression_type=zstd")
+    assert ran.exit_code == 0, ran.output
+    found = sorted((r.key, r.value, r.headers) for _p, r in stored(bootstrap, "file"))
+    headers = (("h", b"x=y"), ("g", b""))
+    assert found == [(b"k1", b"v1", headers), (b"k2", b"v=2", headers)]
+
+
+def test_a_line_that_cannot_be_sent_is_a_failure(bootstrap: str) -> None:
+    lines = f"k:v\nno key\nk:{'x' * 2_000_000}\nk:w\n"
+    ran = produce(bootstrap, "some", "--key-separator", ":", lines=lines)
+    assert ran.exit_code == 1
+    *complaints, summary = ran.stderr.splitlines()
+    assert [complaint.split(":")[0] for complaint in complaints] == ["line 2", "line 3"]
+    assert summary == "2 delivered, 2 failed"
+
+
+def test_only_the_first_failures_are_told(bootstrap: str) -> None:
+    ran = produce(bootstrap, "many", "--key-separator", ":", lines="no key\n" * 1_000)
+    assert ran.exit_code == 1
+    assert len(ran.stderr.splitlines()) == 12
+    assert ran.stderr.endswith("0 delivered, 1,000 failed\n")
+
+
+def test_an_unreachable_broker_is_a_failure() -> None:
+    ran = produce("127.0.0.1:1", "t", "--option", "max_block_ms=300", lines="a\nb\n")
+    assert ran.exit_code == 1
+    assert "127.0.0.1:1" in ran.stderr
+    assert ran.stderr.endswith("0 delivered, 1 failed\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--option", "lingr_ms=5"], "did you mean 'linger_ms'"),
+        (["--option", "linger_ms"], "NAME=VALUE"),
+        (["--header", "=x"], "NAME=VALUE"),
+    ],
+    ids=str,
+)
+def test_a_bad_option_is_refused(bootstrap: str, arguments: list[str], complaint: str) -> None:
+    ran = produce(bootstrap, "t", *arguments)
+    assert ran.exit_code == 2
+    assert complaint in " ".join(ran.stderr.replace("│", " ").split())
+
+
+def test_ctrl_c_delivers_what_was_read(bootstrap: str) -> None:
+    arguments = ("produce", "--topic", "stopped", "--bootstrap-servers", bootstrap)
+    with family(*arguments, "--option", "linger_ms=0") as process:
+        assert process.command.stdin is not None
+        process.command.stdin.write("a\nb\n")
+        process.command.stdin.flush()
+        await_true(lambda: len(stored(bootstrap, "stopped")) == 2)
+        process.command.send_signal(signal.SIGINT)
+        _out, err = process.command.communicate(timeout=30)
+    assert process.command.returncode == 130
+    assert err == "2 delivered, 0 failed\n"
