@@ -82,14 +82,16 @@ class FutureRecordMetadata:
 
         Raises KprodTimeoutError when there is none yet: the record is still on its way.
         """
-        if not self._delivery.wait(timeout):
+        # The delivery of a batch that was split ends with its last part; ours may be another one.
+        if not (self.is_done or self._delivery.wait(timeout) or self.is_done):
             raise KprodTimeoutError(
                 f"no outcome for a record of {self._delivery.tp} after {timeout:g} s;"
                 " it is still being sent"
             )
         error = self._outcome().error
         if error is not None:
-            raise error
+            # All records of the batch share the error: it must not grow with every one that asks.
+            raise error.with_traceback(None)
         return self._metadata()
 
     def add_callback(

@@ -1,0 +1,180 @@
+"""A batch ends once, and everyone who asked is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from kprod.buffer.delivery import BatchDelivery
+from kprod.errors import KprodTimeoutError
+from kprod.types import TopicPartition
+
+TP = TopicPartition("t", 3)
+ERROR = KprodTimeoutError("too late")
+LONG = 20.0
+
+
+def nobody() -> None:
+    """Hurry nobody."""
+
+
+@pytest.fixture
+def delivery() -> BatchDelivery:
+    return BatchDelivery(TP, nobody)
+
+
+def test_it_starts_without_an_outcome(delivery: BatchDelivery) -> None:
+    assert not delivery.done
+    assert delivery.error is None
+    assert (delivery.base_offset, delivery.append_time) == (-1, -1)
+    assert not delivery.wait(0)
+
+
+def test_success_is_kept(delivery: BatchDelivery) -> None:
+    assert delivery.succeed(100, 7)
+    assert (delivery.done, delivery.base_offset, delivery.append_time) == (True, 100, 7)
+    assert delivery.wait(None)
+
+
+def test_failure_is_kept(delivery: BatchDelivery) -> None:
+    assert delivery.fail(ERROR)
+    assert (delivery.done, delivery.error) == (True, ERROR)
+
+
+@pytest.mark.parametrize("first", ["succeed", "fail"])
+@pytest.mark.parametrize("second", ["succeed", "fail"])
+def test_the_first_outcome_stands(delivery: BatchDelivery, first: str, second: str) -> None:
+    told: list[None] = []
+    delivery.on_done(lambda: told.append(None))
+    settle: dict[str, Callable[[], bool]] = {
+        "succeed": lambda: delivery.succeed(100, -1),
+        "fail": lambda: delivery.fail(ERROR),
+    }
+    assert settle[first]()
+    outcome = (delivery.base_offset, delivery.error)
+    assert not settle[second]()
+    assert (delivery.base_offset, delivery.error) == outcome
+    assert len(told) == 1
+
+
+def test_everyone_is_told_in_the_order_of_asking(delivery: BatchDelivery) -> None:
+    told: list[str] = []
+    delivery.on_done(lambda: told.append("first"))
+    delivery.on_done(lambda: told.append("second"))
+    assert told == []
+    delivery.succeed(0, -1)
+    assert told == ["first", "second"]
+    delivery.on_done(lambda: told.append("late"))
+    assert told == ["first", "second", "late"]
+
+
+def test_who_is_told_may_ask_again(delivery: BatchDelivery) -> None:
+    told: list[str] = []
+
+    def outer() -> None:
+        delivery.on_done(lambda: told.append("inner"))
+        told.append("outer")
+
+    delivery.on_done(outer)
+    delivery.succeed(0, -1)
+    assert told == ["inner", "outer"]
+
+
+def test_waiting_ends_when_another_thread_settles(delivery: BatchDelivery) -> None:
+    waited: list[bool] = []
+    waiter = threading.Thread(target=lambda: waited.append(delivery.wait(LONG)))
+    waiter.start()
+    delivery.succeed(0, -1)
+    waiter.join(LONG)
+    assert waited == [True]
+
+
+def test_the_first_wait_hurries_the_batch() -> None:
+    hurried: list[None] = []
+    delivery = BatchDelivery(TP, lambda: hurried.append(None))
+    assert not delivery.awaited
+    delivery.wait(0)
+    delivery.wait(0)
+    assert delivery.awaited
+    assert len(hurried) == 1
+
+
+def test_waiting_for_what_has_ended_hurries_nobody() -> None:
+    delivery = BatchDelivery(TP, lambda: pytest.fail("hurried"))
+    delivery.succeed(0, -1)
+    assert delivery.wait(0)
+
+
+@pytest.mark.threads
+def test_of_many_threads_that_settle_one_wins() -> None:
+    for _ in range(50):
+        delivery = BatchDelivery(TP, nobody)
+        told: list[None] = []
+        delivery.on_done(partial(told.append, None))
+        winners = race(delivery)
+        assert winners == [delivery.base_offset]
+        assert len(told) == 1
+
+
+def race(delivery: BatchDelivery) -> list[int]:
+    """Let three threads settle at once; those that were first."""
+    start = threading.Barrier(3)
+    won: list[int] = []
+
+    def settle(number: int) -> None:
+        start.wait()
+        if delivery.succeed(number, -1):
+            won.append(number)
+
+    threads = [threading.Thread(target=settle, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return won
+
+
+# A batch that was cut in two ----------------------------------------------------------------------
+
+
+def halves(delivery: BatchDelivery) -> tuple[BatchDelivery, BatchDelivery]:
+    """Records 0 to 2, and 3 to the end."""
+    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
+    delivery.split_into([(0, first), (3, second)])
+    return first, second
+
+
+def test_a_whole_batch_answers_for_its_records_itself(delivery: BatchDelivery) -> None:
+    assert delivery.locate(5) == (delivery, 5)
+
+
+def test_a_record_is_found_in_its_half(delivery: BatchDelivery) -> None:
+    first, second = halves(delivery)
+    assert [delivery.locate(index) for index in (0, 2, 3, 4)] == [
+        (first, 0),
+        (first, 2),
+        (second, 0),
+        (second, 1),
+    ]
+
+
+def test_a_record_is_found_in_a_half_of_a_half(delivery: BatchDelivery) -> None:
+    _, second = halves(delivery)
+    quarters = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
+    second.split_into([(0, quarters[0]), (2, quarters[1])])
+    assert delivery.locate(4) == (quarters[0], 1)
+    assert delivery.locate(5) == (quarters[1], 0)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_cut_batch_ends_with_the_last_of_its_halves(
+    delivery: BatchDelivery, order: tuple[int, int]
+) -> None:
+    parts = halves(delivery)
+    parts[order[0]].succeed(10, -1)
+    assert not delivery.done
+    parts[order[1]].fail(ERROR)
+    assert delivery.done

@@ -1,0 +1,212 @@
+"""The future of a record behaves as kafka-python's does."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import BrokerError, KafkaTimeoutError, KprodError, RecordTooLargeError
+from kprod.types import RecordMetadata, TopicPartition
+
+TP = TopicPartition("t", 3)
+ERROR = BrokerError(7, "t-3")
+
+
+def nobody() -> None:
+    """Hurry nobody."""
+
+
+@pytest.fixture
+def delivery() -> BatchDelivery:
+    return BatchDelivery(TP, nobody)
+
+
+def future_of(delivery: BatchDelivery, index: int = 2) -> FutureRecordMetadata:
+    """A record written at 1000 ms with a key of 3 bytes, a null value, headers of 5 bytes."""
+    return FutureRecordMetadata(delivery, index, 1000, 3, -1, 5)
+
+
+# What it tells ------------------------------------------------------------------------------------
+
+
+def test_a_record_on_its_way_has_no_outcome(delivery: BatchDelivery) -> None:
+    future = future_of(delivery)
+    assert (future.is_done, future.succeeded(), future.failed()) == (False, False, False)
+    assert (future.value, future.exception, future.retriable()) == (None, None, False)
+    assert future.topic_partition == TP
+    assert repr(future) == "<FutureRecordMetadata t-3 pending>"
+
+
+def test_a_stored_record_tells_where_it_is(delivery: BatchDelivery) -> None:
+    future = future_of(delivery)
+    delivery.succeed(100, -1)
+    assert (future.is_done, future.succeeded(), future.failed()) == (True, True, False)
+    expected = RecordMetadata("t", 3, TP, 102, 1000, None, 3, -1, 5)
+    assert future.value == future.get() == future.get(timeout=0) == expected
+    assert future.exception is None
+    assert repr(future) == "<FutureRecordMetadata t-3 succeeded>"
+
+
+def test_the_brokers_time_wins_where_it_stamps_records(delivery: BatchDelivery) -> None:
+    delivery.succeed(100, 55)
+    assert future_of(delivery).get().timestamp == 55
+
+
+def test_no_offset_is_made_up_where_the_broker_told_none(delivery: BatchDelivery) -> None:
+    delivery.succeed(-1, -1)
+    assert future_of(delivery).get().offset == -1
+
+
+def test_a_failed_record_tells_why(delivery: BatchDelivery) -> None:
+    future = future_of(delivery)
+    delivery.fail(ERROR)
+    assert (future.is_done, future.succeeded(), future.failed()) == (True, False, True)
+    assert (future.value, future.exception) == (None, ERROR)
+    with pytest.raises(BrokerError) as caught:
+        future.get()
+    assert caught.value is ERROR
+    assert repr(future) == "<FutureRecordMetadata t-3 failed>"
+
+
+@pytest.mark.parametrize(
+    ("error", "retriable"), [(ERROR, True), (RecordTooLargeError("too large"), False)]
+)
+def test_it_tells_whether_sending_again_may_help(
+    delivery: BatchDelivery, error: KprodError, retriable: bool
+) -> None:
+    delivery.fail(error)
+    assert future_of(delivery).retriable() is retriable
+
+
+# Waiting ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout", [0, 0.01])
+def test_waiting_too_short_raises_and_changes_nothing(
+    delivery: BatchDelivery, timeout: float
+) -> None:
+    future = future_of(delivery)
+    with pytest.raises(KafkaTimeoutError, match=r"t-3 after [\d.]+ s; it is still being sent"):
+        future.get(timeout)
+    delivery.succeed(0, -1)
+    assert future.get(timeout).offset == 2
+
+
+def test_asking_a_failed_record_again_and_again_keeps_the_traceback_short(
+    delivery: BatchDelivery,
+) -> None:
+    delivery.fail(ERROR)
+    lengths = set()
+    for index in range(10):
+        try:
+            future_of(delivery, index).get()
+        except KprodError as error:
+            lengths.add(len(traceback.extract_tb(error.__traceback__)))
+    assert len(lengths) == 1
+
+
+# Being told ---------------------------------------------------------------------------------------
+
+
+def test_callbacks_and_errbacks_are_for_one_outcome_each(delivery: BatchDelivery) -> None:
+    told: list[object] = []
+    future_of(delivery).add_callback(told.append).add_errback(lambda _: told.append("errback"))
+    delivery.succeed(100, -1)
+    assert told == [future_of(delivery).value]
+
+
+def test_errbacks_get_the_error(delivery: BatchDelivery) -> None:
+    told: list[object] = []
+    future_of(delivery).add_errback(told.append).add_callback(lambda _: told.append("callback"))
+    delivery.fail(ERROR)
+    assert told == [ERROR]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_one_function_may_take_either_outcome(delivery: BatchDelivery, stored: bool) -> None:
+    told: list[object] = []
+    future = future_of(delivery).add_both(told.append)
+    if stored:
+        delivery.succeed(100, -1)
+    else:
+        delivery.fail(ERROR)
+    assert told == [future.value if stored else ERROR]
+
+
+def test_further_arguments_come_before_the_outcome(delivery: BatchDelivery) -> None:
+    told: list[tuple[object, ...]] = []
+
+    def note(*args: object, **kwargs: object) -> None:
+        told.append((*args, kwargs))
+
+    future = future_of(delivery).add_callback(note, "a", b="c").add_errback(note, "d")
+    delivery.succeed(100, -1)
+    assert told == [("a", future.value, {"b": "c"})]
+
+
+def test_a_callback_added_late_is_called_at_once(delivery: BatchDelivery) -> None:
+    told: list[RecordMetadata] = []
+    delivery.succeed(100, -1)
+    future_of(delivery).add_callback(told.append)
+    assert len(told) == 1
+
+
+def test_callbacks_of_a_batch_run_in_the_order_they_were_added(delivery: BatchDelivery) -> None:
+    offsets: list[int] = []
+    for index in range(5):
+        future_of(delivery, index).add_callback(lambda told: offsets.append(told.offset))
+    delivery.succeed(100, -1)
+    assert offsets == [100, 101, 102, 103, 104]
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_a_callback_raises_is_logged_and_goes_no_further(
+    delivery: BatchDelivery, kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object) -> None:
+        raise kind("a mistake of the application")
+
+    told: list[RecordMetadata] = []
+    future_of(delivery).add_callback(fail).add_callback(told.append)
+    delivery.succeed(100, -1)
+    future_of(delivery).add_callback(fail)
+    assert len(told) == 1
+    assert len(caplog.records) == 2
+    assert "a mistake of the application" in caplog.text
+
+
+# A batch that was cut in two ----------------------------------------------------------------------
+
+
+def test_records_of_a_cut_batch_have_the_outcome_of_their_half(delivery: BatchDelivery) -> None:
+    futures = [future_of(delivery, index) for index in range(4)]
+    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
+    delivery.split_into([(0, first), (3, second)])
+    first.succeed(100, -1)
+    second.fail(ERROR)
+    assert [future.get(0).offset for future in futures[:3]] == [100, 101, 102]
+    assert futures[3].exception is ERROR
+
+
+def test_a_record_whose_half_is_stored_need_not_wait_for_the_other(delivery: BatchDelivery) -> None:
+    future = future_of(delivery, 0)
+    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
+    delivery.split_into([(0, first), (3, second)])
+    first.succeed(100, -1)
+    assert future.is_done
+    assert future.get(0).offset == 100
+
+
+def test_a_callback_of_a_cut_batch_is_called_once(delivery: BatchDelivery) -> None:
+    told: list[object] = []
+    future_of(delivery, 0).add_both(told.append)
+    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
+    delivery.split_into([(0, first), (3, second)])
+    future_of(delivery, 3).add_both(told.append)
+    second.fail(ERROR)
+    first.succeed(100, -1)
+    assert len(told) == 2
+    assert ERROR in told
