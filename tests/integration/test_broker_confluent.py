@@ -18,6 +18,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import read_topic
 from tests.support.telling_records import TellingRecord, by_partition, telling_records
 
+pytestmark = pytest.mark.interop
 PARTITIONS = 3
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -72,7 +73,7 @@ def consume(broker: EmbeddedBroker, topic: str, count: int) -> list[TellingRecor
 def as_record(message: Message) -> TellingRecord:
     partition = message.partition()
     assert partition is not None
-    headers: Any = message.headers() or ()
+    headers: Any = tuple(message.headers() or ())
     return TellingRecord(partition, message.timestamp()[1], message.key(), message.value(), headers)
 
 

@@ -17,7 +17,10 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.errors import GroupAuthorizationFailedError, MessageSizeTooLargeError
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
+]
 PARTITIONS = 3
 
 
