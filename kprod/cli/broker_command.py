@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -52,8 +52,6 @@ def broker(
     The first line printed is `listening on HOST:PORT`. It is a single node for trying things out
     and for tests, not a cluster.
     """
-    from kprod.broker import EmbeddedBroker
-
     topics = parse_topics(topic or [])
     # Blocked from here on, in every thread the broker starts: a signal that comes early waits for
     # sigwait below, so there is no moment at which it could tear a half-started broker down.
@@ -61,7 +59,7 @@ def broker(
     if until_stdin_closes:
         when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
-        server = EmbeddedBroker(
+        _serve(
             data_dir=data_dir,
             host=host,
             port=port,
@@ -70,9 +68,15 @@ def broker(
             auto_create_topics=auto_create_topics,
             allow_remote=allow_remote,
         )
-        with server:
-            typer.echo(f"listening on {server.bootstrap_servers}")
-            signal.sigwait(STOP_SIGNALS)
     except (KprodError, OSError) as error:
         typer.echo(f"kprod broker: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def _serve(**options: Any) -> None:
+    """Run a broker with these options until a stop signal comes; the signals are blocked."""
+    from kprod.broker import EmbeddedBroker
+
+    with EmbeddedBroker(**options) as server:
+        typer.echo(f"listening on {server.bootstrap_servers}")
+        signal.sigwait(STOP_SIGNALS)
