@@ -118,7 +118,7 @@ class RecordAccumulator:
                 # Another thread may have opened a batch while we waited for memory.
                 appended = queue.try_append(timestamp_ms, key, value, headers)
                 if appended is None:
-                    batch = self._new_batch(tp, buffer, size)
+                    batch = self._new_batch(tp, buffer)
                     appended = queue.push(batch, timestamp_ms, key, value, headers)
                     queued = True
                     self._activate(queue, batch)
@@ -141,10 +141,10 @@ class RecordAccumulator:
                 "the producer was closed while send() waited for memory"
             ) from None
 
-    def _new_batch(self, tp: TopicPartition, buffer: PooledBuffer, size: int) -> ProducerBatch:
+    def _new_batch(self, tp: TopicPartition, buffer: PooledBuffer) -> ProducerBatch:
         builder = MemoryRecordsBuilder(
             buffer,
-            write_limit=size,
+            write_limit=self._batch_size,  # so a record that is larger fills its batch at once
             compression=self._codec,
             compression_ratio=self._ratios.estimate(tp.topic),
             pool=self.pool,

@@ -1,0 +1,107 @@
+"""An accumulator in virtual time, and what stands around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kprod.backoff import ExponentialBackoff
+from kprod.broker.record_batch import RecordBatch, read_batches
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.batch_queue import Appended
+from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.types import TopicPartition
+from kprod_ext import BufferPool
+from tests.support.fake_clock import FakeClock
+from tests.support.steady_random import SteadyRandom
+
+BATCH = 1000
+"""Bytes of a batch; one record of ``VALUE`` takes about half of it, two fill it."""
+
+VALUE = bytes(440)
+EPOCH = 5
+
+
+def cluster(
+    topic: str = "t", leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH
+) -> ClusterSnapshot:
+    """A topic with these leaders for partitions 0, 1, ..."""
+    parts = tuple(PartitionInfo(n, leader, epoch) for n, leader in enumerate(leaders))
+    brokers = {node: Broker(node, f"broker-{node}", 9092) for node in (1, 2, 3)}
+    return ClusterSnapshot(brokers, {topic: TopicInfo(topic, None, parts)})
+
+
+class Gate:
+    """Admits every batch, except those of the partitions in ``shut``."""
+
+    def __init__(self, *shut: int) -> None:
+        self.shut = set(shut)
+        self.assigned: list[ProducerBatch] = []
+
+    def admits(self, batch: ProducerBatch, leader: tuple[int, int]) -> bool:
+        return batch.tp.partition not in self.shut
+
+    def assign(self, batch: ProducerBatch) -> None:
+        self.assigned.append(batch)
+
+
+class Accumulating:
+    """``linger`` is 10 s, the back-off 1, 2, 4, 8 s; memory for ``batches`` batches."""
+
+    def __init__(self, batches: int = 10, **options: Any) -> None:
+        self.clock = FakeClock()
+        self.pool = BufferPool(batches * BATCH, BATCH)
+        self.wakes: list[None] = []
+        self.accumulator = RecordAccumulator(
+            self.pool,
+            clock=self.clock,
+            linger=10,
+            retry_backoff=ExponentialBackoff(1, 8, SteadyRandom()),
+            wake=lambda: self.wakes.append(None),
+            **{"batch_size": BATCH, **options},
+        )
+
+    @property
+    def used(self) -> int:
+        """Bytes that are not free."""
+        return self.pool.total - self.pool.available
+
+    def append(
+        self, partition: int = 0, value: bytes = VALUE, *, topic: str = "t", timeout: float = 0
+    ) -> Appended:
+        """One record; two of the default size fill a batch."""
+        tp = TopicPartition(topic, partition)
+        return self.accumulator.append(tp, 1000, None, value, (), timeout)
+
+    def ready(self, leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH) -> list[int]:
+        """Partitions that could be sent now, in the order of their queues."""
+        found = self.accumulator.ready(cluster(leaders=leaders, epoch=epoch), self.clock.now)
+        return [queue.tp.partition for queues in found.nodes.values() for queue in queues]
+
+    def next_check(self) -> float:
+        return self.accumulator.ready(cluster(), self.clock.now).next_check
+
+    def drain(
+        self, gate: Gate | None = None, max_bytes: int = 1_000_000, node: int = 1
+    ) -> list[ProducerBatch]:
+        """What one request to ``node`` would carry, of everything that is ready."""
+        snapshot = cluster()
+        queues = self.accumulator.ready(snapshot, self.clock.now).nodes.get(node, [])
+        gate = gate or Gate()
+        if not queues:
+            return []
+        return self.accumulator.drain(node, queues, gate, snapshot, max_bytes)
+
+    def attempt(self, batch: ProducerBatch, leader: tuple[int, int] = (1, EPOCH)) -> None:
+        """Send it, without success, and queue it again."""
+        batch.attempt(self.clock.now, leader)
+        self.accumulator.put_back(batch)
+
+
+def read(batch: ProducerBatch) -> RecordBatch:
+    """The bytes of a sealed batch, as a reader that is not the writer sees them."""
+    assert batch.records is not None
+    (found,) = read_batches(batch.records)
+    assert found.crc_ok
+    return found

@@ -1,0 +1,211 @@
+"""What one request takes: one batch per partition, fairly, within the limit, frozen."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+
+from kprod.buffer.batch import ProducerBatch, ProducerId
+from kprod.errors import ProducerClosedError
+from tests.unit.buffer.accumulating import BATCH, EPOCH, Accumulating, Gate, cluster, read
+
+
+@pytest.fixture
+def rig() -> Accumulating:
+    return Accumulating(batches=100)
+
+
+def partitions(batches: list[ProducerBatch]) -> list[int]:
+    return [batch.tp.partition for batch in batches]
+
+
+def fill(rig: Accumulating, *numbers: int) -> None:
+    """A batch for each of these partitions that needs no linger."""
+    for number in numbers:
+        rig.append(number, bytes(2000))
+
+
+# Which --------------------------------------------------------------------------------------------
+
+
+def test_one_batch_of_each_partition_is_taken(rig: Accumulating) -> None:
+    fill(rig, 0, 0, 1, 2, 2)
+    assert sorted(partitions(rig.drain())) == [0, 1, 2]
+    assert sorted(partitions(rig.drain())) == [0, 2]
+    assert rig.drain() == []
+
+
+def test_batches_leave_in_the_order_they_were_filled(rig: Accumulating) -> None:
+    for number in range(6):
+        rig.append(0, b"%d" % number + bytes(500))
+    taken = [batch for _ in range(6) for batch in rig.drain()]
+    rig.clock.advance(10)
+    taken += rig.drain()
+    values = [record.value or b"" for batch in taken for record in read(batch).records()]
+    assert [value[:1] for value in values] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_request_is_not_filled_beyond_its_limit(rig: Accumulating) -> None:
+    fill(rig, 0, 1, 2)
+    first = rig.drain(max_bytes=5000)
+    assert len(first) == 2
+    assert sum(batch.size for batch in first) <= 5000
+    assert len(rig.drain(max_bytes=5000)) == 1
+
+
+def test_a_batch_larger_than_the_limit_goes_alone(rig: Accumulating) -> None:
+    fill(rig, 0, 1)
+    assert len(rig.drain(max_bytes=10)) == 1
+    assert len(rig.drain(max_bytes=10)) == 1
+
+
+def test_no_partition_is_passed_over_for_ever(rig: Accumulating) -> None:
+    fill(rig, *range(3), *range(3))
+    served: Counter[int] = Counter()
+    for _ in range(30):
+        (batch,) = rig.drain(max_bytes=10)
+        served[batch.tp.partition] += 1
+        batch.release()
+        fill(rig, batch.tp.partition)
+    assert sorted(served) == [0, 1, 2]
+    assert min(served.values()) >= 8
+
+
+def test_a_partition_that_must_wait_does_not_hold_up_the_others(rig: Accumulating) -> None:
+    fill(rig, 0, 1, 2)
+    assert sorted(partitions(rig.drain(Gate(0)))) == [1, 2]
+    assert partitions(rig.drain(Gate())) == [0]
+
+
+def test_a_partition_whose_leader_has_just_moved_is_left(rig: Accumulating) -> None:
+    fill(rig, 0, 1)
+    queues = rig.accumulator.ready(cluster(leaders=[1, 1]), rig.clock.now).nodes[1]
+    moved = cluster(leaders=[2, 1], epoch=EPOCH + 1)
+    assert partitions(rig.accumulator.drain(1, queues, Gate(), moved, 10_000)) == [1]
+
+
+# How ----------------------------------------------------------------------------------------------
+
+
+def test_the_gate_numbers_a_batch_before_its_bytes_are_made(rig: Accumulating) -> None:
+    class Numbering(Gate):
+        def assign(self, batch: ProducerBatch) -> None:
+            batch.give_sequence(ProducerId(7, 1), 40)
+
+    fill(rig, 0)
+    (batch,) = rig.drain(Numbering())
+    found = read(batch)
+    assert (found.producer_id, found.producer_epoch, found.base_sequence) == (7, 1, 40)
+
+
+def test_a_batch_that_was_taken_gets_no_more_records(rig: Accumulating) -> None:
+    rig.append(0, b"first")
+    rig.clock.advance(10)
+    (batch,) = rig.drain()
+    rig.append(0, b"second")
+    assert batch.record_count == 1
+    assert rig.used == 2 * BATCH
+
+
+def test_a_retry_sends_the_same_bytes(rig: Accumulating) -> None:
+    fill(rig, 0)
+    (batch,) = rig.drain()
+    assert batch.records is not None
+    sent = bytes(batch.records)
+    rig.attempt(batch)
+    rig.clock.advance(1)
+    assert rig.drain() == [batch]
+    assert bytes(batch.records) == sent
+
+
+def test_a_new_sequence_changes_the_header_and_nothing_else(rig: Accumulating) -> None:
+    fill(rig, 0)
+    (batch,) = rig.drain()
+    before = list(read(batch).records())
+    batch.give_sequence(ProducerId(7, 2), 0)
+    found = read(batch)
+    assert (found.producer_id, found.producer_epoch, found.base_sequence) == (7, 2, 0)
+    assert list(found.records()) == before
+
+
+# Back in the queue --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_batches_that_come_back_stand_in_the_order_they_left(
+    rig: Accumulating, order: tuple[int, ...]
+) -> None:
+    fill(rig, 0, 0, 0, 0)
+    taken = [rig.drain()[0] for _ in range(3)]
+    for index in order:
+        rig.attempt(taken[index])
+    rig.clock.advance(10)
+    again = [rig.drain()[0] for _ in range(4)]
+    assert again[:3] == taken
+    assert again[3].attempts == 0
+
+
+def test_a_batch_comes_back_between_those_that_left_before_and_after(rig: Accumulating) -> None:
+    fill(rig, 0, 0, 0)
+    first, second, third = (rig.drain()[0] for _ in range(3))
+    rig.attempt(first)
+    rig.attempt(third)
+    rig.attempt(second)
+    assert rig.accumulator.take_all() == [first, second, third]
+
+
+def test_any_waiting_batch_can_be_taken_out(rig: Accumulating) -> None:
+    fill(rig, 0, 0)
+    first = rig.drain()[0]
+    rig.attempt(first)
+    rig.accumulator.remove(first)
+    assert first not in rig.accumulator.take_all()
+
+
+# Given up -----------------------------------------------------------------------------------------
+
+
+def test_batches_older_than_a_time_are_taken_oldest_first(rig: Accumulating) -> None:
+    fill(rig, 0, 1)
+    rig.clock.advance(5)
+    fill(rig, 0, 2)
+    born = rig.clock.now
+    assert rig.accumulator.next_expiry() == born - 5
+    assert partitions(rig.accumulator.take_expired(born - 5)) == [0, 1]
+    assert rig.accumulator.next_expiry() == born
+    assert partitions(rig.accumulator.take_expired(born)) == [0, 2]
+    assert rig.accumulator.next_expiry() == float("inf")
+
+
+def test_a_batch_that_comes_back_is_as_old_as_it_was(rig: Accumulating) -> None:
+    fill(rig, 0)
+    born = rig.clock.now
+    (batch,) = rig.drain()
+    rig.clock.advance(50)
+    rig.attempt(batch)
+    assert rig.accumulator.take_expired(born) == [batch]
+
+
+def test_a_batch_given_up_while_it_was_open_gets_no_more_records(rig: Accumulating) -> None:
+    rig.append(0, b"open")
+    (batch,) = rig.accumulator.take_expired(rig.clock.now)
+    rig.append(0, b"next")
+    assert batch.record_count == 1
+
+
+def test_all_memory_comes_back_whatever_way_a_batch_went(rig: Accumulating) -> None:
+    fill(rig, 0, 0, 0, 1)
+    rig.append(2, b"open")
+    sent = rig.drain()
+    retried, expired = sent
+    rig.attempt(retried)
+    batches = [expired, *rig.accumulator.take_expired(rig.clock.now - 1)]
+    rig.accumulator.close()
+    with pytest.raises(ProducerClosedError):
+        rig.append(0)
+    batches += rig.accumulator.take_all()
+    for batch in batches:
+        batch.release()
+    assert rig.used == 0
