@@ -75,7 +75,6 @@ def assemble(
         accumulator,
         metadata,
         network,
-        outcomes,
         MetadataRound(metadata, network, allow_auto_create=config.allow_auto_create_topics),
         IdentityRound(sequences, network, retry_backoff),
         ProduceRound(accumulator, metadata, network, sequences, outcomes, settings),

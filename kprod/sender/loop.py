@@ -10,7 +10,6 @@ from kprod.clock import Clock
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, ProducerClosedError
 from kprod.sender.network import Network
-from kprod.sender.outcomes import Outcomes
 from kprod.sender.rounds.identity import IdentityRound
 from kprod.sender.rounds.metadata import MetadataRound
 from kprod.sender.rounds.produce import ProduceRound
@@ -34,7 +33,6 @@ class Sender:
         accumulator: RecordAccumulator,
         metadata: Metadata,
         network: Network,
-        outcomes: Outcomes,
         metadata_round: MetadataRound,
         identity_round: IdentityRound,
         produce_round: ProduceRound,
@@ -44,7 +42,6 @@ class Sender:
         self.metadata = metadata
         self.network = network
         self.clock = clock
-        self._outcomes = outcomes
         self._metadata_round = metadata_round
         self._identity_round = identity_round
         self._produce_round = produce_round
@@ -73,8 +70,7 @@ class Sender:
     def abort(self, error: KprodError) -> None:
         """End every record without an outcome in ``error``, and every connection."""
         now = self.clock.monotonic()
-        self._produce_round.fail_queued(error, now)
-        self._outcomes.abandon_on_wire(error, now)
+        self._produce_round.abort(error, now)
         self.network.close()
 
 

@@ -45,11 +45,11 @@ class Outcomes:
         self._metrics = metrics
         self._retries = retries
         self._delivery_timeout = delivery_timeout
-        self._on_wire: set[ProducerBatch] = set()
+        self._on_wire: dict[ProducerBatch, None] = {}  # in the order of leaving
 
     def left(self, batch: ProducerBatch) -> None:
         """``batch`` is part of a request now."""
-        self._on_wire.add(batch)
+        self._on_wire[batch] = None
 
     def answered_after(self, seconds: float) -> None:
         """A request was answered ``seconds`` after it was made."""
@@ -114,7 +114,7 @@ class Outcomes:
         return now >= batch.created_at + self._delivery_timeout
 
     def _off_wire(self, batch: ProducerBatch) -> None:
-        self._on_wire.discard(batch)
+        self._on_wire.pop(batch, None)
         self._sequences.off_wire(batch)
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
@@ -135,27 +135,29 @@ class Outcomes:
         self._fail(batch, final)
 
     def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
-        """End a batch that was taken from its queue because its time ran out."""
-        self.give_up(batch, self._expired(batch, limit, "it was still queued"), now)
+        """End a batch whose time ran out: on the wire, or taken from its queue."""
+        state = "its last attempt is unanswered" if batch.on_wire else "it was still queued"
+        self.end(batch, self._expired(batch, limit, state), now)
 
-    def expire_on_wire(self, created_before: float, limit: float, now: float) -> None:
-        """Tell the outcome of batches whose time ran out on the wire; their requests go on."""
-        for batch in [b for b in self._on_wire if b.created_at <= created_before]:
-            if not batch.delivery.done:
-                batch.maybe_written = True
-                error = self._expired(batch, limit, "its last attempt is unanswered")
-                self._fail(batch, self._final(batch, error, now))
+    def end(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
+        """End a batch with ``error``, on the wire (its request goes on) or taken from its queue."""
+        if batch.on_wire:
+            batch.maybe_written = True
+            self._fail(batch, self._final(batch, error, now))
+        else:
+            self.give_up(batch, error, now)
 
-    def abandon_on_wire(self, error: KprodError, now: float) -> None:
-        """Tell the outcome of everything on the wire: the producer closes."""
-        for batch in self._on_wire:
-            if not batch.delivery.done:
-                batch.maybe_written = True
-                self._fail(batch, self._final(batch, error, now))
+    def unanswered(self, created_before: float = FOREVER) -> list[ProducerBatch]:
+        """The batches on the wire that have no outcome and were created before a time."""
+        return [
+            batch
+            for batch in self._on_wire
+            if not batch.delivery.done and batch.created_at <= created_before
+        ]
 
     def oldest_on_wire(self) -> float:
         """When the oldest batch on the wire that has no outcome was created; infinite for none."""
-        return min((b.created_at for b in self._on_wire if not b.delivery.done), default=FOREVER)
+        return min((batch.created_at for batch in self.unanswered()), default=FOREVER)
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
         self._metrics.records_failed += batch.record_count

@@ -29,6 +29,7 @@ def _cluster(rng: random.Random) -> dict[str, Any]:
         "metadata_version": rng.choice((13, 13, 12, 9, 8, 5, 4)),
         "leader_hints": rng.random() < 0.5,
         "duplicate_code": 46 if rng.random() < 0.1 else 0,
+        "max_batch_bytes": rng.choice((300, 500)) if rng.random() < 0.1 else 1 << 20,
         "append_time": rng.random() < 0.1,
         "first_epoch": rng.choice((32766, 32767)) if rng.random() < 0.1 else 0,
     }

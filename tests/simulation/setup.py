@@ -18,6 +18,7 @@ class Setup:
     metadata_version: int = 13
     leader_hints: bool = True
     duplicate_code: int = 0  # what a repeated batch is answered with: 0, or 46 by old brokers
+    max_batch_bytes: int = 1 << 20
     append_time: bool = False
     first_epoch: int = 0
     # The wires

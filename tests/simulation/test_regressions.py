@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.actions import Crash, Disturb, FlushAll, Send, ShutDoor
+from tests.simulation.actions import Crash, CutAll, Disturb, FlushAll, Send, ShutDoor
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup
@@ -75,3 +75,26 @@ def test_a_leader_that_lost_its_office_may_have_stored_the_batch() -> None:
         ),
     )
     assert not run(schedule).violations
+
+
+def test_batches_whose_time_runs_out_together_are_told_in_order() -> None:
+    """Those on the wire were told in any order, and after younger ones that were still queued."""
+    schedule = Schedule(
+        seed=53,
+        setup=Setup(
+            partitions=(1,),
+            batch_size=150,
+            linger_ms=0,
+            request_timeout_ms=300,
+            delivery_timeout_ms=300,
+        ),
+        actions=(
+            Send(at=0.0, topic=0, records=1),
+            Disturb(0.1, 0, Interference("produce", "lose-response")),
+            CutAll(at=0.19, node=0),  # so that they leave late
+            Send(at=0.2, topic=0, records=30),
+        ),
+    )
+    outcome = run(schedule)
+    assert not outcome.violations
+    assert outcome.failed == 30

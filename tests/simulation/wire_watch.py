@@ -21,6 +21,7 @@ Place: TypeAlias = tuple[str, UUID | None, int]
 """Topic, topic id when the request named it so, partition."""
 
 DUPLICATE = 46
+TOO_LARGE = (10, 18)
 LEAST_JITTER = 0.8
 DIALS_PER_SECOND = 60  # two links per address, each at most every 40 ms
 
@@ -31,6 +32,10 @@ class Sequence:
 
     expected: int = 0
     batches: dict[int, tuple[int, int]] = field(default_factory=dict)
+    split: list[BatchFields] = field(default_factory=list)  # refused as too large
+
+    def of_a_half(self, sequence: int) -> bool:
+        return any(b.base_sequence <= sequence <= b.last_sequence for b in self.split)
 
 
 @dataclass(slots=True)
@@ -168,6 +173,9 @@ class WireWatch:
             if before != (fields.records, fields.crc):
                 self.history.violated("I12", f"another batch with the sequence of {key}: {fields}")
             return
+        if known.of_a_half(fields.base_sequence):
+            known.batches[fields.base_sequence] = fields.records, fields.crc
+            return
         gap_allowed = TopicPartition(place[0], place[2]) in self.history.failed_partitions
         if fields.base_sequence != known.expected and not gap_allowed:
             self.history.violated(
@@ -186,12 +194,17 @@ class WireWatch:
         self._off_wire(request)
         if answer.throttle_ms:
             line.silent_until = self._clock.now + answer.throttle_ms / 1000
-        stored = {
-            (result.topic, result.topic_id, result.partition)
-            for result in answer.results
-            if result.code in (0, DUPLICATE)
-        }
+        codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}
         for place, fields in request.batches:
             name = None if place[1] is not None else place[0]
-            if (name, place[1], place[2]) in stored:
+            code = codes.get((name, place[1], place[2]))
+            if code in (0, DUPLICATE):
                 self._proven[place] = transport.node_id, fields.producer_id, fields.epoch
+            elif code in TOO_LARGE:
+                self._too_large(place, fields)
+
+    def _too_large(self, place: Place, fields: BatchFields) -> None:
+        known = self._sequences.get((fields.producer_id, fields.epoch, place))
+        if known is not None:
+            known.batches.pop(fields.base_sequence, None)
+            known.split.append(fields)

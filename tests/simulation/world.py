@@ -80,7 +80,7 @@ class World:
         self.app = App(setup, self.sender, self.clock, rng, self.trace)
         watch.history = self.app.history
         self.watch = watch
-        self.samples = Samples(self.sender, self.metrics, self.app.history, self.clock)
+        self.samples = Samples(setup, self.sender, self.metrics, self.app.history, self.clock)
         self._stalled = 0.0  # seconds the client was not given a processor
         self._calm_since = 0.0
         self._ended = 0.0
@@ -221,8 +221,9 @@ class World:
         self.wires.slow = 1.0
         self.cluster.hidden.clear()
         setup = self.setup
-        patience = (setup.delivery_timeout_ms + setup.max_block_ms) / 1000 + SLACK
-        self.events.after(2 * patience, self._lose_patience)
+        patience = 2 * (setup.delivery_timeout_ms + setup.max_block_ms) / 1000 + SLACK
+        start = max(self.clock.now, self.backend.stalled_until)
+        self.events.at(start + patience, self._lose_patience)
         self.backend.wake()
 
     def _lose_patience(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import BatchQueue
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
@@ -106,9 +107,9 @@ class ProduceRound:
         if now < self._next_expiry:
             return
         limit = self._settings.delivery_timeout
-        for batch in self._accumulator.take_expired(now - limit):
+        late = self._outcomes.unanswered(now - limit) + self._accumulator.take_expired(now - limit)
+        for batch in sorted(late, key=_age):
             self._outcomes.expire(batch, limit, now)
-        self._outcomes.expire_on_wire(now - limit, limit, now)
         oldest = min(self._accumulator.next_expiry(), self._outcomes.oldest_on_wire(), now)
         self._next_expiry = max(oldest + limit, now + 0.001)
 
@@ -116,3 +117,13 @@ class ProduceRound:
         """End everything that waits: nothing will be sent any more."""
         for batch in self._accumulator.take_all():
             self._outcomes.give_up(batch, error, now)
+
+    def abort(self, error: KprodError, now: float) -> None:
+        """End everything that has no outcome, queued or on the wire."""
+        for batch in sorted(self._outcomes.unanswered() + self._accumulator.take_all(), key=_age):
+            self._outcomes.end(batch, error, now)
+
+
+def _age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:
+    """Sorts the batches of a partition in the order of ``send``: those never taken come last."""
+    return batch.created_at, batch.drain_order or (FOREVER,)

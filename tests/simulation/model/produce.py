@@ -21,7 +21,7 @@ from tests.simulation.wires import Answer
 if TYPE_CHECKING:
     from tests.simulation.model.node import Node
 
-UNKNOWN_TOPIC, NOT_LEADER, UNKNOWN_TOPIC_ID = 3, 6, 100
+UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 6, 10, 100
 
 
 class Stored(NamedTuple):
@@ -77,6 +77,9 @@ class ProduceHandler:
             if self._setup.leader_hints:
                 result.hint = partition.leader, partition.epoch
         else:
+            if len(data.records) > self._setup.max_batch_bytes:
+                result.code = TOO_LARGE
+                return
             appended = partition.log.append(data.records)
             result.code, result.base_offset = appended.code, appended.base_offset
             if not appended.code:
