@@ -21,8 +21,8 @@ from kprod.errors import (
     RecordTypeError,
 )
 from kprod.intake.arguments import check_partition, check_timestamp, check_topic, freeze_headers
+from kprod.intake.chosen_partitioner import partitioner_for
 from kprod.intake.interceptors import Interceptors
-from kprod.intake.partitioner import partitioner_for
 from kprod.intake.serializers import Serializers
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble

@@ -8,7 +8,6 @@ from types import MappingProxyType
 _SECURITY = "TLS and SASL are not available in this version of kprod"
 _TRANSACTIONS = "transactions are not available in this version of kprod"
 _PROXY = "proxies are not available in this version of kprod"
-_PARTITIONING = "pass partitioner= with an own partitioner instead"
 _LEVEL = "set compression_level"
 _CALLBACKS = "add callbacks to the future that send() returns"
 _MESSAGES = "kprod bounds bytes, not messages: set {}"
@@ -20,9 +19,6 @@ UNAVAILABLE = {
     "oauth_cb": _SECURITY,
     "proxy_url": _PROXY,
     "socks5_proxy": _PROXY,
-    "partitioner_adaptive_partitioning_enable": _PARTITIONING,
-    "partitioner_availability_timeout_ms": _PARTITIONING,
-    "partitioner_ignore_keys": _PARTITIONING,
     "compression_gzip_level": _LEVEL,
     "compression_lz4_level": _LEVEL,
     "compression_zstd_level": _LEVEL,

@@ -9,6 +9,7 @@ from kprod.config.kinds import Kind, Refused
 from kprod.config.shown import shown
 
 HIDDEN = "***"
+FIRST_VERSION = "0.1.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class Option:
 
     ``default`` is as a user would write it. ``aliases`` are other clients' spellings; the name
     with dots is accepted without being listed. A ``secret`` value never appears in an error or
-    a ``repr``.
+    a ``repr``. ``since`` is the version that brought the option.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Option:
     doc: str
     aliases: tuple[str, ...] = ()
     secret: bool = False
+    since: str = FIRST_VERSION
 
     @property
     def spellings(self) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ def _lines(option: Option) -> Iterator[str]:
     yield f"- default: `{option.default!r}`"
     if option.aliases:
         yield f"- also called: {_quoted(option.aliases)}"
+    yield f"- since: {option.since}"
     yield ""
 
 

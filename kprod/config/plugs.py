@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from kprod.config.kinds import Refused
 from kprod.config.shown import shown
 
 INTERCEPTOR_HOOKS = ("on_send", "on_acknowledgement", "on_send_error")
+SERIALIZERS = ("bytes", "str", "json", "int", "int32", "float")
+PARTITIONERS = MappingProxyType(
+    {
+        "default": "default",
+        "murmur2": "default",
+        "murmur2_random": "default",
+        "crc32": "crc32",
+        "consistent_random": "crc32",
+        "fnv1a": "fnv1a",
+        "fnv1a_random": "fnv1a",
+        "round_robin": "round_robin",
+    }
+)
+"""Every spelling, librdkafka's among them, and the name the configuration keeps."""
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class SerializerPlug:
-    """A callable, or an instance with ``serialize``."""
+    """A name, a callable, or an instance with ``serialize``. "bytes" is kept as None."""
 
-    type_name: str = "callable, object or None"
+    type_name: str = "str, callable, object or None"
     expected: str = (
-        "a callable(object) -> bytes, an object with serialize(topic, headers, object), or None"
+        f"{_quoted(SERIALIZERS)}, a callable(object) -> bytes,"
+        " an object with serialize(topic, headers, object), or None"
     )
 
     def convert(self, value: Any) -> Any:
         if value is None:
             return None
+        if isinstance(value, str) and value in SERIALIZERS:
+            return None if value == "bytes" else value
         serialize = getattr(value, "serialize", None)
         _refuse_class(value, callable(serialize))
         if not callable(serialize) and not callable(value):
@@ -35,17 +58,20 @@ class SerializerPlug:
 
 @dataclass(frozen=True, slots=True)
 class PartitionerPlug:
-    """A callable, or an instance with ``choose`` and ``appended``."""
+    """A name, a callable, or an instance with ``choose`` and ``appended``."""
 
-    type_name: str = "callable, object or None"
+    type_name: str = "str, callable or object"
     expected: str = (
-        "a callable(key_bytes, all_partitions, available_partitions) -> int,"
-        " an object with choose and appended, or None"
+        f"{_quoted(PARTITIONERS)},"
+        " a callable(key_bytes, all_partitions, available_partitions) -> int,"
+        " or an object with choose and appended"
     )
 
     def convert(self, value: Any) -> Any:
         if value is None:
-            return None
+            return "default"
+        if isinstance(value, str) and value in PARTITIONERS:
+            return PARTITIONERS[value]
         chooses = all(callable(getattr(value, name, None)) for name in ("choose", "appended"))
         _refuse_class(value, chooses)
         if not chooses and not callable(value):

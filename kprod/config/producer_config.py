@@ -9,8 +9,10 @@ from typing import Any
 
 from kprod.config.addresses import Address
 from kprod.config.reading import OptionReader
-from kprod.config.rules import settle
+from kprod.config.rules import PRODUCER_RULES, apply_rules
 from kprod.config.table import OPTIONS
+from kprod.config.topic_options import TopicOptions
+from kprod.config.topic_reading import settle_topics
 from kprod.errors import ConfigError
 
 _numbers = itertools.count(1)
@@ -31,10 +33,14 @@ class ProducerConfig:
     key_serializer: Any
     value_serializer: Any
     partitioner: Any
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
+    partitioner_ignore_keys: bool
     interceptors: tuple[Any, ...]
     compression_type: str | None
     compression_level: int | None
     linger_ms: int
+    topic_options: tuple[TopicOptions, ...]
     batch_size: int
     buffer_memory: int
     max_block_ms: int
@@ -67,7 +73,8 @@ class ProducerConfig:
         here are logged as warnings. Idempotence follows KIP-679.
         """
         reader = OptionReader(options)
-        settle(reader)
+        apply_rules(PRODUCER_RULES, reader)
+        settle_topics(reader)
         if reader.problems:
             raise ConfigError(_report(reader.problems))
         client_id = reader.values["client_id"] or f"kprod-producer-{next(_numbers)}"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from kprod.config.reading import OptionReader
+from kprod.config.table import OPTIONS
 
 _log = logging.getLogger("kprod.config")
 
@@ -98,21 +101,75 @@ def _compression(reader: OptionReader) -> str | None:
     return None
 
 
-_RULES = (
+def _partitioning(reader: OptionReader) -> str | None:
+    """An option that the chosen partitioner takes no notice of is a misunderstanding."""
+    values = reader.values
+    partitioner, waits = values["partitioner"], values["partitioner_availability_timeout_ms"]
+    named = OPTIONS["partitioner"].shown(partitioner)
+    if values["partitioner_ignore_keys"] and partitioner != "default":
+        return f"partitioner_ignore_keys=True needs partitioner='default', not {named}"
+    if not waits:
+        return None
+    if not values["partitioner_adaptive_partitioning_enable"]:
+        return (
+            f"partitioner_availability_timeout_ms={waits} needs"
+            " partitioner_adaptive_partitioning_enable=True"
+        )
+    if partitioner not in ("default", "crc32", "fnv1a"):
+        return (
+            f"partitioner_availability_timeout_ms={waits} needs partitioner 'default', 'crc32' or"
+            f" 'fnv1a', not {named}"
+        )
+    return None
+
+
+def _topic_acks(reader: OptionReader) -> str | None:
+    if reader.values["acks"] == -1 or not reader.values["enable_idempotence"]:
+        return None
+    return (
+        f"acks={reader.values['acks']} is impossible with idempotence, which holds for the whole"
+        " producer; set enable_idempotence=False"
+    )
+
+
+Rule: TypeAlias = tuple[tuple[str, ...], Callable[[OptionReader], str | None]]
+"""The options it looks at, and what finds the problem with them, if any."""
+
+_DELIVERY_TIMEOUT: Rule = (
+    ("delivery_timeout_ms", "linger_ms", "request_timeout_ms"),
+    _delivery_timeout,
+)
+_COMPRESSION: Rule = (("compression_type", "compression_level"), _compression)
+
+PRODUCER_RULES: tuple[Rule, ...] = (
     (
         ("enable_idempotence", "acks", "retries", "max_in_flight_requests_per_connection"),
         _idempotence,
     ),
-    (("delivery_timeout_ms", "linger_ms", "request_timeout_ms"), _delivery_timeout),
+    _DELIVERY_TIMEOUT,
     (("retry_backoff_ms", "retry_backoff_max_ms"), _retry_backoff),
     (("reconnect_backoff_ms", "reconnect_backoff_max_ms"), _reconnect_backoff),
     (("batch_size", "buffer_memory"), _memory),
-    (("compression_type", "compression_level"), _compression),
+    _COMPRESSION,
+    (
+        (
+            "partitioner",
+            "partitioner_adaptive_partitioning_enable",
+            "partitioner_availability_timeout_ms",
+            "partitioner_ignore_keys",
+        ),
+        _partitioning,
+    ),
+)
+TOPIC_RULES: tuple[Rule, ...] = (
+    (("acks", "enable_idempotence"), _topic_acks),
+    _DELIVERY_TIMEOUT,
+    _COMPRESSION,
 )
 
 
-def settle(reader: OptionReader) -> None:
+def apply_rules(rules: Iterable[Rule], reader: OptionReader) -> None:
     """Apply every rule whose options all have the value that was meant; note problems."""
-    for names, rule in _RULES:
+    for names, rule in rules:
         if reader.refused.isdisjoint(names) and (problem := rule(reader)) is not None:
             reader.problems.append(problem)

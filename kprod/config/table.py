@@ -9,6 +9,7 @@ from kprod.config.addresses import Addresses
 from kprod.config.kinds import MAX_INT32, MAX_INT64, Choice, ClientId, Truth, WholeNumber
 from kprod.config.option import Option
 from kprod.config.plugs import InterceptorPlugs, PartitionerPlug, SerializerPlug, TransportPlug
+from kprod.config.topic_options import OptionsByTopic
 
 _ACKS = Choice(
     {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}, "str or int", '"all" (or -1), 0 or 1'
@@ -67,23 +68,57 @@ _ROWS = (
         " at most 5 requests in flight. When one of these is set otherwise: an error if idempotence"
         " was asked for, else it is switched off with a warning.",
     ),
-    Option("key_serializer", None, _SERIALIZER, "Turns keys into bytes. None accepts bytes only."),
     Option(
-        "value_serializer", None, _SERIALIZER, "Turns values into bytes. None accepts bytes only."
+        "key_serializer",
+        None,
+        _SERIALIZER,
+        "Turns keys into bytes. None and `bytes` accept bytes only; `str` writes UTF-8, `json` JSON"
+        " in UTF-8, `int` 8 and `int32` 4 bytes as Kafka's Long and Integer serializers, `float` 8"
+        " bytes as its Double serializer. An object's `close()`, if any, is called when the"
+        " producer has ended.",
+    ),
+    Option(
+        "value_serializer",
+        None,
+        _SERIALIZER,
+        "Turns values into bytes, with the same choices as `key_serializer`.",
     ),
     Option(
         "partitioner",
-        None,
+        "default",
         PartitionerPlug(),
-        "Chooses the partition of a record that names none. None: by murmur2 of the key, as Kafka's"
-        " Java client does; records without a key stay on one partition until a batch is full.",
+        "Chooses the partition of a record that names none. `default`: by murmur2 of the key, as"
+        " Kafka's Java client does; `crc32`: as librdkafka's `consistent_random`; `fnv1a`: as"
+        " Sarama's hash partitioner. With all three, records without a key stay on one partition"
+        " until a batch is full. `round_robin`: one after the other, whatever the key. An object's"
+        " `close()`, if any, is called when the producer has ended.",
         ("partitioner.class",),
+    ),
+    Option(
+        "partitioner_adaptive_partitioning_enable",
+        True,
+        Truth(),
+        "Records without a key go less often to partitions with many batches queued (KIP-794).",
+    ),
+    Option(
+        "partitioner_availability_timeout_ms",
+        0,
+        _ms(),
+        "Records without a key avoid brokers that could not take what was ready for them for longer"
+        " than this. 0: they do not.",
+    ),
+    Option(
+        "partitioner_ignore_keys",
+        False,
+        Truth(),
+        "Partition records with a key as those without.",
     ),
     Option(
         "interceptors",
         (),
         InterceptorPlugs(),
-        "Objects that see every record before it is sent and every outcome.",
+        "Objects that see every record before it is sent and every outcome. Their `close()`, if"
+        " any, is called when the producer has ended.",
         ("interceptor.classes",),
     ),
     Option(
@@ -105,6 +140,15 @@ _ROWS = (
         _ms(),
         "How long a batch that is not full waits for more records.",
         ("queue.buffering.max.ms",),
+    ),
+    Option(
+        "topic_options",
+        {},
+        OptionsByTopic(),
+        "Options of single topics instead of the producer's own, for instance"
+        ' `{"alerts": {"linger_ms": 0}}`. A topic with a `compression_type` of its own has that'
+        " codec's default level unless it sets `compression_level` too; `acks` other than `all`"
+        " needs `enable_idempotence=False`.",
     ),
     Option(
         "batch_size",

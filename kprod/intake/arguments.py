@@ -9,22 +9,18 @@ argument, what was given and what is expected.
 from __future__ import annotations
 
 import operator
-import re
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
 
 from kprod.config.shown import shown
+from kprod.config.topic_name import MAX_TOPIC_LENGTH, is_topic_name
 from kprod.errors import InvalidRecordError, InvalidTopicError, PartitionError, RecordTypeError
 from kprod.types import Header, ProducerRecord
 
-MAX_TOPIC_LENGTH = 249
 MAX_PARTITION = 2**31 - 1
 MAX_TIMESTAMP_MS = 2**63 - 1
-
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_NOT_TOPICS = (".", "..")
 
 
 def check_topic(topic: Any) -> str:
@@ -48,7 +44,7 @@ def _plain_text(topic: Any) -> str:
 @lru_cache(maxsize=1024)
 def _check_name(topic: str) -> None:
     """Raise unless the name is one; a cache of exact ``str`` keys remembers the good ones."""
-    if _TOPIC.fullmatch(topic) is None or topic in _NOT_TOPICS:
+    if not is_topic_name(topic):
         raise InvalidTopicError(
             f"topic: expected 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - (and not"
             f' "." or ".."), got {shown(topic)} of {len(topic)} characters'

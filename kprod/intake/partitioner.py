@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 from kprod.cluster.snapshot import NO_LEADER, TopicInfo
-from kprod.config.shown import shown
 from kprod.errors import PartitionError
+from kprod.intake.key_hash import MURMUR2, KeyHash
+from kprod.intake.queue_loads import QueueLoads
 from kprod.types import BytesLike
-from kprod_ext import murmur2
-
-_log = logging.getLogger("kprod.intake.partitioner")
-
-_SIGN = 0x7FFFFFFF
 
 
 class Partitioner(Protocol):
@@ -43,16 +36,28 @@ class _Sticky:
 
 
 class DefaultPartitioner:
-    """Kafka's own choice: by murmur2 of the key over all partitions, else one partition at a time.
+    """Kafka's own choice: by the hash of the key over all partitions, else one partition at a time.
 
     Without a key records stay on one partition until it got ``batch_size`` bytes and its batch is
-    full, at most twice ``batch_size``; the next is drawn uniformly from the partitions that have a
-    leader (``BuiltInPartitioner``, KIP-794, without its load table). Records with a key that fall
-    on the sticky partition count too: they fill the same batch. Thread-safe.
+    full, at most twice ``batch_size``; the next is drawn from the partitions that have a leader: by
+    what ``loads`` knows of their queues, else uniformly (``BuiltInPartitioner``, KIP-794). Records
+    with a key that fall on the sticky partition count too: they fill the same batch. With no
+    ``key_hash`` every record is treated as one without a key. Thread-safe.
     """
 
-    def __init__(self, batch_size: int, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        batch_size: int,
+        rng: random.Random | None = None,
+        *,
+        key_hash: KeyHash | None = MURMUR2,
+        loads: QueueLoads | None = None,
+    ) -> None:
         self._batch_size = batch_size
+        self._hash = key_hash.hash if key_hash is not None else None
+        self._mask = key_hash.mask if key_hash is not None else 0
+        self._empty_is_a_key = key_hash is not None and key_hash.empty_is_a_key
+        self._loads = loads
         self._lock = threading.Lock()  # guards what follows; choose() reads _sticky without it
         self._rng = rng if rng is not None else random.Random()
         self._sticky: dict[str, _Sticky] = {}
@@ -62,8 +67,8 @@ class DefaultPartitioner:
         count = len(topic.partitions)
         if count == 0:
             raise PartitionError(f"topic {topic.name!r} has no partitions")
-        if key is not None:
-            return (murmur2(key) & _SIGN) % count
+        if key is not None and self._hash is not None and (key or self._empty_is_a_key):
+            return (self._hash(key) & self._mask) % count
         sticky = self._sticky.get(topic.name)
         if sticky is not None and _usable(topic, sticky.partition):
             return sticky.partition
@@ -79,8 +84,10 @@ class DefaultPartitioner:
             return sticky.partition
 
     def _drawn(self, topic: TopicInfo) -> _Sticky:
-        candidates = topic.available or range(len(topic.partitions))
-        return _Sticky(self._rng.choice(candidates))
+        drawn = self._loads.draw(topic, self._rng) if self._loads is not None else None
+        if drawn is None:
+            drawn = self._rng.choice(topic.available or range(len(topic.partitions)))
+        return _Sticky(drawn)
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
         """Count towards the switch to another partition."""
@@ -100,83 +107,3 @@ def _usable(topic: TopicInfo, partition: int) -> bool:
     if partition >= len(topic.partitions):
         return False
     return topic.partitions[partition].leader_id != NO_LEADER or not topic.available
-
-
-class CallablePartitioner:
-    """An application's function ``f(key_bytes, all_partitions, available_partitions) -> int``.
-
-    The form of kafka-python; both sequences are tuples of partition numbers in order. Anything but
-    an ``int`` that the topic has, and any exception, becomes a PartitionError. Thread-safe if ``f``
-    is.
-    """
-
-    def __init__(self, function: Callable[[Any, Sequence[int], Sequence[int]], Any]) -> None:
-        self._function = function
-
-    def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
-        """What the function chose. Raises PartitionError."""
-        try:
-            chosen = self._function(key, _numbers(len(topic.partitions)), topic.available)
-        except Exception as error:
-            raise _failed(self._function, topic, error) from error
-        return _checked(self._function, topic, chosen)
-
-    def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
-        """Nothing to remember."""
-
-
-class CheckedPartitioner:
-    """An application's Partitioner, whose mistakes become a PartitionError."""
-
-    def __init__(self, partitioner: Partitioner) -> None:
-        self._partitioner = partitioner
-
-    def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
-        """What the partitioner chose. Raises PartitionError."""
-        try:
-            chosen = self._partitioner.choose(topic, key)
-        except Exception as error:
-            raise _failed(self._partitioner, topic, error) from error
-        return _checked(self._partitioner, topic, chosen)
-
-    def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
-        """Pass it on. A failure is logged only: the record is in its batch already."""
-        try:
-            self._partitioner.appended(topic, partition, nbytes, batch_ready)
-        except Exception:
-            _log.exception("%s.appended failed", type(self._partitioner).__name__)
-
-
-def partitioner_for(option: Any, batch_size: int) -> Partitioner:
-    """What the option ``partitioner`` asks for: None, a callable, or a Partitioner."""
-    if option is None:
-        return DefaultPartitioner(batch_size)
-    if callable(getattr(option, "choose", None)):
-        return CheckedPartitioner(option)
-    return CallablePartitioner(option)
-
-
-@lru_cache(maxsize=64)
-def _numbers(count: int) -> tuple[int, ...]:
-    return tuple(range(count))
-
-
-def _checked(source: Any, topic: TopicInfo, chosen: Any) -> int:
-    count = len(topic.partitions)
-    if isinstance(chosen, int) and not isinstance(chosen, bool) and 0 <= chosen < count:
-        return int(chosen)
-    raise PartitionError(
-        f"partitioner {_name(source)}: expected an int from 0 to {count - 1} for topic"
-        f" {topic.name!r}, got {shown(chosen)}"
-    )
-
-
-def _failed(source: Any, topic: TopicInfo, error: Exception) -> PartitionError:
-    return PartitionError(
-        f"partitioner {_name(source)} failed for topic {topic.name!r}:"
-        f" {type(error).__name__}: {error}"
-    )
-
-
-def _name(source: Any) -> str:
-    return getattr(source, "__qualname__", None) or type(source).__qualname__

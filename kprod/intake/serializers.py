@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from kprod.errors import InvalidRecordError, SerializationError
+from kprod.intake.named_serializers import NAMED_SERIALIZERS
 from kprod.types import BytesLike, Header, ProducerRecord
 
 _Serialize: TypeAlias = Callable[[str, Sequence[Header], Any], Any]
@@ -15,9 +15,10 @@ _Serialize: TypeAlias = Callable[[str, Sequence[Header], Any], Any]
 class Serializers:
     """The serializers of one producer, or none: then keys and values must be bytes already.
 
-    A serializer is a callable ``f(object)`` or an object with ``serialize(topic, headers, object)``
-    (kafka-python 3). It is called for None too, as in Kafka's Java client, and returns bytes,
-    bytearray, memoryview or None. Thread-safe if the serializers are.
+    A serializer is a name, a callable ``f(object)`` or an object with
+    ``serialize(topic, headers, object)`` (kafka-python 3). It is called for None too, as in Kafka's
+    Java client, and returns bytes, bytearray, memoryview or None. Thread-safe if the serializers
+    are.
     """
 
     def __init__(self, key: Any = None, value: Any = None) -> None:
@@ -42,21 +43,11 @@ class Serializers:
         return key, value
 
 
-def str_serializer(text: str | None) -> bytes | None:
-    """Text as UTF-8; None stays null."""
-    return None if text is None else text.encode()
-
-
-def json_serializer(value: Any) -> bytes | None:
-    """JSON without spaces, in UTF-8; None stays null, which deletes a key of a compacted topic."""
-    if value is None:
-        return None
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
 def _bound(serializer: Any) -> _Serialize | None:
     if serializer is None:
         return None
+    if isinstance(serializer, str):
+        serializer = NAMED_SERIALIZERS[serializer]
     serialize = getattr(serializer, "serialize", None)
     if callable(serialize):
         return serialize  # type: ignore[no-any-return]
@@ -106,7 +97,7 @@ def _byte_view(field: str, topic: str, view: memoryview) -> memoryview:
 
 def _advice(field: str, data: Any) -> str:
     if isinstance(data, str):
-        return f"pass {field}_serializer=str.encode to send text"
+        return f'pass {field}_serializer="str" to send text'
     if isinstance(data, dict | list | tuple | int | float):
-        return f"pass {field}_serializer=..., for instance kprod.intake.serializers.json_serializer"
+        return f'pass {field}_serializer=..., for instance "json"'
     return f"pass {field}_serializer=... to turn it into bytes"

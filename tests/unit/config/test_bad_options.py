@@ -29,7 +29,12 @@ NUMBERS = [
     "compression_level",
 ]
 NOT_NUMBERS = [True, False, "5", "", b"5", 0.5, float("nan"), float("-inf"), 1j, Fraction(5), [5]]
-TRUTHS = ["enable_idempotence", "allow_auto_create_topics"]
+TRUTHS = [
+    "enable_idempotence",
+    "allow_auto_create_topics",
+    "partitioner_adaptive_partitioning_enable",
+    "partitioner_ignore_keys",
+]
 
 
 def problem(**options: Any) -> str:
@@ -144,7 +149,8 @@ async def encode_later(data: Any) -> bytes:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("json", "got 'json' (str)"),
+        ("yaml", "got 'yaml' (str)"),
+        ("JSON", "got 'JSON' (str)"),
         (5, "got 5 (int)"),
         (NeedsInstance, "it is a class: pass an instance"),
         (encode_later, "a coroutine function cannot be used here"),
@@ -153,14 +159,16 @@ async def encode_later(data: Any) -> bytes:
 def test_serializers(name: str, value: Any, reason: str) -> None:
     text = problem(**{name: value})
     assert text == (
-        f"{name}: expected a callable(object) -> bytes, an object with"
-        f" serialize(topic, headers, object), or None; {reason}"
+        f'{name}: expected "bytes", "str", "json", "int", "int32", "float", a callable(object) ->'
+        f" bytes, an object with serialize(topic, headers, object), or None; {reason}"
     )
 
 
-@pytest.mark.parametrize("value", ["murmur2_random", 3, [hash]], ids=repr)
+@pytest.mark.parametrize("value", ["sticky", "", 3, [hash]], ids=repr)
 def test_partitioner(value: Any) -> None:
-    assert problem(partitioner=value).startswith("partitioner: expected a callable(key_bytes,")
+    text = problem(partitioner=value)
+    assert text.startswith('partitioner: expected "default", "murmur2", ')
+    assert '"round_robin", a callable(key_bytes, all_partitions, ' in text
 
 
 @pytest.mark.parametrize("value", [object(), "audit", {"a": 1}, [object()], [int]], ids=repr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,11 @@ def test_it_is_printed_by_the_module() -> None:
 def test_every_option_has_a_section() -> None:
     headings = [line for line in page().splitlines() if line.startswith("## `")]
     assert headings == [f"## `{name}`" for name in OPTIONS]
+
+
+def test_every_option_tells_which_version_brought_it() -> None:
+    assert page().count("\n- since: ") == len(OPTIONS)
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", row.since) for row in OPTIONS.values())
 
 
 def test_no_option_of_ours_is_also_called_foreign() -> None:

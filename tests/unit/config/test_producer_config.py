@@ -29,6 +29,13 @@ JAVA_NAMES = {
     "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", 1, 1),
     "compression.type": ("compression_type", "gzip", "gzip"),
     "partitioner.class": ("partitioner", min, min),
+    "partitioner.ignore.keys": ("partitioner_ignore_keys", True, True),
+    "partitioner.adaptive.partitioning.enable": (
+        "partitioner_adaptive_partitioning_enable",
+        False,
+        False,
+    ),
+    "partitioner.availability.timeout.ms": ("partitioner_availability_timeout_ms", 5, 5),
     "retry.backoff.max.ms": ("retry_backoff_max_ms", 2000, 2000),
     "socket.connection.setup.timeout.ms": ("socket_connection_setup_timeout_ms", 1, 1),
     "security.protocol": ("security_protocol", "plaintext", "PLAINTEXT"),
@@ -104,6 +111,14 @@ def test_every_default_is_accepted_when_given(name: str) -> None:
         ("send_buffer_bytes", -1, None),
         ("send_buffer_bytes", 4096, 4096),
         ("interceptors", None, ()),
+        ("partitioner", None, "default"),
+        ("partitioner", "murmur2_random", "default"),
+        ("partitioner", "consistent_random", "crc32"),
+        ("partitioner", "fnv1a_random", "fnv1a"),
+        ("partitioner", "round_robin", "round_robin"),
+        ("key_serializer", "bytes", None),
+        ("value_serializer", "json", "json"),
+        ("topic_options", None, ()),
         ("transport", "memory", "memory"),
     ],
 )
@@ -184,7 +199,7 @@ def test_a_name_that_is_not_text() -> None:
         "transactional.id",
         "transaction_timeout_ms",
         "socks5_proxy",
-        "partitioner_ignore_keys",
+        "compression.gzip.level",
     ],
 )
 def test_options_that_are_not_available_say_so(name: str) -> None:

@@ -107,6 +107,27 @@ def test_compression_levels(codec: str, level: int) -> None:
     assert configured(compression_type=codec, compression_level=level).compression_level == level
 
 
+@pytest.mark.parametrize("partitioner", ["crc32", "fnv1a", "round_robin", hash])
+def test_only_the_default_partitioner_can_ignore_keys(partitioner: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^partitioner_ignore_keys=True needs partitioner='def"):
+        configured(partitioner=partitioner, partitioner_ignore_keys=True)
+    assert configured(partitioner="murmur2", partitioner_ignore_keys=True).partitioner_ignore_keys
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partitioner": "round_robin"},
+        {"partitioner": hash},
+        {"partitioner_adaptive_partitioning_enable": False},
+    ],
+)
+def test_brokers_are_avoided_by_adaptive_partitioning_only(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"^partitioner_availability_timeout_ms=5 needs partiti"):
+        configured(partitioner_availability_timeout_ms=5, **options)
+    assert configured(partitioner_availability_timeout_ms=0, **options)
+
+
 def test_a_rule_is_silent_about_an_option_that_is_wrong_in_itself() -> None:
     with pytest.raises(ConfigError) as raised:
         configured(delivery_timeout_ms=1000, linger_ms="2000")

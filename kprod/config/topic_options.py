@@ -1,0 +1,52 @@
+"""Options that one topic may have for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kprod.config.kinds import Refused
+from kprod.config.shown import shown
+from kprod.config.topic_name import is_topic_name
+
+
+class TopicOptions(NamedTuple):
+    """What holds for one topic: its own options, and the producer's where it has none."""
+
+    topic: str
+    acks: int
+    compression_type: str | None
+    compression_level: int | None
+    linger_ms: int
+
+
+PER_TOPIC = TopicOptions._fields[1:]
+"""The names of the options a topic may have for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsByTopic:
+    """A dict of dicts; what the inner ones say is read by ``topic_reading``."""
+
+    type_name: str = "dict"
+    expected: str = f"a dict of topics to dicts of {', '.join(PER_TOPIC)}"
+
+    def convert(self, value: Any) -> dict[str, dict[Any, Any]]:
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise Refused
+        return {_checked_topic(topic): _checked(topic, own) for topic, own in value.items()}
+
+
+def _checked_topic(topic: Any) -> str:
+    if isinstance(topic, str) and is_topic_name(topic):
+        return topic
+    raise Refused(f"{shown(topic)} is not the name of a topic")
+
+
+def _checked(topic: str, own: Any) -> dict[Any, Any]:
+    if isinstance(own, Mapping):
+        return dict(own)
+    raise Refused(f"{shown(own)} for topic {topic!r} is not a dict")

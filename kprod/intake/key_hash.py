@@ -1,0 +1,51 @@
+"""How the bytes of a key become a partition, in the ways of the Kafka clients there are."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kprod.types import BytesLike
+from kprod_ext import murmur2
+
+_FNV_OFFSET = 0x811C9DC5
+_FNV_PRIME = 0x01000193
+_BITS = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHash:
+    """A key goes to ``(hash(key) & mask) % partitions``, of all partitions with or without leader.
+
+    ``empty_is_a_key``: whether ``b""`` is hashed too; if not, it counts as no key.
+    """
+
+    hash: Callable[[BytesLike], int]
+    mask: int
+    empty_is_a_key: bool = True
+
+
+def fnv1a(data: BytesLike) -> int:
+    """The 32 bit FNV-1a hash by Fowler, Noll and Vo; unsigned."""
+    state = _FNV_OFFSET
+    for byte in data if type(data) is bytes else memoryview(data).tobytes():
+        state = (state ^ byte) * _FNV_PRIME & _BITS
+    return state
+
+
+def _fnv1a_distance(data: BytesLike) -> int:
+    # Sarama takes the hash for a signed number, its remainder with the sign of the hash, and then
+    # the magnitude of that: the same as the remainder of the magnitude.
+    state = fnv1a(data)
+    return state if state < 1 << 31 else (1 << 32) - state
+
+
+MURMUR2 = KeyHash(murmur2, 0x7FFFFFFF)
+"""Kafka's Java client (``BuiltInPartitioner.partitionForKey``), kafka-python, franz-go."""
+
+CRC32 = KeyHash(zlib.crc32, _BITS, empty_is_a_key=False)
+"""librdkafka's default, ``consistent_random``."""
+
+FNV1A = KeyHash(_fnv1a_distance, _BITS)
+"""Sarama's default, ``NewHashPartitioner``; librdkafka's ``fnv1a_random``."""

@@ -1,0 +1,87 @@
+"""Partitioners of the application, and what becomes of their mistakes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from kprod.cluster.snapshot import TopicInfo
+from kprod.config.shown import shown
+from kprod.errors import PartitionError
+from kprod.intake.partitioner import Partitioner
+from kprod.types import BytesLike
+
+_log = logging.getLogger("kprod.intake.partitioner")
+
+
+class CallablePartitioner:
+    """An application's function ``f(key_bytes, all_partitions, available_partitions) -> int``.
+
+    The form of kafka-python; both sequences are tuples of partition numbers in order. Anything but
+    an ``int`` that the topic has, and any exception, becomes a PartitionError. Thread-safe if ``f``
+    is.
+    """
+
+    def __init__(self, function: Callable[[Any, Sequence[int], Sequence[int]], Any]) -> None:
+        self._function = function
+
+    def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
+        """What the function chose. Raises PartitionError."""
+        try:
+            chosen = self._function(key, _numbers(len(topic.partitions)), topic.available)
+        except Exception as error:
+            raise _failed(self._function, topic, error) from error
+        return _checked(self._function, topic, chosen)
+
+    def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
+        """Nothing to remember."""
+
+
+class CheckedPartitioner:
+    """An application's Partitioner, whose mistakes become a PartitionError."""
+
+    def __init__(self, partitioner: Partitioner) -> None:
+        self._partitioner = partitioner
+
+    def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
+        """What the partitioner chose. Raises PartitionError."""
+        try:
+            chosen = self._partitioner.choose(topic, key)
+        except Exception as error:
+            raise _failed(self._partitioner, topic, error) from error
+        return _checked(self._partitioner, topic, chosen)
+
+    def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
+        """Pass it on. A failure is logged only: the record is in its batch already."""
+        try:
+            self._partitioner.appended(topic, partition, nbytes, batch_ready)
+        except Exception:
+            _log.exception("%s.appended failed", type(self._partitioner).__name__)
+
+
+@lru_cache(maxsize=64)
+def _numbers(count: int) -> tuple[int, ...]:
+    return tuple(range(count))
+
+
+def _checked(source: Any, topic: TopicInfo, chosen: Any) -> int:
+    count = len(topic.partitions)
+    if isinstance(chosen, int) and not isinstance(chosen, bool) and 0 <= chosen < count:
+        return int(chosen)
+    raise PartitionError(
+        f"partitioner {_name(source)}: expected an int from 0 to {count - 1} for topic"
+        f" {topic.name!r}, got {shown(chosen)}"
+    )
+
+
+def _failed(source: Any, topic: TopicInfo, error: Exception) -> PartitionError:
+    return PartitionError(
+        f"partitioner {_name(source)} failed for topic {topic.name!r}:"
+        f" {type(error).__name__}: {error}"
+    )
+
+
+def _name(source: Any) -> str:
+    return getattr(source, "__qualname__", None) or type(source).__qualname__
