@@ -6,6 +6,7 @@ partition has one lock, memory is waited for outside every lock, and closing mis
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +20,12 @@ from kprod.buffer.copy_on_write import CopyOnWriteMap
 from kprod.buffer.incomplete import IncompleteBatches
 from kprod.buffer.split import split
 from kprod.clock import Clock
-from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ProducerClosedError
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer, batch_size_upper_bound
+
+log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 
@@ -30,8 +33,8 @@ FOREVER = float("inf")
 class DrainGate(Protocol):
     """Who decides, for order's sake, whether a partition's oldest batch may leave now."""
 
-    def admits(self, batch: ProducerBatch, leader: tuple[int, int]) -> bool:
-        """True when ``batch`` may be sent to ``leader`` (node id, leader epoch)."""
+    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
+        """True when ``batch`` may be sent to ``leader``."""
         ...
 
     def assign(self, batch: ProducerBatch) -> None:
@@ -190,11 +193,11 @@ class RecordAccumulator:
             if batch is None:
                 self._retire(queue)
                 continue
-            leader = snapshot.leader(queue.tp)
+            leader = snapshot.leadership(queue.tp)
             if leader is None:
                 found.leaderless.add(queue.tp.topic)
                 continue
-            moved = batch.attempted_leader not in (None, (leader.leader_id, leader.leader_epoch))
+            moved = batch.attempted_leader not in (None, leader)
             wait = self._wait(batch, now, hurry=hurry or full, moved=moved)
             if wait <= 0:
                 found.nodes.setdefault(leader.leader_id, []).append(queue)
@@ -225,10 +228,10 @@ class RecordAccumulator:
         size = 0
         for queue in queues[start:] + queues[:start]:
             batch, _ = queue.head()
-            leader = snapshot.leader(queue.tp)
+            leader = snapshot.leadership(queue.tp)
             if batch is None or leader is None or leader.leader_id != node_id:
                 continue
-            if not gate.admits(batch, (leader.leader_id, leader.leader_epoch)):
+            if not gate.admits(batch, leader):
                 continue
             if taken and size + batch.size > max_bytes:
                 break
@@ -241,7 +244,11 @@ class RecordAccumulator:
 
     def _seal(self, batch: ProducerBatch) -> None:
         first_time = batch.records is None
-        batch.seal(self._compress)
+        try:
+            batch.seal(self._compress)
+        except Exception:  # of the codec: a batch that cannot be sealed would never have an outcome
+            log.exception("a batch of %s could not be compressed; it is sent as it is", batch.tp)
+            batch.seal(bytes)
         if first_time and self._codec:
             self._ratios.observed(batch.tp.topic, batch.builder.actual_compression_ratio)
 

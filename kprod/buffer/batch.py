@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kprod.buffer.compression import Compressor
 from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.cluster.snapshot import Leadership
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
 
@@ -68,7 +69,7 @@ class ProducerBatch:
         self.created_at = now
         self.attempts = 0
         self.last_attempt_at = now
-        self.attempted_leader: tuple[int, int] | None = None
+        self.attempted_leader: Leadership | None = None
         self.producer: ProducerId | None = None
         self.base_sequence = NO_SEQUENCE
         self.drain_order: tuple[int, ...] | None = None
@@ -138,8 +139,8 @@ class ProducerBatch:
             self.builder.close(compress)
             self.records = self.builder.build()
 
-    def attempt(self, now: float, leader: tuple[int, int]) -> None:
-        """The batch goes out to ``leader`` (node id, leader epoch)."""
+    def attempt(self, now: float, leader: Leadership | None) -> None:
+        """The batch goes out to ``leader``."""
         self.attempts += 1
         self.last_attempt_at = now
         self.attempted_leader = leader

@@ -39,6 +39,17 @@ class PartitionInfo(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
+class Leadership(NamedTuple):
+    """One broker's time in office at one partition, from election to election.
+
+    ``topic_id`` tells a topic from a deleted one of the same name, whose epochs may be the same.
+    """
+
+    leader_id: int
+    leader_epoch: int
+    topic_id: UUID | None
+
+
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
     """The partitions of a topic, indexed by number, and the numbers of those that have a leader."""
@@ -92,6 +103,13 @@ class ClusterSnapshot:
             return None
         info = topic.partitions[tp.partition]
         return info if info.leader_id in self.brokers else None
+
+    def leadership(self, tp: TopicPartition) -> Leadership | None:
+        """Who leads a partition since when; None when nobody does whose broker is known."""
+        info = self.leader(tp)
+        if info is None:
+            return None
+        return Leadership(info.leader_id, info.leader_epoch, self.topic_id(tp.topic))
 
     def topic_id(self, name: str) -> UUID | None:
         """The topic's id, None when the topic is unknown or the cluster tells no ids."""

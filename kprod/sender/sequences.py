@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kprod.buffer.batch import ProducerBatch, ProducerId
+from kprod.cluster.snapshot import Leadership
 from kprod.types import TopicPartition
 
 LAST_SEQUENCE = 2**31 - 1
@@ -38,7 +39,7 @@ class PartitionSequence:
     next_sequence: int = 0
     unresolved: list[ProducerBatch] = field(default_factory=list)
     on_wire: int = 0
-    proven_leader: tuple[int, int] | None = None
+    proven_leader: Leadership | None = None
     needs_new_epoch: bool = False
 
 
@@ -67,7 +68,7 @@ class Sequences:
 
     # Before a batch leaves (DrainGate) ------------------------------------------------------------
 
-    def admits(self, batch: ProducerBatch, leader: tuple[int, int]) -> bool:
+    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
         """True when ``batch``, the oldest queued of its partition, may go to ``leader`` now."""
         if self.needs_producer_id:
             return False

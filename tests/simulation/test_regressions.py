@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.simulation.actions import Crash, CutAll, Disturb, FlushAll, Send, ShutDoor
+from tests.simulation.actions import (
+    Crash,
+    CutAll,
+    Disturb,
+    FlushAll,
+    HideTopic,
+    Recreate,
+    Send,
+    ShutDoor,
+)
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup
@@ -98,3 +107,26 @@ def test_batches_whose_time_runs_out_together_are_told_in_order() -> None:
     outcome = run(schedule)
     assert not outcome.violations
     assert outcome.failed == 30
+
+
+def test_a_topic_made_anew_has_to_prove_itself() -> None:
+    """Its leader has the same epoch, but accepts any first sequence.
+
+    Of two batches the first was refused for a passing reason and the second one accepted; the
+    first could only follow under a new epoch: in the wrong order.
+    """
+    schedule = Schedule(
+        seed=95,
+        setup=Setup(partitions=(1,), batch_size=150),
+        actions=(
+            Send(at=0.0, topic=0, records=3),
+            Recreate(at=0.5, topic=0, gap=0.0),
+            HideTopic(at=0.6, topic=0, seconds=0.3),  # makes the producer look again
+            Disturb(0.6, 0, Interference("metadata", "cut-response"), times=1),
+            CutAll(at=0.7, node=0),
+            Disturb(1.1, 0, Interference("produce", "error-before", code=19)),
+            Send(at=1.2, topic=0, records=9),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations

@@ -67,8 +67,8 @@ class WireWatch:
         self._cluster = cluster
         self._clock = clock
         self._lines: dict[SimTransport, Line] = {}
-        self._sequences: dict[tuple[int, int, Place], Sequence] = {}
-        self._epochs: dict[tuple[int, Place], int] = {}
+        self._sequences: dict[tuple[int, int, TopicPartition], Sequence] = {}
+        self._epochs: dict[tuple[int, TopicPartition], int] = {}
         self._proven: dict[Place, tuple[int, int, int]] = {}
         self._in_flight: dict[Place, int] = {}
         self._last_metadata = float("-inf")
@@ -162,11 +162,12 @@ class WireWatch:
             self._sequence(place, fields)
 
     def _sequence(self, place: Place, fields: BatchFields) -> None:
-        newest = self._epochs.get((fields.producer_id, place), fields.epoch)
+        tp = TopicPartition(place[0], place[2])  # a topic made anew goes on where the old one was
+        newest = self._epochs.get((fields.producer_id, tp), fields.epoch)
         if fields.epoch < newest:
-            self.history.violated("I12", f"epoch {fields.epoch} of {place} after {newest}")
-        self._epochs[fields.producer_id, place] = fields.epoch
-        key = fields.producer_id, fields.epoch, place
+            self.history.violated("I12", f"epoch {fields.epoch} of {tp} after {newest}")
+        self._epochs[fields.producer_id, tp] = fields.epoch
+        key = fields.producer_id, fields.epoch, tp
         known = self._sequences.setdefault(key, Sequence())
         before = known.batches.get(fields.base_sequence)
         if before is not None:
@@ -176,7 +177,7 @@ class WireWatch:
         if known.of_a_half(fields.base_sequence):
             known.batches[fields.base_sequence] = fields.records, fields.crc
             return
-        gap_allowed = TopicPartition(place[0], place[2]) in self.history.failed_partitions
+        gap_allowed = tp in self.history.failed_partitions
         if fields.base_sequence != known.expected and not gap_allowed:
             self.history.violated(
                 "I12", f"sequence {fields.base_sequence} of {key}, expected {known.expected}"
@@ -204,7 +205,8 @@ class WireWatch:
                 self._too_large(place, fields)
 
     def _too_large(self, place: Place, fields: BatchFields) -> None:
-        known = self._sequences.get((fields.producer_id, fields.epoch, place))
+        tp = TopicPartition(place[0], place[2])
+        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
         if known is not None:
             known.batches.pop(fields.base_sequence, None)
             known.split.append(fields)

@@ -80,8 +80,7 @@ class ProduceRound:
         if not batches:
             return False
         for batch in batches:
-            leader = snapshot.leader(batch.tp)
-            batch.attempt(now, (node_id, leader.leader_epoch if leader is not None else -1))
+            batch.attempt(now, snapshot.leadership(batch.tp))
             self._outcomes.left(batch)
         topic_ids = {batch.tp.topic: snapshot.topic_id(batch.tp.topic) for batch in batches}
         self._metadata.used(topic_ids, now)
