@@ -1,0 +1,53 @@
+"""How long to wait after failures: longer each time, never too long, never all at once."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kprod.backoff import ExponentialBackoff
+from tests.support.steady_random import SteadyRandom
+
+
+@pytest.mark.parametrize(
+    ("initial", "maximum", "delays"),
+    [
+        (0.1, 1.0, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]),
+        (0.05, 1.0, [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]),
+        (0.1, 0.1, [0.1, 0.1, 0.1]),
+        (5.0, 1.0, [1.0, 1.0]),
+        (0.0, 1.0, [0.0, 0.0]),
+        (0.0, 0.0, [0.0, 0.0]),
+    ],
+)
+def test_the_delay_doubles_up_to_the_maximum(
+    initial: float, maximum: float, delays: list[float]
+) -> None:
+    backoff = ExponentialBackoff(initial, maximum, SteadyRandom())
+    found = [backoff.delay(failures) for failures in range(1, len(delays) + 1)]
+    assert found == pytest.approx(delays)
+
+
+@pytest.mark.parametrize("failures", [0, -1])
+def test_without_a_failure_there_is_no_delay(failures: int) -> None:
+    assert ExponentialBackoff(0.1, 1.0).delay(failures) == 0.0
+
+
+def test_delays_are_spread_by_a_fifth_and_stay_below_the_maximum() -> None:
+    backoff = ExponentialBackoff(0.1, 1.0, random.Random(7))
+    early = [backoff.delay(1) for _ in range(1000)]
+    assert 0.08 <= min(early) < 0.085
+    assert 0.115 < max(early) <= 0.12
+    late = [backoff.delay(20) for _ in range(1000)]
+    assert min(late) >= 0.8
+    assert max(late) == 1.0
+
+
+def test_any_number_of_failures_is_survived() -> None:
+    assert ExponentialBackoff(0.1, 1.0, SteadyRandom()).delay(2**62) == 1.0
+
+
+def test_the_same_chance_gives_the_same_delays() -> None:
+    first, second = (ExponentialBackoff(0.1, 1.0, random.Random(3)) for _ in range(2))
+    assert [first.delay(n) for n in range(9)] == [second.delay(n) for n in range(9)]

@@ -1,0 +1,124 @@
+"""Every error: where it stands in the tree, what it says of a retry, and how it travels."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+from kprod import errors
+from kprod.errors import (
+    MAYBE_WRITTEN,
+    REFRESHES_METADATA,
+    RETRIABLE,
+    BrokerError,
+    ConnectionLost,
+    DeliveryError,
+    DeliveryTimeoutError,
+    KprodError,
+    KprodTimeoutError,
+)
+from kprod.types import Persisted, TopicPartition
+
+CLASSES = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, KprodError) and kind.__module__ == errors.__name__
+]
+NATURAL = {
+    "BufferFullError": TimeoutError,
+    "ConfigError": ValueError,
+    "ConnectionLost": ConnectionError,
+    "DeliveryTimeoutError": TimeoutError,
+    "IllegalStateError": RuntimeError,
+    "InvalidRecordError": ValueError,
+    "InvalidTopicError": ValueError,
+    "KprodTimeoutError": TimeoutError,
+    "PartitionError": ValueError,
+    "ProducerClosedError": RuntimeError,
+    "RecordTooLargeError": ValueError,
+    "RecordTypeError": TypeError,
+    "SerializationError": TypeError,
+}
+
+
+def example(kind: type[KprodError]) -> KprodError:
+    if kind is BrokerError:
+        return BrokerError(6, "t-3")
+    if kind is DeliveryError:
+        tp = TopicPartition("t", 3)
+        return DeliveryError("late", acknowledged=1, failed=2, pending=3, topic_partition=tp)
+    return kind("what happened")
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_errors_are_what_python_users_expect_to_catch(kind: type[KprodError]) -> None:
+    assert issubclass(kind, NATURAL.get(kind.__name__, KprodError))
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("how", ["pickle", "copy"])
+def test_errors_travel_with_all_they_know(kind: type[KprodError], how: str) -> None:
+    error = example(kind)
+    error.persisted = Persisted.MAYBE
+    error.add_note("seen in a task")
+    again = pickle.loads(pickle.dumps(error)) if how == "pickle" else copy.copy(error)
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize("kind", [KprodTimeoutError, DeliveryTimeoutError, ConnectionLost])
+def test_what_may_pass_is_retriable(kind: type[KprodError]) -> None:
+    assert kind("").retriable
+
+
+def test_a_lost_connection_makes_the_metadata_doubtful() -> None:
+    assert ConnectionLost("").refreshes_metadata
+
+
+# Codes --------------------------------------------------------------------------------------------
+
+# The retriable codes of Apache Kafka 4.2, and those of them that call for new metadata: written
+# down again here, so that a slip in the table shows.
+KAFKA_RETRIABLE = {2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78}
+KAFKA_RETRIABLE |= {80, 83, 84, 88, 89, 100, 103, 106, 122, 123, 133}
+KAFKA_REFRESHES = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
+
+
+def test_the_tables_are_those_of_kafka() -> None:
+    assert set(RETRIABLE) == KAFKA_RETRIABLE
+    assert set(REFRESHES_METADATA) == KAFKA_REFRESHES
+    assert REFRESHES_METADATA <= RETRIABLE
+
+
+@pytest.mark.parametrize("code", range(-1, 134))
+def test_a_code_says_whether_to_retry(code: int) -> None:
+    error = BrokerError(code)
+    assert error.code == code
+    assert error.retriable == (code in KAFKA_RETRIABLE)
+    assert error.refreshes_metadata == (code in KAFKA_REFRESHES)
+
+
+@pytest.mark.parametrize("code", sorted(MAYBE_WRITTEN))
+def test_some_codes_leave_open_whether_the_batch_is_stored(code: int) -> None:
+    assert BrokerError(code).persisted is Persisted.MAYBE
+
+
+@pytest.mark.parametrize("code", [2, 10, 17, 19, 29, 45, 87])
+def test_most_codes_say_that_it_is_not(code: int) -> None:
+    assert BrokerError(code).persisted is Persisted.NO
+
+
+@pytest.mark.parametrize("code", [-32768, -2, 999, 32767])
+def test_an_unknown_code_behaves_like_an_unknown_error(code: int) -> None:
+    error, unknown = BrokerError(code), BrokerError(-1)
+    assert (error.retriable, error.persisted) == (unknown.retriable, unknown.persisted)
+    assert str(code) in str(error)
+
+
+def test_the_message_names_error_and_code_and_place() -> None:
+    assert str(BrokerError(6, "t-3")) == "NOT_LEADER_OR_FOLLOWER (6): t-3"
+    assert str(BrokerError(6)) == "NOT_LEADER_OR_FOLLOWER (6)"
