@@ -1,0 +1,164 @@
+"""A view of the cluster never changes; the next one takes over what is newer, and only that."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from types import MappingProxyType
+from uuid import UUID
+
+import pytest
+
+from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.types import TopicPartition
+
+ONE, TWO = Broker(1, "h1", 9092, "r1"), Broker(2, "h2", 9092)
+BROKERS = {1: ONE, 2: TWO}
+OLD, NEW = UUID(int=1), UUID(int=2)
+TP = TopicPartition("t", 0)
+
+
+def topic(
+    leaders: Sequence[tuple[int, int]], *, name: str = "t", topic_id: UUID | None = OLD
+) -> TopicInfo:
+    """A topic with these leaders and epochs for partitions 0, 1, ..."""
+    parts = (PartitionInfo(number, *leader) for number, leader in enumerate(leaders))
+    return TopicInfo(name, topic_id, tuple(parts))
+
+
+def snapshot(*topics: TopicInfo) -> ClusterSnapshot:
+    return ClusterSnapshot().with_topics(topics, BROKERS)
+
+
+def leaders(view: ClusterSnapshot, name: str = "t") -> list[tuple[int, int]]:
+    found = view.topic(name)
+    assert found is not None
+    return [(info.leader_id, info.leader_epoch) for info in found.partitions]
+
+
+def test_an_empty_view_knows_nothing() -> None:
+    view = ClusterSnapshot()
+    assert view.topic("t") is None
+    assert view.leader(TP) is None
+    assert view.topic_id("t") is None
+    assert list(view) == []
+
+
+def test_a_leader_is_found_with_its_epoch() -> None:
+    view = snapshot(topic([(1, 7), (2, 8)]))
+    assert view.leader(TP) == PartitionInfo(0, 1, 7)
+    assert view.leader(TopicPartition("t", 1)) == PartitionInfo(1, 2, 8)
+    assert view.topic_id("t") == OLD
+
+
+@pytest.mark.parametrize(
+    "tp", [TopicPartition("t", 1), TopicPartition("t", 9), TopicPartition("other", 0)]
+)
+def test_a_leader_that_is_not_known_is_none(tp: TopicPartition) -> None:
+    assert snapshot(topic([(1, 7), (-1, -1)])).leader(tp) is None
+
+
+def test_a_leader_whose_address_is_not_known_is_none() -> None:
+    assert snapshot(topic([(3, 7)])).leader(TP) is None
+
+
+def test_partitions_with_a_leader_are_available() -> None:
+    assert topic([(1, 0), (-1, 0), (2, 0)]).available == (0, 2)
+
+
+def test_a_view_cannot_be_changed() -> None:
+    view = snapshot(topic([(1, 7)]))
+    assert isinstance(view.topics, MappingProxyType)
+    assert isinstance(view.brokers, MappingProxyType)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        view.cluster_id = "other"  # type: ignore[misc]
+
+
+def test_later_views_leave_the_earlier_alone() -> None:
+    before = snapshot(topic([(1, 7)]))
+    before.with_topics([topic([(2, 8)])], {2: TWO})
+    before.with_leader(TP, 2, 8)
+    before.without_topics(["t"])
+    assert leaders(before) == [(1, 7)]
+    assert before.brokers == BROKERS
+
+
+# Epochs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        pytest.param((2, 8), (2, 8), id="newer"),
+        pytest.param((2, 7), (2, 7), id="the same"),
+        pytest.param((2, 6), (1, 7), id="older"),
+        pytest.param((2, -1), (2, -1), id="untold"),
+        pytest.param((-1, 8), (-1, 8), id="newer, without a leader"),
+    ],
+)
+def test_a_leader_is_replaced_by_one_as_new(told: tuple[int, int], kept: tuple[int, int]) -> None:
+    view = snapshot(topic([(1, 7)])).with_topics([topic([told])], BROKERS)
+    assert leaders(view) == [kept]
+
+
+def test_every_partition_is_judged_by_its_own_epoch() -> None:
+    view = snapshot(topic([(1, 7), (1, 7)])).with_topics([topic([(2, 6), (2, 8)])], BROKERS)
+    assert leaders(view) == [(1, 7), (2, 8)]
+
+
+def test_a_topic_that_was_created_again_starts_anew() -> None:
+    recreated = topic([(2, 0), (2, 0)], topic_id=NEW)
+    view = snapshot(topic([(1, 7), (1, 7), (1, 7)])).with_topics([recreated], BROKERS)
+    assert leaders(view) == [(2, 0), (2, 0)]
+    assert view.topic_id("t") == NEW
+
+
+def test_partitions_may_be_added() -> None:
+    view = snapshot(topic([(1, 7)])).with_topics([topic([(1, 7), (2, 0)])], BROKERS)
+    assert leaders(view) == [(1, 7), (2, 0)]
+
+
+def test_topics_that_were_not_told_of_stay() -> None:
+    view = snapshot(topic([(1, 7)])).with_topics([topic([(2, 0)], name="u")], BROKERS)
+    assert sorted(known.name for known in view) == ["t", "u"]
+
+
+def test_brokers_are_replaced_as_a_whole() -> None:
+    view = snapshot(topic([(1, 7)])).with_topics([], {2: TWO})
+    assert dict(view.brokers) == {2: TWO}
+    assert view.leader(TP) is None
+
+
+def test_topics_can_be_forgotten() -> None:
+    view = snapshot(topic([(1, 7)]), topic([(1, 7)], name="u")).without_topics(["u", "never"])
+    assert [known.name for known in view] == ["t"]
+
+
+# Hints of produce responses -----------------------------------------------------------------------
+
+
+def test_a_hint_moves_one_partition() -> None:
+    view = snapshot(topic([(1, 7), (1, 7), (1, 7)]))
+    assert leaders(view.with_leader(TopicPartition("t", 1), 2, 8)) == [(1, 7), (2, 8), (1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("tp", "leader_id", "epoch"),
+    [
+        pytest.param(TP, 2, 7, id="not newer"),
+        pytest.param(TP, 2, 6, id="older"),
+        pytest.param(TP, 9, 8, id="unknown broker"),
+        pytest.param(TP, -1, 8, id="nobody"),
+        pytest.param(TopicPartition("t", 5), 2, 8, id="unknown partition"),
+        pytest.param(TopicPartition("u", 0), 2, 8, id="unknown topic"),
+    ],
+)
+def test_a_hint_that_is_no_news_changes_nothing(
+    tp: TopicPartition, leader_id: int, epoch: int
+) -> None:
+    view = snapshot(topic([(1, 7)]))
+    assert view.with_leader(tp, leader_id, epoch) is view
+
+
+def test_a_broker_shows_where_it_is() -> None:
+    assert str(ONE) == "broker 1 at h1:9092"
