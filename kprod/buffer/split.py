@@ -19,7 +19,8 @@ def split(
     """Two batches that hold the records of ``batch`` in order, about half of its bytes each.
 
     The futures of ``batch`` follow its records. The new batches keep its age, attempts, place in
-    the queue and, as consecutive ranges, its sequence numbers; their memory is their own, outside
+    the queue and, as consecutive ranges, its sequence numbers: if ``batch`` itself is stored after
+    all, the broker finds theirs out of order. Their memory is their own, outside
     ``buffer_memory``, for the sender cannot wait for it. Thread: the sender's only.
     """
     if batch.records is None or batch.record_count < 2:
@@ -61,5 +62,6 @@ def _part(
         builder.append(record.timestamp, record.key, record.value, record.headers)
     part = ProducerBatch(batch.tp, pool, buffer, builder, batch.created_at, hurry)
     part.attempts, part.last_attempt_at = batch.attempts, NO_BACK_OFF
+    part.maybe_written = batch.maybe_written
     part.delivery.awaited = batch.delivery.awaited
     return part

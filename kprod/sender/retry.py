@@ -65,19 +65,13 @@ def judge(error: KprodError, attempt: Attempt) -> Verdict:
     if attempt.out_of_time:
         return Verdict.FAIL
     if code in TOO_LARGE:
-        return _too_large(attempt)
+        return Verdict.SPLIT if attempt.records > 1 else Verdict.FAIL
     limit = CORRUPT_ATTEMPTS - 1 if code == CORRUPT_MESSAGE else attempt.retries
     if attempt.attempts > min(limit, attempt.retries):
         return Verdict.FAIL
     if code in SEQUENCE_ERRORS and attempt.has_sequence:
         return _out_of_sequence(attempt)
     return Verdict.RETRY if error.retriable else Verdict.FAIL
-
-
-def _too_large(attempt: Attempt) -> Verdict:
-    # Halves of a batch that may be stored would look new to the broker.
-    can_split = attempt.records > 1 and not attempt.maybe_written
-    return Verdict.SPLIT if can_split else Verdict.FAIL
 
 
 def _out_of_sequence(attempt: Attempt) -> Verdict:

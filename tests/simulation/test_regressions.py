@@ -130,3 +130,17 @@ def test_a_topic_made_anew_has_to_prove_itself() -> None:
         gentle=True,
     )
     assert not run(schedule).violations
+
+
+def test_a_batch_whose_fate_is_unknown_is_split_all_the_same() -> None:
+    """A lost connection before the answer "too large" made all of its records fail."""
+    schedule = Schedule(
+        seed=359,
+        setup=Setup(partitions=(1,), max_batch_bytes=300),
+        actions=(
+            Disturb(0.0, 0, Interference("produce", "cut-request", part=1.0)),
+            Send(at=0.1, topic=0, records=20),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations
