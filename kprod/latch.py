@@ -1,0 +1,55 @@
+"""Something that happens once, and threads that wait for it.
+
+Like ``threading.Event``, but an exception may end a wait at any moment. A signal handler that
+raises (Ctrl-C) runs between any two steps of Python code, also inside ``threading.Condition`` where
+that holds its lock, which then stays held for ever. Here no lock is held while waiting, and each is
+taken by a ``with`` statement on the lock itself, which is a single step.
+"""
+
+from __future__ import annotations
+
+import threading
+
+
+class Latch:
+    """Open once ``open`` was called, and from then on. Thread-safe."""
+
+    __slots__ = ("_bells", "_lock", "is_open")
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._lock = threading.Lock()  # guards _bells and opening
+        self._bells: list[threading.Lock] = []  # one for each thread that waits; it holds it
+
+    def open(self) -> None:
+        """Let everybody through. Calling it again finishes a call that was interrupted."""
+        with self._lock:
+            self.is_open = True
+            for bell in self._bells:
+                if bell.locked():  # else an interrupted call has rung it
+                    bell.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait at most ``timeout`` seconds (None: without limit); True when it is open."""
+        if not self.is_open:
+            self._wait(_limited(timeout))
+        return self.is_open
+
+    def _wait(self, timeout: float) -> None:
+        bell = threading.Lock()
+        bell.acquire()
+        with self._lock:
+            if self.is_open:
+                return
+            self._bells.append(bell)
+        try:
+            bell.acquire(timeout=timeout)
+        finally:
+            with self._lock:
+                if bell in self._bells:
+                    self._bells.remove(bell)
+
+
+def _limited(timeout: float | None) -> float:
+    """As a lock takes it: -1 for no limit, and none that it refuses."""
+    return -1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)

@@ -1,0 +1,86 @@
+"""A latch lets everybody through once it is open, and no interruption of a wait harms it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+import pytest
+
+from kprod.latch import Latch
+
+LONG = 20.0
+
+
+def test_it_is_shut_until_opened() -> None:
+    latch = Latch()
+    assert not latch.is_open
+    assert not latch.wait(0)
+    assert not latch.wait(0.001)
+    latch.open()
+    latch.open()
+    assert latch.is_open
+    assert latch.wait(0)
+    assert latch.wait()
+
+
+@pytest.mark.parametrize("timeout", [None, LONG, 10.0**12])
+def test_opening_wakes_everybody(timeout: float | None) -> None:
+    latch = Latch()
+    through: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda: through.append(latch.wait(timeout))) for _ in range(5)
+    ]
+    for thread in threads:
+        thread.start()
+    latch.open()
+    for thread in threads:
+        thread.join(LONG)
+    assert through == [True] * 5
+
+
+def test_a_time_that_has_passed_is_no_time() -> None:
+    assert not Latch().wait(-5)
+
+
+class Interrupted(KeyboardInterrupt):
+    """What the handler raises: not to be taken for a real Ctrl-C."""
+
+
+@pytest.mark.threads
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for number in range(500):
+            latch = Latch()
+            _wait_until_interrupted(latch, seconds=0.0002 + number * 3e-7)
+            _others_wait_and_open(latch)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def _wait_until_interrupted(latch: Latch, seconds: float) -> None:
+    with pytest.raises(Interrupted):
+        _wait_again_and_again(latch, seconds)
+
+
+def _wait_again_and_again(latch: Latch, seconds: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    while True:
+        latch.wait(1e-6)
+
+
+def _others_wait_and_open(latch: Latch) -> None:
+    through: list[bool] = []
+    waiter = threading.Thread(target=lambda: through.append(latch.wait(LONG)), daemon=True)
+    waiter.start()
+    opener = threading.Thread(target=latch.open, daemon=True)
+    opener.start()
+    opener.join(LONG)
+    waiter.join(LONG)
+    assert through == [True], "an interrupted wait has left the lock held"
