@@ -10,7 +10,7 @@ from kprod.broker.record_batch import RecordBatch, read_batches
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import Appended
-from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import Broker, ClusterSnapshot, Leadership, PartitionInfo, TopicInfo
 from kprod.types import TopicPartition
 from kprod_ext import BufferPool
 from tests.support.fake_clock import FakeClock
@@ -21,6 +21,7 @@ BATCH = 1000
 
 VALUE = bytes(440)
 EPOCH = 5
+LEADER = Leadership(1, EPOCH, None)
 
 
 def cluster(
@@ -39,7 +40,7 @@ class Gate:
         self.shut = set(shut)
         self.assigned: list[ProducerBatch] = []
 
-    def admits(self, batch: ProducerBatch, leader: tuple[int, int]) -> bool:
+    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
         return batch.tp.partition not in self.shut
 
     def assign(self, batch: ProducerBatch) -> None:
@@ -93,9 +94,9 @@ class Accumulating:
             return []
         return self.accumulator.drain(node, queues, gate, snapshot, max_bytes)
 
-    def attempt(self, batch: ProducerBatch, leader: tuple[int, int] = (1, EPOCH)) -> None:
+    def attempt(self, batch: ProducerBatch) -> None:
         """Send it, without success, and queue it again."""
-        batch.attempt(self.clock.now, leader)
+        batch.attempt(self.clock.now, LEADER)
         self.accumulator.put_back(batch)
 
 

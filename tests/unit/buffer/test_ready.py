@@ -9,7 +9,7 @@ import pytest
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import BufferFullError
-from tests.unit.buffer.accumulating import EPOCH, Accumulating, cluster
+from tests.unit.buffer.accumulating import EPOCH, LEADER, Accumulating, cluster
 
 NEVER = float("inf")
 LONG = 20.0
@@ -139,7 +139,7 @@ def failed(rig: Accumulating, attempts: int = 1) -> ProducerBatch:
     rig.append(0, bytes(2000))
     (batch,) = rig.drain()
     for _ in range(attempts):
-        batch.attempt(rig.clock.now, (1, EPOCH))
+        batch.attempt(rig.clock.now, LEADER)
     rig.accumulator.put_back(batch)
     return batch
 
