@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from kprod.cli.child_session import ChildSession
@@ -12,6 +13,7 @@ from kprod.cli.demo.failure import DemoFailure
 from kprod.cli.demo.flights import Flights
 from kprod.cli.demo.target import Target
 from kprod.cli.demo.written import Written
+from kprod.errors import KprodError
 
 LOOK_EVERY = 0.25  # seconds between two looks at the topic
 STOP_SECONDS = 5.0
@@ -43,7 +45,8 @@ class SparkWriter:
         try:
             while job.exit_code is None:
                 time.sleep(LOOK_EVERY)
-                progress(sum(target.written().values()))
+                with suppress(KprodError):  # the job itself will say if the broker is gone
+                    progress(sum(target.written().values()))
             if job.exit_code != 0:
                 last = "\n".join(job.output().splitlines()[-LAST_LINES:])
                 raise DemoFailure(f"the Spark job failed:\n{last}")

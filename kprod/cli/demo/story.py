@@ -16,6 +16,7 @@ from kprod.cli.demo.spark_writer import SparkWriter
 from kprod.cli.demo.tally import Tally
 from kprod.cli.demo.target import Target
 from kprod.cli.stop_signals import Stopped, stop_signals
+from kprod.errors import KprodError
 
 LOOK_EVERY = 2_000  # records
 
@@ -49,11 +50,18 @@ class Story:
             try:
                 report = self._write_and_judge(flights, target, work)
             except Stopped:
-                delivered = sum(target.written().values())
-                screen.say(f"{delivered:,} of {len(flights):,} flights were in the topic by then.")
+                self._tell_delivered(target, len(flights))
                 raise
             report.show(screen)
         return 0 if report.exact else 1
+
+    def _tell_delivered(self, target: Target, flights: int) -> None:
+        try:
+            delivered = sum(target.written().values())
+        except KprodError as error:
+            self._screen.say(f"How many flights were in the topic by then is not known: {error}")
+        else:
+            self._screen.say(f"{delivered:,} of {flights:,} flights were in the topic by then.")
 
     def _write_and_judge(self, flights: Flights, target: Target, work: Path) -> Report:
         writer = SparkWriter(work) if self._plan.spark else PlainWriter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -99,6 +100,13 @@ def test_the_broker_is_kept_when_asked_for(tmp_path: Path) -> None:
         assert sum(end_offsets(address, "flights").values()) == 100
 
 
+def delivered(output: str) -> int:
+    """What an interrupted demo says it had delivered."""
+    found = re.search(r"([\d,]+) of 336,776 flights were in the topic by then", output)
+    assert found, output
+    return int(found[1].replace(",", ""))
+
+
 def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) -> str:
     """Output of a demo that gets a signal while it writes; it must leave nobody behind."""
     with family("demo", *arguments) as process:
@@ -118,8 +126,7 @@ def test_ctrl_c_tells_what_was_delivered(bootstrap: str) -> None:
     out = interrupted(
         "--no-spark", "--bootstrap-servers", bootstrap, number=signal.SIGINT, bootstrap=bootstrap
     )
-    delivered = sum(end_offsets(bootstrap, "flights").values())
-    assert f"{delivered:,} of 336,776 flights were in the topic by then." in out
+    assert 0 < delivered(out) <= sum(end_offsets(bootstrap, "flights").values())
 
 
 def test_sigterm_stops_the_embedded_broker_too() -> None:
@@ -130,8 +137,7 @@ def test_sigterm_stops_the_embedded_broker_too() -> None:
 @pytest.mark.timeout(180)
 def test_ctrl_c_ends_spark_and_its_workers(bootstrap: str) -> None:
     out = interrupted("--bootstrap-servers", bootstrap, number=signal.SIGINT, bootstrap=bootstrap)
-    delivered = sum(end_offsets(bootstrap, "flights").values())
-    assert f"{delivered:,} of 336,776 flights were in the topic by then." in out
+    assert 0 < delivered(out) <= sum(end_offsets(bootstrap, "flights").values())
 
 
 def test_nobody_outlives_a_demo_that_was_killed() -> None:
