@@ -10,6 +10,8 @@ from kprod.broker.record_batch import RecordBatch, read_batches
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import Appended
+from kprod.buffer.compression import CODEC_IDS
+from kprod.buffer.queue_settings import QueueSettings
 from kprod.cluster.snapshot import Broker, ClusterSnapshot, Leadership, PartitionInfo, TopicInfo
 from kprod.types import TopicPartition
 from kprod_ext import BufferPool
@@ -48,19 +50,23 @@ class Gate:
 
 
 class Accumulating:
-    """``linger`` is 10 s, the back-off 1, 2, 4, 8 s; memory for ``batches`` batches."""
+    """``linger`` is 10 s, the back-off 1, 2, 4, 8 s; memory for ``batches`` batches.
+
+    ``options`` are the accumulator's, or ``compression`` and ``compress`` of every topic.
+    """
 
     def __init__(self, batches: int = 10, **options: Any) -> None:
         self.clock = FakeClock()
         self.pool = BufferPool(batches * BATCH, BATCH)
         self.wakes: list[None] = []
+        codec = CODEC_IDS[options.pop("compression", "none")]
+        settings = QueueSettings(10, codec=codec, compress=options.pop("compress", None))
         self.accumulator = RecordAccumulator(
             self.pool,
             clock=self.clock,
-            linger=10,
             retry_backoff=ExponentialBackoff(1, 8, SteadyRandom()),
             wake=lambda: self.wakes.append(None),
-            **{"batch_size": BATCH, **options},
+            **{"batch_size": BATCH, "settings": lambda topic: settings, **options},
         )
 
     @property

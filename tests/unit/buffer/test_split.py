@@ -1,0 +1,158 @@
+"""A batch the broker finds too large goes on as two, in its place and with its records."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.buffer.batch import ProducerBatch, ProducerId
+from kprod.buffer.compression import compressor
+from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, read
+
+
+class Numbering(Gate):
+    """Numbers batches from ``start`` on."""
+
+    def __init__(self, start: int = 40) -> None:
+        super().__init__()
+        self._next = start
+
+    def assign(self, batch: ProducerBatch) -> None:
+        if not batch.attempts:
+            batch.give_sequence(ProducerId(7, 1), self._next)
+            self._next += batch.record_count
+
+
+def sent(rig: Accumulating, records: int, gate: Gate | None = None) -> ProducerBatch:
+    """A batch of small numbered records that is under way."""
+    for number in range(records):
+        rig.append(value=b"%d" % number)
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain(gate)
+    rig.accumulator.end_flush()
+    batch.attempt(rig.clock.now, LEADER)
+    return batch
+
+
+def values(batch: ProducerBatch) -> list[bytes | None]:
+    return [record.value for record in read(batch).records()]
+
+
+@pytest.fixture(params=["none", "gzip", "snappy", "lz4", "zstd"])
+def rig(request: pytest.FixtureRequest) -> Accumulating:
+    compress = compressor(request.param, None)
+    return Accumulating(batches=100, compression=request.param, compress=compress)
+
+
+def test_the_halves_hold_the_records_in_order(rig: Accumulating) -> None:
+    batch = sent(rig, 9)
+    rig.accumulator.split(batch)
+    halves = [rig.drain()[0] for _ in range(2)]
+    assert [values(half) for half in halves] == [
+        [b"0", b"1", b"2", b"3", b"4"],
+        [b"5", b"6", b"7", b"8"],
+    ]
+
+
+def test_a_large_record_is_parted_from_the_small(rig: Accumulating) -> None:
+    rig.append(value=b"small")
+    rig.append(value=VALUE)
+    rig.append(value=b"small too")
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain()
+    rig.accumulator.split(batch)
+    assert values(rig.drain()[0]) == [b"small", VALUE]
+    assert values(rig.drain()[0]) == [b"small too"]
+
+
+def test_the_halves_share_the_sequence_numbers(rig: Accumulating) -> None:
+    batch = sent(rig, 5, Numbering(start=40))
+    rig.accumulator.split(batch)
+    found = [read(rig.drain()[0]) for _ in range(2)]
+    assert [(half.producer_id, half.producer_epoch) for half in found] == [(7, 1), (7, 1)]
+    assert [(half.base_sequence, half.record_count) for half in found] == [(40, 3), (43, 2)]
+
+
+def test_the_sequence_numbers_go_round(rig: Accumulating) -> None:
+    batch = sent(rig, 4, Numbering(start=2**31 - 2))
+    rig.accumulator.split(batch)
+    assert [read(rig.drain()[0]).base_sequence for _ in range(2)] == [2**31 - 2, 0]
+
+
+def test_the_halves_leave_at_once_and_before_what_was_sent_later(rig: Accumulating) -> None:
+    first = sent(rig, 4)
+    later = sent(rig, 3)
+    rig.accumulator.put_back(later)
+    rig.append(value=b"new")
+    halves = rig.accumulator.split(first)
+    assert rig.drain() == [halves[0]]
+    assert rig.accumulator.take_all()[:2] == [halves[1], later]
+
+
+def test_the_halves_are_as_old_as_the_whole(rig: Accumulating) -> None:
+    batch = sent(rig, 4)
+    born = rig.clock.now
+    rig.clock.advance(50)
+    rig.accumulator.split(batch)
+    assert len(rig.accumulator.take_expired(born)) == 2
+
+
+def test_the_memory_of_the_whole_comes_back(rig: Accumulating) -> None:
+    batch = sent(rig, 4)
+    assert rig.used >= BATCH
+    halves = rig.accumulator.split(batch)
+    assert rig.used == 0
+    for half in halves:
+        half.release()
+    assert rig.used == 0
+
+
+def test_futures_follow_their_records(rig: Accumulating) -> None:
+    futures = [rig.append(value=b"%d" % number).future for number in range(4)]
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain()
+    first, second = rig.accumulator.split(batch)
+    first.delivery.succeed(100, -1)
+    second.delivery.succeed(500, -1)
+    assert [future.get(0).offset for future in futures] == [100, 101, 500, 501]
+
+
+def test_a_half_can_be_cut_again(rig: Accumulating) -> None:
+    rig.accumulator.split(sent(rig, 4, Numbering(40)))
+    (first,) = rig.drain()
+    first.attempt(rig.clock.now, LEADER)
+    rig.accumulator.split(first)
+    found = [read(rig.drain()[0]) for _ in range(3)]
+    assert [(part.base_sequence, part.record_count) for part in found] == [
+        (40, 1),
+        (41, 1),
+        (42, 2),
+    ]
+
+
+def test_whoever_looks_meanwhile_finds_either_the_whole_or_the_halves(rig: Accumulating) -> None:
+    batch = sent(rig, 4)
+    assert rig.accumulator.incomplete.copy() == [batch]
+    halves = rig.accumulator.split(batch)
+    assert set(rig.accumulator.incomplete.copy()) == set(halves)
+
+
+@pytest.mark.parametrize("size", [63, 64, 8191, 8192])
+def test_records_of_every_shape_are_taken_over(size: int) -> None:
+    rig = Accumulating(batches=100, batch_size=50_000)
+    headers = (("größe", bytes(size)), ("null", None), ("empty", b""), ("", b"no name"))
+    shapes = [
+        (b"k", bytes(size), headers),
+        (None, None, ()),
+        (b"", b"", ()),
+        (bytes(size), None, ()),
+    ]
+    timestamps = [10**12, 0, 2**62, 10**12]
+    tp = rig.append(value=b"first").future.topic_partition
+    for timestamp, (key, value, their_headers) in zip(timestamps, shapes, strict=True):
+        rig.accumulator.append(tp, timestamp, key, value, their_headers, 0)
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain()
+    expected = [(r.timestamp, r.key, r.value, r.headers) for r in read(batch).records()]
+    rig.accumulator.split(batch)
+    found = [record for _ in range(2) for record in read(rig.drain()[0]).records()]
+    assert [(r.timestamp, r.key, r.value, r.headers) for r in found] == expected
