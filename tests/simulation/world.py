@@ -50,6 +50,8 @@ class Outcome:
 
 
 class World:
+    """What a schedule describes, ready to ``run`` once."""
+
     def __init__(
         self, schedule: Schedule, make: Assemble = assemble, *, keep_trace: bool = False
     ) -> None:
@@ -191,7 +193,7 @@ class World:
             self._ended = self.clock.now
             self._let_zombies_in()
         Judge(self.schedule, self.app.history, self.cluster.logs, self._stalled).check()
-        return self._outcome()
+        return self.outcome()
 
     def _turn(self, longest: float = NEVER) -> None:
         self.sender.turn(longest)
@@ -248,7 +250,7 @@ class World:
             self.events.run_next()
         self.app.history.violated("I14", "the model does not come to rest")
 
-    def _outcome(self) -> Outcome:
+    def outcome(self) -> Outcome:
         history = self.app.history
         failed = [sent for sent in history.accepted if sent.error is not None]
         return Outcome(

@@ -1,0 +1,26 @@
+"""How many seeds a test run tries: ``pytest tests/simulation --seeds 10000 --first-seed 5000``."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+CHUNK = 100
+DEFAULT_SEEDS = int(os.environ.get("KPROD_SIMULATION_SEEDS", "1000"))
+DEFAULT_FIRST = int(os.environ.get("KPROD_SIMULATION_FIRST_SEED", "0"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("simulation")
+    group.addoption("--seeds", type=int, default=DEFAULT_SEEDS, help="schedules to simulate")
+    group.addoption("--first-seed", type=int, default=DEFAULT_FIRST, help="the first of them")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with an argument ``seeds`` runs for every hundred of them."""
+    if "seeds" in metafunc.fixturenames:
+        first = metafunc.config.getoption("--first-seed", DEFAULT_FIRST)
+        last = first + metafunc.config.getoption("--seeds", DEFAULT_SEEDS)
+        chunks = [range(at, min(at + CHUNK, last)) for at in range(first, last, CHUNK)]
+        metafunc.parametrize("seeds", chunks, ids=[f"{c.start}-{c.stop - 1}" for c in chunks])
