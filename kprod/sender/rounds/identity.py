@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.batch import ProducerId
-from kprod.errors import BrokerError, KprodError
+from kprod.errors import BrokerError, KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
 from kprod.sender.network import Network
 from kprod.sender.sequences import Sequences
@@ -47,6 +47,10 @@ class IdentityRound:
         reply = decode_init_producer_id_response(version, body)
         if reply.error_code:
             self.failed(BrokerError(reply.error_code, "asking for a producer id"), now)
+        elif reply.producer_id < 0 or reply.producer_epoch < 0:
+            raise ProtocolError(
+                f"producer id {reply.producer_id}, epoch {reply.producer_epoch} cannot be"
+            )
         else:
             self._in_flight, self._failures = False, 0
             self._sequences.producer = ProducerId(reply.producer_id, reply.producer_epoch)

@@ -1,0 +1,110 @@
+"""An idempotent producer gets an id before it sends, from whoever will give it one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+from kprod.wire.versions import ApiKey
+from tests.support.kio_messages import response_schema
+from tests.support.scripted_cluster import (
+    Answer,
+    Heard,
+    ScriptedBroker,
+    ScriptedCluster,
+    cut,
+    frame,
+)
+from tests.support.sender_rig import SenderRig
+
+TP = TopicPartition("t", 0)
+
+
+def identity(producer_id: int = 9, epoch: int = 3, error: int = 0) -> Answer:
+    """An answer to InitProducerId."""
+
+    def answer(_: ScriptedBroker, heard: Heard) -> bytes:
+        entity = response_schema(heard.api, heard.version).InitProducerIdResponse(
+            throttle_time=timedelta(0),
+            error_code=ErrorCode(error),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        return frame(heard, entity)
+
+    return answer
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"t": [1]}).add(1)
+
+
+def rig_of(broker: ScriptedBroker, **options: object) -> SenderRig:
+    rig = SenderRig(broker.cluster, **options)
+    rig.know("t")
+    return rig
+
+
+def test_batches_carry_the_id_that_was_given(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.INIT_PRODUCER_ID, identity(9, 3))
+    rig = rig_of(broker)
+    assert rig.run(rig.queue().succeeded)
+    (batch,) = broker.cluster.log[TP]
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 3, 0)
+
+
+def test_no_id_is_asked_for_without_idempotence(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, enable_idempotence=False)
+    assert rig.run(rig.queue().succeeded)
+    assert broker.count(ApiKey.INIT_PRODUCER_ID) == 0
+    assert broker.cluster.log[TP][0].producer_id == -1
+
+
+@pytest.mark.parametrize("code", [7, 14, 15, 16, 41, 51])
+def test_a_passing_refusal_is_followed_by_another_question(
+    broker: ScriptedBroker, code: int
+) -> None:
+    broker.next(ApiKey.INIT_PRODUCER_ID, *[identity(-1, -1, code)] * 3)
+    rig = rig_of(broker)
+    started = rig.clock.now
+    assert rig.run(rig.queue().succeeded)
+    assert broker.count(ApiKey.INIT_PRODUCER_ID) == 4
+    assert 0.5 < rig.clock.now - started < 1, "100, 200 and 400 ms, a fifth more or less"
+
+
+def test_a_lost_question_is_asked_again(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.INIT_PRODUCER_ID, cut, cut)
+    rig = rig_of(broker)
+    assert rig.run(rig.queue().succeeded, seconds=5)
+
+
+@pytest.mark.parametrize("code", [-1, 29, 31, 42, 53])
+def test_a_refusal_for_good_fails_what_is_queued_and_what_comes(
+    broker: ScriptedBroker, code: int
+) -> None:
+    broker.next(ApiKey.INIT_PRODUCER_ID, identity(-1, -1, code))
+    rig = rig_of(broker)
+    for _ in range(2):
+        future = rig.queue()
+        assert rig.run(future.failed, seconds=5)
+        error = future.exception
+        assert isinstance(error, BrokerError)
+        assert error.code == code
+        assert "enable_idempotence=False" in "".join(error.__notes__)
+    assert broker.count(ApiKey.INIT_PRODUCER_ID) == 1
+    assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
+
+
+@pytest.mark.parametrize("garbage", [(-1, -1), (-1, 0), (7, -1), (-5, 3)])
+def test_an_id_that_cannot_be_is_not_used(broker: ScriptedBroker, garbage: tuple[int, int]) -> None:
+    broker.next(ApiKey.INIT_PRODUCER_ID, identity(*garbage))
+    rig = rig_of(broker)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=5)
+    assert future.succeeded()
+    assert broker.cluster.log[TP][0].producer_id > 4000
