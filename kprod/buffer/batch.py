@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import Compressor
 from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
@@ -60,12 +61,13 @@ class ProducerBatch:
         builder: MemoryRecordsBuilder,
         now: float,
         hurry: Callable[[], None],
+        callbacks: Callbacks | None = None,
     ) -> None:
         self.tp = tp
         self._pool = pool
         self._buffer = buffer
         self.builder = builder
-        self.delivery = BatchDelivery(tp, hurry)
+        self.delivery = BatchDelivery(tp, hurry, callbacks)
         self.created_at = now
         self.attempts = 0
         self.last_attempt_at = now

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
-from kprod.errors import KprodError
+from kprod.buffer.callbacks import Callback, Callbacks
+from kprod.errors import IllegalStateError, KprodError
+from kprod.latch import Latch
 from kprod.types import TopicPartition
 
 NO_OFFSET = -1
@@ -18,32 +21,41 @@ class BatchDelivery:
     ``base_offset`` is -1 when the broker did not tell it; ``append_time`` is the broker's
     timestamp in ms when the topic uses LogAppendTime, else -1. ``awaited`` turns True, and
     ``hurry`` is called, when somebody starts to wait: the batch's linger has no purpose any more.
+    ``callbacks`` runs what was asked for with ``on_done``; None: the thread that settles does.
     """
 
     __slots__ = (
-        "_changed",
         "_hurry",
+        "_lock",
         "_parts",
+        "_told",
         "_waiters",
+        "_whole",
         "append_time",
         "awaited",
         "base_offset",
+        "callbacks",
         "done",
         "error",
         "tp",
     )
 
-    def __init__(self, tp: TopicPartition, hurry: Callable[[], None]) -> None:
+    def __init__(
+        self, tp: TopicPartition, hurry: Callable[[], None], callbacks: Callbacks | None = None
+    ) -> None:
         self.tp = tp
         self.done = False
         self.awaited = False
-        self._hurry = hurry
         self.base_offset = NO_OFFSET
         self.append_time = NO_TIMESTAMP
         self.error: KprodError | None = None
-        self._changed = threading.Condition(threading.Lock())  # guards _waiters and settling
-        self._waiters: list[Callable[[], None]] = []
+        self.callbacks = callbacks or Callbacks()
+        self._hurry = hurry
+        self._lock = threading.Lock()  # guards _waiters and settling
+        self._waiters: list[tuple[int, Callback]] = []
+        self._told = Latch()  # opens once the waiters were handed over
         self._parts: tuple[tuple[int, BatchDelivery], ...] = ()
+        self._whole: BatchDelivery | None = None
 
     def succeed(self, base_offset: int, append_time: int) -> bool:
         """The batch is stored. False when it had already ended."""
@@ -54,16 +66,25 @@ class BatchDelivery:
         return self._settle(NO_OFFSET, NO_TIMESTAMP, error)
 
     def _settle(self, base_offset: int, append_time: int, error: KprodError | None) -> bool:
-        with self._changed:
+        with self._lock:
             if self.done:
                 return False
             self.base_offset, self.append_time, self.error = base_offset, append_time, error
             self.done = True
-            waiters, self._waiters = self._waiters, []
-            self._changed.notify_all()
-        for tell in waiters:
-            tell()
+        while waiters := self._take_waiters():
+            self.callbacks.put([tell for _, tell in waiters])
+        if self._whole is not None:
+            self._whole._end_with_parts()
         return True
+
+    def _take_waiters(self) -> list[tuple[int, Callback]]:
+        """Those not told yet, in the order of their records. When there is none, that was all."""
+        with self._lock:
+            taken, self._waiters = self._waiters, []
+            if not taken:
+                self._told.open()
+        taken.sort(key=itemgetter(0))
+        return taken
 
     def split_into(self, parts: Sequence[tuple[int, BatchDelivery]]) -> None:
         """The batch goes on as smaller ones: (index of its first record, new delivery), in order.
@@ -73,7 +94,7 @@ class BatchDelivery:
         """
         self._parts = tuple(parts)
         for _, part in self._parts:
-            part.on_done(self._end_with_parts)
+            part._whole = self
 
     def _end_with_parts(self) -> None:
         if all(part.done for _, part in self._parts):
@@ -86,20 +107,32 @@ class BatchDelivery:
                 return part.locate(index - first)
         return self, index
 
-    def on_done(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` once the batch has ended: at once, in this thread, if it has already."""
-        with self._changed:
-            if not self.done:
-                self._waiters.append(tell)
+    def on_done(self, tell: Callback, index: int = 0) -> None:
+        """Put ``tell`` to the callbacks once the batch has ended; now, if it has.
+
+        Those who asked before the end are told in the order of ``index``, their record's.
+        """
+        with self._lock:
+            if not self._told.is_open:
+                self._waiters.append((index, tell))
                 return
-        tell()
+        self.callbacks.put([tell])
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait at most ``timeout`` seconds (None: without limit); True once the batch has ended."""
-        if self.done:
-            return True
-        if not self.awaited:
+        """Wait at most ``timeout`` seconds (None: without limit); True once the batch has ended.
+
+        Raises IllegalStateError inside a callback, unless the batch has ended or timeout is 0.
+        """
+        return self.done or self.wait_until_told(timeout) or self.done
+
+    def wait_until_told(self, timeout: float | None) -> bool:
+        """As ``wait``, and until everything ``on_done`` was given has been put to the callbacks."""
+        if self.callbacks.is_current and timeout != 0:
+            raise IllegalStateError(
+                "a delivery callback must not wait for an outcome, for all other callbacks would"
+                " wait with it: add a callback to that record's future instead"
+            )
+        if not (self.done or self.awaited):
             self.awaited = True
             self._hurry()
-        with self._changed:
-            return self._changed.wait_for(lambda: self.done, timeout)
+        return self._told.wait(timeout)

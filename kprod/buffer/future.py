@@ -98,14 +98,14 @@ class FutureRecordMetadata:
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
         """Call ``fn(*args, metadata, **kwargs)`` once the record was acknowledged."""
-        self._delivery.on_done(lambda: self._tell_success(fn, args, kwargs))
+        self._delivery.on_done(lambda: self._tell_success(fn, args, kwargs), self._index)
         return self
 
     def add_errback(
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
         """Call ``fn(*args, error, **kwargs)`` once the record has failed."""
-        self._delivery.on_done(lambda: self._tell_failure(fn, args, kwargs))
+        self._delivery.on_done(lambda: self._tell_failure(fn, args, kwargs), self._index)
         return self
 
     def add_both(

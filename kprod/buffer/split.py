@@ -60,7 +60,9 @@ def _part(
     builder = MemoryRecordsBuilder(buffer, write_limit=size, compression=codec, pool=pool)
     for record in records:
         builder.append(record.timestamp, record.key, record.value, record.headers)
-    part = ProducerBatch(batch.tp, pool, buffer, builder, batch.created_at, hurry)
+    part = ProducerBatch(
+        batch.tp, pool, buffer, builder, batch.created_at, hurry, batch.delivery.callbacks
+    )
     part.attempts, part.last_attempt_at = batch.attempts, NO_BACK_OFF
     part.maybe_written = batch.maybe_written
     part.delivery.awaited = batch.delivery.awaited

@@ -80,7 +80,7 @@ def test_who_is_told_may_ask_again(delivery: BatchDelivery) -> None:
 
     delivery.on_done(outer)
     delivery.succeed(0, -1)
-    assert told == ["inner", "outer"]
+    assert told == ["outer", "inner"]
 
 
 def test_waiting_ends_when_another_thread_settles(delivery: BatchDelivery) -> None:

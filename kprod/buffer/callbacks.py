@@ -1,0 +1,155 @@
+"""Where the application's callbacks run: a thread of their own, away from the network."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import TypeAlias
+
+from kprod.latch import Latch
+
+log = logging.getLogger(__name__)
+
+Callback: TypeAlias = Callable[[], object]
+
+MOST_WAITING = 100_000
+"""Callbacks that may wait before ``send`` waits for them (as many as librdkafka lets wait)."""
+
+
+class Callbacks:
+    """Runs callbacks one after the other, in the order in which they were put. Thread-safe.
+
+    They run in a daemon thread that starts with the first of them: one that blocks delays other
+    callbacks, but no request and no answer. Without a ``thread_name``, after ``stop``, and when the
+    system has no thread for us, they run at once in the thread that puts them.
+
+    ``crowded`` is True while more than ``most_waiting`` wait, until half of those have run.
+    """
+
+    def __init__(self, thread_name: str | None = None, most_waiting: int = MOST_WAITING) -> None:
+        self.crowded = False
+        self._most_waiting = most_waiting
+        self._thread_name = thread_name
+        self._thread: threading.Thread | None = None
+        self._queue: SimpleQueue[Sequence[Callback] | Latch | None] = SimpleQueue()
+        self._lock = threading.Lock()  # guards what follows, _thread and crowded
+        self._stopped = thread_name is None
+        self._put = 0
+        self._room = Latch()  # opens when it is no longer crowded
+        self._ran = 0  # by the callbacks' thread only, as the next two
+        self._abandoned = False
+        self._ended = Latch()
+
+    @property
+    def is_current(self) -> bool:
+        """True in the thread of the callbacks."""
+        if self._thread is None or self._ended.is_open:  # idents of ended threads come again
+            return False
+        return self._thread.ident == threading.get_ident()
+
+    @property
+    def waiting(self) -> int:
+        """Callbacks that were put and have not returned."""
+        return self._put - self._ran
+
+    def put(self, callbacks: Sequence[Callback]) -> None:
+        """Run ``callbacks`` after all that were put before. They must not raise."""
+        with self._lock:
+            queued = self._has_thread()
+            if queued:
+                self._put += len(callbacks)
+                self.crowded = self.crowded or self.waiting > self._most_waiting
+                self._queue.put(callbacks)
+        if not queued:
+            for callback in callbacks:
+                callback()
+
+    def _has_thread(self) -> bool:
+        if self._thread is None and not self._stopped:
+            thread = threading.Thread(target=self._run, name=self._thread_name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no threads left, or the interpreter exits
+                log.warning("no thread for delivery callbacks: they run where records are settled")
+                self._stopped = True
+            else:
+                self._thread = thread
+        return not self._stopped
+
+    # Waiting for callbacks ------------------------------------------------------------------------
+
+    def await_room(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds until it is not crowded. A callback does not wait."""
+        with self._lock:
+            room = self._room
+            if not self.crowded or self.is_current:
+                return True
+        return room.wait(timeout)
+
+    def drain(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds until all that were put before now have returned."""
+        passed = Latch()
+        with self._lock:
+            if self._thread is None:
+                return True
+            if not self._stopped:
+                self._queue.put(passed)
+        return self._ended.wait(timeout) if self._stopped else passed.wait(timeout)
+
+    # The end --------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End the thread once it has run what was put. See ``drain`` to wait for that."""
+        with self._lock:
+            if self._thread is not None and not self._stopped:
+                self._queue.put(None)
+            self._stopped = True
+            self.crowded = False
+            self._room.open()
+
+    def abandon(self) -> None:
+        """Begin no further callback: the process ends."""
+        self._abandoned = True
+
+    # The thread -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._run_next():
+                pass
+        finally:
+            self._ended.open()
+
+    def _run_next(self) -> bool:
+        """Run what was put at one time. A method of its own: it leaves no reference behind."""
+        callbacks = self._queue.get()
+        if callbacks is None:
+            return False
+        if isinstance(callbacks, Latch):
+            callbacks.open()
+            return True
+        for callback in callbacks:
+            if not self._abandoned:
+                _run_safely(callback)
+            self._ran += 1
+        if self.crowded and self.waiting <= self._most_waiting // 2:
+            self._let_in()
+        return True
+
+    def _let_in(self) -> None:
+        with self._lock:
+            self.crowded = False
+            self._room.open()
+            self._room = Latch()
+
+
+def _run_safely(callback: Callback) -> None:
+    """Whoever put it has caught and logged its errors; what comes here is an error of the log."""
+    try:
+        callback()
+    except BaseException:
+        here = threading.current_thread()
+        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), here)))

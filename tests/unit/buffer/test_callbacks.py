@@ -1,0 +1,280 @@
+"""Callbacks run in order in a thread of their own, and none can keep the others from running."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from kprod.buffer.callbacks import Callbacks
+from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import IllegalStateError, KprodTimeoutError
+from kprod.types import RecordMetadata, TopicPartition
+
+TP = TopicPartition("t", 0)
+LONG = 20.0
+NAME = "callbacks under test"
+
+
+@pytest.fixture
+def callbacks() -> Iterator[Callbacks]:
+    callbacks = Callbacks(NAME, most_waiting=10)
+    yield callbacks
+    callbacks.stop()
+    assert callbacks.drain(LONG)
+
+
+def block(callbacks: Callbacks) -> threading.Event:
+    """Put a callback that does not return before the event is set."""
+    release = threading.Event()
+    callbacks.put([lambda: release.wait(LONG)])
+    return release
+
+
+def names() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+def test_without_a_thread_they_run_at_once() -> None:
+    callbacks = Callbacks()
+    ran: list[int] = []
+    callbacks.put([partial(ran.append, 1), partial(ran.append, 2)])
+    assert ran == [1, 2]
+    assert callbacks.drain(0)
+    assert not callbacks.is_current
+
+
+def test_the_thread_starts_with_the_first_callback(callbacks: Callbacks) -> None:
+    assert callbacks.drain(0)
+    assert NAME not in names()
+    callbacks.put([lambda: None])
+    assert NAME in names()
+
+
+def test_they_run_one_after_the_other_in_order(callbacks: Callbacks) -> None:
+    ran: list[int] = []
+    for number in range(0, 100, 2):
+        callbacks.put([partial(ran.append, number), partial(ran.append, number + 1)])
+    assert callbacks.drain(LONG)
+    assert ran == list(range(100))
+
+
+def test_they_know_where_they_are(callbacks: Callbacks) -> None:
+    seen: list[bool] = []
+    callbacks.put([lambda: seen.append(callbacks.is_current)])
+    assert callbacks.drain(LONG)
+    assert seen == [True]
+    assert not callbacks.is_current
+
+
+def test_one_that_blocks_holds_up_only_the_others(callbacks: Callbacks) -> None:
+    release = block(callbacks)
+    callbacks.put([lambda: None])
+    assert not callbacks.drain(0.01)
+    assert callbacks.waiting == 2
+    release.set()
+    assert callbacks.drain(LONG)
+    assert callbacks.waiting == 0
+
+
+def test_draining_does_not_wait_for_what_is_put_later(callbacks: Callbacks) -> None:
+    enough = threading.Event()
+
+    def again() -> None:
+        if not enough.is_set():
+            callbacks.put([again])
+
+    callbacks.put([again])
+    assert callbacks.drain(LONG)
+    enough.set()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_one_raises_does_not_keep_the_next_from_running(
+    callbacks: Callbacks, kind: type[BaseException]
+) -> None:
+    def fail() -> None:
+        raise kind
+
+    ran: list[None] = []
+    callbacks.put([fail, lambda: ran.append(None)])
+    assert callbacks.drain(LONG)
+    assert ran == [None]
+
+
+def test_nothing_that_ran_is_kept(callbacks: Callbacks) -> None:
+    class Anything:
+        pass
+
+    anything = Anything()
+    gone = weakref.ref(anything)
+    callbacks.put([lambda kept=anything: None])  # type: ignore[misc]
+    del anything
+    assert callbacks.drain(LONG)
+    gc.collect()
+    assert gone() is None
+
+
+# Too many -----------------------------------------------------------------------------------------
+
+
+def test_it_is_crowded_until_half_of_them_have_run(callbacks: Callbacks) -> None:
+    release = block(callbacks)
+    callbacks.put([lambda: None] * 9)
+    assert not callbacks.crowded
+    assert callbacks.await_room(0)
+    callbacks.put([lambda: None])
+    assert callbacks.crowded
+    assert not callbacks.await_room(0.01)
+    release.set()
+    assert callbacks.await_room(LONG)
+    assert callbacks.drain(LONG)
+    assert not callbacks.crowded
+
+
+def test_a_callback_does_not_wait_for_callbacks(callbacks: Callbacks) -> None:
+    seen: list[bool] = []
+    callbacks.put([lambda: seen.append(callbacks.await_room(LONG)), *[lambda: None] * 20])
+    assert callbacks.drain(LONG)
+    assert seen == [True]
+
+
+def test_stopping_lets_everybody_in(callbacks: Callbacks) -> None:
+    release = block(callbacks)
+    callbacks.put([lambda: None] * 20)
+    let_in: list[bool] = []
+    waiter = threading.Thread(target=lambda: let_in.append(callbacks.await_room(LONG)))
+    waiter.start()
+    callbacks.stop()
+    waiter.join(LONG)
+    assert let_in == [True]
+    release.set()
+
+
+# The end ------------------------------------------------------------------------------------------
+
+
+def test_stopping_lets_what_was_put_run(callbacks: Callbacks) -> None:
+    release = block(callbacks)
+    ran: list[int] = []
+    callbacks.put([partial(ran.append, 1)])
+    callbacks.stop()
+    callbacks.stop()
+    assert not callbacks.drain(0.01)
+    release.set()
+    assert callbacks.drain(LONG)
+    assert ran == [1]
+
+
+def test_what_is_put_after_stopping_runs_at_once(callbacks: Callbacks) -> None:
+    callbacks.put([lambda: None])
+    callbacks.stop()
+    ran: list[str] = []
+    callbacks.put([lambda: ran.append(threading.current_thread().name)])
+    assert ran == [threading.current_thread().name]
+
+
+def test_stopping_before_anything_was_put_needs_no_thread() -> None:
+    callbacks = Callbacks(NAME)
+    callbacks.stop()
+    assert callbacks.drain(0)
+    assert NAME not in names()
+
+
+def test_abandoning_begins_no_further_callback(callbacks: Callbacks) -> None:
+    release = block(callbacks)
+    ran: list[int] = []
+    callbacks.put([partial(ran.append, 1)])
+    callbacks.abandon()
+    release.set()
+    assert callbacks.drain(LONG)
+    assert ran == []
+
+
+# What deliveries make of it -----------------------------------------------------------------------
+
+
+def nobody() -> None:
+    """Hurry nobody."""
+
+
+@pytest.fixture
+def delivery(callbacks: Callbacks) -> BatchDelivery:
+    return BatchDelivery(TP, nobody, callbacks)
+
+
+def future_of(delivery: BatchDelivery, index: int) -> FutureRecordMetadata:
+    return FutureRecordMetadata(delivery, index, 1000, -1, 5, -1)
+
+
+def test_who_settles_does_not_wait_for_callbacks(
+    callbacks: Callbacks, delivery: BatchDelivery
+) -> None:
+    release = threading.Event()
+    future = future_of(delivery, 0).add_callback(lambda _: release.wait(LONG))
+    delivery.succeed(7, -1)
+    assert future.get(0).offset == 7
+    release.set()
+
+
+def test_records_are_told_of_in_their_order_whoever_asked_first(
+    callbacks: Callbacks, delivery: BatchDelivery
+) -> None:
+    told: list[RecordMetadata] = []
+    for index in (3, 1, 0, 2):
+        future_of(delivery, index).add_callback(told.append)
+    delivery.succeed(0, -1)
+    future_of(delivery, 1).add_callback(told.append)
+    assert callbacks.drain(LONG)
+    assert [metadata.offset for metadata in told] == [0, 1, 2, 3, 1]
+
+
+def test_being_told_means_that_the_callbacks_are_queued(callbacks: Callbacks) -> None:
+    for _ in range(100):
+        delivery = BatchDelivery(TP, nobody, callbacks)
+        told: list[RecordMetadata] = []
+        future_of(delivery, 0).add_callback(told.append)
+        settler = threading.Thread(target=delivery.succeed, args=(0, -1))
+        settler.start()
+        assert delivery.wait_until_told(LONG)
+        assert callbacks.drain(LONG)
+        assert len(told) == 1
+        settler.join(LONG)
+
+
+def in_a_callback(callbacks: Callbacks, act: Callable[[], object]) -> object:
+    """What ``act`` returns or raises inside a callback."""
+    results: list[object] = []
+
+    def run() -> None:
+        try:
+            results.append(act())
+        except Exception as error:
+            results.append(error)
+
+    callbacks.put([run])
+    assert callbacks.drain(LONG)
+    return results[0]
+
+
+def test_a_callback_must_not_wait_for_an_outcome(
+    callbacks: Callbacks, delivery: BatchDelivery
+) -> None:
+    future = future_of(delivery, 0)
+    for timeout in (None, LONG):
+        refused = in_a_callback(callbacks, partial(future.get, timeout))
+        assert isinstance(refused, IllegalStateError)
+        assert "add a callback to that record's future instead" in str(refused)
+
+
+def test_a_callback_may_look_at_an_outcome(callbacks: Callbacks, delivery: BatchDelivery) -> None:
+    future = future_of(delivery, 0)
+    assert isinstance(in_a_callback(callbacks, partial(future.get, 0)), KprodTimeoutError)
+    delivery.succeed(7, -1)
+    assert in_a_callback(callbacks, future.get) == future.value
