@@ -1,0 +1,344 @@
+"""How records end: stored, tried again, or failed with what is known of the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import (
+    BrokerError,
+    ConnectionLost,
+    DeliveryTimeoutError,
+    KprodError,
+    RecordTooLargeError,
+    UnsupportedVersionError,
+)
+from kprod.types import Persisted, TopicPartition
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import (
+    Answer,
+    Heard,
+    ScriptedBroker,
+    ScriptedCluster,
+    cut,
+    refuse,
+    silence,
+)
+from tests.support.sender_rig import SenderRig
+
+TP = TopicPartition("t", 0)
+PLAIN = {"enable_idempotence": False}
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
+
+
+def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
+    rig = SenderRig(broker.cluster, **options)
+    rig.know("t")
+    return rig
+
+
+def failure(future: FutureRecordMetadata) -> KprodError:
+    assert future.exception is not None
+    return future.exception
+
+
+class Held:
+    """The next Produce requests, which the test answers when it likes."""
+
+    def __init__(self, broker: ScriptedBroker, requests: int) -> None:
+        self.heard: list[Heard] = []
+        self._broker = broker
+        broker.next(ApiKey.PRODUCE, *[self._hold] * requests)
+
+    def _hold(self, _: ScriptedBroker, heard: Heard) -> bytes:
+        self.heard.append(heard)
+        return b""
+
+    def answer(self, rig: SenderRig, answer: Answer) -> None:
+        """Answer the oldest."""
+        rig.backend.connections[0].deliver(answer(self._broker, self.heard.pop(0)))
+
+
+def all_memory_is_free(rig: SenderRig) -> bool:
+    pool = rig.sender.accumulator.pool
+    return pool.available == pool.total
+
+
+# Stored -------------------------------------------------------------------------------------------
+
+
+def test_records_are_stored_in_order_and_told_their_offsets(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker)
+    futures = [rig.queue(b"%d" % number) for number in range(5)]
+    assert rig.run(lambda: all(future.is_done for future in futures))
+    assert [future.get(0).offset for future in futures] == list(range(5))
+    assert broker.cluster.values("t") == [b"0", b"1", b"2", b"3", b"4"]
+    assert rig.sender.finished
+    assert all_memory_is_free(rig)
+    assert (rig.metrics.records_sent, rig.metrics.records_failed) == (5, 0)
+
+
+@pytest.mark.parametrize("acks", [1, 0])
+def test_fewer_acknowledgements_are_enough_when_asked_for(
+    broker: ScriptedBroker, acks: int
+) -> None:
+    rig = rig_of(broker, acks=acks)
+    future = rig.queue()
+    assert rig.run(future.succeeded)
+    assert future.get(0).offset == (0 if acks else -1)
+    assert broker.cluster.values("t") == [b"value"]
+    assert all_memory_is_free(rig)
+
+
+def test_everything_queued_leaves_though_a_request_takes_one_batch_of_each_partition(
+    broker: ScriptedBroker,
+) -> None:
+    rig = rig_of(broker, batch_size=1)
+    futures = [rig.queue(partition=number % 2) for number in range(20)]
+    assert rig.run(lambda: all(future.is_done for future in futures), seconds=1)
+
+
+# Tried again --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [3, 5, 6, 7, 19, 20, 56])
+@pytest.mark.parametrize("options", [{}, PLAIN], ids=["idempotent", "plain"])
+def test_a_passing_error_is_waited_out(
+    broker: ScriptedBroker, code: int, options: dict[str, Any]
+) -> None:
+    broker.next(ApiKey.PRODUCE, *[refuse(code)] * 3)
+    rig = rig_of(broker, **options)
+    started = rig.clock.now
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=5)
+    assert future.succeeded()
+    assert broker.count(ApiKey.PRODUCE) == 4
+    assert 0.5 < rig.clock.now - started < 1.5, "100, 200 and 400 ms, a fifth more or less"
+    assert rig.metrics.records_retried == 3
+
+
+def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.PRODUCE, refuse(7), cut, refuse(19))
+    rig = rig_of(broker)
+    assert rig.run(rig.queue().succeeded)
+    bodies = [heard.body for heard in broker.heard if heard.api is ApiKey.PRODUCE]
+    sent = {bytes(body.topic_data[0].partition_data[0].records) for body in bodies}
+    assert (len(bodies), len(sent)) == (4, 1)
+
+
+def test_a_lost_connection_is_replaced(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.PRODUCE, cut)
+    rig = rig_of(broker)
+    assert rig.run(rig.queue().succeeded, seconds=5)
+    assert broker.connections == 2
+
+
+def test_records_stay_in_order_when_the_first_of_several_is_refused(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, batch_size=1)
+    assert rig.run(rig.queue(b"first").succeeded)
+    held = Held(broker, 3)
+    futures = [rig.queue(b"%d" % number) for number in range(3)]
+    assert rig.run(lambda: len(held.heard) == 3, seconds=1)
+    for code in (7, 45, 45):
+        held.answer(rig, refuse(code))
+    assert rig.run(lambda: all(future.is_done for future in futures))
+    assert broker.cluster.values("t") == [b"first", b"0", b"1", b"2"]
+
+
+def test_a_broker_that_forgot_the_producer_is_told_a_new_epoch(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker)
+    assert rig.run(rig.queue(b"before").succeeded)
+    broker.next(ApiKey.PRODUCE, refuse(59))
+    assert rig.run(rig.queue(b"after").succeeded)
+    before, after = broker.cluster.log[TP]
+    assert (after.producer_epoch, after.base_sequence) == (before.producer_epoch + 1, 0)
+
+
+def test_a_partition_the_answer_leaves_out_is_tried_again(broker: ScriptedBroker) -> None:
+    def leave_out(broker: ScriptedBroker, heard: Heard) -> bytes:
+        body = heard.body
+        topics = tuple(type(topic)(name=topic.name, partition_data=()) for topic in body.topic_data)
+        empty = type(body)(
+            acks=body.acks,
+            timeout=body.timeout,
+            topic_data=topics,
+            transactional_id=body.transactional_id,
+        )
+        return broker.usual(heard._replace(body=empty))
+
+    broker.next(ApiKey.PRODUCE, leave_out)
+    rig = rig_of(broker)
+    assert rig.run(rig.queue().succeeded, seconds=5)
+
+
+def test_a_duplicate_is_stored_at_an_offset_nobody_knows(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.PRODUCE, cut, refuse(46))
+    rig = rig_of(broker)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done)
+    assert future.get(0).offset == -1
+
+
+# Failed -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "persisted"),
+    [
+        (17, Persisted.NO),
+        (29, Persisted.NO),
+        (44, Persisted.NO),
+        (87, Persisted.NO),
+        (-1, Persisted.MAYBE),
+    ],
+)
+def test_an_error_for_good_is_told_at_once(
+    broker: ScriptedBroker, code: int, persisted: Persisted
+) -> None:
+    broker.next(ApiKey.PRODUCE, refuse(code))
+    rig = rig_of(broker)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=1)
+    error = failure(future)
+    assert isinstance(error, BrokerError)
+    assert (error.code, error.persisted) == (code, persisted)
+    assert "t-0" in str(error)
+    assert all_memory_is_free(rig)
+    assert rig.metrics.records_failed == 1
+
+
+def test_the_next_records_are_stored_after_one_was_refused_for_good(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker)
+    assert rig.run(rig.queue(b"before").succeeded)
+    broker.next(ApiKey.PRODUCE, refuse(87))
+    bad = rig.queue(b"bad")
+    assert rig.run(lambda: bad.is_done)
+    broker.next(ApiKey.PRODUCE, refuse(45))  # its number is missing
+    after = rig.queue(b"after")
+    assert rig.run(lambda: after.is_done)
+    assert after.succeeded()
+    assert broker.cluster.values("t") == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("code", [10, 18])
+def test_one_record_that_is_too_large_is_refused_with_its_size(
+    broker: ScriptedBroker, code: int
+) -> None:
+    broker.next(ApiKey.PRODUCE, refuse(code))
+    rig = rig_of(broker)
+    future = rig.queue(bytes(5000))
+    assert rig.run(lambda: future.is_done)
+    error = failure(future)
+    assert isinstance(error, RecordTooLargeError)
+    assert "max.message.bytes" in str(error)
+    assert " 50" in str(error)
+    assert error.persisted is Persisted.NO
+    assert not future.retriable()
+
+
+def test_a_batch_that_is_too_large_is_stored_in_parts(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.PRODUCE, refuse(10), refuse(10))
+    rig = rig_of(broker)
+    futures = [rig.queue(b"%d" % number) for number in range(5)]
+    assert rig.run(lambda: all(future.is_done for future in futures))
+    assert [future.get(0).offset for future in futures] == list(range(5))
+    assert broker.cluster.values("t") == [b"0", b"1", b"2", b"3", b"4"]
+    sequences = [(batch.base_sequence, batch.record_count) for batch in broker.cluster.log[TP]]
+    assert sequences == [(0, 2), (2, 1), (3, 2)]
+    assert all_memory_is_free(rig)
+    assert rig.sender.finished
+
+
+def test_used_up_retries_end_in_the_last_error(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.PRODUCE, *[refuse(19)] * 3)
+    rig = rig_of(broker, retries=2)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done)
+    error = failure(future)
+    assert isinstance(error, BrokerError)
+    assert error.code == 19
+    assert error.__notes__ == ["retries were used up after 3 attempts"]
+    assert broker.count(ApiKey.PRODUCE) == 3
+
+
+def test_a_broker_without_a_version_in_common_fails_the_record(broker: ScriptedBroker) -> None:
+    broker.offered[ApiKey.PRODUCE] = (0, 1)
+    rig = rig_of(broker)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=1)
+    assert isinstance(failure(future), UnsupportedVersionError)
+
+
+# Out of time --------------------------------------------------------------------------------------
+
+
+def test_a_record_that_never_left_fails_in_time_and_is_not_stored(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    broker.cluster.topics["t"] = [-1]
+    rig.sender.metadata.request_update()
+    rig.run(lambda: rig.sender.metadata.snapshot.leader(TP) is None)
+    started = rig.clock.now
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=41, most_turns=5000)
+    assert 40 <= rig.clock.now - started < 40.1
+    error = failure(future)
+    assert isinstance(error, DeliveryTimeoutError)
+    assert error.persisted is Persisted.NO
+    assert "1 records for t-0" in str(error)
+    assert "(40000 ms): it was still queued after 0 attempts" in str(error)
+    assert all_memory_is_free(rig)
+
+
+def test_a_record_on_the_wire_fails_in_time_and_may_be_stored(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.PRODUCE, *[silence] * 5)
+    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    started = rig.clock.now
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=41)
+    assert 40 <= rig.clock.now - started < 40.1
+    error = failure(future)
+    assert isinstance(error, DeliveryTimeoutError)
+    assert error.persisted is Persisted.MAYBE
+    assert "its last attempt is unanswered after 2 attempts" in str(error)
+
+
+def test_the_last_error_is_told_when_the_time_is_up(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.PRODUCE, *[refuse(19)] * 1000)
+    rig = rig_of(broker, delivery_timeout_ms=31_000)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=32)
+    assert isinstance(failure(future), DeliveryTimeoutError)
+
+
+def test_a_broker_that_is_gone_is_named(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, retries=1)
+    broker.next(ApiKey.PRODUCE, cut, cut)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done)
+    error = failure(future)
+    assert isinstance(error, ConnectionLost)
+    assert "broker 1 at broker-1:9092" in str(error)
+    assert error.persisted is Persisted.MAYBE
+
+
+def test_a_late_acknowledgement_changes_nothing_but_frees_the_memory(
+    broker: ScriptedBroker,
+) -> None:
+    rig = rig_of(broker, request_timeout_ms=30_000, delivery_timeout_ms=30_000, linger_ms=0)
+    future = rig.queue()
+    rig.clock.advance(10)
+    held = Held(broker, 1)
+    assert rig.run(lambda: future.is_done, seconds=25)
+    assert failure(future).persisted is Persisted.MAYBE
+    assert rig.sender.finished
+    assert not all_memory_is_free(rig)
+    held.answer(rig, ScriptedBroker.usual)
+    assert rig.run(lambda: all_memory_is_free(rig), seconds=1)
+    assert future.failed()
+    assert (rig.metrics.records_sent, rig.metrics.records_failed) == (0, 1)
