@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,7 +23,9 @@ from kprod.errors import (
 )
 from kprod.intake.arguments import check_partition, check_timestamp, check_topic, freeze_headers
 from kprod.intake.chosen_partitioner import partitioner_for
+from kprod.intake.closing import close_all
 from kprod.intake.interceptors import Interceptors
+from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import Serializers
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
@@ -55,7 +58,6 @@ class KafkaProducer:
         self._clock = SystemClock()
         self._interceptors = Interceptors(self.config.interceptors)
         self._serializers = Serializers(self.config.key_serializer, self.config.value_serializer)
-        self._partitioner = partitioner_for(self.config.partitioner, self.config.batch_size)
         self._max_block = self.config.max_block_ms / 1000
         self._closed = False
         self._start()
@@ -63,13 +65,28 @@ class KafkaProducer:
 
     def _start(self) -> None:
         """Make everything that belongs to one process: memory, connections, the sender's thread."""
+        config = self.config
         self._inherited = False
         self._metrics = ProducerMetrics()
-        self._sender = assemble(self.config, self._metrics, self._clock)
+        loads = QueueLoads(config.partitioner_availability_timeout_ms / 1000)
+        watched = loads if config.partitioner_adaptive_partitioning_enable else None
+        # Anew in a forked child: with the parent's random numbers it would draw what others draw.
+        self._partitioner = partitioner_for(
+            config.partitioner,
+            config.batch_size,
+            ignore_keys=config.partitioner_ignore_keys,
+            loads=watched,
+        )
+        self._sender = assemble(config, self._metrics, self._clock, load_watcher=watched)
         self._metadata = self._sender.metadata
         self._accumulator = self._sender.accumulator
         self._wake = self._sender.network.wake
-        self._thread = SenderThread(self._sender, f"kprod-sender-{self.config.client_id}")
+        plugs = (config.key_serializer, config.value_serializer, config.partitioner)
+        self._thread = SenderThread(
+            self._sender,
+            f"kprod-sender-{config.client_id}",
+            partial(close_all, (*plugs, *config.interceptors)),
+        )
         self._thread.start()
 
     def send(
@@ -202,7 +219,8 @@ class KafkaProducer:
         None waits until every record has its outcome, at most ``delivery_timeout_ms``. What is
         without an outcome then fails with ProducerClosedError, whose ``persisted`` tells whether it
         may have been stored. Returns the counts; a second call returns at once. Inside a delivery
-        callback ``close`` does not wait.
+        callback ``close`` does not wait. Serializers, partitioner and interceptors that have a
+        ``close`` are closed last, once, in the producer's own thread.
         """
         _check_seconds("close", timeout)
         self._closed = True

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import Appended, BatchQueue
-from kprod.buffer.compression import CODEC_IDS, CompressionRatios, Compressor, decompress
+from kprod.buffer.compression import CompressionRatios, decompress
 from kprod.buffer.copy_on_write import CopyOnWriteMap
 from kprod.buffer.incomplete import IncompleteBatches
+from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.split import split
 from kprod.clock import Clock
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
@@ -44,18 +45,22 @@ class DrainGate(Protocol):
 
 @dataclass(slots=True)
 class Ready:
-    """What could be sent: queues by leader, seconds to the next look, topics without a leader."""
+    """What could be sent: queues by leader, seconds to the next look, topics without a leader.
+
+    ``queued``: how many batches wait, by topic and partition, of the topics that are measured.
+    """
 
     nodes: dict[int, list[BatchQueue]] = field(default_factory=dict)
     next_check: float = FOREVER
     leaderless: set[str] = field(default_factory=set)
+    queued: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 class RecordAccumulator:
     """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
 
-    ``linger`` is seconds; ``wake`` makes the sender look, from any thread. Locks: a queue's
-    ``lock``, then ``_active_lock``, never the other way.
+    ``settings`` tells what holds for a topic; ``wake`` makes the sender look. Both may be called by
+    any thread. Locks: a queue's ``lock``, then ``_active_lock``, never the other way.
     """
 
     def __init__(
@@ -64,28 +69,24 @@ class RecordAccumulator:
         *,
         clock: Clock,
         batch_size: int,
-        linger: float,
+        settings: Callable[[str], QueueSettings],
         retry_backoff: ExponentialBackoff,
         wake: Callable[[], None],
-        compression: str = "none",
-        compress: Compressor | None = None,
     ) -> None:
         self.pool = pool
         self.incomplete = IncompleteBatches()
         self._clock = clock
         self._batch_size = batch_size
-        self._linger = linger
+        self._settings = settings
         self._retry_backoff = retry_backoff
         self._wake = wake
-        self._codec = CODEC_IDS[compression]
-        self._compress = compress
         self._ratios = CompressionRatios()
         self._queues: CopyOnWriteMap[TopicPartition, BatchQueue] = CopyOnWriteMap()
         self._active_lock = threading.Lock()  # guards _active
         self._active: dict[BatchQueue, None] = {}
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
-        self._drain_starts: dict[int, int] = {}
+        self._drain_starts: dict[tuple[int, int], int] = {}
         self._closed = False
 
     # Any thread -----------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class RecordAccumulator:
         Waits at most ``timeout`` seconds for memory. Raises BufferFullError when there is none,
         ProducerClosedError after ``close``; nothing is queued then.
         """
-        queue = self._queues.get_or_create(tp, lambda: BatchQueue(tp))
+        queue = self._queues.get_or_create(tp, lambda: BatchQueue(tp, self._settings(tp.topic)))
         with queue.lock:
             self._refuse_when_closed()
             appended = queue.try_append(timestamp_ms, key, value, headers)
@@ -121,7 +122,7 @@ class RecordAccumulator:
                 # Another thread may have opened a batch while we waited for memory.
                 appended = queue.try_append(timestamp_ms, key, value, headers)
                 if appended is None:
-                    batch = self._new_batch(tp, buffer)
+                    batch = self._new_batch(queue, buffer)
                     appended = queue.push(batch, timestamp_ms, key, value, headers)
                     queued = True
                     self._activate(queue, batch)
@@ -144,11 +145,12 @@ class RecordAccumulator:
                 "the producer was closed while send() waited for memory"
             ) from None
 
-    def _new_batch(self, tp: TopicPartition, buffer: PooledBuffer) -> ProducerBatch:
+    def _new_batch(self, queue: BatchQueue, buffer: PooledBuffer) -> ProducerBatch:
+        tp = queue.tp
         builder = MemoryRecordsBuilder(
             buffer,
             write_limit=self._batch_size,  # so a record that is larger fills its batch at once
-            compression=self._codec,
+            compression=queue.settings.codec,
             compression_ratio=self._ratios.estimate(tp.topic),
             pool=self.pool,
         )
@@ -184,8 +186,11 @@ class RecordAccumulator:
 
     # The sender's thread ------------------------------------------------------------------------
 
-    def ready(self, snapshot: ClusterSnapshot, now: float) -> Ready:
-        """Which partitions have something to send, and when to look again."""
+    def ready(self, snapshot: ClusterSnapshot, now: float, measured: Container[str] = ()) -> Ready:
+        """Which partitions have something to send, and when to look again.
+
+        Of the topics in ``measured`` also how many batches wait for each partition with a leader.
+        """
         found = Ready()
         hurry = self._closed or self._flushes > 0 or self.pool.waiting > 0
         for queue in self._active_queues():
@@ -197,21 +202,28 @@ class RecordAccumulator:
             if leader is None:
                 found.leaderless.add(queue.tp.topic)
                 continue
+            if queue.tp.topic in measured:
+                found.queued.setdefault(queue.tp.topic, {})[queue.tp.partition] = queue.depth
             moved = batch.attempted_leader not in (None, leader)
-            wait = self._wait(batch, now, hurry=hurry or full, moved=moved)
+            linger = None if hurry or full else queue.settings.linger
+            wait = self._wait(batch, now, linger=linger, moved=moved)
             if wait <= 0:
                 found.nodes.setdefault(leader.leader_id, []).append(queue)
             else:
                 found.next_check = min(found.next_check, wait)
         return found
 
-    def _wait(self, batch: ProducerBatch, now: float, *, hurry: bool, moved: bool) -> float:
+    def _wait(
+        self, batch: ProducerBatch, now: float, *, linger: float | None, moved: bool
+    ) -> float:
         """Seconds until ``batch`` should leave: its back-off after a failure, else its linger."""
         if batch.attempts:
             if moved:  # a new leader has nothing to do with the old one's trouble (KIP-951)
                 return 0.0
             return batch.last_attempt_at + self._retry_backoff.delay(batch.attempts) - now
-        return 0.0 if hurry or batch.delivery.awaited else batch.created_at + self._linger - now
+        if linger is None or batch.delivery.awaited:
+            return 0.0
+        return batch.created_at + linger - now
 
     def drain(
         self,
@@ -221,9 +233,13 @@ class RecordAccumulator:
         snapshot: ClusterSnapshot,
         max_bytes: int,
     ) -> list[ProducerBatch]:
-        """Take at most one batch per queue for one request: fair over time, sealed, in sequence."""
-        start = self._drain_starts.get(node_id, 0) % len(queues)
-        self._drain_starts[node_id] = start + 1
+        """Take at most one batch per queue for one request: fair over time, sealed, in sequence.
+
+        ``queues`` have equal ``acks``.
+        """
+        place = node_id, queues[0].settings.acks
+        start = self._drain_starts.get(place, 0) % len(queues)
+        self._drain_starts[place] = start + 1
         taken: list[ProducerBatch] = []
         size = 0
         for queue in queues[start:] + queues[:start]:
@@ -237,19 +253,19 @@ class RecordAccumulator:
                 break
             queue.take_head()
             gate.assign(batch)
-            self._seal(batch)
+            self._seal(batch, queue.settings)
             size += batch.size
             taken.append(batch)
         return taken
 
-    def _seal(self, batch: ProducerBatch) -> None:
+    def _seal(self, batch: ProducerBatch, settings: QueueSettings) -> None:
         first_time = batch.records is None
         try:
-            batch.seal(self._compress)
+            batch.seal(settings.compress)
         except Exception:  # of the codec: a batch that cannot be sealed would never have an outcome
             log.exception("a batch of %s could not be compressed; it is sent as it is", batch.tp)
             batch.seal(bytes)
-        if first_time and self._codec:
+        if first_time and settings.codec:
             self._ratios.observed(batch.tp.topic, batch.builder.actual_compression_ratio)
 
     def put_back(self, batch: ProducerBatch) -> None:
@@ -280,7 +296,7 @@ class RecordAccumulator:
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Replace a batch that is off the wire by two smaller ones, at its place in the queue."""
-        parts = split(batch, self._codec, decompress, self._wake)
+        parts = split(batch, self._queue_of(batch).settings.codec, decompress, self._wake)
         self.incomplete.discard(batch)
         batch.release()
         for part in parts:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.buffer.queue_settings import QueueSettings
 from kprod.types import BytesLike, Header, TopicPartition
 
 
@@ -32,8 +33,9 @@ class BatchQueue:
     takes it.
     """
 
-    def __init__(self, tp: TopicPartition) -> None:
+    def __init__(self, tp: TopicPartition, settings: QueueSettings) -> None:
         self.tp = tp
+        self.settings = settings
         self.lock = threading.Lock()  # guards _batches and appending to the last one
         self._batches: deque[ProducerBatch] = deque()
         self._drained = 0
@@ -84,6 +86,11 @@ class BatchQueue:
         return not self._batches
 
     # The sender's thread ------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        """How many batches wait."""
+        return len(self._batches)
 
     def head(self) -> tuple[ProducerBatch | None, bool]:
         """The oldest batch, and whether it will not grow any more."""

@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.buffer.compression import compressor
+from kprod.buffer.compression import CODEC_IDS, compressor
+from kprod.buffer.queue_settings import QueueSettings
 from kprod.clock import Clock
 from kprod.cluster.metadata import Metadata
 from kprod.config import ProducerConfig
+from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
 from kprod.sender.link import LinkSettings
+from kprod.sender.load_watcher import LoadWatcher
 from kprod.sender.loop import Sender
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
@@ -29,10 +32,12 @@ def assemble(
     metrics: ProducerMetrics,
     clock: Clock,
     rng: random.Random | None = None,
+    load_watcher: LoadWatcher | None = None,
 ) -> Sender:
     """A sender that is ready for its first turn. Opens a backend, connects to nothing yet.
 
-    ``rng`` makes every random choice; with one of its own a run can be repeated.
+    ``rng`` makes every random choice; with one of its own a run can be repeated. ``load_watcher``
+    is told in every turn how much waits for each partition.
     """
     rng = rng or random.Random()
     retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
@@ -66,7 +71,6 @@ def assemble(
         delivery_timeout=delivery_timeout,
     )
     settings = ProduceSettings(
-        acks=config.acks,
         request_timeout_ms=config.request_timeout_ms,
         delivery_timeout=delivery_timeout,
         max_request_size=config.max_request_size,
@@ -77,7 +81,7 @@ def assemble(
         network,
         MetadataRound(metadata, network, allow_auto_create=config.allow_auto_create_topics),
         IdentityRound(sequences, network, retry_backoff),
-        ProduceRound(accumulator, metadata, network, sequences, outcomes, settings),
+        ProduceRound(accumulator, metadata, network, sequences, outcomes, settings, load_watcher),
         clock,
     )
 
@@ -88,16 +92,29 @@ def _accumulator(
     clock: Clock,
     wake: Callable[[], None],
 ) -> RecordAccumulator:
-    codec = config.compression_type or "none"
     return RecordAccumulator(
         BufferPool(config.buffer_memory, config.batch_size),
         clock=clock,
         batch_size=config.batch_size,
-        linger=config.linger_ms / 1000,
+        settings=_settings_by_topic(config),
         retry_backoff=retry_backoff,
         wake=wake,
-        compression=codec,
-        compress=compressor(codec, config.compression_level),
+    )
+
+
+def _settings_by_topic(config: ProducerConfig) -> Callable[[str], QueueSettings]:
+    usual = _queue_settings(config)
+    own = {options.topic: _queue_settings(options) for options in config.topic_options}
+    return lambda topic: own.get(topic, usual)
+
+
+def _queue_settings(options: ProducerConfig | TopicOptions) -> QueueSettings:
+    codec = options.compression_type or "none"
+    return QueueSettings(
+        linger=options.linger_ms / 1000,
+        acks=options.acks,
+        codec=CODEC_IDS[codec],
+        compress=compressor(codec, options.compression_level),
     )
 
 

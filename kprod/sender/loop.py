@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import Clock
@@ -75,10 +76,14 @@ class Sender:
 
 
 class SenderThread:
-    """Repeats the sender's turn until it is told to stop. ``wake`` and ``stop`` from any thread."""
+    """Repeats the sender's turn until it is told to stop. ``wake`` and ``stop`` from any thread.
 
-    def __init__(self, sender: Sender, name: str) -> None:
+    ``ended`` is called once, in the thread, when every record has its outcome and none follows.
+    """
+
+    def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
         self._sender = sender
+        self._ended = ended
         self._stop_at: float | None = None
         self._pause = threading.Event()  # never set
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -113,6 +118,8 @@ class SenderThread:
             sender.abort(
                 ProducerClosedError("the producer was closed before the record was acknowledged")
             )
+            if self._ended is not None:
+                self._ended()
 
     def _over(self) -> bool:
         if self._stop_at is None:

@@ -10,6 +10,7 @@ from kprod.buffer.batch_queue import BatchQueue
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import KprodError
+from kprod.sender.load_watcher import LoadWatcher
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.rounds.produce_exchange import ProduceExchange
@@ -25,7 +26,6 @@ class ProduceSettings:
     ``delivery_timeout`` is seconds, ``request_timeout_ms`` the broker's limit.
     """
 
-    acks: int
     request_timeout_ms: int
     delivery_timeout: float
     max_request_size: int
@@ -45,6 +45,7 @@ class ProduceRound:
         sequences: Sequences,
         outcomes: Outcomes,
         settings: ProduceSettings,
+        load_watcher: LoadWatcher | None = None,
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
@@ -52,6 +53,8 @@ class ProduceRound:
         self._sequences = sequences
         self._outcomes = outcomes
         self._settings = settings
+        self._load_watcher = load_watcher
+        self._last_sent: dict[tuple[int, int], float] = {}  # by node and acks
         self._next_expiry = 0.0
 
     def run(self, now: float) -> float:
@@ -59,20 +62,46 @@ class ProduceRound:
         self._expire(now)
         self._renumber(now)
         snapshot = self._metadata.snapshot
-        ready = self._accumulator.ready(snapshot, now)
+        watcher = self._load_watcher
+        measured = watcher.topics if watcher is not None else ()
+        ready = self._accumulator.ready(snapshot, now, measured)
         if ready.leaderless:
             self._metadata.used(ready.leaderless, now)
             self._metadata.request_update()
         wait = min(ready.next_check, self._next_expiry - now)
+        waiting: list[int] = []
         for node_id, queues in ready.nodes.items():
-            if self._network.usable(node_id, now) and self._send(node_id, queues, snapshot, now):
+            if not self._network.usable(node_id, now):
+                waiting.append(node_id)
+            elif self._send(node_id, queues, snapshot, now):
                 wait = 0.0  # a request takes one batch of each partition: there may be more
+        if watcher is not None:
+            watcher.measured(ready.queued, waiting, now)
         return wait
 
     def _send(
         self, node_id: int, queues: list[BatchQueue], snapshot: ClusterSnapshot, now: float
     ) -> bool:
-        """Make one request of what may leave; True when there was something."""
+        """Make one request of what may leave; True when there was something.
+
+        What asks for other ``acks`` needs another request, in another turn.
+        """
+        groups: dict[int, list[BatchQueue]] = {}
+        for queue in queues:
+            groups.setdefault(queue.settings.acks, []).append(queue)
+        # What was not served for longest comes first, or a busy group would keep others waiting.
+        order = sorted(groups, key=lambda acks: self._last_sent.get((node_id, acks), 0.0))
+        return any(self._request(node_id, acks, groups[acks], snapshot, now) for acks in order)
+
+    def _request(
+        self,
+        node_id: int,
+        acks: int,
+        queues: list[BatchQueue],
+        snapshot: ClusterSnapshot,
+        now: float,
+    ) -> bool:
+        """Make a request of batches with equal ``acks``; True when there was something."""
         settings = self._settings
         batches = self._accumulator.drain(
             node_id, queues, self._sequences, snapshot, settings.max_request_size
@@ -84,11 +113,12 @@ class ProduceRound:
             self._outcomes.left(batch)
         topic_ids = {batch.tp.topic: snapshot.topic_id(batch.tp.topic) for batch in batches}
         self._metadata.used(topic_ids, now)
+        self._last_sent[node_id, acks] = now
         exchange = ProduceExchange(
             self._outcomes,
             batches,
             topic_ids,
-            acks=settings.acks,
+            acks=acks,
             timeout_ms=settings.request_timeout_ms,
             sent_at=now,
         )

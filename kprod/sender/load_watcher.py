@@ -1,0 +1,24 @@
+"""Who wants to know how much waits for each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+from typing import Protocol
+
+
+class LoadWatcher(Protocol):
+    """Spreads records by load, and is told of it once per turn, in the sender's thread."""
+
+    @property
+    def topics(self) -> Container[str]:
+        """The topics to measure; others cost nothing."""
+        ...
+
+    def measured(
+        self, queued: Mapping[str, Mapping[int, int]], waiting: Collection[int], now: float
+    ) -> None:
+        """Batches queued by topic and partition, and the nodes that could not take what is ready.
+
+        A partition that is not named has no batches queued.
+        """
+        ...
