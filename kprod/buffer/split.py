@@ -60,6 +60,7 @@ def _part(
     builder = MemoryRecordsBuilder(buffer, write_limit=size, compression=codec, pool=pool)
     for record in records:
         builder.append(record.timestamp, record.key, record.value, record.headers)
+    builder.close_for_append()  # it waits in the queue, where callers append to what is open
     part = ProducerBatch(
         batch.tp, pool, buffer, builder, batch.created_at, hurry, batch.delivery.callbacks
     )

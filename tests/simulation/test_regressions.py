@@ -144,3 +144,21 @@ def test_a_batch_whose_fate_is_unknown_is_split_all_the_same() -> None:
         gentle=True,
     )
     assert not run(schedule).violations
+
+
+def test_nobody_appends_to_half_of_a_batch() -> None:
+    """A record sent while half of a split batch was queued joined it, and got no number.
+
+    The next record got that number instead: stored in the wrong order, or taken for a repetition
+    and acknowledged without being stored.
+    """
+    schedule = Schedule(
+        seed=280,
+        setup=Setup(partitions=(1,), max_batch_bytes=300, batch_size=2000, latency=0.05),
+        actions=(
+            Send(at=0.0, topic=0, records=4, size=150),
+            *(Send(at=0.6 + step / 10, topic=0, records=1, size=5) for step in range(6)),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations
