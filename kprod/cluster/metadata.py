@@ -16,6 +16,7 @@ from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
 from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
 from kprod.errors import BrokerError, KprodError, KprodTimeoutError, ProducerClosedError
+from kprod.latch import Latch
 from kprod.types import TopicPartition
 from kprod.wire.control import MetadataReply, TopicReply
 
@@ -26,8 +27,8 @@ MOST_HOLES = 1000
 class Metadata:
     """Holds the current snapshot. Thread-safe.
 
-    ``snapshot`` is read without a lock. ``_changed`` guards every other field; nothing is called
-    and nothing blocks while it is held, except waiting on it.
+    ``snapshot`` is read without a lock. ``_lock`` guards every other field; nothing is called and
+    nothing blocks while it is held.
     """
 
     def __init__(
@@ -38,7 +39,8 @@ class Metadata:
         self._max_age = max_age
         self._max_idle = max_idle
         self._backoff = backoff
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = Latch()  # opens at the next change that those who wait should look at
         self._last_use: dict[str, float] = {}
         self._new_topics: set[str] = set()
         self._asked: set[str] = set()  # those of the request that is under way
@@ -79,7 +81,7 @@ class Metadata:
     ) -> TopicInfo:
         seen = -1
         while True:
-            with self._changed:
+            with self._lock:
                 found = self.snapshot.topic(topic)
                 if found is not None and (partition is None or partition < len(found)):
                     return found
@@ -87,15 +89,22 @@ class Metadata:
                 if self._closed:
                     raise ProducerClosedError(f"closed while topic {topic!r} was looked up")
                 # Noted even when there is no time to wait: then the next call finds the topic.
-                asked = self._note_wanted(topic)
+                # The first time in any case: who noted it before may have been interrupted then.
+                asked = self._note_wanted(topic) or seen < 0
                 seen = max(seen, self._answers)
                 left = deadline - self._clock.monotonic()
                 if left <= 0 and not asked:
                     raise self._timed_out(topic, partition, found, timeout)
-                if not asked:
-                    self._changed.wait(left)
+                changed = self._changed
             if asked:
                 wake()
+            else:
+                changed.wait(left)
+
+    def _tell_waiters(self) -> None:
+        """Something they may wait for has changed; the lock is held."""
+        self._changed.open()
+        self._changed = Latch()
 
     def _note_wanted(self, topic: str) -> bool:
         """Note that a waiter wants ``topic``; True when that is news to the sender's thread."""
@@ -131,15 +140,15 @@ class Metadata:
 
     def close(self) -> None:
         """The producer closes: whoever waits gets ProducerClosedError."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            self._tell_waiters()
 
     # The sender's thread ----------------------------------------------------------------------
 
     def due(self, now: float) -> float:
         """Seconds until a metadata request should leave; 0.0 for now, infinite while one is out."""
-        with self._changed:
+        with self._lock:
             if self._in_flight or not (self._last_use or self._full_wanted):
                 return FOREVER
             if self._full_wanted or self._new_topics:
@@ -154,7 +163,7 @@ class Metadata:
 
     def wanted(self, now: float) -> list[str]:
         """The topics the next request should name; marks that request as under way."""
-        with self._changed:
+        with self._lock:
             self._in_flight = True
             self._last_attempt = now
             stale = now >= self._last_success + self._max_age
@@ -180,7 +189,7 @@ class Metadata:
             )
             self.failed(why, now)
             return False
-        with self._changed:
+        with self._lock:
             usable = [topic for topic in reply.topics if topic.name and topic.error_code == 0]
             self._topic_errors = {
                 topic.name: BrokerError(topic.error_code, f"topic {topic.name!r}")
@@ -202,38 +211,38 @@ class Metadata:
             self._in_flight, self._failures, self._last_failure = False, 0, None
             self._last_success = now
             self._answers += 1
-            self._changed.notify_all()
+            self._tell_waiters()
         return True
 
     def failed(self, error: KprodError, now: float) -> None:
         """A metadata request failed, or could not be sent: try again after the back-off."""
-        with self._changed:
+        with self._lock:
             self._in_flight = False
             self._full_wanted = True
             self._failures += 1
             self._last_attempt = now
             self._last_failure = error
-            self._changed.notify_all()
+            self._tell_waiters()
 
     def connection_failed(self, error: KprodError) -> None:
         """A broker cannot be reached: the leaders may have moved, and waiters want to know why."""
-        with self._changed:
+        with self._lock:
             self._last_failure = error
             self._full_wanted = bool(self._last_use)
 
     def request_update(self) -> None:
         """Something showed that the snapshot is old (leader moved, connection lost)."""
-        with self._changed:
+        with self._lock:
             self._full_wanted = bool(self._last_use)
 
     def take_leader_hint(self, tp: TopicPartition, leader_id: int, leader_epoch: int) -> None:
         """Use the leader that a produce response named (KIP-951)."""
-        with self._changed:
+        with self._lock:
             self.snapshot = self.snapshot.with_leader(tp, leader_id, leader_epoch)
 
     def used(self, topics: Iterable[str], now: float) -> None:
         """Records of these topics were just sent: keep them in the snapshot."""
-        with self._changed:
+        with self._lock:
             for topic in topics:
                 self._last_use[topic] = now
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from types import FrameType
 
 import pytest
 
 from kprod.latch import Latch
+from tests.support.interruption import interruptible, repeat_until_interrupted
 
 LONG = 20.0
 
@@ -44,35 +43,13 @@ def test_a_time_that_has_passed_is_no_time() -> None:
     assert not Latch().wait(-5)
 
 
-class Interrupted(KeyboardInterrupt):
-    """What the handler raises: not to be taken for a real Ctrl-C."""
-
-
 @pytest.mark.threads
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
 def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
+    with interruptible():
         for number in range(500):
             latch = Latch()
-            _wait_until_interrupted(latch, seconds=0.0002 + number * 3e-7)
+            repeat_until_interrupted(lambda it=latch: it.wait(1e-6), 0.0002 + number * 3e-7)  # type: ignore[misc]
             _others_wait_and_open(latch)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-
-def _wait_until_interrupted(latch: Latch, seconds: float) -> None:
-    with pytest.raises(Interrupted):
-        _wait_again_and_again(latch, seconds)
-
-
-def _wait_again_and_again(latch: Latch, seconds: float) -> None:
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    while True:
-        latch.wait(1e-6)
 
 
 def _others_wait_and_open(latch: Latch) -> None:

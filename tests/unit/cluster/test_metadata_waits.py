@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -18,6 +20,7 @@ from kprod.errors import (
     ProducerClosedError,
 )
 from kprod.wire.control import MetadataReply
+from tests.support.interruption import Interrupted, interruptible, repeat_until_interrupted
 from tests.unit.cluster.replies import reply, topic
 
 LONG = 30.0
@@ -200,3 +203,36 @@ def test_closing_ends_every_wait() -> None:
     metadata.close()
     thread.join(LONG)
     assert [type(error) for error in ended] == [ProducerClosedError]
+
+
+# Interrupted --------------------------------------------------------------------------------------
+
+
+def test_the_next_who_waits_tells_the_sender_again() -> None:
+    metadata = new_metadata()
+
+    def interrupted() -> None:
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        metadata.await_topic("t", LONG, interrupted)
+    asker = Asker(metadata, reply(topic("t")))
+    assert metadata.await_topic("t", LONG, asker.wake).name == "t"
+
+
+@pytest.mark.threads
+def test_an_exception_at_any_moment_of_a_wait_holds_up_nobody() -> None:
+    def try_briefly(metadata: Metadata) -> None:
+        with suppress(KprodTimeoutError):
+            metadata.await_topic("t", 1e-6, nobody_answers)
+
+    with interruptible():
+        for number in range(500):
+            metadata = new_metadata()
+            repeat_until_interrupted(partial(try_briefly, metadata), 0.0002 + number * 3e-7)
+            answerer = threading.Thread(
+                target=metadata.answered, args=(reply(topic("t")), 1.0), daemon=True
+            )
+            answerer.start()
+            answerer.join(LONG)
+            assert not answerer.is_alive(), "an interrupted wait has left the lock held"

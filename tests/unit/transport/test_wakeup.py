@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kprod.transport.wakeup import WakeUp, open_eventfd, open_pipe
+from tests.support.interruption import interruptible, repeat_until_interrupted
 
 
 @pytest.fixture(params=[open_eventfd, open_pipe, None])
@@ -57,6 +58,23 @@ def test_another_thread_sees_it(wakeup: WakeUp) -> None:
     wakeup.set()
     waiter.join(20)
     assert not waiter.is_alive()
+
+
+@pytest.mark.threads
+def test_an_exception_at_any_moment_of_setting_it_does_not_keep_the_next_from_waking(
+    wakeup: WakeUp,
+) -> None:
+    def set_and_clear() -> None:
+        wakeup.set()
+        wakeup.clear()
+
+    with interruptible():
+        for number in range(200):
+            repeat_until_interrupted(set_and_clear, 0.0002 + number * 3e-7)
+            wakeup.set()
+            assert is_readable(wakeup), "an interrupted call has left it marked as set"
+            wakeup.clear()
+            assert not is_readable(wakeup), "an interrupted call cannot be cleared any more"
 
 
 def test_abandoned_it_does_nothing(

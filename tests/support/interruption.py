@@ -1,0 +1,37 @@
+"""An exception out of nowhere, as Ctrl-C is: a signal handler that raises in the main thread."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupted(KeyboardInterrupt):
+    """What the handler raises: not to be taken for a real Ctrl-C."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within the block SIGALRM raises Interrupted. Main thread only."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def repeat_until_interrupted(act: Callable[[], object], seconds: float) -> None:
+    """Call ``act`` again and again; ``seconds`` later it is interrupted, wherever it is."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        while True:
+            act()
+    except Interrupted:
+        return
