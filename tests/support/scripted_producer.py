@@ -1,0 +1,20 @@
+"""A producer, as applications have it, before brokers that do as a test tells them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod import KafkaProducer
+from kprod.transport.memory import MemoryBackend
+from tests.support.scripted_cluster import ScriptedCluster
+
+
+def producer_before(cluster: ScriptedCluster, **options: Any) -> KafkaProducer:
+    """Bootstraps from ``broker-1``, be it there or not; everything happens within the process."""
+    options = {
+        "bootstrap_servers": "broker-1:9092",
+        "transport": lambda **_: MemoryBackend(cluster.listeners),
+        "close_timeout_ms_at_exit": 0,
+        **options,
+    }
+    return KafkaProducer(**options)

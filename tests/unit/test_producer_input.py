@@ -1,0 +1,208 @@
+"""Whatever is wrong with a record is told before anything is queued, and changes nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.errors import (
+    InvalidRecordError,
+    InvalidTopicError,
+    KprodError,
+    KprodTimeoutError,
+    PartitionError,
+    ProducerClosedError,
+    RecordTooLargeError,
+    RecordTypeError,
+    SerializationError,
+)
+from kprod.types import ProducerRecord
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster
+from tests.support.scripted_producer import producer_before
+
+LONG = 20.0
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
+
+
+@pytest.fixture
+def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
+    with producer_before(broker.cluster, linger_ms=0) as made:
+        made.send("t", b"before").get(LONG)
+        yield made
+
+
+def state(producer: KafkaProducer) -> dict[str, float]:
+    """Everything that a record without an outcome would change."""
+    return producer.metrics()["producer-metrics"]
+
+
+BAD: list[tuple[str, type[KprodError], type[Exception], dict[str, Any]]] = [
+    ("topic", RecordTypeError, TypeError, {"topic": None}),
+    ("topic", RecordTypeError, TypeError, {"topic": b"t"}),
+    ("topic", InvalidTopicError, ValueError, {"topic": ""}),
+    ("topic", InvalidTopicError, ValueError, {"topic": "no spaces"}),
+    ("topic", InvalidTopicError, ValueError, {"topic": "x" * 250}),
+    ("value", SerializationError, TypeError, {"value": "text"}),
+    ("value", SerializationError, TypeError, {"value": 5}),
+    ("value", SerializationError, TypeError, {"value": memoryview(bytes(8))[::2]}),
+    ("key", SerializationError, TypeError, {"key": ["list"]}),
+    ("headers", RecordTypeError, TypeError, {"headers": {"h": b""}}),
+    ("headers[0]", RecordTypeError, TypeError, {"headers": [("h",)]}),
+    ("headers[0]", RecordTypeError, TypeError, {"headers": [("h", "text")]}),
+    ("headers[1]", InvalidRecordError, ValueError, {"headers": [("a", b""), ("\ud800", b"")]}),
+    ("partition", PartitionError, ValueError, {"partition": -1}),
+    ("partition", RecordTypeError, TypeError, {"partition": True}),
+    ("partition", RecordTypeError, TypeError, {"partition": "0"}),
+    ("timestamp_ms", InvalidRecordError, ValueError, {"timestamp_ms": -1}),
+    ("timestamp_ms", InvalidRecordError, ValueError, {"timestamp_ms": 2**63}),
+    ("timestamp_ms", RecordTypeError, TypeError, {"timestamp_ms": 1.5}),
+    ("timestamp_ms", RecordTypeError, TypeError, {"timestamp_ms": datetime(2024, 1, 1)}),
+    ("max_request_size", RecordTooLargeError, ValueError, {"value": bytes(1_100_000)}),
+    ("max_request_size", RecordTooLargeError, ValueError, {"headers": [("h", bytes(1_100_000))]}),
+]
+
+
+@pytest.mark.parametrize(
+    ("named", "kind", "natural", "arguments"), BAD, ids=[f"{n} {k.__name__}" for n, k, *_ in BAD]
+)
+def test_a_bad_argument_is_named_and_leaves_no_trace(
+    producer: KafkaProducer,
+    named: str,
+    kind: type[KprodError],
+    natural: type[Exception],
+    arguments: dict[str, Any],
+) -> None:
+    before = state(producer)
+    with pytest.raises(kind) as caught:
+        producer.send(**{"topic": "t", "value": b"v", **arguments})
+    assert isinstance(caught.value, natural)
+    assert named in str(caught.value)
+    assert state(producer) == before
+    assert producer.flush(LONG).pending == 0
+    assert producer.send("t", b"after").get(LONG).offset >= 0
+
+
+def test_a_record_too_large_for_all_memory_is_refused_at_once(broker: ScriptedBroker) -> None:
+    with producer_before(broker.cluster, buffer_memory=20_000, batch_size=1000) as producer:
+        with pytest.raises(RecordTooLargeError, match=r"more than buffer_memory \(20000\)"):
+            producer.send("t", bytes(30_000))
+        assert broker.connections == 0, "it is refused before anybody is asked anything"
+
+
+def test_a_partition_the_topic_does_not_have_is_waited_for_and_then_named(
+    broker: ScriptedBroker,
+) -> None:
+    with producer_before(broker.cluster, max_block_ms=50) as producer:
+        with pytest.raises(KprodTimeoutError, match=r"partition 7 of topic 't'.*2 partitions"):
+            producer.send("t", b"v", partition=7)
+        assert state(producer)["buffer-available-bytes"] == state(producer)["buffer-total-bytes"]
+
+
+@pytest.mark.parametrize("chosen", [-1, 2, 10**9, True, 1.0, "0", None])
+def test_a_partitioner_that_chooses_nonsense_is_told_so(
+    broker: ScriptedBroker, chosen: Any
+) -> None:
+    def choose(_key: Any, _all: Any, _available: Any) -> Any:
+        return chosen
+
+    with producer_before(broker.cluster, partitioner=choose) as producer:
+        with pytest.raises(PartitionError, match="from 0 to 1"):
+            producer.send("t", b"v")
+        assert producer.send("t", b"v", partition=1).get(LONG).partition == 1
+
+
+class Spoiler:
+    """An interceptor that makes records unsendable."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return ProducerRecord("not a topic", record.value, partition=-5)
+
+
+def test_an_interceptor_cannot_spoil_a_record(broker: ScriptedBroker) -> None:
+    with producer_before(broker.cluster, interceptors=[Spoiler()]) as producer:
+        assert producer.send("t", b"v", partition=1).get(LONG).partition == 1
+
+
+class Witness:
+    """An interceptor that notes what became of records."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        self.errors.append(error)
+
+
+def test_interceptors_are_told_of_what_was_refused(broker: ScriptedBroker) -> None:
+    witness = Witness()
+    producer = producer_before(broker.cluster, interceptors=[witness])
+    with producer, pytest.raises(SerializationError):
+        producer.send("t", "text")
+    assert [type(error) for error in witness.errors] == [SerializationError]
+
+
+def test_the_content_is_that_of_the_moment_of_sending(broker: ScriptedBroker) -> None:
+    value, key, headers = bytearray(b"value"), bytearray(b"key"), [("h", b"1")]
+    with producer_before(broker.cluster, linger_ms=50) as producer:
+        future = producer.send("t", value, key=key, headers=headers, partition=0)
+        value[:], key[:] = b"VALUE", b"KEY"
+        headers.append(("late", b""))
+        future.get(LONG)
+    (batch,) = broker.cluster.log[future.topic_partition]
+    (record,) = batch.records()
+    assert (record.key, record.value, record.headers) == (b"key", b"value", (("h", b"1"),))
+
+
+def test_a_topic_nobody_knows_is_refused_in_time(broker: ScriptedBroker) -> None:
+    with producer_before(broker.cluster, max_block_ms=50) as producer:
+        with pytest.raises(KprodTimeoutError, match=r"topic 'unknown' within 0\.05 s"):
+            producer.partitions_for("unknown")
+        with pytest.raises(InvalidTopicError):
+            producer.partitions_for("not a topic")
+        assert producer.partitions_for("t") == {0, 1}
+
+
+def test_without_time_to_wait_a_topic_becomes_known_all_the_same(broker: ScriptedBroker) -> None:
+    with producer_before(broker.cluster, max_block_ms=0) as producer:
+        with pytest.raises(KprodTimeoutError):
+            producer.send("t", b"v")
+        pause = threading.Event()
+        for _ in range(10_000):
+            with suppress(KprodTimeoutError):
+                assert producer.send("t", b"v").get(LONG).offset == 0
+                return
+            pause.wait(0.001)
+    raise AssertionError("the topic never became known")
+
+
+@pytest.mark.parametrize("call", ["send", "partitions_for"])
+def test_a_closed_producer_refuses(producer: KafkaProducer, call: str) -> None:
+    producer.close()
+    before = state(producer)
+    with pytest.raises(ProducerClosedError):
+        getattr(producer, call)("t")
+    assert state(producer) == before
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+@pytest.mark.parametrize(
+    ("timeout", "natural"),
+    [(-1, ValueError), (float("nan"), ValueError), (10**18, ValueError), ("1", TypeError)],
+)
+def test_a_time_limit_that_cannot_be_is_refused(
+    producer: KafkaProducer, call: str, timeout: Any, natural: type[Exception]
+) -> None:
+    with pytest.raises(KprodError, match=f"{call}: timeout") as caught:
+        getattr(producer, call)(timeout)
+    assert isinstance(caught.value, natural)
+    assert producer.send("t", b"still open").get(LONG).offset >= 0
