@@ -1,0 +1,73 @@
+"""Hashes are those of their standards, and partitions those of the clients that use them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.intake.key_hash import CRC32, FNV1A, MURMUR2, KeyHash, fnv1a
+
+# From the test suite of FNV's authors (FNV-1a, 32 bit).
+FNV1A_VECTORS = [
+    (b"", 0x811C9DC5),
+    (b"a", 0xE40C292C),
+    (b"b", 0xE70C2DE5),
+    (b"f", 0xE30C2799),
+    (b"fo", 0x6222E842),
+    (b"foo", 0xA9F37ED7),
+    (b"foob", 0x3F5076EF),
+    (b"fooba", 0x39AAA18A),
+    (b"foobar", 0xBF9CF968),
+]
+
+# The check value of CRC-32/ISO-HDLC, and others that every implementation agrees on.
+CRC32_VECTORS = [
+    (b"123456789", 0xCBF43926),
+    (b"a", 0xE8B7BE43),
+    (b"abc", 0x352441C2),
+    (b"The quick brown fox jumps over the lazy dog", 0x414FA339),
+]
+
+
+def partition(key_hash: KeyHash, key: bytes | bytearray | memoryview, count: int) -> int:
+    return (key_hash.hash(key) & key_hash.mask) % count
+
+
+@pytest.mark.parametrize(("data", "expected"), FNV1A_VECTORS)
+@pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
+def test_fnv1a(form: type[bytes | bytearray | memoryview], data: bytes, expected: int) -> None:
+    assert fnv1a(form(data)) == expected
+
+
+def test_fnv1a_of_views_whose_items_are_not_numbers_from_0_to_255() -> None:
+    view = memoryview(b"\xff\x80")
+    assert fnv1a(view.cast("b")) == fnv1a(view)
+    assert fnv1a(view.cast("c")) == fnv1a(view)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("data", "expected"), CRC32_VECTORS)
+def test_crc32(data: bytes, expected: int) -> None:
+    assert CRC32.hash(data) & CRC32.mask == expected
+
+
+@pytest.mark.parametrize(("data", "hashed"), FNV1A_VECTORS)
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 12, 100, 2**31 - 1])
+def test_fnv1a_with_saramas_sign_rule(data: bytes, hashed: int, count: int) -> None:
+    signed = hashed - (1 << 32) if hashed >> 31 else hashed
+    # In Go the remainder has the sign of the dividend; Sarama then drops the sign.
+    remainder = signed - count * int(signed / count)
+    assert partition(FNV1A, data, count) == abs(remainder)
+
+
+def test_the_sign_rule_matters() -> None:
+    hashed = fnv1a(b"foobar")
+    as_unsigned, without_sign_bit = hashed % 7, (hashed & 0x7FFFFFFF) % 7
+    assert (as_unsigned, without_sign_bit, partition(FNV1A, b"foobar", 7)) == (0, 5, 4)
+
+
+def test_the_hash_without_a_magnitude() -> None:
+    # -2**31 has no counterpart among 32 bit numbers; its remainder has.
+    assert (0x80000000 & FNV1A.mask) % 7 == 2
+
+
+def test_only_crc32_takes_an_empty_key_for_none() -> None:
+    assert [h.empty_is_a_key for h in (MURMUR2, FNV1A, CRC32)] == [True, True, False]

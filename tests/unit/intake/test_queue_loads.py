@@ -1,0 +1,158 @@
+"""Where little is queued, more is sent: the weights of KIP-794 and what they come from."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from kprod.cluster.snapshot import TopicInfo
+from kprod.intake.load_table import LoadTable
+from kprod.intake.partitioner import DefaultPartitioner
+from kprod.intake.queue_loads import QueueLoads
+from tests.unit.intake.topics import topic
+
+
+def test_weights() -> None:
+    table = LoadTable((0, 1, 2), {1: 3, 2: 1})
+    assert table.total == 8
+    assert [table.partition(number) for number in range(8)] == [0, 0, 0, 0, 1, 2, 2, 2]
+
+
+def test_weights_of_some_partitions_only() -> None:
+    table = LoadTable((2, 5), {2: 1, 3: 100})
+    assert [table.partition(number) for number in range(table.total)] == [2, 5, 5]
+
+
+def drawn(loads: QueueLoads, where: TopicInfo, times: int = 3000) -> dict[int | None, float]:
+    """How large a share each partition gets."""
+    rng = random.Random(5)
+    counts = Counter(loads.draw(where, rng) for _ in range(times))
+    return {partition: count / times for partition, count in counts.items()}
+
+
+def about(shares: Mapping[int, float]) -> object:
+    return pytest.approx(shares, abs=0.05)
+
+
+def test_nothing_is_known_at_first() -> None:
+    assert drawn(QueueLoads(), topic(3)) == {None: 1}
+
+
+def test_short_queues_are_drawn_more_often() -> None:
+    loads = QueueLoads()
+    loads.measured({"t": {1: 3, 2: 1}}, [], 0)
+    assert drawn(loads, topic(3)) == about({0: 4 / 8, 1: 1 / 8, 2: 3 / 8})
+
+
+@pytest.mark.parametrize("queued", [{}, {0: 2, 1: 2, 2: 2}])
+def test_equal_queues_leave_it_to_chance(queued: dict[int, int]) -> None:
+    loads = QueueLoads()
+    loads.measured({"t": queued}, [], 0)
+    assert drawn(loads, topic(3)) == {None: 1}
+
+
+def test_every_look_replaces_the_one_before() -> None:
+    loads, where = QueueLoads(), topic(2)
+    loads.measured({"t": {0: 9}}, [], 0)
+    assert drawn(loads, where) == about({0: 1 / 11, 1: 10 / 11})
+    loads.measured({"t": {1: 9}}, [], 1)
+    assert drawn(loads, where) == about({0: 10 / 11, 1: 1 / 11})
+    loads.measured({}, [], 2)
+    assert drawn(loads, where) == {None: 1}
+
+
+def test_topics_have_queues_of_their_own() -> None:
+    loads = QueueLoads()
+    loads.measured({"other": {0: 9}}, [], 0)
+    assert drawn(loads, topic(2)) == {None: 1}
+    assert drawn(loads, topic(2, name="other")) == about({0: 1 / 11, 1: 10 / 11})
+    assert loads.topics == {"t", "other"}
+
+
+def test_partitions_without_a_leader_are_not_drawn() -> None:
+    loads = QueueLoads()
+    loads.measured({"t": {0: 1}}, [], 0)
+    assert drawn(loads, topic(4, leaderless=[1])) == about({0: 1 / 5, 2: 2 / 5, 3: 2 / 5})
+    assert drawn(loads, topic(4, leaderless=[0])) == {None: 1}
+    assert drawn(loads, topic(4, leaderless=range(4))) == {None: 1}
+
+
+def test_partitions_that_came_or_went_since_the_look() -> None:
+    loads = QueueLoads()
+    loads.measured({"t": {0: 1, 1: 1}}, [], 0)
+    assert drawn(loads, topic(2)) == {None: 1}
+    assert drawn(loads, topic(3)) == about({0: 1 / 4, 1: 1 / 4, 2: 2 / 4})
+    assert drawn(loads, topic(1)) == {None: 1}
+
+
+# Brokers that take nothing --------------------------------------------------------------------
+
+TWO = topic(4, brokers=2)  # 0 and 2 on broker 1, 1 and 3 on broker 2
+
+
+def looked(loads: QueueLoads, waiting: Iterable[int], *times: float) -> None:
+    for now in times:
+        loads.measured({"t": {1: 1}}, list(waiting), now)
+
+
+def test_a_broker_that_takes_nothing_for_too_long_is_avoided() -> None:
+    loads = QueueLoads(availability_timeout=2)
+    looked(loads, [2], 10, 12)
+    assert drawn(loads, TWO).keys() == {0, 1, 2, 3}
+    looked(loads, [2], 12.1)
+    assert drawn(loads, TWO) == about({0: 1 / 2, 2: 1 / 2})
+
+
+def test_a_broker_that_takes_again_is_back_at_once() -> None:
+    loads = QueueLoads(availability_timeout=2)
+    looked(loads, [2], 10, 13)
+    looked(loads, [], 13.5)
+    assert drawn(loads, TWO).keys() == {0, 1, 2, 3}
+    looked(loads, [2], 14)
+    assert drawn(loads, TWO).keys() == {0, 1, 2, 3}
+
+
+def test_a_broker_that_had_nothing_to_take_is_not_avoided() -> None:
+    loads = QueueLoads(availability_timeout=2)
+    looked(loads, [2], 10)
+    looked(loads, [], 500)
+    looked(loads, [2], 1000)
+    assert drawn(loads, TWO).keys() == {0, 1, 2, 3}
+
+
+def test_avoiding_all_leaves_it_to_chance() -> None:
+    loads = QueueLoads(availability_timeout=2)
+    looked(loads, [1, 2], 10, 13)
+    assert drawn(loads, TWO) == {None: 1}
+
+
+def test_no_broker_is_avoided_unless_asked_for() -> None:
+    loads = QueueLoads()
+    looked(loads, [2], 10, 10_000)
+    assert drawn(loads, TWO).keys() == {0, 1, 2, 3}
+
+
+# In the partitioner ---------------------------------------------------------------------------
+
+
+def test_the_next_sticky_partition_is_drawn_by_load() -> None:
+    loads, where = QueueLoads(), topic(3)
+    chooser = DefaultPartitioner(100, random.Random(3), loads=loads)
+    loads.measured({"t": {0: 19, 1: 19}}, [], 0)
+    counts = Counter[int]()
+    for _ in range(1000):
+        counts[chooser.choose(where, None)] += 1
+        chooser.appended(where, chooser.choose(where, None), 100, True)
+    assert 850 <= counts[2] <= 960  # 20 of 22
+
+
+def test_a_load_that_changes_moves_nobody_before_the_batch_is_full() -> None:
+    loads, where = QueueLoads(), topic(50)
+    chooser = DefaultPartitioner(100, random.Random(3), loads=loads)
+    first = chooser.choose(where, None)
+    loads.measured({"t": {first: 1000}}, [], 0)
+    chooser.appended(where, first, 99, True)
+    assert chooser.choose(where, None) == first
