@@ -1,0 +1,274 @@
+"""Flushing and closing take the time they are given, and leave no record without an outcome."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import (
+    BufferFullError,
+    DeliveryTimeoutError,
+    KprodError,
+    KprodTimeoutError,
+    ProducerClosedError,
+)
+from kprod.types import DeliveryReport, Persisted
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
+from tests.support.scripted_producer import producer_before
+
+LONG = 20.0
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
+
+
+@pytest.fixture
+def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
+    """One that knows its topic, and lingers for longer than any test."""
+    made = producer_before(broker.cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
+    made.send("t", b"first").get(LONG)
+    yield made
+    made.close(0)
+
+
+def cut_off(broker: ScriptedBroker, producer: KafkaProducer) -> None:
+    """From now on nothing is answered."""
+    broker.next(ApiKey.PRODUCE, *[silence] * 100)
+    assert producer.bootstrap_connected()
+
+
+# Flush --------------------------------------------------------------------------------------------
+
+
+def test_flush_sends_what_lingers_and_waits_for_it(producer: KafkaProducer) -> None:
+    futures = [producer.send("t", b"v", partition=number % 2) for number in range(10)]
+    assert not any(future.is_done for future in futures)
+    assert producer.flush(LONG) == DeliveryReport(delivered=11, failed=0, pending=0)
+    assert all(future.succeeded() for future in futures)
+
+
+def test_flush_with_nothing_queued_returns_at_once(producer: KafkaProducer) -> None:
+    assert producer.flush(0) == DeliveryReport(1, 0, 0)
+
+
+def test_flush_without_a_limit_waits(producer: KafkaProducer) -> None:
+    producer.send("t", b"v")
+    assert producer.flush().pending == 0
+
+
+def test_records_linger_again_after_a_flush(producer: KafkaProducer) -> None:
+    producer.send("t", b"v")
+    producer.flush(LONG)
+    future = producer.send("t", b"v")
+    time.sleep(0.02)
+    assert not future.is_done
+
+
+def test_flush_counts_what_failed(broker: ScriptedBroker, producer: KafkaProducer) -> None:
+    broker.next(ApiKey.PRODUCE, refuse(87))
+    future = producer.send("t", b"v")
+    assert producer.flush(LONG) == DeliveryReport(1, 1, 0)
+    assert future.failed()
+
+
+def test_flush_ends_in_time_with_the_records_still_queued(
+    broker: ScriptedBroker, producer: KafkaProducer
+) -> None:
+    cut_off(broker, producer)
+    futures = [producer.send("t", b"v", partition=0) for _ in range(3)]
+    started = time.monotonic()
+    with pytest.raises(KprodTimeoutError, match=r"3 records pending after 0\.05 s"):
+        producer.flush(0.05)
+    assert 0.05 <= time.monotonic() - started < LONG
+    assert not any(future.is_done for future in futures)
+
+
+def test_flush_does_not_wait_for_what_comes_later(
+    broker: ScriptedBroker, producer: KafkaProducer
+) -> None:
+    before = producer.send("t", b"v", partition=0)
+    flushed = threading.Event()
+
+    def flush() -> None:
+        producer.flush(LONG)
+        flushed.set()
+
+    thread = threading.Thread(target=flush)
+    while not flushed.is_set():
+        if not thread.ident:
+            thread.start()
+        producer.send("t", b"later", partition=1)
+    assert before.is_done
+    thread.join(LONG)
+
+
+def test_callbacks_have_run_when_flush_returns(producer: KafkaProducer) -> None:
+    told: list[object] = []
+
+    def slowly(outcome: object) -> None:
+        time.sleep(0.05)
+        told.append(outcome)
+
+    for _ in range(3):
+        producer.send("t", b"v").add_both(slowly)
+    producer.flush(LONG)
+    assert len(told) == 3
+
+
+# Close --------------------------------------------------------------------------------------------
+
+
+def test_close_delivers_what_is_queued(producer: KafkaProducer) -> None:
+    futures = [producer.send("t", b"v", partition=number % 2) for number in range(10)]
+    assert producer.close() == DeliveryReport(11, 0, 0)
+    assert all(future.succeeded() for future in futures)
+
+
+def test_leaving_the_with_block_closes(broker: ScriptedBroker) -> None:
+    with producer_before(broker.cluster) as producer:
+        future = producer.send("t", b"v")
+    assert future.succeeded()
+    with pytest.raises(ProducerClosedError):
+        producer.send("t", b"v")
+
+
+def test_an_error_in_the_with_block_is_not_hidden(broker: ScriptedBroker) -> None:
+    producer = producer_before(broker.cluster)
+    future = producer.send("t", b"v")
+    with pytest.raises(ZeroDivisionError), producer:
+        raise ZeroDivisionError
+    assert future.succeeded()
+
+
+def test_closing_twice_changes_nothing(producer: KafkaProducer) -> None:
+    report = producer.close()
+    assert producer.close() == report
+    assert producer.close(0) == report
+    assert producer.flush(0) == report
+
+
+def test_many_threads_may_close(producer: KafkaProducer) -> None:
+    future = producer.send("t", b"v")
+    reports: list[DeliveryReport] = []
+    threads = [
+        threading.Thread(target=lambda: reports.append(producer.close(LONG))) for _ in range(5)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    assert reports == [DeliveryReport(2, 0, 0)] * 5
+    assert future.succeeded()
+
+
+def test_closing_at_once_ends_every_record(broker: ScriptedBroker, producer: KafkaProducer) -> None:
+    cut_off(broker, producer)
+    on_wire = producer.send("t", b"v", partition=0)
+    with pytest.raises(KprodTimeoutError):
+        on_wire.get(0)  # it is waited for, so it leaves
+    while broker.count(ApiKey.PRODUCE) < 2:
+        time.sleep(0.001)
+    queued = [producer.send("t", b"v", partition=0) for _ in range(1000)]
+    producer.close(0)
+    assert persisted(on_wire) is Persisted.MAYBE
+    assert {persisted(future) for future in queued} == {Persisted.NO}
+    assert producer.close() == DeliveryReport(1, 1001, 0)
+
+
+def persisted(future: FutureRecordMetadata) -> Persisted:
+    """What the end of the producer says about a record."""
+    with pytest.raises(ProducerClosedError) as caught:
+        future.get(LONG)
+    return caught.value.persisted
+
+
+def test_closing_waits_as_long_as_it_may(broker: ScriptedBroker, producer: KafkaProducer) -> None:
+    cut_off(broker, producer)
+    future = producer.send("t", b"v")
+    started = time.monotonic()
+    producer.close(0.1)
+    assert time.monotonic() - started >= 0.1
+    with pytest.raises(ProducerClosedError):
+        future.get(LONG)
+
+
+def test_nothing_is_left_behind(broker: ScriptedBroker, producer: KafkaProducer) -> None:
+    producer.send("t", b"v")
+    producer.close()
+    named = [thread.name for thread in threading.enumerate()]
+    assert not any(producer.config.client_id in name for name in named)
+    counters = producer.metrics()["producer-metrics"]
+    assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
+    assert not producer.bootstrap_connected()
+
+
+# Nobody there -------------------------------------------------------------------------------------
+
+
+def test_a_producer_can_be_made_and_closed_without_a_broker() -> None:
+    started = time.monotonic()
+    with producer_before(ScriptedCluster()) as producer:
+        assert not producer.bootstrap_connected()
+        assert producer.flush() == DeliveryReport(0, 0, 0)
+    assert time.monotonic() - started < LONG
+
+
+def test_send_says_who_cannot_be_reached() -> None:
+    with producer_before(ScriptedCluster(), max_block_ms=100) as producer:
+        with pytest.raises(KprodTimeoutError, match=r"broker-1:9092.*Connection refused"):
+            producer.send("t", b"v")
+        assert producer.flush(0).pending == 0
+
+
+def test_closing_ends_a_send_that_waits_for_metadata() -> None:
+    producer = producer_before(ScriptedCluster())
+    ended: list[type[BaseException]] = []
+    started = threading.Event()
+
+    def send() -> None:
+        started.set()
+        try:
+            producer.send("t", b"v")
+        except KprodError as error:
+            ended.append(type(error))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert started.wait(LONG)
+    producer.close(0)
+    thread.join(LONG)
+    assert ended == [ProducerClosedError]
+
+
+def test_records_for_brokers_that_went_away_fail_in_time(broker: ScriptedBroker) -> None:
+    options = {"delivery_timeout_ms": 400, "request_timeout_ms": 200, "linger_ms": 0}
+    with producer_before(broker.cluster, **options) as producer:
+        producer.send("t", b"first").get(LONG)
+        broker.cluster.listeners.clear()
+        broker.next(ApiKey.PRODUCE, *[silence] * 100)
+        future = producer.send("t", b"v")
+        with pytest.raises(DeliveryTimeoutError):
+            future.get(LONG)
+        assert producer.flush(LONG) == DeliveryReport(1, 1, 0)
+
+
+def test_memory_that_is_used_up_is_told_in_time_and_comes_back(broker: ScriptedBroker) -> None:
+    options = {"buffer_memory": 10_000, "batch_size": 5_000, "max_block_ms": 50}
+    with producer_before(broker.cluster, linger_ms=0, **options) as producer:
+        producer.send("t", b"first").get(LONG)
+        broker.next(ApiKey.PRODUCE, silence)
+        for _ in range(2):
+            producer.send("t", bytes(4_000), partition=0)
+        with pytest.raises(BufferFullError, match="buffer_memory of 10000 bytes is exhausted"):
+            producer.send("t", bytes(4_000), partition=0)
+        producer.close(0)
+        counters = producer.metrics()["producer-metrics"]
+        assert counters["buffer-available-bytes"] == 10_000
