@@ -7,8 +7,9 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from kprod.buffer.fast_lanes import FastLanes
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
@@ -32,15 +33,18 @@ from kprod.sender.assembly import assemble
 from kprod.sender.lifetime import forget, watch_over
 from kprod.sender.loop import SenderThread
 from kprod.types import BytesLike, DeliveryReport, Header, ProducerRecord, TopicPartition
-from kprod_ext import batch_size_upper_bound
+from kprod_ext import FastLane, batch_size_upper_bound
 
 log = logging.getLogger(__name__)
 
 FOREVER = 10.0**9
 """Seconds; longer than any process, short enough for every clock."""
 
+LONGEST_LENGTH = 5
+"""Bytes that the length of a key or value takes at most."""
 
-class KafkaProducer:
+
+class KafkaProducer(FastLane):
     """Writes records to Kafka. Thread-safe; one producer for a whole process is the usual way.
 
     Options are keyword arguments in kafka-python's spelling or in Kafka's own (``linger_ms`` or
@@ -60,6 +64,7 @@ class KafkaProducer:
         self._serializers = Serializers(self.config.key_serializer, self.config.value_serializer)
         self._max_block = self.config.max_block_ms / 1000
         self._closed = False
+        self._takes_fast_lane = _takes_fast_lane(self.config)
         self._start()
         watch_over(self, self.config.close_timeout_ms_at_exit / 1000)
 
@@ -81,6 +86,13 @@ class KafkaProducer:
         self._metadata = self._sender.metadata
         self._accumulator = self._sender.accumulator
         self._wake = self._sender.network.wake
+        self._fast_lanes = FastLanes(
+            self._lane_table,
+            self._accumulator,
+            self._metadata,
+            self._wake,
+            largest=_largest_payload(config),
+        )
         plugs = (config.key_serializer, config.value_serializer, config.partitioner)
         self._thread = SenderThread(
             self._sender,
@@ -89,27 +101,29 @@ class KafkaProducer:
         )
         self._thread.start()
 
-    def send(
+    if TYPE_CHECKING:  # it is compiled: kprod_ext/fast_lane.pyx
+
+        def send(
+            self,
+            topic: str,
+            value: Any = None,
+            key: Any = None,
+            headers: Sequence[Header] | None = None,
+            partition: int | None = None,
+            timestamp_ms: int | None = None,
+        ) -> FutureRecordMetadata:
+            """Queue one record; the future tells where it was stored, or why it was not."""
+
+    def _send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
-        headers: Sequence[Header] | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        value: Any,
+        key: Any,
+        headers: Sequence[Header] | None,
+        partition: int | None,
+        timestamp_ms: int | None,
     ) -> FutureRecordMetadata:
-        """Queue one record; the future tells where it was stored, or why it was not.
-
-        ``value`` and ``key`` are bytes-like or None, or whatever the serializers take; ``headers``
-        are ``(str, bytes | None)`` pairs; ``timestamp_ms`` is milliseconds since the epoch (None:
-        now). Returns at once unless the topic is new or ``buffer_memory`` is full; then it waits,
-        at most ``max_block_ms`` (not at all inside a delivery callback).
-
-        Raises, with nothing queued: InvalidTopicError, InvalidRecordError, RecordTypeError,
-        SerializationError, PartitionError, RecordTooLargeError for a bad argument;
-        KprodTimeoutError when the topic's metadata, BufferFullError when memory did not come in
-        time; ProducerClosedError after ``close``.
-        """
+        """The Python lane of ``send``: whatever the compiled one does not take."""
         self._ensure_usable()
         record = ProducerRecord(
             check_topic(topic),
@@ -121,12 +135,12 @@ class KafkaProducer:
         )
         record = self._interceptors.on_send(record)
         try:
-            return self._send(record)
+            return self._queue(record)
         except KprodError as error:
             self._interceptors.on_send_error(record, error)
             raise
 
-    def _send(self, record: ProducerRecord) -> FutureRecordMetadata:
+    def _queue(self, record: ProducerRecord) -> FutureRecordMetadata:
         """The journey on the caller's side, one line per stage."""
         deadline = self._clock.monotonic() + self._blocking_time()
         key, value = self._serializers.apply(record)
@@ -137,8 +151,9 @@ class KafkaProducer:
         partition = record.partition
         if partition is None:
             partition = self._partitioner.choose(topic, key)
+        tp = TopicPartition(record.topic, partition)
         appended = self._accumulator.append(
-            TopicPartition(record.topic, partition),
+            tp,
             self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms,
             key,
             value,
@@ -150,6 +165,8 @@ class KafkaProducer:
             self._wake()
         if self._interceptors.watch_outcomes:
             self._follow(record, appended.future)
+        if self._takes_fast_lane:
+            self._fast_lanes.admit(tp, len(topic))
         return appended.future
 
     def _follow(self, record: ProducerRecord, future: FutureRecordMetadata) -> None:
@@ -224,6 +241,7 @@ class KafkaProducer:
         """
         _check_seconds("close", timeout)
         self._closed = True
+        self._fast_lanes.close()
         if self._inherited:
             return DeliveryReport(0, 0, 0)
         self._accumulator.close()
@@ -253,6 +271,7 @@ class KafkaProducer:
     def inherited_by_child(self) -> None:
         """This process was forked: what the producer holds belongs to the parent. See ``send``."""
         self._inherited = True
+        self._fast_lanes.close()
         self._restarting = threading.Lock()  # guards starting once; made anew, for nobody holds it
 
     def _restart_in_child(self) -> None:
@@ -306,6 +325,18 @@ class KafkaProducer:
 
     def __repr__(self) -> str:
         return f"<KafkaProducer client_id={self.config.client_id}>"
+
+
+def _largest_payload(config: ProducerConfig) -> int:
+    """Bytes of key and value with which a record is within every limit, whatever surrounds it."""
+    limit = min(config.max_request_size, config.buffer_memory)
+    return limit - batch_size_upper_bound(None, None) - 2 * LONGEST_LENGTH
+
+
+def _takes_fast_lane(config: ProducerConfig) -> bool:
+    """Whether nothing of the application's has to see each record on its way in."""
+    plugged = (config.key_serializer, config.value_serializer, config.partitioner)
+    return not config.interceptors and all(plug is None for plug in plugged)
 
 
 def _from_options(kind: type[KafkaProducer], options: dict[str, Any]) -> KafkaProducer:

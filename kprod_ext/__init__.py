@@ -6,13 +6,22 @@ Depends on nothing in ``kprod`` and raises only built-in exceptions.
 from __future__ import annotations
 
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+from kprod_ext.fast_lane import FastLane, LaneTable, TopicLane
+from kprod_ext.open_batch import OpenBatch, write_first
 from kprod_ext.partition_hash import murmur2
+from kprod_ext.record_future import RecordFuture
 from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
 
 __all__ = [
     "BufferPool",
+    "FastLane",
+    "LaneTable",
     "MemoryRecordsBuilder",
+    "OpenBatch",
     "PooledBuffer",
+    "RecordFuture",
+    "TopicLane",
     "batch_size_upper_bound",
     "murmur2",
+    "write_first",
 ]

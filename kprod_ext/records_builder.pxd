@@ -30,18 +30,10 @@ cdef class MemoryRecordsBuilder:
     cdef int32_t _base_sequence
     cdef bint _transactional
 
-    # For compiled callers: a record without headers, straight from memory. A size of -1 is null.
-    # Bytes the record takes, 0 when there is no room.
-    cdef Py_ssize_t try_append_bytes(
-        self,
-        int64_t timestamp_ms,
-        const char* key,
-        Py_ssize_t key_size,
-        const char* value,
-        Py_ssize_t value_size,
-    ) except -1
+    # For compiled callers: a record straight from memory. Bytes it takes, 0 when there is no room.
+    cdef Py_ssize_t try_append_record(self, const Record* record) except -1
+    cdef bint full(self) noexcept
 
-    cdef Py_ssize_t _try_append(self, const Record* record) except -1
     cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1
     cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
     cdef Py_ssize_t _estimated(self) noexcept

@@ -126,7 +126,7 @@ cdef class MemoryRecordsBuilder:
         cdef tuple frozen = freeze_headers(headers)
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
-            return self._try_append(&held.record)
+            return self.try_append_record(&held.record)
         finally:
             release_record(&held)
 
@@ -209,33 +209,18 @@ cdef class MemoryRecordsBuilder:
 
     @property
     def is_full(self):
-        return self.closed_for_append or (
-            self.record_count > 0 and self._write_limit <= self._estimated()
-        )
+        return self.full()
 
     @property
     def estimated_bytes_written(self):
         return self._estimated()
 
-    cdef Py_ssize_t try_append_bytes(
-        self,
-        int64_t timestamp_ms,
-        const char* key,
-        Py_ssize_t key_size,
-        const char* value,
-        Py_ssize_t value_size,
-    ) except -1:
-        cdef Record record
-        record.timestamp_ms = timestamp_ms
-        record.key.data = key
-        record.key.size = key_size
-        record.value.data = value
-        record.value.size = value_size
-        record.headers = NULL
-        record.header_count = 0
-        return self._try_append(&record)
+    cdef bint full(self) noexcept:
+        return self.closed_for_append or (
+            self.record_count > 0 and self._write_limit <= self._estimated()
+        )
 
-    cdef Py_ssize_t _try_append(self, const Record* record) except -1:
+    cdef Py_ssize_t try_append_record(self, const Record* record) except -1:
         cdef int64_t offset = <int64_t>self._last_offset + 1
         cdef Py_ssize_t body = self._body_size(offset, record)
         cdef Py_ssize_t size = varint_size(body) + body

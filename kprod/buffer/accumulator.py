@@ -24,7 +24,13 @@ from kprod.clock import Clock
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ProducerClosedError
 from kprod.types import BytesLike, Header, TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer, batch_size_upper_bound
+from kprod_ext import (
+    BufferPool,
+    MemoryRecordsBuilder,
+    OpenBatch,
+    PooledBuffer,
+    batch_size_upper_bound,
+)
 
 log = logging.getLogger(__name__)
 
@@ -166,6 +172,10 @@ class RecordAccumulator:
         if self._closed:
             raise ProducerClosedError("the producer is closed; nothing was queued")
 
+    def open_batch(self, tp: TopicPartition) -> OpenBatch:
+        """Where records of a partition that was used before may be appended directly."""
+        return self._queues.get_or_create(tp, lambda: BatchQueue(tp)).open_batch
+
     def begin_flush(self) -> None:
         """Make every batch sendable, however young, until ``end_flush``."""
         with self._flush_lock:
@@ -181,7 +191,7 @@ class RecordAccumulator:
         self._closed = True
         for queue in self._queues.values():
             with queue.lock:
-                pass  # an append that saw "open" holds it: after this its batch is in the queue
+                queue.shut()  # an append that saw "open" held the lock: its batch is in the queue
         self.pool.close()
 
     # The sender's thread ------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import Leadership
 from kprod.types import BytesLike, Header, TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer, write_first
 
 NO_SEQUENCE = -1
 
@@ -79,27 +79,19 @@ class ProducerBatch:
         self.on_wire = False
         self.records: memoryview | None = None
 
-    # Callers, under the queue's lock ------------------------------------------------------------
+    # The caller that made it, under the queue's lock ----------------------------------------------
 
-    def try_append(
+    def write_first(
         self,
         timestamp_ms: int,
         key: BytesLike | None,
         value: BytesLike | None,
         headers: Sequence[Header],
     ) -> tuple[FutureRecordMetadata, int] | None:
-        """Write one record; its future and the bytes it took, or None when there is no room."""
-        index = self.builder.record_count
-        nbytes = self.builder.try_append(timestamp_ms, key, value, headers)
-        if not nbytes:
-            return None
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        header_size = sum(len(k) + len(v or b"") for k, v in headers) if headers else -1
-        future = FutureRecordMetadata(
-            self.delivery, index, timestamp_ms, key_size, value_size, header_size
+        """Write the record the batch was made for; its future and bytes, or None without room."""
+        return write_first(
+            FutureRecordMetadata, self.builder, self.delivery, timestamp_ms, key, value, headers
         )
-        return future, nbytes
 
     @property
     def is_full(self) -> bool:

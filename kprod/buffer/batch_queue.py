@@ -11,6 +11,7 @@ from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.types import BytesLike, Header, TopicPartition
+from kprod_ext import OpenBatch
 
 
 class Appended(NamedTuple):
@@ -29,15 +30,18 @@ class Appended(NamedTuple):
 class BatchQueue:
     """Appends at the tail by any thread; takes and retries at the head by the sender's thread only.
 
-    Only the sender's thread removes batches, so the head it has looked at stays the head until it
-    takes it.
+    Records enter through ``open_batch``, which has a lock of its own: the fast lane appends there
+    without this queue's. Only the sender's thread removes batches, so the head it has looked at
+    stays the head until it takes it.
     """
 
     def __init__(self, tp: TopicPartition, settings: QueueSettings) -> None:
         self.tp = tp
         self.settings = settings
-        self.lock = threading.Lock()  # guards _batches and appending to the last one
+        self.open_batch = OpenBatch(FutureRecordMetadata)
+        self.lock = threading.Lock()  # guards the two below, and which batch is open
         self._batches: deque[ProducerBatch] = deque()
+        self._newest: ProducerBatch | None = None
         self._drained = 0
 
     # Any thread, holding ``lock`` -----------------------------------------------------------------
@@ -49,18 +53,12 @@ class BatchQueue:
         value: BytesLike | None,
         headers: Sequence[Header],
     ) -> Appended | None:
-        """Append to the last batch if it is open and has room, else None.
-
-        The caller holds ``lock``.
-        """
-        if not self._batches:
-            return None
-        last = self._batches[-1]
-        written = last.try_append(timestamp_ms, key, value, headers)
+        """Append to the open batch if there is one and it has room, else None."""
+        written = self.open_batch.try_append(timestamp_ms, key, value, headers)
         if written is None:
             return None
-        full = last.is_full
-        return Appended(*written, batch_ready=full, wake_sender=full)
+        future, nbytes, full = written
+        return Appended(future, nbytes, batch_ready=full, wake_sender=full)
 
     def push(
         self,
@@ -74,11 +72,17 @@ class BatchQueue:
 
         The record is written first: when that raises, the queue is as it was.
         """
-        written = batch.try_append(timestamp_ms, key, value, headers)
+        written = batch.write_first(timestamp_ms, key, value, headers)
         if written is None:
             raise AssertionError(f"a new batch of {self.tp} had no room for its first record")
         self._batches.append(batch)
+        self._newest = batch
+        self.open_batch.open(batch.builder, batch.delivery)
         return Appended(*written, batch_ready=batch.is_full, wake_sender=True)
+
+    def shut(self) -> None:
+        """Take no more records into the open batch. The caller holds ``lock``."""
+        self.open_batch.shut()
 
     @property
     def empty(self) -> bool:
@@ -104,11 +108,18 @@ class BatchQueue:
         """Remove the oldest batch; from here on nobody appends to it."""
         with self.lock:
             batch = self._batches.popleft()
-            batch.builder.close_for_append()
+            self._finish(batch)
             if batch.drain_order is None:
                 self._drained += 1
                 batch.drain_order = (self._drained,)
         return batch
+
+    def _finish(self, batch: ProducerBatch) -> None:
+        """Nobody appends to ``batch`` any more; ``lock`` is held."""
+        if batch is self._newest:
+            self.open_batch.shut()
+            self._newest = None
+        batch.builder.close_for_append()
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a taken batch again, in the order of first taking among others that came back."""
@@ -131,7 +142,7 @@ class BatchQueue:
             gone: list[ProducerBatch] = []
             while self._batches and self._batches[0].created_at <= created_before:
                 batch = self._batches.popleft()
-                batch.builder.close_for_append()
+                self._finish(batch)
                 gone.append(batch)
         return gone
 
@@ -141,5 +152,5 @@ class BatchQueue:
             gone = list(self._batches)
             self._batches.clear()
             for batch in gone:
-                batch.builder.close_for_append()
+                self._finish(batch)
         return gone

@@ -1,7 +1,7 @@
 """One record's way of telling how it ended, in kafka-python's shape (``FutureRecordMetadata``).
 
 A future holds its batch's delivery and its own index, so settling a batch is one step however many
-records it holds.
+records it holds. Compiled code makes the futures; how they wait and call back is here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 from kprod.buffer.delivery import NO_OFFSET, NO_TIMESTAMP, BatchDelivery
 from kprod.errors import KprodError, KprodTimeoutError
 from kprod.types import RecordMetadata, TopicPartition
+from kprod_ext import RecordFuture
 
 log = logging.getLogger(__name__)
 
 
-class FutureRecordMetadata:
+class FutureRecordMetadata(RecordFuture):
     """The outcome of one record, in kafka-python's shape. Thread-safe.
 
     ``get`` waits for it; callbacks get the ``RecordMetadata``, errbacks the error. They run in the
@@ -25,23 +26,9 @@ class FutureRecordMetadata:
     what they raise is logged and swallowed.
     """
 
-    __slots__ = ("_delivery", "_header_size", "_index", "_key_size", "_timestamp", "_value_size")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        delivery: BatchDelivery,
-        index: int,
-        timestamp: int,
-        key_size: int,
-        value_size: int,
-        header_size: int,
-    ) -> None:
-        self._delivery = delivery
-        self._index = index
-        self._timestamp = timestamp
-        self._key_size = key_size
-        self._value_size = value_size
-        self._header_size = header_size
+    delivery: BatchDelivery
 
     @property
     def is_done(self) -> bool:
@@ -61,7 +48,7 @@ class FutureRecordMetadata:
     @property
     def topic_partition(self) -> TopicPartition:
         """Where the record is sent, known before its outcome."""
-        return self._delivery.tp
+        return self.delivery.tp
 
     def succeeded(self) -> bool:
         """True once the record was acknowledged."""
@@ -83,9 +70,9 @@ class FutureRecordMetadata:
         Raises KprodTimeoutError when there is none yet: the record is still on its way.
         """
         # The delivery of a batch that was split ends with its last part; ours may be another one.
-        if not (self.is_done or self._delivery.wait(timeout) or self.is_done):
+        if not (self.is_done or self.delivery.wait(timeout) or self.is_done):
             raise KprodTimeoutError(
-                f"no outcome for a record of {self._delivery.tp} after {timeout:g} s;"
+                f"no outcome for a record of {self.delivery.tp} after {timeout:g} s;"
                 " it is still being sent"
             )
         error = self._outcome().error
@@ -98,14 +85,14 @@ class FutureRecordMetadata:
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
         """Call ``fn(*args, metadata, **kwargs)`` once the record was acknowledged."""
-        self._delivery.on_done(lambda: self._tell_success(fn, args, kwargs), self._index)
+        self.delivery.on_done(lambda: self._tell_success(fn, args, kwargs), self.index)
         return self
 
     def add_errback(
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
         """Call ``fn(*args, error, **kwargs)`` once the record has failed."""
-        self._delivery.on_done(lambda: self._tell_failure(fn, args, kwargs), self._index)
+        self.delivery.on_done(lambda: self._tell_failure(fn, args, kwargs), self.index)
         return self
 
     def add_both(
@@ -129,10 +116,10 @@ class FutureRecordMetadata:
 
     def _outcome(self) -> BatchDelivery:
         """The delivery that settles this record: another one once its batch was split."""
-        return self._delivery.locate(self._index)[0]
+        return self.delivery.locate(self.index)[0]
 
     def _metadata(self) -> RecordMetadata:
-        delivery, index = self._delivery.locate(self._index)
+        delivery, index = self.delivery.locate(self.index)
         base = delivery.base_offset
         return RecordMetadata(
             topic=delivery.tp.topic,
@@ -141,16 +128,16 @@ class FutureRecordMetadata:
             offset=base + index if base != NO_OFFSET else NO_OFFSET,
             timestamp=delivery.append_time
             if delivery.append_time != NO_TIMESTAMP
-            else self._timestamp,
+            else self.timestamp,
             checksum=None,
-            serialized_key_size=self._key_size,
-            serialized_value_size=self._value_size,
-            serialized_header_size=self._header_size,
+            serialized_key_size=self.key_size,
+            serialized_value_size=self.value_size,
+            serialized_header_size=self.header_size,
         )
 
     def __repr__(self) -> str:
         state = "failed" if self.failed() else "succeeded" if self.is_done else "pending"
-        return f"<FutureRecordMetadata {self._delivery.tp} {state}>"
+        return f"<FutureRecordMetadata {self.delivery.tp} {state}>"
 
 
 def _call_safely(fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -27,14 +27,16 @@ MOST_HOLES = 1000
 class Metadata:
     """Holds the current snapshot. Thread-safe.
 
-    ``snapshot`` is read without a lock. ``_lock`` guards every other field; nothing is called and
-    nothing blocks while it is held.
+    ``snapshot`` is read without a lock; ``on_publish`` is called with each new one, by the thread
+    that reports the answer. ``_lock`` guards every other field; nothing is called and nothing
+    blocks while it is held.
     """
 
     def __init__(
         self, *, clock: Clock, max_age: float, max_idle: float, backoff: ExponentialBackoff
     ) -> None:
         self.snapshot = ClusterSnapshot()
+        self.on_publish: Callable[[ClusterSnapshot], None] | None = None
         self._clock = clock
         self._max_age = max_age
         self._max_idle = max_idle
@@ -212,6 +214,8 @@ class Metadata:
             self._last_success = now
             self._answers += 1
             self._tell_waiters()
+        if self.on_publish is not None:
+            self.on_publish(snapshot)
         return True
 
     def failed(self, error: KprodError, now: float) -> None:

@@ -1,0 +1,63 @@
+"""Which partitions the compiled ``send`` may write to without asking anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.types import TopicPartition
+from kprod_ext import LaneTable, TopicLane
+
+
+class FastLanes:
+    """Opens lanes for partitions that were used, closes those of topics that changed. Any thread.
+
+    ``largest`` is the bytes that key and value of a record may have together.
+    """
+
+    def __init__(
+        self,
+        table: LaneTable,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        wake: Callable[[], None],
+        *,
+        largest: int,
+    ) -> None:
+        self._table = table
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._wake = wake
+        self._largest = largest
+        self._closed = False
+        table.clear()
+        metadata.on_publish = self.close_stale
+
+    def admit(self, tp: TopicPartition, partitions: int) -> None:
+        """Let records of ``tp`` go straight into its open batch; its topic has ``partitions``."""
+        lane = self._table.get(tp.topic)
+        if lane is None or lane.partition_count != partitions:
+            lane = TopicLane(partitions, self._largest, self._wake)
+        elif lane.admits(tp.partition):
+            return
+        lane.admit(tp.partition, self._accumulator.open_batch(tp))
+        self._table.open(tp.topic, lane)
+        # Looked at after opening: a snapshot published, or a close(), that came before would not
+        # have seen this lane, and it would stay open with an old number of partitions.
+        self.close_stale(self._metadata.snapshot)
+        if self._closed:
+            self._table.clear()
+
+    def close_stale(self, snapshot: ClusterSnapshot) -> None:
+        """Close the lanes of topics whose number of partitions changed: keys are placed anew."""
+        for name, partitions in self._table.partition_counts().items():
+            topic = snapshot.topic(name)
+            if topic is None or len(topic) != partitions:
+                self._table.close(name)
+
+    def close(self) -> None:
+        """Send every record through the Python lane from now on."""
+        self._closed = True
+        self._table.clear()

@@ -1,0 +1,66 @@
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from typing_extensions import disjoint_base
+
+from kprod_ext.open_batch import OpenBatch
+
+@final
+class TopicLane:
+    """Where the records of one topic go while nothing changes. Thread-safe.
+
+    ``partition_count`` is the topic's; ``largest`` the bytes that key and value of a record may
+    have together; ``wake`` is called, with no lock held, by the append that fills a batch.
+    """
+
+    def __new__(
+        cls, partition_count: int, largest: int, wake: Callable[[], object]
+    ) -> TopicLane: ...
+    @property
+    def partition_count(self) -> int: ...
+    def admit(self, partition: int, batch: OpenBatch) -> None:
+        """Let records of this partition take the lane."""
+
+    def admits(self, partition: int) -> bool:
+        """Whether records of this partition may take the lane."""
+
+@final
+class LaneTable:
+    """The topics whose records take the fast lane. Thread-safe."""
+
+    def __new__(cls) -> LaneTable: ...
+    def get(self, topic: str) -> TopicLane | None:
+        """The lane of a topic, None when it has none."""
+
+    def open(self, topic: str, lane: TopicLane) -> None:
+        """Let a topic's records take the fast lane."""
+
+    def close(self, topic: str) -> None:
+        """Send a topic's records through the Python lane."""
+
+    def clear(self) -> None:
+        """Send everything through the Python lane."""
+
+    def partition_counts(self) -> dict[str, int]:
+        """Partitions by topic, as the lanes have them."""
+
+@disjoint_base
+class FastLane:
+    """A producer's ``send``: compiled in the steady state, ``_send`` of the subclass otherwise.
+
+    Thread-safe. A record takes the fast lane when its topic has a lane, key and value are ``bytes``
+    or None, it has no headers, a key (murmur2 chooses) or an explicit partition, and the
+    partition's open batch has room.
+    """
+
+    @property
+    def _lane_table(self) -> LaneTable: ...
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Sequence[tuple[str, bytes | None]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Any: ...

@@ -1,0 +1,165 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""``send`` in the steady state: one call, no Python frame, the record straight into the open batch.
+
+Taken for records without headers whose key and value are ``bytes`` or None, to a topic and
+partition that were used before, while the partition's open batch has room. Everything else is for
+the Python lane, which is also what lets a topic onto this one.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
+from libc.stdint cimport int64_t
+
+from kprod_ext.murmur2 cimport murmur2_hash
+from kprod_ext.open_batch cimport OpenBatch
+from kprod_ext.record_future cimport RecordFuture
+from kprod_ext.record_layout cimport Record
+
+cdef extern from *:
+    """
+    #include <time.h>
+    #ifdef CLOCK_REALTIME_COARSE
+    #define KPROD_CLOCK CLOCK_REALTIME_COARSE
+    #else
+    #define KPROD_CLOCK CLOCK_REALTIME
+    #endif
+    static long long kprod_wall_ms(void) {
+        struct timespec now;
+        clock_gettime(KPROD_CLOCK, &now);
+        return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
+    """
+    int64_t kprod_wall_ms() noexcept
+
+cdef enum:
+    ELSEWHERE = -1          # not for this lane
+    LARGEST_PARTITION = 0x7FFFFFFF
+
+
+@cython.final
+cdef class TopicLane:
+    """Where the records of one topic go while nothing changes."""
+
+    def __cinit__(self, Py_ssize_t partition_count, Py_ssize_t largest, wake not None):
+        if partition_count < 1:
+            raise ValueError(f"a topic has 1 partition or more, not {partition_count}")
+        self._partitions = [None] * partition_count
+        self.partition_count = partition_count
+        self._largest = largest
+        self._wake = wake
+
+    def admit(self, Py_ssize_t partition, OpenBatch batch not None):
+        """Let records of this partition take the lane."""
+        self._partitions[partition] = batch
+
+    def admits(self, Py_ssize_t partition):
+        """Whether records of this partition may take the lane."""
+        return self._partitions[partition] is not None
+
+    cdef RecordFuture append(self, object key, object value, object partition, object timestamp_ms):
+        cdef Py_ssize_t place = self._place(key, partition)
+        cdef Py_ssize_t nbytes = 0
+        cdef bint full = False
+        cdef OpenBatch batch
+        cdef Record record
+        cdef RecordFuture future
+        if place == ELSEWHERE or self._partitions[place] is None:
+            return None
+        batch = <OpenBatch>self._partitions[place]
+        if timestamp_ms is None:
+            record.timestamp_ms = kprod_wall_ms()
+        elif PyLong_CheckExact(timestamp_ms) and 0 <= timestamp_ms <= 0x7FFFFFFFFFFFFFFF:
+            record.timestamp_ms = timestamp_ms
+        else:
+            return None
+        record.key.data = NULL if key is None else PyBytes_AS_STRING(key)
+        record.key.size = -1 if key is None else PyBytes_GET_SIZE(key)
+        record.value.data = NULL if value is None else PyBytes_AS_STRING(value)
+        record.value.size = -1 if value is None else PyBytes_GET_SIZE(value)
+        record.headers = NULL
+        record.header_count = 0
+        if record.key.size > self._largest - max(record.value.size, 0):
+            return None
+        future = batch.append(&record, &nbytes, &full)
+        if full and future is not None:
+            self._wake()
+        return future
+
+    cdef Py_ssize_t _place(self, object key, object partition) noexcept:
+        """The partition's number, or ELSEWHERE."""
+        if partition is None:
+            if key is None:
+                return ELSEWHERE        # the sticky partitioner's turn
+            return <Py_ssize_t>(
+                murmur2_hash(<const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+                & <unsigned int>LARGEST_PARTITION
+            ) % self.partition_count
+        if PyLong_CheckExact(partition) and 0 <= partition < self.partition_count:
+            return partition
+        return ELSEWHERE
+
+
+@cython.final
+cdef class LaneTable:
+    """The topics whose records take the fast lane."""
+
+    def __cinit__(self):
+        self._lanes = {}
+
+    def get(self, str topic not None):
+        """The lane of a topic, None when it has none."""
+        return self._lanes.get(topic)
+
+    def open(self, str topic not None, TopicLane lane not None):
+        """Let a topic's records take the fast lane."""
+        self._lanes[topic] = lane
+
+    def close(self, str topic not None):
+        """Send a topic's records through the Python lane."""
+        self._lanes.pop(topic, None)
+
+    def clear(self):
+        """Send everything through the Python lane."""
+        self._lanes = {}
+
+    def partition_counts(self):
+        """Partitions by topic, as the lanes have them."""
+        return {topic: (<TopicLane>lane).partition_count for topic, lane in self._lanes.items()}
+
+
+cdef class FastLane:
+    """A producer's ``send``; ``_send`` of the subclass is the Python lane."""
+
+    def __cinit__(self, *args, **kwargs):
+        self._lane_table = LaneTable()
+
+    def send(
+        self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None
+    ):
+        """Queue one record; the future tells where it was stored, or why it was not.
+
+        ``value`` and ``key`` are bytes-like or None, or whatever the serializers take; ``headers``
+        are ``(str, bytes | None)`` pairs; ``timestamp_ms`` is milliseconds since the epoch (None:
+        now). Returns at once unless the topic is new or ``buffer_memory`` is full; then it waits,
+        at most ``max_block_ms`` (not at all inside a delivery callback).
+
+        Raises, with nothing queued: InvalidTopicError, InvalidRecordError, RecordTypeError,
+        SerializationError, PartitionError, RecordTooLargeError for a bad argument;
+        KprodTimeoutError when the topic's metadata, BufferFullError when memory did not come in
+        time; ProducerClosedError after ``close``.
+        """
+        cdef TopicLane lane
+        cdef RecordFuture future
+        if (
+            headers is None
+            and (value is None or PyBytes_CheckExact(value))
+            and (key is None or PyBytes_CheckExact(key))
+            and type(topic) is str
+        ):
+            lane = self._lane_table._lanes.get(topic)
+            if lane is not None:
+                future = lane.append(key, value, partition, timestamp_ms)
+                if future is not None:
+                    return future
+        return self._send(topic, value, key, headers, partition, timestamp_ms)

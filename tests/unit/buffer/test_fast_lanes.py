@@ -1,0 +1,129 @@
+"""When a partition may be written to without asking anybody, and when no longer."""
+
+from __future__ import annotations
+
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.fast_lanes import FastLanes
+from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.types import TopicPartition
+from kprod_ext import FastLane, RecordFuture
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.sender_rig import SenderRig
+
+TP = TopicPartition("t", 0)
+
+
+class Sending(FastLane):
+    """A ``send`` whose Python lane only says that it was asked."""
+
+    def __init__(self, accumulator: RecordAccumulator, metadata: Metadata) -> None:
+        self.woken = 0
+        self.lanes = FastLanes(self._lane_table, accumulator, metadata, self._wake, largest=1_000)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def _send(self, *_arguments: object) -> str:
+        return "asked the Python lane"
+
+
+def rig_with_topic(partitions: int) -> SenderRig:
+    cluster = ScriptedCluster(topics={"t": [1] * partitions})
+    cluster.add(1)
+    rig = SenderRig(cluster, linger_ms=1_000, batch_size=200)
+    rig.know("t")
+    return rig
+
+
+def lane_over(rig: SenderRig) -> Sending:
+    return Sending(rig.sender.accumulator, rig.sender.metadata)
+
+
+def test_a_partition_that_was_used_takes_the_fast_lane() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    first = rig.queue(b"first")
+    send.lanes.admit(TP, 1)
+    second = send.send("t", b"second", partition=0, timestamp_ms=7)
+    assert isinstance(second, RecordFuture)
+    assert (second.delivery, second.index) == (first.delivery, 1)
+    assert (second.timestamp, second.key_size, second.value_size) == (7, -1, 6)
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: first.is_done)
+    assert rig.cluster.values("t") == [b"first", b"second"]
+
+
+def test_what_the_lane_does_not_know_is_for_the_python_lane() -> None:
+    rig = rig_with_topic(2)
+    send = lane_over(rig)
+    rig.queue()
+    send.lanes.admit(TP, 2)
+    asked = "asked the Python lane"
+    assert send.send("t", b"v") == asked  # no key, no partition: the partitioner must choose
+    assert send.send("t", b"v", partition=1) == asked  # not used yet
+    assert send.send("t", b"v", partition=2) == asked
+    assert send.send("t", b"v", partition=-1) == asked
+    assert send.send("t", b"v", partition=True) == asked
+    assert send.send("t", "text", partition=0) == asked
+    assert send.send("t", bytearray(b"v"), partition=0) == asked
+    assert send.send("t", b"v", headers=[("h", b"x")], partition=0) == asked
+    assert send.send("t", b"v", partition=0, timestamp_ms=-1) == asked
+    assert send.send("t", b"v" * 1_001, partition=0) == asked
+    assert send.send("other", b"v", partition=0) == asked
+
+
+def test_a_full_batch_wakes_the_sender_and_the_next_record_asks() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue(b"x" * 100)
+    send.lanes.admit(TP, 1)
+    while isinstance(send.send("t", b"y", partition=0), RecordFuture):
+        pass
+    assert rig.sender.accumulator.pool.available < rig.sender.accumulator.pool.total
+    assert rig.run(lambda: len(rig.cluster.values("t")) > 1)
+
+
+def test_no_record_enters_a_batch_that_was_taken() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    future = rig.queue()
+    send.lanes.admit(TP, 1)
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: future.is_done)
+    assert send.send("t", b"late", partition=0) == "asked the Python lane"
+
+
+def test_after_close_everything_asks() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue()
+    send.lanes.admit(TP, 1)
+    rig.sender.accumulator.close()
+    assert send.send("t", b"late", partition=0) == "asked the Python lane"
+    send.lanes.close()
+    send.lanes.admit(TP, 1)  # a send that was under way when close() came
+    assert send._lane_table.partition_counts() == {}
+
+
+def test_another_number_of_partitions_closes_the_lane() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue()
+    send.lanes.admit(TP, 1)
+    rig.cluster.topics["t"] = [1, 1]
+    rig.sender.metadata.request_update()
+    assert rig.run(lambda: len(rig.sender.metadata.snapshot.topics["t"]) == 2)
+    assert send.send("t", b"v", key=b"k") == "asked the Python lane"
+    send.lanes.admit(TP, 1)  # with the number of partitions of before
+    assert send._lane_table.partition_counts() == {}
+
+
+def test_a_topic_that_was_forgotten_closes_its_lane() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue()
+    send.lanes.admit(TP, 1)
+    known = TopicInfo("other", None, (PartitionInfo(0, 1, 0),))
+    send.lanes.close_stale(ClusterSnapshot(topics={"other": known}))
+    assert send._lane_table.get("t") is None
