@@ -335,8 +335,9 @@ def _largest_payload(config: ProducerConfig) -> int:
 
 def _takes_fast_lane(config: ProducerConfig) -> bool:
     """Whether nothing of the application's has to see each record on its way in."""
-    plugged = (config.key_serializer, config.value_serializer, config.partitioner)
-    return not config.interceptors and all(plug is None for plug in plugged)
+    by_murmur2 = config.partitioner in (None, "default") and not config.partitioner_ignore_keys
+    serializers = (config.key_serializer, config.value_serializer)
+    return by_murmur2 and not config.interceptors and serializers == (None, None)
 
 
 def _from_options(kind: type[KafkaProducer], options: dict[str, Any]) -> KafkaProducer:

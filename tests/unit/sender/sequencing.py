@@ -32,7 +32,7 @@ class Line:
         tp = TopicPartition("t", partition)
         batch = ProducerBatch(tp, self._pool, buffer, builder, 0.0, lambda: None)
         for _ in range(records):
-            batch.try_append(1, None, b"", ())
+            batch.write_first(1, None, b"", ())
         return batch
 
     def admits(self, batch: ProducerBatch) -> bool:
