@@ -174,7 +174,9 @@ class RecordAccumulator:
 
     def open_batch(self, tp: TopicPartition) -> OpenBatch:
         """Where records of a partition that was used before may be appended directly."""
-        return self._queues.get_or_create(tp, lambda: BatchQueue(tp)).open_batch
+        return self._queues.get_or_create(
+            tp, lambda: BatchQueue(tp, self._settings(tp.topic))
+        ).open_batch
 
     def begin_flush(self) -> None:
         """Make every batch sendable, however young, until ``end_flush``."""
