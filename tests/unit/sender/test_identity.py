@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -44,7 +45,7 @@ def broker() -> ScriptedBroker:
     return ScriptedCluster(topics={"t": [1]}).add(1)
 
 
-def rig_of(broker: ScriptedBroker, **options: object) -> SenderRig:
+def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
     rig = SenderRig(broker.cluster, **options)
     rig.know("t")
     return rig
