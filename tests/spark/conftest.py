@@ -16,9 +16,15 @@ from kprod.broker import EmbeddedBroker
 
 ROOT = Path(__file__).parents[2]
 
+# Three JVMs start on what may be two cores, and run for seconds: a quick compiler and one collector
+# thread for each is several times faster than what a server would want.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 CLUSTER = {
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
     "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.log.level": "ERROR",
     "spark.sql.shuffle.partitions": "4",
