@@ -9,6 +9,7 @@ from kprod.buffer.future import FutureRecordMetadata
 from kprod.config import ProducerConfig
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
+from kprod.sender.load_watcher import LoadWatcher
 from kprod.types import TopicPartition
 from tests.support.fake_clock import FakeClock
 from tests.support.scripted_cluster import ScriptedCluster
@@ -16,7 +17,10 @@ from tests.support.virtual_backend import VirtualBackend
 
 
 class SenderRig:
-    """``options`` are the producer's; by default everything is as users have it, but linger 0."""
+    """``options`` are the producer's; by default everything is as users have it, but linger 0.
+
+    A ``load_watcher`` among them is the sender's.
+    """
 
     def __init__(self, cluster: ScriptedCluster, **options: Any) -> None:
         self.cluster = cluster
@@ -30,7 +34,9 @@ class SenderRig:
             "transport": lambda **_: self.backend,
             **options,
         }
-        self.sender = assemble(ProducerConfig.from_options(options), self.metrics, self.clock)
+        load_watcher: LoadWatcher | None = options.pop("load_watcher", None)
+        config = ProducerConfig.from_options(options)
+        self.sender = assemble(config, self.metrics, self.clock, load_watcher=load_watcher)
         self.turns = 0
 
     def know(self, *topics: str) -> None:

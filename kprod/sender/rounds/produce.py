@@ -54,7 +54,8 @@ class ProduceRound:
         self._outcomes = outcomes
         self._settings = settings
         self._load_watcher = load_watcher
-        self._last_sent: dict[tuple[int, int], float] = {}  # by node and acks
+        self._requests = 0
+        self._last_request: dict[tuple[int, int], int] = {}  # its number, by node and acks
         self._next_expiry = 0.0
 
     def run(self, now: float) -> float:
@@ -90,7 +91,7 @@ class ProduceRound:
         for queue in queues:
             groups.setdefault(queue.settings.acks, []).append(queue)
         # What was not served for longest comes first, or a busy group would keep others waiting.
-        order = sorted(groups, key=lambda acks: self._last_sent.get((node_id, acks), 0.0))
+        order = sorted(groups, key=lambda acks: self._last_request.get((node_id, acks), 0))
         return any(self._request(node_id, acks, groups[acks], snapshot, now) for acks in order)
 
     def _request(
@@ -113,7 +114,8 @@ class ProduceRound:
             self._outcomes.left(batch)
         topic_ids = {batch.tp.topic: snapshot.topic_id(batch.tp.topic) for batch in batches}
         self._metadata.used(topic_ids, now)
-        self._last_sent[node_id, acks] = now
+        self._requests += 1
+        self._last_request[node_id, acks] = self._requests
         exchange = ProduceExchange(
             self._outcomes,
             batches,
