@@ -222,7 +222,7 @@ class KafkaProducer(FastLane):
         try:
             self._wake()
             for batch in batches:
-                if not batch.delivery.wait(self._left(deadline)):
+                if not batch.delivery.wait_until_told(self._left(deadline)):
                     raise KprodTimeoutError(
                         f"flush: {self._report().pending} records pending after {timeout:g} s"
                     )
@@ -263,7 +263,8 @@ class KafkaProducer(FastLane):
             )
 
     def _report(self) -> DeliveryReport:
-        pending = sum(batch.record_count for batch in self._accumulator.incomplete.copy())
+        batches = self._accumulator.incomplete.copy()
+        pending = sum(batch.record_count for batch in batches if not batch.delivery.done)
         return DeliveryReport(self._metrics.records_sent, self._metrics.records_failed, pending)
 
     # One process, another process -----------------------------------------------------------------

@@ -122,8 +122,9 @@ class Outcomes:
         batch.release()
         if not batch.delivery.done:
             self._metrics.acknowledged(records, nbytes)
-            self._accumulator.incomplete.discard(batch)
             batch.delivery.succeed(base_offset, append_time)
+            # Last: a flush that looks in between must find the batch, and wait for its callbacks.
+            self._accumulator.incomplete.discard(batch)
 
     # A batch has ended ----------------------------------------------------------------------------
 
@@ -161,8 +162,8 @@ class Outcomes:
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
         self._metrics.records_failed += batch.record_count
-        self._accumulator.incomplete.discard(batch)
         batch.delivery.fail(error)
+        self._accumulator.incomplete.discard(batch)
 
     def _expired(self, batch: ProducerBatch, limit: float, state: str) -> KprodError:
         return DeliveryTimeoutError(

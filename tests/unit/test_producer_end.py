@@ -123,6 +123,29 @@ def test_callbacks_have_run_when_flush_returns(producer: KafkaProducer) -> None:
     assert len(told) == 3
 
 
+def test_flush_waits_for_callbacks_that_are_running_already(producer: KafkaProducer) -> None:
+    running, go_on, flushed = threading.Event(), threading.Event(), threading.Event()
+
+    def block(_: object) -> None:
+        running.set()
+        go_on.wait(LONG)
+
+    def flush() -> None:
+        producer.flush(LONG)
+        flushed.set()
+
+    future = producer.send("t", b"v").add_both(block)
+    with pytest.raises(KprodTimeoutError):
+        future.get(0)  # it is waited for, so it leaves
+    assert running.wait(LONG)
+    thread = threading.Thread(target=flush)
+    thread.start()
+    assert not flushed.wait(0.05)
+    go_on.set()
+    assert flushed.wait(LONG)
+    thread.join(LONG)
+
+
 # Close --------------------------------------------------------------------------------------------
 
 

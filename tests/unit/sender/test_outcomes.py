@@ -104,6 +104,17 @@ def test_everything_queued_leaves_though_a_request_takes_one_batch_of_each_parti
     assert rig.run(lambda: all(future.is_done for future in futures), seconds=1)
 
 
+def test_a_record_is_not_finished_before_it_was_told_of(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker)
+    finished: list[bool] = []
+    broker.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(87))
+    for _ in range(2):
+        future = rig.queue().add_both(lambda _: finished.append(rig.sender.finished))
+        assert rig.run(lambda future=future: future.is_done)  # type: ignore[misc]
+    assert finished == [False, False], "a flush that starts now would not wait for the callback"
+    assert rig.sender.finished
+
+
 # Tried again --------------------------------------------------------------------------------------
 
 
