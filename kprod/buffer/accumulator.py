@@ -22,7 +22,7 @@ from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.split import split
 from kprod.clock import Clock
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
-from kprod.errors import BufferFullError, ProducerClosedError
+from kprod.errors import BufferFullError, KprodError, ProducerClosedError
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext import (
     BufferPool,
@@ -119,9 +119,9 @@ class RecordAccumulator:
             return appended
         size = max(self._batch_size, batch_size_upper_bound(key, value, headers))
         buffer = self._allocate(size, timeout)
-        queued = False
-        try:
-            with queue.lock:
+        batch: ProducerBatch | None = None
+        with queue.lock:
+            try:
                 # Closed is looked at again under the lock: close() may have swept this queue while
                 # we waited for memory, and a batch added after the sweep would never be settled.
                 self._refuse_when_closed()
@@ -129,13 +129,24 @@ class RecordAccumulator:
                 appended = queue.try_append(timestamp_ms, key, value, headers)
                 if appended is None:
                     batch = self._new_batch(queue, buffer)
-                    appended = queue.push(batch, timestamp_ms, key, value, headers)
-                    queued = True
                     self._activate(queue, batch)
-        finally:
-            if not queued:
-                self.pool.deallocate(buffer)
+                    appended = queue.push(batch, timestamp_ms, key, value, headers)
+            except BaseException:
+                # A signal handler raises anywhere, also right after the batch was queued: then it
+                # stays, with its memory. Nobody can take it away before we let go of the lock.
+                if batch is None or not queue.ends_with(batch):
+                    self._take_back(batch, buffer)
+                raise
+        if batch is None:
+            self.pool.deallocate(buffer)
         return appended
+
+    def _take_back(self, batch: ProducerBatch | None, buffer: PooledBuffer) -> None:
+        """Undo the beginning of a batch that did not come into its queue."""
+        if batch is not None:
+            self.incomplete.discard(batch)
+            batch.delivery.fail(KprodError("interrupted"))  # for a flush that has seen it
+        self.pool.deallocate(buffer)
 
     def _allocate(self, size: int, timeout: float) -> PooledBuffer:
         try:
@@ -163,7 +174,7 @@ class RecordAccumulator:
         return ProducerBatch(tp, self.pool, buffer, builder, self._clock.monotonic(), self._wake)
 
     def _activate(self, queue: BatchQueue, batch: ProducerBatch) -> None:
-        """Let the sender see a queue that has a new batch; the queue's lock is held."""
+        """Let the sender see a queue that gets a new batch; the queue's lock is held."""
         self.incomplete.add(batch)
         with self._active_lock:
             self._active[queue] = None

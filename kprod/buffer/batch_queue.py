@@ -84,6 +84,10 @@ class BatchQueue:
         """Take no more records into the open batch. The caller holds ``lock``."""
         self.open_batch.shut()
 
+    def ends_with(self, batch: ProducerBatch) -> bool:
+        """True when ``batch`` is the youngest. The caller holds ``lock``."""
+        return bool(self._batches) and self._batches[-1] is batch
+
     @property
     def empty(self) -> bool:
         """True when no batch waits. The caller holds ``lock``."""
