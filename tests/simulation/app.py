@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kprod.buffer.batch import ProducerBatch
-from kprod.errors import BufferFullError, KprodError, KprodTimeoutError, RecordTooLargeError
+from kprod.buffer.batch_queue import Appended
+from kprod.cluster.snapshot import TopicInfo
+from kprod.errors import BufferFullError, KprodError, ProducerClosedError, RecordTooLargeError
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.sender.loop import Sender
 from kprod.types import Header, RecordMetadata, TopicPartition
@@ -18,7 +20,6 @@ from tests.simulation.history import History, Sent
 from tests.simulation.setup import Setup
 from tests.simulation.trace import Trace
 
-A_MOMENT = 4e-6
 KEYS = (b"", b"k", b"key-2", b"another key", b"\x00\xff", b"key-5", b"key-6")
 
 
@@ -34,7 +35,6 @@ class Intent:
     timestamp_ms: int | None = None
     echoes: bool = False  # its callback sends another record
     raises: bool = False  # its callback fails
-    give_up_at: float = 0.0
 
 
 class Flush:
@@ -50,10 +50,20 @@ class Flush:
 
 
 class App:
-    """Follows ``KafkaProducer.send`` stage by stage; where that would wait, it comes back later."""
+    """Follows ``KafkaProducer.send`` stage by stage.
+
+    Its thread has the processor between the sender's turns. Where it would wait, ``turn`` lets the
+    sender have turns until what it waits for has come.
+    """
 
     def __init__(
-        self, setup: Setup, sender: Sender, clock: SimClock, rng: random.Random, trace: Trace
+        self,
+        setup: Setup,
+        sender: Sender,
+        clock: SimClock,
+        rng: random.Random,
+        trace: Trace,
+        turn: Callable[[float], bool],
     ) -> None:
         self.history = History()
         self.flushes: list[Flush] = []
@@ -62,66 +72,61 @@ class App:
         self._sender = sender
         self._clock = clock
         self._trace = trace
+        self._turn = turn  # takes seconds; False when the simulation ends
         self._partitioner = DefaultPartitioner(setup.batch_size, rng)
         self._waiting: deque[Intent] = deque()
+        self._busy = False
         self._next_uid = 0
 
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self.flushes
+        return not (self._waiting or self._busy or self.flushes)
 
     # Sending ----------------------------------------------------------------------------------
 
     def send(self, intents: Iterable[Intent]) -> None:
-        for intent in intents:
-            intent.give_up_at = self._clock.now + self._setup.max_block_ms / 1000
-            self._waiting.append(intent)
-        self.go_on()
+        """To be done at the next opportunity."""
+        self._waiting.extend(intents)
+        self._sender.network.wake()
 
     def go_on(self) -> None:
-        """Whatever the application waited for may have come: try again, in order."""
-        while self._waiting:
-            intent = self._waiting[0]
-            try:
-                self._send(intent)
-            except (KprodTimeoutError, BufferFullError) as error:
-                if self._clock.now < intent.give_up_at and not self.history.closed:
-                    break
-                self._refuse(error)
-            except KprodError as error:
-                self._refuse(error)
-            self._waiting.popleft()
+        """The thread has the processor."""
         for flush in [flush for flush in self.flushes if flush.over]:
             self.flushes.remove(flush)
             self._sender.accumulator.end_flush()
             self._trace.note("flushed")
+        if self._busy:
+            return
+        self._busy = True
+        while self._waiting:
+            intent = self._waiting.popleft()
+            self._try(intent, self._setup.max_block_ms / 1000)
+        self._busy = False
 
-    def _refuse(self, error: KprodError) -> None:
-        self._trace.note("refused", type(error).__name__)
-        self.history.refused.append((self._next_uid, error))
-        self._next_uid += 1
+    def _try(self, intent: Intent, patience: float) -> None:
+        try:
+            self._send(intent, patience)
+        except KprodError as error:
+            self._trace.note("refused", type(error).__name__)
+            self.history.refused.append((self._next_uid, error))
+            self._next_uid += 1
 
-    def _send(self, intent: Intent) -> None:
-        sender = self._sender
-        with self._clock.ticking():
-            topic = sender.metadata.await_topic(
-                intent.topic, A_MOMENT, sender.network.wake, intent.partition
-            )
+    def _send(self, intent: Intent, patience: float) -> None:
+        sender, deadline = self._sender, self._clock.now + patience
+        topic = self._topic(intent, deadline)
         if intent.partition is None:
             intent.partition = self._partitioner.choose(topic, intent.key)
-        uid = self._next_uid
+        uid, self._next_uid = self._next_uid, self._next_uid + 1
         value = value_of(uid, intent.size)
         if batch_size_upper_bound(intent.key, value, intent.headers) > self._setup.buffer_memory:
             raise RecordTooLargeError("larger than the buffer")
         tp = TopicPartition(intent.topic, intent.partition)
         wall_ms = self._clock.wall_ms()
         timestamp = wall_ms if intent.timestamp_ms is None else intent.timestamp_ms
-        appended = sender.accumulator.append(tp, timestamp, intent.key, value, intent.headers, 0.0)
-        self._next_uid += 1
+        appended = self._append(tp, timestamp, intent, value, deadline)
         self._partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
         if appended.wake_sender:
             sender.network.wake()
-        now = self._clock.now
         sent = Sent(
             uid,
             tp,
@@ -130,12 +135,51 @@ class App:
             intent.headers,
             timestamp,
             appended.future,
-            now,
+            self._clock.now,
             self.probing,
         )
         self.history.accepted.append(sent)
         appended.future.add_callback(self._stored, sent, intent)
         appended.future.add_errback(self._failed, sent, intent)
+
+    def _topic(self, intent: Intent, deadline: float) -> TopicInfo:
+        metadata, network = self._sender.metadata, self._sender.network
+
+        def known() -> bool:
+            topic = metadata.snapshot.topic(intent.topic)
+            return topic is not None and (intent.partition or 0) < len(topic)
+
+        def wake() -> None:
+            network.wake()
+            if not self._wait(known, deadline) and self._clock.now < deadline:
+                raise ProducerClosedError("closed while a topic was looked up")
+
+        left = deadline - self._clock.now
+        return metadata.await_topic(intent.topic, left, wake, intent.partition)
+
+    def _append(
+        self, tp: TopicPartition, timestamp: int, intent: Intent, value: bytes, deadline: float
+    ) -> Appended:
+        while True:
+            try:
+                return self._sender.accumulator.append(
+                    tp, timestamp, intent.key, value, intent.headers, 0.0
+                )
+            except BufferFullError:
+                before = self._sender.accumulator.pool.available
+                if not self._wait(
+                    lambda: self._sender.accumulator.pool.available != before,  # noqa: B023
+                    deadline,
+                ):
+                    raise
+
+    def _wait(self, over: Callable[[], bool], deadline: float) -> bool:
+        """Let the sender have turns until it is ``over``; False when time runs out first."""
+        while not over():
+            left = deadline - self._clock.now
+            if left <= 0 or not self._turn(left):
+                return False
+        return True
 
     # Being told -------------------------------------------------------------------------------
 
@@ -153,11 +197,8 @@ class App:
 
     def _react(self, intent: Intent) -> None:
         if intent.echoes:
-            echo = Intent(intent.topic, intent.key, None, 10)
-            try:
-                self._send(echo)
-            except KprodError as error:
-                self._refuse(error)
+            # In the sender's thread, which cannot wait for itself.
+            self._try(Intent(intent.topic, intent.key, None, 10), 0.0)
         if intent.raises:
             raise RuntimeError("an application's callback failed")
 
@@ -169,12 +210,12 @@ class App:
         self.flushes.append(Flush(accumulator.incomplete.copy(), self._clock.now))
         self._sender.network.wake()
 
-    def close(self, timeout: float, turn: Callable[[float], None]) -> None:
+    def close(self, timeout: float) -> None:
         """``KafkaProducer.close``: send what is queued for ``timeout`` seconds, end the rest."""
         deadline = self._clock.now + timeout
         self._sender.accumulator.close()
-        while not self._sender.finished and self._clock.now < deadline:
-            turn(deadline - self._clock.now)
+        self._sender.metadata.close()
+        self._wait(lambda: self._sender.finished, deadline)
         self._sender.abort(KprodError("the producer was closed"))
         self.go_on()
         self.history.closed = True

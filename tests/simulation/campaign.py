@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from kprod.errors import ConfigError
 from kprod.sender.assembly import assemble
 from tests.simulation.draw import draw
 from tests.simulation.schedule import Schedule
@@ -78,7 +79,11 @@ def explain(seed: int, make: Assemble = assemble) -> str:
     kinds = {_kind(violation) for violation in attempt(schedule, make).violations[:1]}
 
     def fails(candidate: Schedule) -> bool:
-        return not kinds.isdisjoint(map(_kind, attempt(candidate, make).violations))
+        try:
+            violations = attempt(candidate, make).violations
+        except ConfigError:  # a setup that no producer accepts
+            return False
+        return not kinds.isdisjoint(map(_kind, violations))
 
     smallest = shrink(schedule, fails)
     violations = attempt(smallest, make).violations

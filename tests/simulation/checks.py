@@ -39,6 +39,7 @@ class Judge:
         self._logs = logs
         self._by_uid = {sent.uid: sent for sent in history.accepted}
         self._order = {sent.uid: place for place, sent in enumerate(history.accepted)}
+        self._uids: dict[PartitionLog, list[int]] = {}
         self._found: dict[int, list[Found]] = defaultdict(list)
 
     def check(self) -> None:
@@ -58,8 +59,10 @@ class Judge:
     # What the logs hold -----------------------------------------------------------------------
 
     def _read(self, log: PartitionLog) -> None:
-        for record in self._records(log):
+        uids = self._uids[log] = []
+        for record in _records(log):
             uid = uid_of(record.value or b"-1|")
+            uids.append(uid)
             self._found[uid].append(Found(log, record))
             sent = self._by_uid.get(uid)
             if sent is None:
@@ -71,11 +74,6 @@ class Judge:
                 self._violated("I8", f"record {uid} was changed: {sent} {record}")
             if sent.timestamp_ms != record.timestamp:
                 self._violated("I9", f"timestamp of {uid}: {record.timestamp}")
-
-    @staticmethod
-    def _records(log: PartitionLog) -> Iterator[StoredRecord]:
-        for batch in read_batches(b"".join(stored.data for stored in log.batches)):
-            yield from batch.records()
 
     def _violated(self, invariant: str, what: str) -> None:
         self._history.violated(invariant, what)
@@ -133,13 +131,13 @@ class Judge:
     # Orders -----------------------------------------------------------------------------------
 
     def _orders(self) -> None:
-        for log in self._logs:
-            uids = [uid_of(r.value or b"-1|") for r in self._records(log)]
+        for log, uids in self._uids.items():
+            in_order = uids
             if not self._setup.idempotent:
                 if self._setup.max_in_flight > 1 or self._setup.acks != -1:
                     continue
-                uids = self._first_acknowledged(uids)
-            places = [self._order.get(uid, -1) for uid in uids]
+                in_order = self._first_acknowledged(uids)
+            places = [self._order.get(uid, -1) for uid in in_order]
             if places != sorted(places):
                 self._violated("I3", f"{log.topic}-{log.partition} holds {uids}")
         self._orders_of_ends()
@@ -165,6 +163,11 @@ class Judge:
 
     def _reversed(self, first: Sent, second: Sent) -> bool:
         return _same_batch(first, second) and self._order[second.uid] < self._order[first.uid]
+
+
+def _records(log: PartitionLog) -> Iterator[StoredRecord]:
+    for batch in read_batches(b"".join(stored.data for stored in log.batches)):
+        yield from batch.records()
 
 
 def _same_batch(first: Sent, second: Sent) -> bool:

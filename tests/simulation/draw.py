@@ -138,7 +138,7 @@ def _disturbance(api: str, how: str) -> Draw:
 
 
 def _times(dice: Dice) -> int:
-    return dice.rng.choice((1, 1, 1, 2, 4))
+    return dice.rng.choice((1, 1, 1, 2, 4, 30))
 
 
 def _interference(dice: Dice, api: str, how: str) -> Interference:

@@ -79,7 +79,7 @@ class World:
         self.metrics = ProducerMetrics()
         rng = random.Random(schedule.seed ^ 3)
         self.sender = make(self._config(), self.metrics, self.clock, rng)
-        self.app = App(setup, self.sender, self.clock, rng, self.trace)
+        self.app = App(setup, self.sender, self.clock, rng, self.trace, self._turn)
         watch.history = self.app.history
         self.watch = watch
         self.samples = Samples(setup, self.sender, self.metrics, self.app.history, self.clock)
@@ -188,19 +188,22 @@ class World:
                 self._turn()
             if self._close_timeout is None and not self.samples.hopeless:
                 self.samples.all_given_back("when all is quiet")
-            self.app.close(self._close_timeout or 0.0, self._turn)
+            timeout, self._close_timeout = self._close_timeout or 0.0, None
+            self.app.close(timeout)
             self.samples.all_given_back("after close")
             self._ended = self.clock.now
             self._let_zombies_in()
         Judge(self.schedule, self.app.history, self.cluster.logs, self._stalled).check()
         return self.outcome()
 
-    def _turn(self, longest: float = NEVER) -> None:
+    def _turn(self, longest: float = NEVER) -> bool:
+        """One turn of the sender; False when the application should not wait for another one."""
         self.sender.turn(longest)
         self.app.go_on()
         self.samples.take()
         if self.backend.stuck:
             self.samples.give_up("I14", "the sender waits for something that will never happen")
+        return not self.samples.hopeless and self._close_timeout is None
 
     def _over(self) -> bool:
         if self._close_timeout is not None or self.samples.hopeless:
@@ -222,16 +225,25 @@ class World:
             node.door.closed = node.door.silent = False
         self.wires.slow = 1.0
         self.cluster.hidden.clear()
-        setup = self.setup
-        patience = 2 * (setup.delivery_timeout_ms + setup.max_block_ms) / 1000 + SLACK
-        start = max(self.clock.now, self.backend.stalled_until)
-        self.events.at(start + patience, self._lose_patience)
         self.backend.wake()
+        self._be_patient()
 
-    def _lose_patience(self) -> None:
-        if not self.app.history.closed:
-            self.samples.give_up("I14", "the producer does not come to rest")
-            self.backend.wake()
+    def _be_patient(self) -> None:
+        """From now on something must come to its end within the longest time that may take."""
+        history, setup = self.app.history, self.setup
+        known = len(history.ended) + len(history.refused)
+        longest = (setup.delivery_timeout_ms + setup.max_block_ms) / 1000 + SLACK
+
+        def look() -> None:
+            if history.closed:
+                return
+            if len(history.ended) + len(history.refused) > known:
+                self._be_patient()
+            else:
+                self.samples.give_up("I14", "the producer does not come to rest")
+                self.backend.wake()
+
+        self.events.at(max(self.clock.now, self.backend.stalled_until) + longest, look)
 
     def _probe(self) -> None:
         """Once all is quiet everything must work: a record for every partition."""

@@ -127,7 +127,7 @@ class ServerEnd:
             self._held.append((frame, answer))
             return
         if how == "wrong-id":
-            self._send(frame[:7] + bytes([frame[7] ^ 1]) + frame[8:])
+            self._send(frame[:4] + bytes([frame[4] ^ 0x40]) + frame[5:])
         elif how == "garbage":
             half = frame[4 : 4 + max(6, len(frame) // 2)]
             self._send(len(half).to_bytes(4, "big") + half)

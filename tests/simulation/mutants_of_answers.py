@@ -1,0 +1,69 @@
+"""Broken reading of answers, broken writing of requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod.errors import KprodError
+from kprod.sender.connection import BrokerConnection
+from kprod.sender.exchange import Buffers
+from kprod.sender.rounds.produce_exchange import ProduceExchange
+from kprod.wire.framing import split_response_header
+
+
+def ignores_ids(_real: type[BrokerConnection]) -> type[BrokerConnection]:
+    """Answers are taken in the order they come, whatever they answer."""
+
+    class Broken(BrokerConnection):
+        def _match(self, frame: memoryview, now: float) -> None:
+            if self._unanswered:
+                entry = self._unanswered[0]
+                _, body = split_response_header(entry.exchange.api, entry.version, frame)
+                entry.exchange.answered(entry.version, body, now)
+                self._unanswered.popleft()
+
+    return Broken
+
+
+def swallows(_real: type[ProduceExchange]) -> type[ProduceExchange]:
+    class Broken(ProduceExchange):
+        def _end_left_out(self, now: float) -> None:
+            self._batches.clear()
+
+    return Broken
+
+
+def shuffles(_real: type[ProduceExchange]) -> type[ProduceExchange]:
+    """Results are matched by their place in the answer rather than by their name."""
+
+    class Broken(ProduceExchange):
+        def _settle(self, batch: Any, part: Any, now: float) -> None:
+            if self._batches:
+                other = next(iter(self._batches))
+                batch, self._batches[other] = self._batches[other], batch
+            super()._settle(batch, part, now)
+
+    return Broken
+
+
+def says_not_sent(_real: type[ProduceExchange]) -> type[ProduceExchange]:
+    class Broken(ProduceExchange):
+        def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+            super().failed(error, now, sent=False)
+
+    return Broken
+
+
+def misroutes(_real: type[ProduceExchange]) -> type[ProduceExchange]:
+    """KAFKA-19012 as seen from the topic: records that belong to another one."""
+
+    class Broken(ProduceExchange):
+        def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+            before = dict(self._batches)
+            turned = [*list(before.values())[1:], *list(before.values())[:1]]
+            self._batches = dict(zip(before, turned, strict=True))
+            buffers = super().encode(version, correlation_id, client_id)
+            self._batches = before
+            return buffers
+
+    return Broken

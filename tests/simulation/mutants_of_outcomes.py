@@ -1,0 +1,151 @@
+"""Broken verdicts, broken memory, broken promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.delivery import BatchDelivery
+from kprod.errors import BrokerError, KprodError
+from kprod.sender.outcomes import Outcomes
+from kprod.sender.retry import Attempt, Verdict
+from kprod.sender.rounds.produce import ProduceRound
+
+Judge = Callable[[KprodError, Attempt], Verdict]
+
+
+def acks_on_timeout(_real: type[Outcomes]) -> type[Outcomes]:
+    class Broken(Outcomes):
+        def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
+            if batch.on_wire:
+                self._metrics.acknowledged(batch.record_count, batch.size)
+                self._accumulator.incomplete.discard(batch)
+                batch.delivery.succeed(-1, -1)
+            else:
+                super().expire(batch, limit, now)
+
+    return Broken
+
+
+def frees_on_expiry(_real: type[Outcomes]) -> type[Outcomes]:
+    """CVE-2026-35554: the next batch is written into bytes that are still being sent."""
+
+    class Broken(Outcomes):
+        def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
+            on_wire = batch.on_wire
+            super().expire(batch, limit, now)
+            if on_wire:
+                batch.release()
+
+    return Broken
+
+
+def frees_once(_real: type[ProducerBatch]) -> type[ProducerBatch]:
+    class Broken(ProducerBatch):
+        freed = False
+
+        def release(self) -> None:
+            if not self.freed:
+                self.freed = True
+                super().release()
+
+    return Broken
+
+
+def frees_twice(_real: type[Outcomes]) -> type[Outcomes]:
+    class Broken(Outcomes):
+        def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+            super().stored(batch, base_offset, append_time)
+            if batch.attempts > 1:
+                batch.release()
+
+    return Broken
+
+
+def forgets_expired(_real: type[Outcomes]) -> type[Outcomes]:
+    class Broken(Outcomes):
+        def attempt_failed(self, batch: ProducerBatch, *args: Any, **options: Any) -> None:
+            if batch.delivery.done:
+                self._off_wire(batch)
+            else:
+                super().attempt_failed(batch, *args, **options)
+
+    return Broken
+
+
+def forgets_doubt(_real: type[Outcomes]) -> type[Outcomes]:
+    """Confluent's PERSISTED status, had it been that of the last attempt only."""
+
+    class Broken(Outcomes):
+        def attempt_failed(self, batch: ProducerBatch, *args: Any, **options: Any) -> None:
+            batch.maybe_written = False
+            super().attempt_failed(batch, *args, **options)
+
+    return Broken
+
+
+def miscounts(_real: type[Outcomes]) -> type[Outcomes]:
+    class Broken(Outcomes):
+        def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+            off_by = 1 if batch.attempts > 1 and base_offset >= 0 else 0
+            super().stored(batch, base_offset + off_by, append_time)
+
+    return Broken
+
+
+def fails_duplicates(real: Judge) -> Judge:
+    return lambda error, attempt: Verdict.FAIL if _code(error) == 46 else real(error, attempt)
+
+
+def fails_not_leader(real: Judge) -> Judge:
+    return lambda error, attempt: Verdict.FAIL if _code(error) == 6 else real(error, attempt)
+
+
+def retries_for_ever(real: Judge) -> Judge:
+    """aiokafka#1017: the same refusal until somebody restarts the process."""
+
+    def judged(error: KprodError, attempt: Attempt) -> Verdict:
+        verdict = real(error, attempt)
+        return Verdict.RETRY if verdict is Verdict.RESEQUENCE else verdict
+
+    return judged
+
+
+def _code(error: KprodError) -> int:
+    return error.code if isinstance(error, BrokerError) else 0
+
+
+def tells_twice(_real: type[BatchDelivery]) -> type[BatchDelivery]:
+    class Broken(BatchDelivery):
+        __slots__ = ()
+
+        def on_done(self, tell: Callable[[], object], index: int = 0) -> None:
+            super().on_done(tell, index)
+            super().on_done(tell, index)
+
+    return Broken
+
+
+def loses_expired(_real: type[RecordAccumulator]) -> type[RecordAccumulator]:
+    """kafka-python#2198: flush returned while batches had expired in silence."""
+
+    class Broken(RecordAccumulator):
+        def take_expired(self, created_before: float) -> list[ProducerBatch]:
+            super().take_expired(created_before)
+            return []
+
+    return Broken
+
+
+def closes_early(_real: type[ProduceRound]) -> type[ProduceRound]:
+    class Broken(ProduceRound):
+        def abort(self, error: KprodError, now: float) -> None:
+            self.fail_queued(error, now)
+
+    return Broken
+
+
+def trusts_leaders(real: frozenset[int]) -> frozenset[int]:
+    return real - {6, 7, 20}
