@@ -1,0 +1,137 @@
+"""Whatever happens, the sender wakes no more often than it must, and goes on when it can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kprod.types import TopicPartition
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut, refuse, silence
+from tests.support.sender_rig import SenderRig
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"t": [1]}).add(1)
+
+
+def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
+    rig = SenderRig(broker.cluster, **options)
+    rig.know("t")
+    return rig
+
+
+def turns_in(rig: SenderRig, seconds: float) -> int:
+    """How often the sender looks around in that time."""
+    before = rig.turns
+    rig.run(lambda: False, seconds, most_turns=20_000)
+    return rig.turns - before
+
+
+def test_an_idle_sender_looks_around_once_in_a_while(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, metadata_max_age_ms=300_000, connections_max_idle_ms=540_000)
+    assert rig.run(rig.queue().succeeded)
+    assert turns_in(rig, 3600) < 150
+
+
+def test_a_producer_that_was_never_used_does_nothing(broker: ScriptedBroker) -> None:
+    rig = SenderRig(broker.cluster)
+    assert turns_in(rig, 3600) < 50
+    assert broker.connections == 0
+
+
+def test_an_idle_connection_is_closed_and_made_again_when_needed(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, connections_max_idle_ms=5_000)
+    assert rig.run(rig.queue().succeeded)
+    rig.run(lambda: not rig.backend.connections, seconds=10)
+    assert rig.backend.connections == []
+    assert rig.run(rig.queue().succeeded, seconds=1)
+    assert broker.connections == 2
+    assert rig.metrics.connections_lost == 0
+
+
+def test_brokers_that_are_down_are_tried_at_the_pace_of_the_back_off(
+    broker: ScriptedBroker,
+) -> None:
+    rig = rig_of(broker, delivery_timeout_ms=900_000, reconnect_backoff_max_ms=1000)
+    listener = broker.cluster.listeners.pop((broker.host, broker.port))
+    rig.backend.connections[0].cut()
+    future = rig.queue()
+    assert turns_in(rig, 600) < 3 * 2 * 750, "both addresses, once a second, three turns each"
+    broker.cluster.listeners[broker.host, broker.port] = listener
+    assert rig.run(lambda: future.is_done, seconds=2)
+    assert future.succeeded()
+
+
+def test_a_broker_that_refuses_for_ever_is_asked_at_the_pace_of_the_back_off(
+    broker: ScriptedBroker,
+) -> None:
+    broker.next(ApiKey.PRODUCE, *[refuse(19)] * 2000)
+    rig = rig_of(broker, delivery_timeout_ms=900_000)
+    rig.queue()
+    assert turns_in(rig, 600) < 3 * 750
+    assert 500 < broker.count(ApiKey.PRODUCE) < 750
+
+
+def test_a_connection_that_breaks_every_time_is_made_at_the_pace_of_the_back_off(
+    broker: ScriptedBroker,
+) -> None:
+    broker.next(ApiKey.PRODUCE, *[cut] * 2000)
+    rig = rig_of(broker, delivery_timeout_ms=900_000)
+    rig.queue()
+    assert turns_in(rig, 60) < 20 * 75
+    assert broker.connections < 3 * 75
+
+
+def test_a_handshake_that_breaks_every_time_is_tried_at_the_pace_of_the_back_off(
+    broker: ScriptedBroker,
+) -> None:
+    broker.next(ApiKey.API_VERSIONS, *[cut] * 2000)
+    rig = SenderRig(broker.cluster)
+    rig.sender.metadata.used(["t"], rig.clock.now)
+    rig.sender.metadata.request_update()
+    assert turns_in(rig, 60) < 5 * 75
+    assert 50 < broker.connections < 75
+
+
+def test_a_silent_broker_costs_a_turn_per_time_limit(broker: ScriptedBroker) -> None:
+    broker.next(ApiKey.PRODUCE, *[silence] * 100)
+    rig = rig_of(broker, delivery_timeout_ms=900_000, request_timeout_ms=30_000)
+    rig.queue()
+    assert turns_in(rig, 600) < 20 * 20
+
+
+def test_a_throttled_broker_is_left_alone_for_as_long(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker)
+    broker.throttle_ms = 5_000
+    assert rig.run(rig.queue().succeeded)
+    broker.throttle_ms = 0
+    started, turns = rig.clock.now, rig.turns
+    assert rig.run(rig.queue().succeeded)
+    assert rig.clock.now - started == pytest.approx(5)
+    assert rig.turns - turns < 10
+
+
+def test_lingering_batches_are_waited_for_in_one_go(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, linger_ms=500)
+    assert rig.run(rig.queue().succeeded)
+    started, turns = rig.clock.now, rig.turns
+    future = rig.queue()
+    assert rig.run(future.succeeded)
+    assert rig.clock.now - started == pytest.approx(0.5)
+    assert rig.turns - turns < 6
+
+
+def test_a_partition_that_must_wait_for_order_does_not_keep_the_sender_awake(
+    broker: ScriptedBroker,
+) -> None:
+    broker.next(ApiKey.PRODUCE, silence)
+    rig = rig_of(broker, batch_size=1)
+    for _ in range(3):
+        rig.queue()
+    assert turns_in(rig, 25) < 10
+    assert broker.count(ApiKey.PRODUCE) == 1
