@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -24,6 +25,7 @@ OFFERED = {
     ApiKey.API_VERSIONS: (0, 4),
     ApiKey.INIT_PRODUCER_ID: (0, 4),
 }
+UNKNOWN_TOPIC_ID = 100
 REQUEST_NAMES = {
     ApiKey.PRODUCE: "ProduceRequest",
     ApiKey.METADATA: "MetadataRequest",
@@ -136,7 +138,7 @@ class ScriptedBroker:
         for topic in heard.body.topic_data:
             parts = []
             for part in topic.partition_data:
-                tp = TopicPartition(topic.name, part.index)
+                tp = TopicPartition(self.cluster.name_of(topic), part.index)
                 code, offset = store(tp, list(read_batches(part.records)))
                 values: dict[str, Any] = {}
                 if heard.version >= 10 and leader != (-1, -1):
@@ -159,7 +161,8 @@ class ScriptedBroker:
             topics.append(
                 build(
                     schema.TopicProduceResponse,
-                    name=topic.name,
+                    name=getattr(topic, "name", None),
+                    topic_id=getattr(topic, "topic_id", None),
                     partition_responses=tuple(parts),
                 )
             )
@@ -181,6 +184,7 @@ class ScriptedCluster:
 
     topics: dict[str, list[int]] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    topic_ids: dict[str, UUID] = field(default_factory=dict)
     leader_epoch: int = 0
     producer_ids: int = 4000
     brokers: dict[int, ScriptedBroker] = field(default_factory=dict)
@@ -194,13 +198,22 @@ class ScriptedCluster:
         self.listeners[host, port] = broker.accept
         return broker
 
+    def name_of(self, topic: Any) -> str:
+        """The topic a Produce request means: newer versions name it by its id."""
+        name: str | None = getattr(topic, "name", None)
+        if name is not None:
+            return name
+        return next((n for n, topic_id in self.topic_ids.items() if topic_id == topic.topic_id), "")
+
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values stored in one partition, in order."""
         batches = self.log.get(TopicPartition(topic, partition), [])
         return [record.value for batch in batches for record in batch.records()]
 
     def store(self, tp: TopicPartition, batches: list[RecordBatch]) -> tuple[int, int]:
-        """Append, whatever it is; error code 0 and the base offset."""
+        """Append, whatever it is, to a topic that exists; error code and base offset."""
+        if tp.topic not in self.topics:
+            return UNKNOWN_TOPIC_ID, -1
         log = self.log.setdefault(tp, [])
         offset = sum(batch.record_count for batch in log)
         log += batches
@@ -228,7 +241,7 @@ class ScriptedCluster:
             schema.MetadataResponseTopic,
             error_code=ErrorCode(code),
             name=name,
-            topic_id=None,
+            topic_id=self.topic_ids.get(name),
             is_internal=False,
             partitions=tuple(
                 build(
