@@ -14,9 +14,10 @@ from kprod.errors import (
     RecordTooLargeError,
 )
 from kprod.metrics import ProducerMetrics
-from kprod.sender.retry import TOO_LARGE, Attempt, Verdict, judge
+from kprod.sender.doubts import Doubts, proves
+from kprod.sender.retry import OUT_OF_ORDER_SEQUENCE, TOO_LARGE, Attempt, Verdict, judge
 from kprod.sender.sequences import Sequences
-from kprod.types import Persisted
+from kprod.types import Persisted, TopicPartition
 
 FOREVER = float("inf")
 NOT_TOLD = (-1, -1)
@@ -46,6 +47,7 @@ class Outcomes:
         self._retries = retries
         self._delivery_timeout = delivery_timeout
         self._on_wire: dict[ProducerBatch, None] = {}  # in the order of leaving
+        self._doubts = Doubts()
 
     def left(self, batch: ProducerBatch) -> None:
         """``batch`` is part of a request now."""
@@ -60,6 +62,14 @@ class Outcomes:
     def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         """The leader acknowledged ``batch``."""
         self._off_wire(batch)
+        self._acknowledge(batch, base_offset, append_time)
+
+    def _acknowledge(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        for earlier in self._doubts.take(batch.tp):
+            if proves(batch, earlier):
+                self._succeed(earlier, -1, -1)
+            else:
+                self._leave_in_doubt(earlier)
         self._sequences.acknowledged(batch)
         self._succeed(batch, base_offset, append_time)
 
@@ -85,8 +95,10 @@ class Outcomes:
             return
         verdict = judge(error, self._attempt(batch, now))
         if verdict is Verdict.DONE:
-            self._sequences.acknowledged(batch)
-            self._succeed(batch, -1, -1)
+            self._acknowledge(batch, -1, -1)
+        elif verdict is Verdict.DOUBT:
+            self._sequences.resolved(batch)
+            self._doubts.add(batch)
         elif verdict is Verdict.FAIL:
             self.give_up(batch, error, now)
         elif verdict is Verdict.SPLIT:
@@ -94,6 +106,7 @@ class Outcomes:
             self._sequences.was_split(batch, self._accumulator.split(batch))
         else:
             if verdict is Verdict.RESEQUENCE:
+                self._end_doubts(batch.tp)
                 self._sequences.want_new_epoch(batch)
             batch.last_attempt_at = now
             self._metrics.records_retried += batch.record_count
@@ -107,6 +120,7 @@ class Outcomes:
             out_of_time=self._out_of_time(batch, now),
             has_sequence=batch.has_sequence,
             oldest=self._sequences.is_oldest(batch),
+            newest=self._sequences.is_newest(batch),
             maybe_written=batch.maybe_written,
         )
 
@@ -131,17 +145,34 @@ class Outcomes:
     def give_up(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """End a batch that is neither queued nor on the wire with ``error``."""
         final = self._final(batch, error, now)
+        self._doubts.discard(batch)
         self._sequences.resolved(batch)
+        if self._sequences.all_resolved(batch.tp):
+            self._end_doubts(batch.tp)
         batch.release()
         self._fail(batch, final)
 
+    def _end_doubts(self, tp: TopicPartition) -> None:
+        """No later batch of the partition will tell what became of them."""
+        for batch in self._doubts.take(tp):
+            self._leave_in_doubt(batch)
+
+    def _leave_in_doubt(self, batch: ProducerBatch) -> None:
+        batch.release()
+        self._fail(batch, self.unknown_fate(batch))
+
     def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
-        """End a batch whose time ran out: on the wire, or taken from its queue."""
-        state = "its last attempt is unanswered" if batch.on_wire else "it was still queued"
+        """End a batch whose time ran out: on the wire, in doubt, or taken from its queue."""
+        if batch.on_wire:
+            state = "its last attempt is unanswered"
+        elif self._doubts.discard(batch):
+            state = "the broker refused its repetition"
+        else:
+            state = "it was still queued"
         self.end(batch, self._expired(batch, limit, state), now)
 
     def end(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
-        """End a batch with ``error``, on the wire (its request goes on) or taken from its queue."""
+        """End a batch with ``error``: on the wire (its request goes on), in doubt, or taken out."""
         if batch.on_wire:
             batch.maybe_written = True
             self._fail(batch, self._final(batch, error, now))
@@ -149,15 +180,15 @@ class Outcomes:
             self.give_up(batch, error, now)
 
     def unanswered(self, created_before: float = FOREVER) -> list[ProducerBatch]:
-        """The batches on the wire that have no outcome and were created before a time."""
+        """The batches on the wire or in doubt that have no outcome, created before a time."""
         return [
             batch
-            for batch in self._on_wire
+            for batch in [*self._on_wire, *self._doubts.all()]
             if not batch.delivery.done and batch.created_at <= created_before
         ]
 
-    def oldest_on_wire(self) -> float:
-        """When the oldest batch on the wire that has no outcome was created; infinite for none."""
+    def oldest_unanswered(self) -> float:
+        """When the oldest of ``unanswered`` was created; infinite for none."""
         return min((batch.created_at for batch in self.unanswered()), default=FOREVER)
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
@@ -173,7 +204,11 @@ class Outcomes:
 
     def unknown_fate(self, batch: ProducerBatch) -> KprodError:
         """The error of a batch that may be in the log and cannot be sent again safely."""
-        return BrokerError(45, f"{batch.tp}: an earlier attempt may have been stored")
+        error = BrokerError(
+            OUT_OF_ORDER_SEQUENCE, f"{batch.tp}: an earlier attempt may have been stored"
+        )
+        error.persisted = Persisted.MAYBE
+        return error
 
     def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
         """The error for the batch's futures, with what is known of the log in ``persisted``."""

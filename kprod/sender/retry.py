@@ -30,13 +30,14 @@ class Verdict(enum.Enum):
     """DONE: stored.
 
     RETRY: same bytes, same sequence. SPLIT: retry as two smaller batches. RESEQUENCE: retry under a
-    new epoch. FAIL: give up.
+    new epoch. DOUBT: wait for what later batches tell (see ``doubts``). FAIL: give up.
     """
 
     DONE = enum.auto()
     RETRY = enum.auto()
     SPLIT = enum.auto()
     RESEQUENCE = enum.auto()
+    DOUBT = enum.auto()
     FAIL = enum.auto()
 
 
@@ -44,7 +45,7 @@ class Verdict(enum.Enum):
 class Attempt:
     """The state of a batch at the moment its attempt failed.
 
-    ``oldest``: no earlier batch of its partition is still without an outcome.
+    ``oldest``, ``newest``: of the batches of its partition that were sent and have no outcome.
     ``maybe_written``: this or an earlier attempt may have reached the log.
     """
 
@@ -54,6 +55,7 @@ class Attempt:
     out_of_time: bool
     has_sequence: bool
     oldest: bool
+    newest: bool
     maybe_written: bool
 
 
@@ -70,11 +72,14 @@ def judge(error: KprodError, attempt: Attempt) -> Verdict:
     if attempt.attempts > min(limit, attempt.retries):
         return Verdict.FAIL
     if code in SEQUENCE_ERRORS and attempt.has_sequence:
-        return _out_of_sequence(attempt)
+        return _out_of_sequence(attempt, known=code == OUT_OF_ORDER_SEQUENCE)
     return Verdict.RETRY if error.retriable else Verdict.FAIL
 
 
-def _out_of_sequence(attempt: Attempt) -> Verdict:
+def _out_of_sequence(attempt: Attempt, *, known: bool) -> Verdict:
+    """``known``: the broker knows this producer and epoch, and has a sequence to compare with."""
     if not attempt.oldest:
         return Verdict.RETRY  # an earlier batch is still on its way; after it the sequence will fit
-    return Verdict.FAIL if attempt.maybe_written else Verdict.RESEQUENCE
+    if not attempt.maybe_written:
+        return Verdict.RESEQUENCE
+    return Verdict.DOUBT if known and not attempt.newest else Verdict.FAIL

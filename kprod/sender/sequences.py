@@ -33,7 +33,11 @@ def advance(sequence: int, records: int) -> int:
 
 @dataclass(slots=True)
 class PartitionSequence:
-    """Where one partition stands. ``unresolved``: batches without an outcome, in sequence order."""
+    """Where one partition stands.
+
+    ``unresolved``: batches that were sent and have no outcome, in sequence order. Those in doubt
+    (see ``doubts``) are not among them: they are not sent again, and nothing waits for them.
+    """
 
     producer: ProducerId | None = None
     next_sequence: int = 0
@@ -117,6 +121,15 @@ class Sequences:
         """True when no earlier batch of the partition is without an outcome."""
         unresolved = self._of(batch.tp).unresolved
         return bool(unresolved) and unresolved[0] is batch
+
+    def is_newest(self, batch: ProducerBatch) -> bool:
+        """True when no later batch of the partition was sent and is without an outcome."""
+        unresolved = self._of(batch.tp).unresolved
+        return bool(unresolved) and unresolved[-1] is batch
+
+    def all_resolved(self, tp: TopicPartition) -> bool:
+        """True when no batch of the partition was sent and is without an outcome."""
+        return not self._of(tp).unresolved
 
     def acknowledged(self, batch: ProducerBatch) -> None:
         """The leader that ``batch`` was sent to has stored it."""

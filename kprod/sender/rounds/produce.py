@@ -141,7 +141,7 @@ class ProduceRound:
         late = self._outcomes.unanswered(now - limit) + self._accumulator.take_expired(now - limit)
         for batch in sorted(late, key=_age):
             self._outcomes.expire(batch, limit, now)
-        oldest = min(self._accumulator.next_expiry(), self._outcomes.oldest_on_wire(), now)
+        oldest = min(self._accumulator.next_expiry(), self._outcomes.oldest_unanswered(), now)
         self._next_expiry = max(oldest + limit, now + 0.001)
 
     def fail_queued(self, error: KprodError, now: float) -> None:

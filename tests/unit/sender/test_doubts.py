@@ -1,0 +1,119 @@
+"""A batch that may be stored and is refused as out of sequence: what comes after it tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import BrokerError, DeliveryTimeoutError, ProducerClosedError
+from kprod.types import Persisted, TopicPartition
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import (
+    Answer,
+    Heard,
+    ScriptedBroker,
+    ScriptedCluster,
+    refuse,
+    silence,
+)
+from tests.support.sender_rig import SenderRig
+
+NOT_LEADER, OUT_OF_ORDER, DUPLICATE = 6, 45, 46
+
+
+def store_silently(broker: ScriptedBroker, heard: Heard) -> bytes:
+    """The batch is stored, and no answer comes."""
+    broker.produce_answer(heard, broker.cluster.store)
+    return b""
+
+
+def store_and_cut(broker: ScriptedBroker, heard: Heard) -> bytes:
+    """The batch is stored, and the connection breaks."""
+    store_silently(broker, heard)
+    raise ConnectionResetError("Connection reset by peer")
+
+
+def move(broker: ScriptedBroker, heard: Heard) -> bytes:
+    """Broker 2 leads now."""
+    broker.cluster.topics["t"], broker.cluster.leader_epoch = [2], 1
+    return refuse(NOT_LEADER)(broker, heard)
+
+
+def two_unanswered(
+    *after: Answer, brokers: int = 1, **options: Any
+) -> tuple[SenderRig, list[FutureRecordMetadata]]:
+    """A sender whose two batches are stored, with both answers lost.
+
+    Sent again, the first of them is refused as out of sequence; ``after`` is what follows that.
+    """
+    cluster = ScriptedCluster(topics={"t": [1]})
+    leader, *_ = [cluster.add(number) for number in range(1, brokers + 1)]
+    rig = SenderRig(cluster, batch_size=100, **options)
+    rig.know("t")
+    start = rig.queue(b"0" * 60)  # only a leader that has acknowledged one gets two at a time
+    assert rig.run(lambda: start.is_done)
+    answers = [store_silently, store_and_cut, refuse(OUT_OF_ORDER), *after]
+    leader.next(ApiKey.PRODUCE, *answers)
+    return rig, [rig.queue(b"1" * 60), rig.queue(b"2" * 60)]
+
+
+def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it() -> None:
+    rig, (first, second) = two_unanswered(refuse(DUPLICATE))
+    ended: list[str] = []
+    first.add_callback(lambda metadata: ended.append("first"))
+    second.add_callback(lambda metadata: ended.append("second"))
+    assert rig.run(lambda: first.is_done and second.is_done)
+    assert first.succeeded()
+    assert first.get(0).offset == -1  # the broker did not say
+    assert ended == ["first", "second"]
+    assert rig.cluster.values("t") == [b"0" * 60, b"1" * 60, b"2" * 60]
+
+
+def test_what_was_proven_has_given_its_memory_back_and_the_epoch_stays() -> None:
+    rig, _ = two_unanswered(refuse(DUPLICATE))
+    after = rig.queue(b"3" * 60)
+    assert rig.run(lambda: after.is_done)
+    assert after.succeeded()
+    assert [batch.producer_epoch for batch in rig.cluster.log[TopicPartition("t", 0)]] == [
+        0,
+        0,
+        0,
+        0,
+    ]
+    assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
+
+
+def test_without_proof_the_records_may_be_stored_and_the_partition_goes_on() -> None:
+    rig, unproven = two_unanswered(refuse(OUT_OF_ORDER))
+    after = rig.queue(b"3" * 60)
+    assert rig.run(lambda: after.is_done)
+    assert after.succeeded()
+    for future in unproven:
+        assert isinstance(future.exception, BrokerError)
+        assert future.exception.code == OUT_OF_ORDER
+        assert future.exception.persisted is Persisted.MAYBE
+    assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
+
+
+def test_another_leader_proves_nothing() -> None:
+    rig, (first, second) = two_unanswered(move, brokers=2)
+    assert rig.run(lambda: first.is_done and second.is_done)
+    assert second.succeeded()
+    assert first.exception is not None
+    assert first.exception.persisted is Persisted.MAYBE
+
+
+def test_doubt_lasts_no_longer_than_the_delivery_timeout() -> None:
+    rig, unproven = two_unanswered(silence, request_timeout_ms=60_000, delivery_timeout_ms=60_000)
+    assert rig.run(lambda: all(future.is_done for future in unproven), seconds=61)
+    for future in unproven:
+        assert isinstance(future.exception, DeliveryTimeoutError)
+        assert future.exception.persisted is Persisted.MAYBE
+
+
+def test_a_producer_that_closes_ends_the_doubt() -> None:
+    rig, (first, _) = two_unanswered(silence)
+    assert rig.run(lambda: rig.cluster.brokers[1].count(ApiKey.PRODUCE) == 5)
+    rig.sender.abort(ProducerClosedError("closed"))
+    assert isinstance(first.exception, ProducerClosedError)
+    assert first.exception.persisted is Persisted.MAYBE
