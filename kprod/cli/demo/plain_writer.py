@@ -14,6 +14,7 @@ from kprod.errors import KprodError
 from kprod.producer import KafkaProducer
 
 LOOK_EVERY = 2_000  # records
+LAST_SECONDS = 1.0  # after Ctrl-C, for what is on its way
 
 
 class PlainWriter:
@@ -42,7 +43,7 @@ class PlainWriter:
         except KprodError as error:
             raise DemoFailure(f"a record could not be sent: {error}") from error
         finally:
-            producer.close(timeout=0)  # after an interruption: what was not sent yet stays unsent
+            producer.close(timeout=LAST_SECONDS)  # when interrupted; else it is closed already
         if failures:
             raise DemoFailure(f"{report.failed:,} records failed; the first: {failures[0]}")
         seconds = time.monotonic() - started
