@@ -41,8 +41,8 @@ class DefaultPartitioner:
     Without a key records stay on one partition until it got ``batch_size`` bytes and its batch is
     full, at most twice ``batch_size``; the next is drawn from the partitions that have a leader: by
     what ``loads`` knows of their queues, else uniformly (``BuiltInPartitioner``, KIP-794). Records
-    with a key that fall on the sticky partition count too: they fill the same batch. With no
-    ``key_hash`` every record is treated as one without a key. Thread-safe.
+    with a key that fall on the sticky partition count too if they are reported: they fill the same
+    batch. With no ``key_hash`` every record is treated as one without a key. Thread-safe.
     """
 
     def __init__(

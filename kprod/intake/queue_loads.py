@@ -74,13 +74,11 @@ class QueueLoads:
 def _made(
     topic: TopicInfo, queued: Mapping[int, int], avoided: Collection[int]
 ) -> LoadTable | None:
-    candidates = [p for p in topic.available if topic.partitions[p].leader_id not in avoided]
+    candidates = topic.available
+    if avoided:
+        led_by = topic.partitions
+        candidates = tuple(p for p in candidates if led_by[p].leader_id not in avoided)
     if not candidates:
         return None
-    if len(candidates) == len(topic.available) and _equal(queued, candidates):
-        return None
-    return LoadTable(candidates, queued)
-
-
-def _equal(queued: Mapping[int, int], partitions: Collection[int]) -> bool:
-    return len({queued.get(partition, 0) for partition in partitions}) == 1
+    table = LoadTable(candidates, queued)
+    return None if table.even and len(candidates) == len(topic.available) else table
