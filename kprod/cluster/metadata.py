@@ -15,10 +15,16 @@ from collections.abc import Callable, Iterable
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
 from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
-from kprod.errors import BrokerError, KprodError, KprodTimeoutError, ProducerClosedError
+from kprod.errors import (
+    REFRESHES_METADATA,
+    BrokerError,
+    KprodError,
+    KprodTimeoutError,
+    ProducerClosedError,
+)
 from kprod.latch import Latch
 from kprod.types import TopicPartition
-from kprod.wire.control import MetadataReply, TopicReply
+from kprod.wire.control import MetadataReply, PartitionReply, TopicReply
 
 FOREVER = float("inf")
 MOST_HOLES = 1000
@@ -207,8 +213,10 @@ class Metadata:
             snapshot = self._without_idle(snapshot, now)
             self._fruitless = self._fruitless + 1 if snapshot == self.snapshot else 0
             self.snapshot = snapshot
-            self._full_wanted = self._full_wanted or any(
-                error.retriable for error in self._topic_errors.values()
+            self._full_wanted = (
+                self._full_wanted
+                or any(error.retriable for error in self._topic_errors.values())
+                or any(_awaits_leader(p) for topic in usable for p in topic.partitions)
             )
             self._in_flight, self._failures, self._last_failure = False, 0, None
             self._last_success = now
@@ -255,6 +263,11 @@ class Metadata:
         for name in idle:
             del self._last_use[name]
         return snapshot.without_topics(idle) if idle else snapshot
+
+
+def _awaits_leader(reply: PartitionReply) -> bool:
+    """True for a partition whose lack of a leader should pass."""
+    return reply.leader_id < 0 and reply.error_code in REFRESHES_METADATA
 
 
 def _topic_info(reply: TopicReply) -> TopicInfo:

@@ -9,7 +9,7 @@ from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata
 from kprod.errors import ConnectionLost, KprodTimeoutError
 from kprod.types import TopicPartition
-from kprod.wire.control import BrokerEndpoint, MetadataReply
+from kprod.wire.control import BrokerEndpoint, MetadataReply, PartitionReply, TopicReply
 from tests.support.steady_random import SteadyRandom
 from tests.unit.cluster.replies import numbered, reply, topic
 
@@ -171,6 +171,18 @@ def test_a_topic_that_is_being_created_is_asked_for_until_it_is_there(metadata: 
     assert metadata.due(10.0) == 0.0
     assert learn(metadata, reply(topic("t")), 10.0) == ["t"]
     assert metadata.due(11.0) > 200
+
+
+@pytest.mark.parametrize(("code", "again"), [(5, True), (9, True), (72, True), (0, False)])
+def test_a_partition_in_trouble_is_asked_about_until_it_is_well(
+    metadata: Metadata, code: int, again: bool
+) -> None:
+    want(metadata, "t")
+    parts = [PartitionReply(0, 0, 1, 0), PartitionReply(code, 1, -1, -1)]
+    learn(metadata, reply(TopicReply(0, "t", None, parts)), 0.0)
+    assert (metadata.due(1.0) == 0.0) == again
+    learn(metadata, reply(topic("t", [1, 1])), 1.0)
+    assert metadata.due(2.0) > 200
 
 
 @pytest.mark.parametrize("code", [17, 29])
