@@ -14,6 +14,24 @@ def free_port() -> int:
         return port
 
 
+class HeldPort:
+    """A TCP port on 127.0.0.1 that the system gives to nobody else until ``release``.
+
+    For a server that comes back on its port after it was killed: it may listen here, again and
+    again, as long as it sets SO_REUSEADDR, which servers do.
+    """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.number: int = self._socket.getsockname()[1]
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._socket.close()
+
+
 def await_listener(port: int, seconds: float = 20.0) -> None:
     """Return once something accepts connections on ``port``; AssertionError if nothing does."""
     deadline = time.monotonic() + seconds

@@ -12,7 +12,7 @@ from typing import Self
 
 from tests.support.apache_kafka.jars import jars
 from tests.support.apache_kafka.settings import server_properties
-from tests.support.ports import free_port
+from tests.support.ports import HeldPort
 
 CLUSTER_ID = "a3Byb2QtdGVzdHMtMDAwMA"
 JVM = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -29,19 +29,24 @@ WITH_PARENT = 'exec 3<&0; { read -r _ <&3; kill -9 $$; } & exec "$@" 3<&- </dev/
 class ApacheKafka:
     """Keeps its ports and its data from one start to the next; ``kill`` is SIGKILL.
 
-    ``version`` is one that Maven knows. ``front`` is a second listener, as (port it listens on,
-    port it tells clients to use): for something that stands between clients and broker.
+    ``version`` is one that Maven knows. Clients that come by way of ``front_port``, a second
+    listener, are told that the broker is at ``told_port``: by default the same; otherwise the port
+    of something that stands between them.
     """
 
-    def __init__(self, folder: Path, version: str, front: tuple[int, int] | None = None) -> None:
-        self.port = free_port()
-        self.bootstrap_servers = f"127.0.0.1:{self.port}"
+    def __init__(self, folder: Path, version: str, told_port: int | None = None) -> None:
+        self._ports = [HeldPort() for _ in range(3)]
+        direct, front, controller = (port.number for port in self._ports)
+        self.bootstrap_servers = f"127.0.0.1:{direct}"
+        self.front_port = front
+        self._direct_port = direct
         self.data_dir = folder / "data"
         self._classpath = f"{jars(version)}/*"
         self._log = folder / "server.log"
         self._properties = folder / "server.properties"
-        settings = server_properties(self.data_dir, self.port, free_port(), front)
-        self._properties.write_text(settings)
+        told = front if told_port is None else told_port
+        listeners = {"DIRECT": (direct, direct), "FRONT": (front, told)}
+        self._properties.write_text(server_properties(self.data_dir, listeners, controller))
         self._process: subprocess.Popen[bytes] | None = None
         self._format_storage()
 
@@ -78,7 +83,7 @@ class ApacheKafka:
 
     def _listens(self) -> bool:
         try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            socket.create_connection(("127.0.0.1", self._direct_port), timeout=1).close()
         except OSError:
             return False
         return True
@@ -108,3 +113,5 @@ class ApacheKafka:
         traceback: TracebackType | None,
     ) -> None:
         self.kill()  # nobody needs the data again, and an orderly end takes seconds
+        for port in self._ports:
+            port.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 # A broker that was killed may come back only when the controller has given up its predecessor: the
@@ -21,12 +22,12 @@ SMALL = {
 
 
 def server_properties(
-    data_dir: Path, port: int, controller_port: int, front: tuple[int, int] | None
+    data_dir: Path, listeners: Mapping[str, tuple[int, int]], controller_port: int
 ) -> str:
-    """The text of the file; ``front`` is a second listener: its port, and the one it advertises."""
-    listeners = {"DIRECT": (port, port)}
-    if front is not None:
-        listeners["FRONT"] = front
+    """The text of the file; ``listeners`` by name: the port each has, and the one it tells of.
+
+    Brokers would use the first.
+    """
     bound = [f"{name}://127.0.0.1:{ports[0]}" for name, ports in listeners.items()]
     told = [f"{name}://127.0.0.1:{ports[1]}" for name, ports in listeners.items()]
     protocols = [f"{name}:PLAINTEXT" for name in [*listeners, "CONTROLLER"]]
@@ -35,7 +36,7 @@ def server_properties(
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "DIRECT",
+        "inter.broker.listener.name": next(iter(listeners)),
         "listener.security.protocol.map": ",".join(protocols),
         "listeners": ",".join([*bound, f"CONTROLLER://127.0.0.1:{controller_port}"]),
         "advertised.listeners": ",".join(told),
