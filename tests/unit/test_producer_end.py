@@ -293,5 +293,6 @@ def test_memory_that_is_used_up_is_told_in_time_and_comes_back(broker: ScriptedB
         with pytest.raises(BufferFullError, match="buffer_memory of 10000 bytes is exhausted"):
             producer.send("t", bytes(4_000), partition=0)
         producer.close(0)
+        producer.close(LONG)  # waits until the first call has done its work
         counters = producer.metrics()["producer-metrics"]
         assert counters["buffer-available-bytes"] == 10_000

@@ -126,13 +126,14 @@ def test_stopping_at_once_ends_every_record_and_tells_what_may_be_stored() -> No
     while not running.broker.count(ApiKey.PRODUCE):
         threading.Event().wait(0.001)
     queued = running.queue()
-    running.stop(0)
+    running.stop(0)  # asks, and hardly waits
     with pytest.raises(ProducerClosedError):
         on_wire.get(LONG)
     with pytest.raises(ProducerClosedError):
         queued.get(LONG)
     assert outcome(on_wire).persisted is Persisted.MAYBE
     assert outcome(queued).persisted is Persisted.NO
+    assert running.stop(LONG)
     assert running.sender.accumulator.pool.available == running.sender.accumulator.pool.total
 
 
