@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,13 +21,14 @@ class Family:
 
     def __init__(self, *arguments: str) -> None:
         self._mark = uuid.uuid4().hex
+        self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.command = subprocess.Popen(
             [sys.executable, "-m", "kprod.cli", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {TAG: self._mark},
+            env=os.environ | {TAG: self._mark, "TMPDIR": self._scratch.name},
         )
 
     def members(self) -> list[int]:
@@ -46,6 +48,7 @@ class Family:
         for stream in (self.command.stdin, self.command.stdout, self.command.stderr):
             if stream is not None:
                 stream.close()
+        self._scratch.cleanup()  # what a killed command could not remove itself
 
 
 @contextmanager
