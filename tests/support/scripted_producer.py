@@ -14,7 +14,6 @@ def producer_before(cluster: ScriptedCluster, **options: Any) -> KafkaProducer:
     options = {
         "bootstrap_servers": "broker-1:9092",
         "transport": lambda **_: MemoryBackend(cluster.listeners),
-        "close_timeout_ms_at_exit": 0,
         **options,
     }
     return KafkaProducer(**options)

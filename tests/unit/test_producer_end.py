@@ -164,7 +164,7 @@ def test_leaving_the_with_block_closes(broker: ScriptedBroker) -> None:
 
 
 def test_an_error_in_the_with_block_is_not_hidden(broker: ScriptedBroker) -> None:
-    producer = producer_before(broker.cluster)
+    producer = producer_before(broker.cluster, close_timeout_ms_at_exit=20_000)
     future = producer.send("t", b"v")
     with pytest.raises(ZeroDivisionError), producer:
         raise ZeroDivisionError
