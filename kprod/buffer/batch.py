@@ -15,6 +15,7 @@ from kprod.buffer.compression import Compressor
 from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import Leadership
+from kprod.errors import KprodError
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer, write_first
 
@@ -46,6 +47,7 @@ class ProducerBatch:
         "delivery",
         "drain_order",
         "last_attempt_at",
+        "last_error",
         "maybe_written",
         "on_wire",
         "producer",
@@ -71,6 +73,7 @@ class ProducerBatch:
         self.created_at = now
         self.attempts = 0
         self.last_attempt_at = now
+        self.last_error: KprodError | None = None
         self.attempted_leader: Leadership | None = None
         self.producer: ProducerId | None = None
         self.base_sequence = NO_SEQUENCE

@@ -143,8 +143,16 @@ class Metadata:
         else:
             why = "no broker has answered yet"
         error = KprodTimeoutError(f"no metadata for {what} within {timeout:g} s: {why}")
-        error.__cause__ = self._topic_errors.get(topic) or self._last_failure
+        error.__cause__ = self._trouble(topic)
         return error
+
+    def _trouble(self, topic: str) -> KprodError | None:
+        return self._topic_errors.get(topic) or self._last_failure
+
+    def trouble(self, topic: str) -> KprodError | None:
+        """Why nothing new is known of ``topic``, as far as a broker or a connection told."""
+        with self._lock:
+            return self._trouble(topic)
 
     def close(self) -> None:
         """The producer closes: whoever waits gets ProducerClosedError."""

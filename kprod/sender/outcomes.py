@@ -85,6 +85,7 @@ class Outcomes:
         """An attempt ended in ``error``; ``maybe``: the broker may have stored it all the same."""
         self._off_wire(batch)
         batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
+        batch.last_error = error
         if error.refreshes_metadata:
             self._metadata.request_update()
         if leader != NOT_TOLD:
@@ -197,10 +198,14 @@ class Outcomes:
         self._accumulator.incomplete.discard(batch)
 
     def _expired(self, batch: ProducerBatch, limit: float, state: str) -> KprodError:
-        return DeliveryTimeoutError(
+        cause = batch.last_error or self._metadata.trouble(batch.tp.topic)
+        error = DeliveryTimeoutError(
             f"{batch.record_count} records for {batch.tp} were not acknowledged within"
             f" delivery_timeout_ms ({limit * 1000:.0f} ms): {state} after {batch.attempts} attempts"
+            + ("" if cause is None else f"; the last error was: {cause}")
         )
+        error.__cause__ = cause
+        return error
 
     def unknown_fate(self, batch: ProducerBatch) -> KprodError:
         """The error of a batch that may be in the log and cannot be sent again safely."""
@@ -224,12 +229,12 @@ class Outcomes:
                 f"the broker refused a batch of {batch.size} bytes, {batch.record_count} records,"
                 f" for {batch.tp}: larger than the topic's max.message.bytes"
             )
-        if not error.retriable or isinstance(error, DeliveryTimeoutError):
+        if isinstance(error, DeliveryTimeoutError):
+            return error
+        if not error.retriable:
             return copy.copy(error)
         if self._out_of_time(batch, now):
-            late = self._expired(batch, self._delivery_timeout, f"the last error was: {error}")
-            late.__cause__ = error
-            return late
+            return self._expired(batch, self._delivery_timeout, "no time was left")
         worn_out = copy.copy(error)
         worn_out.add_note(f"retries were used up after {batch.attempts} attempts")
         return worn_out

@@ -317,6 +317,7 @@ def test_a_record_on_the_wire_fails_in_time_and_may_be_stored(broker: ScriptedBr
     assert isinstance(error, DeliveryTimeoutError)
     assert error.persisted is Persisted.MAYBE
     assert "its last attempt is unanswered after 2 attempts" in str(error)
+    assert "the last error was: broker 1 at broker-1:9092: no response within 30 s" in str(error)
 
 
 def test_the_last_error_is_told_when_the_time_is_up(broker: ScriptedBroker) -> None:
@@ -324,7 +325,24 @@ def test_the_last_error_is_told_when_the_time_is_up(broker: ScriptedBroker) -> N
     rig = rig_of(broker, delivery_timeout_ms=31_000)
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=32)
-    assert isinstance(failure(future), DeliveryTimeoutError)
+    error = failure(future)
+    assert isinstance(error, DeliveryTimeoutError)
+    assert "the last error was: NOT_ENOUGH_REPLICAS (19): t-0" in str(error)
+    assert isinstance(error.__cause__, BrokerError)
+    assert error.__cause__.code == 19
+
+
+def test_a_topic_that_is_gone_is_told_to_records_that_never_left(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, delivery_timeout_ms=31_000)
+    broker.cluster.topics["t"] = [-1, -1]
+    rig.sender.metadata.request_update()
+    rig.run(lambda: rig.sender.metadata.snapshot.leader(TP) is None)
+    broker.cluster.errors["t"] = 3
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=32, most_turns=5000)
+    error = failure(future)
+    assert isinstance(error, DeliveryTimeoutError)
+    assert "after 0 attempts; the last error was: UNKNOWN_TOPIC_OR_PARTITION (3)" in str(error)
 
 
 def test_a_broker_that_is_gone_is_named(broker: ScriptedBroker) -> None:
