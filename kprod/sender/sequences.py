@@ -4,7 +4,8 @@ One ``PartitionSequence`` per partition. Its rules:
 
 * At most one batch on the wire until the partition's present leader has acknowledged one: a broker
   that knows nothing of this producer accepts *any* first sequence, so a second batch could
-  overtake a refused first one (KAFKA-14359). Then at most ``max_in_flight``.
+  overtake a refused first one (KAFKA-14359). Then at most ``max_in_flight``. Brokers forget idle
+  producers (KIP-854): what was acknowledged a minute ago proves nothing.
 * A batch that failed goes out again only when it is the oldest without an outcome and nothing of
   the partition is on the wire.
 * A new epoch is taken partition by partition, and only when nothing of the partition is on the
@@ -24,6 +25,8 @@ from kprod.types import TopicPartition
 
 LAST_SEQUENCE = 2**31 - 1
 LAST_EPOCH = 2**15 - 1
+PROOF_LASTS = 60.0
+"""Seconds; far less than any broker remembers a producer that is silent."""
 
 
 def advance(sequence: int, records: int) -> int:
@@ -44,6 +47,7 @@ class PartitionSequence:
     unresolved: list[ProducerBatch] = field(default_factory=list)
     on_wire: int = 0
     proven_leader: Leadership | None = None
+    proven_until: float = 0.0
     needs_new_epoch: bool = False
 
 
@@ -83,9 +87,8 @@ class Sequences:
             return state.on_wire == 0 and state.unresolved[0] is batch
         if state.producer != self.producer and state.unresolved:
             return False  # the old epoch is still in use here
-        limit = self._max_in_flight
-        if self.idempotent and state.proven_leader != leader:
-            limit = 1
+        proven = state.proven_leader == leader and batch.created_at < state.proven_until
+        limit = self._max_in_flight if proven or not self.idempotent else 1
         return state.on_wire < limit
 
     def assign(self, batch: ProducerBatch) -> None:
@@ -135,6 +138,7 @@ class Sequences:
         """The leader that ``batch`` was sent to has stored it."""
         state = self._of(batch.tp)
         state.proven_leader = batch.attempted_leader
+        state.proven_until = batch.last_attempt_at + PROOF_LASTS
         self.resolved(batch)
 
     def resolved(self, batch: ProducerBatch) -> None:

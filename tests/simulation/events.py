@@ -33,6 +33,11 @@ class EventQueue:
     def next_at(self) -> float:
         return self._heap[0][0] if self._heap else NEVER
 
+    def skip(self, seconds: float) -> None:
+        """Time passes, and everything else happens that much later."""
+        self._clock.now += seconds
+        self._heap = [(when + seconds, place, call) for when, place, call in self._heap]
+
     def run_next(self) -> None:
         """Move the clock to the next event and let it happen."""
         when, _, call = heapq.heappop(self._heap)

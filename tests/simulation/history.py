@@ -35,6 +35,7 @@ class History:
     ended: list[Sent] = field(default_factory=list)
     refused: list[tuple[int, KprodError]] = field(default_factory=list)
     failed_partitions: set[TopicPartition] = field(default_factory=set)
+    doubted: set[TopicPartition] = field(default_factory=set)  # a broker found a sequence wrong
     violations: list[str] = field(default_factory=list)
     closed: bool = False
 

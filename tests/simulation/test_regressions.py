@@ -7,6 +7,7 @@ from tests.simulation.actions import (
     CutAll,
     Disturb,
     FlushAll,
+    ForgetProducers,
     HideTopic,
     Recreate,
     Send,
@@ -158,6 +159,25 @@ def test_nobody_appends_to_half_of_a_batch() -> None:
         actions=(
             Send(at=0.0, topic=0, records=4, size=150),
             *(Send(at=0.6 + step / 10, topic=0, records=1, size=5) for step in range(6)),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations
+
+
+def test_a_broker_that_forgot_an_idle_producer_keeps_the_order() -> None:
+    """Of two batches after a long silence the first was refused for a passing reason.
+
+    The second became the start of the sequence, and the first could only follow it.
+    """
+    schedule = Schedule(
+        seed=2009,
+        setup=Setup(partitions=(1,)),
+        actions=(
+            Send(at=0.0, topic=0, records=1),
+            ForgetProducers(at=1.0),
+            Disturb(1.1, 0, Interference("produce", "error-before", code=9)),
+            Send(at=1.2, topic=0, records=40),
         ),
         gentle=True,
     )

@@ -12,7 +12,8 @@ from tests.simulation.clock import SimClock
 from tests.simulation.history import History
 from tests.simulation.model import wire
 from tests.simulation.model.cluster import Cluster
-from tests.simulation.model.partition_log import HEADER, NO_PRODUCER, SEQUENCES, BatchFields
+from tests.simulation.model.partition_log import HEADER, NO_PRODUCER, BatchFields
+from tests.simulation.sequence_watch import LEAST_JITTER, SequenceWatch
 from tests.simulation.setup import Setup
 from tests.simulation.transport import SimTransport
 from tests.simulation.wires import Answer
@@ -22,20 +23,8 @@ Place: TypeAlias = tuple[str, UUID | None, int]
 
 DUPLICATE = 46
 TOO_LARGE = (10, 18)
-LEAST_JITTER = 0.8
+SEQUENCE_CODES = (45, DUPLICATE, 47, 59)
 DIALS_PER_SECOND = 60  # two links per address, each at most every 40 ms
-
-
-@dataclass(slots=True)
-class Sequence:
-    """What was sent under one producer id and epoch to one partition."""
-
-    expected: int = 0
-    batches: dict[int, tuple[int, int]] = field(default_factory=dict)
-    split: list[BatchFields] = field(default_factory=list)  # refused as too large
-
-    def of_a_half(self, sequence: int) -> bool:
-        return any(b.base_sequence <= sequence <= b.last_sequence for b in self.split)
 
 
 @dataclass(slots=True)
@@ -67,8 +56,7 @@ class WireWatch:
         self._cluster = cluster
         self._clock = clock
         self._lines: dict[SimTransport, Line] = {}
-        self._sequences: dict[tuple[int, int, TopicPartition], Sequence] = {}
-        self._epochs: dict[tuple[int, TopicPartition], int] = {}
+        self._sequences = SequenceWatch(setup, cluster, clock)
         self._proven: dict[Place, tuple[int, int, int]] = {}
         self._in_flight: dict[Place, int] = {}
         self._last_metadata = float("-inf")
@@ -79,6 +67,11 @@ class WireWatch:
     def nothing_under_way(self) -> bool:
         """No request waits for its response."""
         return not any(line.unanswered for line in self._lines.values())
+
+    @property
+    def silent_until(self) -> float:
+        """When the last broker that has throttled the client wants to hear of it again."""
+        return max((line.silent_until for line in self._lines.values()), default=0.0)
 
     # Connections ------------------------------------------------------------------------------
 
@@ -159,31 +152,7 @@ class WireWatch:
                 self.history.violated(
                     "I13", f"two batches of {place} in flight before the first OK"
                 )
-            self._sequence(place, fields)
-
-    def _sequence(self, place: Place, fields: BatchFields) -> None:
-        tp = TopicPartition(place[0], place[2])  # a topic made anew goes on where the old one was
-        newest = self._epochs.get((fields.producer_id, tp), fields.epoch)
-        if fields.epoch < newest:
-            self.history.violated("I12", f"epoch {fields.epoch} of {tp} after {newest}")
-        self._epochs[fields.producer_id, tp] = fields.epoch
-        key = fields.producer_id, fields.epoch, tp
-        known = self._sequences.setdefault(key, Sequence())
-        before = known.batches.get(fields.base_sequence)
-        if before is not None:
-            if before != (fields.records, fields.crc):
-                self.history.violated("I12", f"another batch with the sequence of {key}: {fields}")
-            return
-        if known.of_a_half(fields.base_sequence):
-            known.batches[fields.base_sequence] = fields.records, fields.crc
-            return
-        gap_allowed = tp in self.history.failed_partitions
-        if fields.base_sequence != known.expected and not gap_allowed:
-            self.history.violated(
-                "I12", f"sequence {fields.base_sequence} of {key}, expected {known.expected}"
-            )
-        known.batches[fields.base_sequence] = fields.records, fields.crc
-        known.expected = (fields.last_sequence + 1) % SEQUENCES
+            self._sequences.sent(_by_name(place), fields, self.history)
 
     # Responses --------------------------------------------------------------------------------
 
@@ -194,19 +163,19 @@ class WireWatch:
         request = line.unanswered.popleft()
         self._off_wire(request)
         if answer.throttle_ms:
-            line.silent_until = self._clock.now + answer.throttle_ms / 1000
+            over = self._clock.now + answer.throttle_ms / 1000
+            line.silent_until = max(line.silent_until, over)
         codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}
         for place, fields in request.batches:
             name = None if place[1] is not None else place[0]
             code = codes.get((name, place[1], place[2]))
             if code in (0, DUPLICATE):
                 self._proven[place] = transport.node_id, fields.producer_id, fields.epoch
+            if code in SEQUENCE_CODES:
+                self.history.doubted.add(_by_name(place))
             elif code in TOO_LARGE:
-                self._too_large(place, fields)
+                self._sequences.too_large(_by_name(place), fields)
 
-    def _too_large(self, place: Place, fields: BatchFields) -> None:
-        tp = TopicPartition(place[0], place[2])
-        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
-        if known is not None:
-            known.batches.pop(fields.base_sequence, None)
-            known.split.append(fields)
+
+def _by_name(place: Place) -> TopicPartition:
+    return TopicPartition(place[0], place[2])

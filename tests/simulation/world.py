@@ -30,6 +30,7 @@ Assemble = Callable[[ProducerConfig, ProducerMetrics, Clock, random.Random], Sen
 """Makes the sender under test; mutants come in here."""
 
 SLACK = 0.5
+LONG_ENOUGH = 120.0  # seconds after which a broker may forget a producer
 MOST_LATE_EVENTS = 20_000
 
 
@@ -169,6 +170,7 @@ class World:
         """A broker forgets nobody who is still writing: skipped unless everything has ended."""
         busy = any(sent.done_at < 0 for sent in self.app.history.accepted)
         if not busy and self.watch.nothing_under_way and not self._zombies:
+            self.events.skip(LONG_ENOUGH)
             for partition in self.cluster.partitions:
                 partition.log.forget_producers()
 
@@ -187,6 +189,7 @@ class World:
             while not self._over():
                 self._turn()
             if self._close_timeout is None and not self.samples.hopeless:
+                self._await_memory()
                 self.samples.all_given_back("when all is quiet")
             timeout, self._close_timeout = self._close_timeout or 0.0, None
             self.app.close(timeout)
@@ -212,8 +215,19 @@ class World:
             return False
         if self.app.probing:
             return True
-        self._probe()
+        silent = self.watch.silent_until
+        if self.clock.now < silent:  # brokers have asked for it
+            self.events.at(silent, self.backend.wake)
+        else:
+            self._probe()
         return False
+
+    def _await_memory(self) -> None:
+        """Requests whose records have run out of time still hold some, until they end as well."""
+        deadline = self.clock.now + self.setup.request_timeout_ms / 1000 + SLACK
+        pool = self.sender.accumulator.pool
+        while pool.available != pool.total and self.clock.now < deadline:
+            self._turn(deadline - self.clock.now)
 
     def _calm(self) -> None:
         """Faults are over: from here on everything must come to its end."""
@@ -243,7 +257,8 @@ class World:
                 self.samples.give_up("I14", "the producer does not come to rest")
                 self.backend.wake()
 
-        self.events.at(max(self.clock.now, self.backend.stalled_until) + longest, look)
+        able = max(self.clock.now, self.backend.stalled_until, self.watch.silent_until)
+        self.events.at(able + longest, look)
 
     def _probe(self) -> None:
         """Once all is quiet everything must work: a record for every partition."""

@@ -55,7 +55,7 @@ class Cluster:
         self.next_producer_id = 1000
         self._events = events
         self._rng = rng
-        self._changes = 0
+        self.changes = 0
         self._listeners: list[Callable[[View], None]] = []
         for name, count in zip(setup.topics, setup.partitions, strict=True):
             self._create(name, count)
@@ -129,7 +129,7 @@ class Cluster:
     def view(self) -> View:
         brokers = tuple(a for a in self.addresses if self.up[a.node_id])
         topics = {name: self._describe(topic) for name, topic in self.topics.items()}
-        return View(self._changes, brokers, topics)
+        return View(self.changes, brokers, topics)
 
     @staticmethod
     def _describe(topic: Topic) -> TopicMetadata:
@@ -141,7 +141,7 @@ class Cluster:
 
     def changed(self) -> None:
         """Every broker hears of it, each in its own time."""
-        self._changes += 1
+        self.changes += 1
         view = self.view()
         for tell in self._listeners:
             lag = self.setup.metadata_lag * self._rng.random()

@@ -1,0 +1,177 @@
+"""The vocabulary of what can go wrong, and how a seed draws a sentence of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.simulation.actions import (
+    Action,
+    Crash,
+    CutAll,
+    Disturb,
+    ForgetProducers,
+    HideTopic,
+    MoveLeader,
+    Pause,
+    Recreate,
+    ShutDoor,
+    SlowWires,
+    StallClient,
+)
+from tests.simulation.dice import Dice
+from tests.simulation.interference import (
+    DISHONEST,
+    HANDSHAKE,
+    HONEST,
+    IDENTITY,
+    METADATA,
+    PRODUCE,
+    Interference,
+)
+
+PASSING_BEFORE = (3, 5, 6, 7, 9, 14, 15, 16, 19, 51, 56, 72, 74, 75, 89)
+FINAL_BEFORE = (-1, 2, 10, 17, 18, 21, 29, 31, 32, 42, 43, 44, 48, 76, 87, 1234)
+SEQUENCE_BEFORE = (45, 45, 47, 59)
+PASSING_AFTER = (6, 7, 20, 56)
+FINAL_AFTER = (-1, 999)
+PASSING_IDENTITY = (7, 14, 15, 16, 51)
+PASSING_METADATA = (3, 5)
+
+Draw = Callable[[Dice], list[Action]]
+
+
+def vocabulary(dice: Dice) -> list[Draw]:
+    """What may end a record in an error is not for gentle seeds."""
+    setup = dice.setup
+    kinds: list[Draw] = [
+        *(_disturbance(how) for how in HONEST),
+        _series,
+        _series,
+        _disturbed_control,
+        _pause,
+        _crash,
+        _cut_all,
+        _shut_door,
+        _slow_wires,
+        _move_leader,
+        _hide_topic,
+        _stall_client,
+        _forget_producers,
+    ]
+    if setup.produce_version >= 13 and setup.metadata_version >= 10:
+        kinds.append(_recreate)
+    if not dice.gentle:
+        kinds += [*(_disturbance(how) for how in DISHONEST), _disturbed_control_badly]
+    return kinds
+
+
+# Requests -------------------------------------------------------------------------------------
+
+
+def _disturbance(how: str) -> Draw:
+    def disturb(dice: Dice) -> list[Action]:
+        return [Disturb(dice.when(), dice.node(), _interference(dice, how), _times(dice))]
+
+    return disturb
+
+
+def _series(dice: Dice) -> list[Action]:
+    """One request after the other is disturbed: what is retried meets the next trouble."""
+    at, node = dice.when(), dice.node()
+    hows = [dice.rng.choice(HONEST) for _ in range(dice.rng.randrange(2, 5))]
+    return [Disturb(at, node, _interference(dice, how)) for how in hows]
+
+
+def _times(dice: Dice) -> int:
+    return dice.rng.choice((1, 1, 1, 2, 4, 30))
+
+
+def _interference(dice: Dice, how: str) -> Interference:
+    rng = dice.rng
+    return Interference(
+        PRODUCE,
+        how,
+        _code(dice, how),
+        rng.choice((0.0, 1.0, round(rng.random(), 3))),
+        dice.span() if how in ("stall", "delay", "throttle") else 0.0,
+        rng.choice((None, 0, 1)),
+    )
+
+
+def _code(dice: Dice, how: str) -> int:
+    kinds: tuple[tuple[int, ...], ...] = ((0,),)
+    if how == "error-before":
+        kinds = (PASSING_BEFORE, PASSING_BEFORE, FINAL_BEFORE, SEQUENCE_BEFORE)
+    elif how == "error-after":
+        kinds = (PASSING_AFTER, FINAL_AFTER)
+    return dice.rng.choice(kinds[0] if dice.gentle else dice.rng.choice(kinds))
+
+
+def _disturbed_control(dice: Dice) -> list[Action]:
+    rng = dice.rng
+    api = rng.choice((METADATA, HANDSHAKE, IDENTITY))
+    how = rng.choice(("cut-request", "cut-response", "lose-response", "stall", "error-before"))
+    code = 0
+    if how == "error-before":
+        if api == HANDSHAKE:
+            how = "delay"
+        code = rng.choice(PASSING_IDENTITY if api == IDENTITY else PASSING_METADATA)
+    fault = Interference(api, how, code, round(rng.random(), 3), dice.span())
+    return [Disturb(dice.when(), dice.node(), fault, _times(dice))]
+
+
+def _disturbed_control_badly(dice: Dice) -> list[Action]:
+    api = dice.rng.choice((METADATA, HANDSHAKE, IDENTITY))
+    fault = Interference(api, dice.rng.choice(("swallow", "duplicate", "wrong-id", "garbage")))
+    return [Disturb(dice.when(), dice.node(), fault)]
+
+
+# Brokers and wires ----------------------------------------------------------------------------
+
+
+def _pause(dice: Dice) -> list[Action]:
+    return [Pause(dice.when(), dice.node(), dice.span())]
+
+
+def _crash(dice: Dice) -> list[Action]:
+    gap = dice.rng.choice((0.01, 0.1, 0.6))
+    lose_tail, silently = dice.chance(0.5), dice.chance(0.3)
+    return [Crash(dice.when(), dice.node(), dice.span(), gap, lose_tail, silently)]
+
+
+def _cut_all(dice: Dice) -> list[Action]:
+    return [CutAll(dice.when(), dice.node(), dice.chance(0.3))]
+
+
+def _shut_door(dice: Dice) -> list[Action]:
+    return [ShutDoor(dice.when(), dice.node(), dice.span(), dice.chance(0.3))]
+
+
+def _slow_wires(dice: Dice) -> list[Action]:
+    return [SlowWires(dice.when(), dice.span(), dice.rng.choice((5.0, 50.0, 500.0)))]
+
+
+def _stall_client(dice: Dice) -> list[Action]:
+    return [StallClient(dice.when(), dice.span())]
+
+
+# The cluster ----------------------------------------------------------------------------------
+
+
+def _move_leader(dice: Dice) -> list[Action]:
+    rng = dice.rng
+    gap, lose_tail = rng.choice((0.0, 0.02, 0.3)), dice.chance(0.5)
+    place = dice.topic(), rng.randrange(3)
+    return [MoveLeader(dice.when(), *place, dice.node(), gap, lose_tail)]
+
+
+def _hide_topic(dice: Dice) -> list[Action]:
+    return [HideTopic(dice.when(), dice.topic(), dice.span(), dice.rng.choice((3, 5)))]
+
+
+def _recreate(dice: Dice) -> list[Action]:
+    return [Recreate(dice.when(), dice.topic(), dice.rng.choice((0.01, 0.4)))]
+
+
+def _forget_producers(dice: Dice) -> list[Action]:
+    return [ForgetProducers(dice.when())]

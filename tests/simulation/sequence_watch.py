@@ -1,0 +1,83 @@
+"""Judges the sequence numbers the client writes, and how soon it writes a batch again: I12, I16."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kprod.types import TopicPartition
+from tests.simulation.clock import SimClock
+from tests.simulation.history import History
+from tests.simulation.model.cluster import Cluster
+from tests.simulation.model.partition_log import SEQUENCES, BatchFields
+from tests.simulation.setup import Setup
+
+LEAST_JITTER = 0.8
+
+
+@dataclass(slots=True)
+class Transmission:
+    """One batch as it was last sent, and how often it was sent again without a pause."""
+
+    records: int
+    crc: int
+    at: float
+    hasty: int = 0
+
+
+@dataclass(slots=True)
+class Sequence:
+    """What was sent under one producer id and epoch to one partition."""
+
+    expected: int = 0
+    batches: dict[int, Transmission] = field(default_factory=dict)
+    split: list[BatchFields] = field(default_factory=list)  # refused as too large
+
+    def of_a_half(self, sequence: int) -> bool:
+        return any(b.base_sequence <= sequence <= b.last_sequence for b in self.split)
+
+
+class SequenceWatch:
+    """Partitions go by name: a topic made anew goes on where the old one was."""
+
+    def __init__(self, setup: Setup, cluster: Cluster, clock: SimClock) -> None:
+        self._pause = LEAST_JITTER * setup.retry_backoff_ms / 1000 - 1e-6
+        self._cluster = cluster
+        self._clock = clock
+        self._sequences: dict[tuple[int, int, TopicPartition], Sequence] = {}
+        self._epochs: dict[tuple[int, TopicPartition], int] = {}
+
+    def sent(self, tp: TopicPartition, fields: BatchFields, history: History) -> None:
+        newest = self._epochs.get((fields.producer_id, tp), fields.epoch)
+        if fields.epoch < newest:
+            history.violated("I12", f"epoch {fields.epoch} of {tp} after {newest}")
+        self._epochs[fields.producer_id, tp] = fields.epoch
+        known = self._sequences.setdefault((fields.producer_id, fields.epoch, tp), Sequence())
+        before = known.batches.get(fields.base_sequence)
+        if before is not None:
+            self._sent_again(before, fields, history)
+            return
+        transmission = Transmission(fields.records, fields.crc, self._clock.now)
+        known.batches[fields.base_sequence] = transmission
+        if known.of_a_half(fields.base_sequence):
+            return
+        gap_allowed = tp in history.failed_partitions
+        if fields.base_sequence != known.expected and not gap_allowed:
+            history.violated("I12", f"{tp}: expected sequence {known.expected}: {fields}")
+        known.expected = (fields.last_sequence + 1) % SEQUENCES
+
+    def _sent_again(self, before: Transmission, fields: BatchFields, history: History) -> None:
+        now = self._clock.now
+        if (before.records, before.crc) != (fields.records, fields.crc):
+            history.violated("I12", f"another batch with the sequence of one before: {fields}")
+        if now - before.at < self._pause:
+            before.hasty += 1  # allowed once for every leader that turns out to be a new one
+            if before.hasty > self._cluster.changes:
+                history.violated("I16", f"sent again after {now - before.at:.3f} s: {fields}")
+        before.at = now
+
+    def too_large(self, tp: TopicPartition, fields: BatchFields) -> None:
+        """A broker has told the client so: the halves get the numbers."""
+        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
+        if known is not None:
+            known.batches.pop(fields.base_sequence, None)
+            known.split.append(fields)
