@@ -9,36 +9,36 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.fast_lanes import FastLanes
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
 from kprod.errors import (
-    IllegalStateError,
+    BufferFullError,
     InvalidRecordError,
     KprodError,
-    KprodTimeoutError,
     ProducerClosedError,
     RecordTooLargeError,
     RecordTypeError,
 )
 from kprod.intake.arguments import check_partition, check_timestamp, check_topic, freeze_headers
 from kprod.intake.chosen_partitioner import partitioner_for
-from kprod.intake.closing import close_all
+from kprod.intake.closing import closable, close_all
 from kprod.intake.interceptors import Interceptors
 from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import Serializers
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
+from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.lifetime import forget, watch_over
-from kprod.sender.loop import SenderThread
 from kprod.types import BytesLike, DeliveryReport, Header, ProducerRecord, TopicPartition
 from kprod_ext import FastLane, batch_size_upper_bound
 
 log = logging.getLogger(__name__)
 
-FOREVER = 10.0**9
-"""Seconds; longer than any process, short enough for every clock."""
+GRACE = 1.0
+"""Seconds in which the last record's delivery timeout is noticed."""
 
 LONGEST_LENGTH = 5
 """Bytes that the length of a key or value takes at most."""
@@ -54,6 +54,9 @@ class KafkaProducer(FastLane):
     Raises ConfigError for a bad option; nothing has been started then. Connecting happens in the
     background on first use. A pickle of a producer holds its options only. A forked child that uses
     an inherited producer gets connections of its own, with a warning.
+
+    As a context manager it is closed at the end of the block; when an exception ends the block, it
+    takes at most ``close_timeout_ms_at_exit`` to deliver what is queued.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -63,10 +66,11 @@ class KafkaProducer(FastLane):
         self._interceptors = Interceptors(self.config.interceptors)
         self._serializers = Serializers(self.config.key_serializer, self.config.value_serializer)
         self._max_block = self.config.max_block_ms / 1000
+        self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
         self._closed = False
         self._takes_fast_lane = _takes_fast_lane(self.config)
         self._start()
-        watch_over(self, self.config.close_timeout_ms_at_exit / 1000)
+        watch_over(self, self._exit_seconds)
 
     def _start(self) -> None:
         """Make everything that belongs to one process: memory, connections, the sender's thread."""
@@ -82,7 +86,10 @@ class KafkaProducer(FastLane):
             ignore_keys=config.partitioner_ignore_keys,
             loads=watched,
         )
-        self._sender = assemble(config, self._metrics, self._clock, load_watcher=watched)
+        self._callbacks = Callbacks(f"kprod-callbacks-{config.client_id}")
+        self._sender = assemble(
+            config, self._metrics, self._clock, load_watcher=watched, callbacks=self._callbacks
+        )
         self._metadata = self._sender.metadata
         self._accumulator = self._sender.accumulator
         self._wake = self._sender.network.wake
@@ -93,13 +100,9 @@ class KafkaProducer(FastLane):
             self._wake,
             largest=_largest_payload(config),
         )
-        plugs = (config.key_serializer, config.value_serializer, config.partitioner)
-        self._thread = SenderThread(
-            self._sender,
-            f"kprod-sender-{config.client_id}",
-            partial(close_all, (*plugs, *config.interceptors)),
-        )
-        self._thread.start()
+        plugs = closable((*_plugs(config), *config.interceptors))
+        last = partial(close_all, plugs) if plugs else None
+        self._engine = Engine(self._sender, self._callbacks, self._metrics, config.client_id, last)
 
     if TYPE_CHECKING:  # it is compiled: kprod_ext/fast_lane.pyx
 
@@ -143,6 +146,8 @@ class KafkaProducer(FastLane):
     def _queue(self, record: ProducerRecord) -> FutureRecordMetadata:
         """The journey on the caller's side, one line per stage."""
         deadline = self._clock.monotonic() + self._blocking_time()
+        if self._callbacks.crowded:
+            self._await_callbacks(deadline)
         key, value = self._serializers.apply(record)
         self._refuse_too_large(record, key, value)
         topic = self._metadata.await_topic(
@@ -152,17 +157,21 @@ class KafkaProducer(FastLane):
         if partition is None:
             partition = self._partitioner.choose(topic, key)
         tp = TopicPartition(record.topic, partition)
-        appended = self._accumulator.append(
-            tp,
-            self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms,
-            key,
-            value,
-            record.headers,
-            self._left(deadline),
-        )
+        try:
+            appended = self._accumulator.append(
+                tp,
+                self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms,
+                key,
+                value,
+                record.headers,
+                self._left(deadline),
+            )
+            if appended.wake_sender:
+                self._wake()
+        except BaseException:
+            self._wake()  # a signal handler may have raised when the record was queued already
+            raise
         self._partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
-        if appended.wake_sender:
-            self._wake()
         if self._interceptors.watch_outcomes:
             self._follow(record, appended.future)
         if self._takes_fast_lane:
@@ -175,9 +184,14 @@ class KafkaProducer(FastLane):
         future.add_errback(lambda error: self._interceptors.on_send_error(record, error))
 
     def _blocking_time(self) -> float:
-        # A delivery callback runs in the sender's thread: waiting there for memory or metadata
-        # would wait for itself.
-        return 0.0 if self._thread.is_current else self._max_block
+        return 0.0 if self._engine.is_sender else self._max_block
+
+    def _await_callbacks(self, deadline: float) -> None:
+        if not self._callbacks.await_room(self._left(deadline)):
+            raise BufferFullError(
+                f"{self._callbacks.waiting} delivery callbacks wait to be run: they take longer"
+                " than sending does"
+            )
 
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - self._clock.monotonic())
@@ -208,64 +222,46 @@ class KafkaProducer(FastLane):
     def flush(self, timeout: float | None = None) -> DeliveryReport:
         """Send everything queued so far now, and wait until each record has its outcome.
 
-        ``timeout`` is seconds, None for no limit. Raises KprodTimeoutError, naming the number of
-        records without an outcome, when it passes; the records stay queued. A record that fails
-        does not raise here: its future does, and ``failed`` in the report counts it.
+        Its callbacks have returned then, too. ``timeout`` is seconds, None for no limit. Raises
+        KprodTimeoutError, naming the number of records without an outcome, when it passes; the
+        records stay queued. A record that fails does not raise here: its future does, and
+        ``failed`` in the report counts it. Raises IllegalStateError inside a delivery callback.
         """
         _check_seconds("flush", timeout)
         if self._inherited:
             return DeliveryReport(0, 0, 0)
-        self._refuse_inside_callback("flush")
-        deadline = self._clock.monotonic() + (FOREVER if timeout is None else timeout)
-        batches = self._accumulator.incomplete.copy()
-        self._accumulator.begin_flush()
-        try:
-            self._wake()
-            for batch in batches:
-                if not batch.delivery.wait_until_told(self._left(deadline)):
-                    raise KprodTimeoutError(
-                        f"flush: {self._report().pending} records pending after {timeout:g} s"
-                    )
-        finally:
-            self._accumulator.end_flush()
-        return self._report()
+        return self._engine.flush(timeout)
 
     def close(self, timeout: float | None = None) -> DeliveryReport:
         """Refuse new records, wait at most ``timeout`` seconds for the queued ones, end everything.
 
-        None waits until every record has its outcome, at most ``delivery_timeout_ms``. What is
-        without an outcome then fails with ProducerClosedError, whose ``persisted`` tells whether it
-        may have been stored. Returns the counts; a second call returns at once. Inside a delivery
-        callback ``close`` does not wait. Serializers, partitioner and interceptors that have a
-        ``close`` are closed last, once, in the producer's own thread.
+        None waits until every record has its outcome and its callbacks have returned, at most about
+        ``delivery_timeout_ms``. What is without an outcome then fails with ProducerClosedError,
+        whose ``persisted`` tells whether it may have been stored; callbacks go on in the background
+        until the interpreter exits. Returns the counts; a second call returns at once. Raises
+        IllegalStateError inside a delivery callback, unless ``timeout`` is 0: then it does not wait
+        for callbacks. Serializers, partitioner and interceptors that have a ``close`` are closed
+        once, after the last callback, in its thread.
         """
         _check_seconds("close", timeout)
+        if timeout != 0:
+            self._engine.refuse_inside("close")
+        if timeout is None:
+            timeout = self.config.delivery_timeout_ms / 1000 + GRACE
         self._closed = True
         self._fast_lanes.close()
         if self._inherited:
             return DeliveryReport(0, 0, 0)
-        self._accumulator.close()
-        self._metadata.close()
-        if self._thread.is_current:
-            self._thread.request_stop(self._clock.monotonic() + (timeout or 0.0))
-            return self._report()
-        deadline = self._clock.monotonic() + (FOREVER if timeout is None else timeout)
-        if not self._thread.stop(deadline):
-            log.warning("%r: the sender's thread did not end within %s s", self, timeout)
-        forget(self)
-        return self._report()
+        if self._engine.stop(timeout):
+            forget(self)
+        return self._engine.report()
 
-    def _refuse_inside_callback(self, call: str) -> None:
-        if self._thread.is_current:
-            raise IllegalStateError(
-                f"{call}() inside a delivery callback would wait for itself:"
-                " callbacks run in the sender's thread"
-            )
-
-    def _report(self) -> DeliveryReport:
-        batches = self._accumulator.incomplete.copy()
-        pending = sum(batch.record_count for batch in batches if not batch.delivery.done)
-        return DeliveryReport(self._metrics.records_sent, self._metrics.records_failed, pending)
+    def close_at_exit(self, timeout: float) -> DeliveryReport:
+        """As ``close``; callbacks that have not begun by then are dropped."""
+        try:
+            return self.close(timeout)
+        finally:
+            self._callbacks.abandon()
 
     # One process, another process -----------------------------------------------------------------
 
@@ -322,7 +318,9 @@ class KafkaProducer(FastLane):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        # What went wrong is what the caller wants to know, and soon; as when the interpreter exits,
+        # queued records get a short time.
+        self.close(None if error is None else self._exit_seconds)
 
     def __repr__(self) -> str:
         return f"<KafkaProducer client_id={self.config.client_id}>"
@@ -339,6 +337,10 @@ def _takes_fast_lane(config: ProducerConfig) -> bool:
     by_murmur2 = config.partitioner in (None, "default") and not config.partitioner_ignore_keys
     serializers = (config.key_serializer, config.value_serializer)
     return by_murmur2 and not config.interceptors and serializers == (None, None)
+
+
+def _plugs(config: ProducerConfig) -> tuple[Any, ...]:
+    return config.key_serializer, config.value_serializer, config.partitioner
 
 
 def _from_options(kind: type[KafkaProducer], options: dict[str, Any]) -> KafkaProducer:

@@ -141,13 +141,13 @@ cdef class FastLane:
 
         ``value`` and ``key`` are bytes-like or None, or whatever the serializers take; ``headers``
         are ``(str, bytes | None)`` pairs; ``timestamp_ms`` is milliseconds since the epoch (None:
-        now). Returns at once unless the topic is new or ``buffer_memory`` is full; then it waits,
-        at most ``max_block_ms`` (not at all inside a delivery callback).
+        now). Returns at once unless the topic is new, ``buffer_memory`` is full, or very many
+        delivery callbacks wait to be run; then it waits, at most ``max_block_ms``.
 
         Raises, with nothing queued: InvalidTopicError, InvalidRecordError, RecordTypeError,
         SerializationError, PartitionError, RecordTooLargeError for a bad argument;
-        KprodTimeoutError when the topic's metadata, BufferFullError when memory did not come in
-        time; ProducerClosedError after ``close``.
+        KprodTimeoutError when the topic's metadata did not come in time, BufferFullError when there
+        was no room for so long; ProducerClosedError after ``close``.
         """
         cdef TopicLane lane
         cdef RecordFuture future

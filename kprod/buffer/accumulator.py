@@ -15,6 +15,7 @@ from typing import Protocol
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import Appended, BatchQueue
+from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios, decompress
 from kprod.buffer.copy_on_write import CopyOnWriteMap
 from kprod.buffer.incomplete import IncompleteBatches
@@ -66,7 +67,8 @@ class RecordAccumulator:
     """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
 
     ``settings`` tells what holds for a topic; ``wake`` makes the sender look. Both may be called by
-    any thread. Locks: a queue's ``lock``, then ``_active_lock``, never the other way.
+    any thread. ``callbacks`` runs those of the futures. Locks: a queue's ``lock``, then
+    ``_active_lock``, never the other way.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class RecordAccumulator:
         settings: Callable[[str], QueueSettings],
         retry_backoff: ExponentialBackoff,
         wake: Callable[[], None],
+        callbacks: Callbacks | None = None,
     ) -> None:
         self.pool = pool
         self.incomplete = IncompleteBatches()
@@ -86,6 +89,7 @@ class RecordAccumulator:
         self._settings = settings
         self._retry_backoff = retry_backoff
         self._wake = wake
+        self._callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
         self._queues: CopyOnWriteMap[TopicPartition, BatchQueue] = CopyOnWriteMap()
         self._active_lock = threading.Lock()  # guards _active
@@ -171,7 +175,8 @@ class RecordAccumulator:
             compression_ratio=self._ratios.estimate(tp.topic),
             pool=self.pool,
         )
-        return ProducerBatch(tp, self.pool, buffer, builder, self._clock.monotonic(), self._wake)
+        now = self._clock.monotonic()
+        return ProducerBatch(tp, self.pool, buffer, builder, now, self._wake, self._callbacks)
 
     def _activate(self, queue: BatchQueue, batch: ProducerBatch) -> None:
         """Let the sender see a queue that gets a new batch; the queue's lock is held."""

@@ -21,9 +21,11 @@ log = logging.getLogger(__name__)
 class FutureRecordMetadata(RecordFuture):
     """The outcome of one record, in kafka-python's shape. Thread-safe.
 
-    ``get`` waits for it; callbacks get the ``RecordMetadata``, errbacks the error. They run in the
-    sender's thread (or at once, in the caller's, when the outcome is known), must not block, and
-    what they raise is logged and swallowed.
+    ``get`` waits for it; callbacks get the ``RecordMetadata``, errbacks the error. They run one
+    after the other, those of a partition in the order of its records, in the producer's thread for
+    callbacks: one that blocks delays the others, and nothing else. What they raise is logged and
+    goes no further. In them ``get`` of a record without an outcome raises IllegalStateError, as
+    ``flush`` and a ``close`` that waits do; ``send`` is as anywhere else.
     """
 
     __slots__ = ()
@@ -99,7 +101,13 @@ class FutureRecordMetadata(RecordFuture):
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
         """Call ``fn`` with the metadata or the error, whichever it will be."""
-        return self.add_callback(fn, *args, **kwargs).add_errback(fn, *args, **kwargs)
+
+        def tell() -> None:
+            self._tell_success(fn, args, kwargs)
+            self._tell_failure(fn, args, kwargs)
+
+        self.delivery.on_done(tell, self.index)
+        return self
 
     def _tell_success(
         self, fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -141,7 +149,7 @@ class FutureRecordMetadata(RecordFuture):
 
 
 def _call_safely(fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Run an application's callback; whatever it raises must not reach the sender's loop."""
+    """Run an application's callback; whatever it raises goes no further."""
     try:
         fn(*args, **kwargs)
     except BaseException:

@@ -281,7 +281,8 @@ _ROWS = (
         "close_timeout_ms_at_exit",
         1000,
         _ms(),
-        "How long a producer that was not closed may go on sending when the interpreter exits.",
+        "How long a producer that was not closed may go on sending when the interpreter exits, or"
+        " when an exception ends its `with` block.",
     ),
     Option(
         "security_protocol", "PLAINTEXT", _SECURITY, "How to talk to brokers. Only `PLAINTEXT`."

@@ -9,19 +9,27 @@ from typing import Any
 _log = logging.getLogger("kprod.intake.closing")
 
 
-def close_all(plugs: Iterable[Any]) -> None:
-    """Call ``close()`` of each object that has one, once even if it is there twice.
+def closable(plugs: Iterable[Any]) -> list[Any]:
+    """Those with a ``close()``, once even if they are there twice.
 
-    A failure is logged and stops nothing. Classes are left alone: nothing of theirs is open.
+    Classes are left out: nothing of theirs is open.
     """
-    for plug in {id(plug): plug for plug in plugs}.values():
-        close = getattr(plug, "close", None)
-        if callable(close) and not isinstance(plug, type):
-            _close(plug, close)
+    distinct = {id(plug): plug for plug in plugs}.values()
+    return [plug for plug in distinct if callable(_close_of(plug)) and not isinstance(plug, type)]
 
 
-def _close(plug: Any, close: Any) -> None:
+def close_all(plugs: Iterable[Any]) -> None:
+    """Call ``close()`` of each object that has one. A failure is logged and stops nothing."""
+    for plug in closable(plugs):
+        _close(plug)
+
+
+def _close_of(plug: Any) -> Any:
+    return getattr(plug, "close", None)
+
+
+def _close(plug: Any) -> None:
     try:
-        close()
+        plug.close()
     except Exception:
         _log.exception("%s.close failed", type(plug).__qualname__)

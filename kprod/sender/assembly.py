@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CODEC_IDS, compressor
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.clock import Clock
@@ -33,11 +34,13 @@ def assemble(
     clock: Clock,
     rng: random.Random | None = None,
     load_watcher: LoadWatcher | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Sender:
     """A sender that is ready for its first turn. Opens a backend, connects to nothing yet.
 
     ``rng`` makes every random choice; with one of its own a run can be repeated. ``load_watcher``
-    is told in every turn how much waits for each partition.
+    is told in every turn how much waits for each partition. ``callbacks`` runs those of the
+    futures; None: whoever drives the sender does, in its turn.
     """
     rng = rng or random.Random()
     retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
@@ -56,7 +59,7 @@ def assemble(
         metadata.connection_failed,
         rng,
     )
-    accumulator = _accumulator(config, retry_backoff, clock, network.wake)
+    accumulator = _accumulator(config, retry_backoff, clock, network.wake, callbacks)
     sequences = Sequences(
         idempotent=config.enable_idempotence,
         max_in_flight=config.max_in_flight_requests_per_connection,
@@ -91,6 +94,7 @@ def _accumulator(
     retry_backoff: ExponentialBackoff,
     clock: Clock,
     wake: Callable[[], None],
+    callbacks: Callbacks | None,
 ) -> RecordAccumulator:
     return RecordAccumulator(
         BufferPool(config.buffer_memory, config.batch_size),
@@ -99,6 +103,7 @@ def _accumulator(
         settings=_settings_by_topic(config),
         retry_backoff=retry_backoff,
         wake=wake,
+        callbacks=callbacks,
     )
 
 

@@ -10,16 +10,18 @@ from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import Clock
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, ProducerClosedError
+from kprod.latch import Latch
 from kprod.sender.network import Network
 from kprod.sender.rounds.identity import IdentityRound
 from kprod.sender.rounds.metadata import MetadataRound
 from kprod.sender.rounds.produce import ProduceRound
+from kprod.types import Persisted
 
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 AFTER_A_BUG = 0.1
-JOIN_GRACE = 0.05
+GRACE = 0.05  # seconds for ending what is left at a deadline
 
 
 class Sender:
@@ -69,21 +71,36 @@ class Sender:
         return len(self.accumulator.incomplete) == 0
 
     def abort(self, error: KprodError) -> None:
-        """End every record without an outcome in ``error``, and every connection."""
+        """Refuse new records; end those without an outcome in ``error``, and every connection."""
+        self.accumulator.close()
+        self.metadata.close()
         now = self.clock.monotonic()
         self._produce_round.abort(error, now)
         self.network.close()
 
+    def disown(self, error: KprodError) -> int:
+        """Tell ``error`` for every record without an outcome, whatever the sender is busy with.
+
+        Returns how many those were. Any thread. Memory and counters follow when the sender goes on.
+        """
+        error.persisted = Persisted.MAYBE
+        batches = self.accumulator.incomplete.copy()
+        return sum(batch.record_count for batch in batches if batch.delivery.fail(error))
+
 
 class SenderThread:
-    """Repeats the sender's turn until it is told to stop. ``wake`` and ``stop`` from any thread.
+    """Repeats the sender's turn until it is told to stop. Everything else from any thread.
 
     ``ended`` is called once, in the thread, when every record has its outcome and none follows.
+    ``disowned`` counts the records whose end was told without the thread, until it can be itself.
     """
 
     def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
+        self.disowned = 0
         self._sender = sender
         self._ended = ended
+        self._settled = Latch()  # opens after ``ended``
+        self._lock = threading.Lock()  # guards changing _stop_at
         self._stop_at: float | None = None
         self._pause = threading.Event()  # never set
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -94,32 +111,45 @@ class SenderThread:
 
     @property
     def is_current(self) -> bool:
-        """True in the sender's own thread, where delivery callbacks run."""
+        """True in the sender's own thread, where nothing may wait for what the sender does."""
         return threading.current_thread() is self._thread
 
     def request_stop(self, deadline: float) -> None:
         """Ask the thread to end once everything has its outcome, at the latest at ``deadline``."""
-        self._stop_at = deadline if self._stop_at is None else min(self._stop_at, deadline)
+        with self._lock:
+            self._stop_at = deadline if self._stop_at is None else min(self._stop_at, deadline)
         self._sender.network.wake()
 
     def stop(self, deadline: float) -> bool:
-        """Send what is queued until ``deadline``, then end the rest; True when it has ended."""
+        """Send what is queued until ``deadline``, then end the rest; every record has its outcome.
+
+        False when the thread is busy elsewhere, as with a name that is not resolved: it ends later.
+        """
         self.request_stop(deadline)
+        # Not by Thread.join: interrupted by a signal it takes the thread for ended (bpo-45274).
         left = max(0.0, deadline - self._sender.clock.monotonic())
-        self._thread.join(min(left, threading.TIMEOUT_MAX - 1) + JOIN_GRACE)
-        return not self._thread.is_alive()
+        settled = self._settled.wait(left + GRACE)
+        if settled:
+            self._thread.join(GRACE)
+        else:
+            closed = ProducerClosedError("the producer was closed in the middle of work")
+            self.disowned += self._sender.disown(closed)
+        return settled
 
     def _run(self) -> None:
-        sender = self._sender
+        closed = ProducerClosedError("the producer was closed before the record was acknowledged")
         try:
             while not self._over():
                 self._turn_safely()
         finally:
-            sender.abort(
-                ProducerClosedError("the producer was closed before the record was acknowledged")
-            )
-            if self._ended is not None:
-                self._ended()
+            try:
+                self._sender.abort(closed)
+            finally:
+                self._sender.disown(closed)  # if anything was left by a mistake
+                self.disowned = 0
+                if self._ended is not None:
+                    self._ended()
+                self._settled.open()
 
     def _over(self) -> bool:
         if self._stop_at is None:

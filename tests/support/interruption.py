@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +15,22 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within the block SIGALRM raises Interrupted. Main thread only."""
+    """Within the block SIGALRM raises Interrupted. Main thread only.
+
+    Garbage is collected before, not during the block: what a handler raises inside a finalizer or
+    the callback of a weak reference goes nowhere.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted
 
     before = signal.signal(signal.SIGALRM, interrupt)
+    gc.collect()
+    gc.disable()
     try:
         yield
     finally:
+        gc.enable()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

@@ -1,0 +1,302 @@
+"""Callbacks run away from the network, in order, and may do whatever would not wait for itself."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer, ProducerRecord, RecordMetadata
+from kprod.buffer.callbacks import MOST_WAITING
+from kprod.errors import BufferFullError, IllegalStateError, KprodTimeoutError, ProducerClosedError
+from kprod.types import DeliveryReport
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
+from tests.support.scripted_producer import producer_before
+
+LONG = 20.0
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
+
+
+@pytest.fixture
+def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
+    made = producer_before(broker.cluster, linger_ms=0)
+    yield made
+    made.close(LONG)
+
+
+class Blocking:
+    """A callback that does not return before it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let_go = threading.Event()
+
+    def __call__(self, _: object) -> None:
+        self.begun.set()
+        self.let_go.wait(LONG)
+
+
+@pytest.fixture
+def blocking(producer: KafkaProducer) -> Iterator[Blocking]:
+    """Blocks the producer's callbacks until the end of the test, or earlier."""
+    callback = Blocking()
+    producer.send("t", b"v").add_both(callback)
+    assert callback.begun.wait(LONG)
+    yield callback
+    callback.let_go.set()
+
+
+def in_a_callback(producer: KafkaProducer, act: Callable[[], Any]) -> Any:
+    """What ``act`` returns or raises inside a callback."""
+    results: list[Any] = []
+    done = threading.Event()
+
+    def run(_: object) -> None:
+        try:
+            results.append(act())
+        except BaseException as error:
+            results.append(error)
+        done.set()
+
+    producer.send("t", b"v").add_both(run)
+    assert done.wait(LONG)
+    return results[0]
+
+
+def test_records_go_on_while_a_callback_blocks(producer: KafkaProducer, blocking: Blocking) -> None:
+    futures = [producer.send("t", b"v", partition=number % 2) for number in range(100)]
+    assert all(future.get(LONG).offset >= 0 for future in futures)
+
+
+def test_a_producer_without_callbacks_has_no_thread_for_them(producer: KafkaProducer) -> None:
+    producer.send("t", b"v").get(LONG)
+    assert _callback_threads(producer) == []
+    producer.send("t", b"v").add_callback(lambda _: None)
+    producer.flush(LONG)
+    assert [thread.daemon for thread in _callback_threads(producer)] == [True]
+    producer.close(LONG)
+    assert _callback_threads(producer) == []
+
+
+def _callback_threads(producer: KafkaProducer) -> list[threading.Thread]:
+    name = f"kprod-callbacks-{producer.config.client_id}"
+    return [thread for thread in threading.enumerate() if thread.name == name]
+
+
+def test_callbacks_of_a_partition_run_in_order_whatever_fails(
+    broker: ScriptedBroker, producer: KafkaProducer
+) -> None:
+    told: list[int] = []
+    broker.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(87), ScriptedBroker.usual)
+    for number in range(300):
+        producer.send("t", b"%d" % number, partition=0).add_both(
+            lambda _, number=number: told.append(number)
+        )
+    producer.flush(LONG)
+    assert told == list(range(300))
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_a_callback_raises_goes_no_further(
+    producer: KafkaProducer, kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object) -> None:
+        raise kind("a mistake of the application")
+
+    told: list[RecordMetadata] = []
+    producer.send("t", b"v").add_callback(fail).add_callback(told.append)
+    producer.flush(LONG)
+    assert producer.send("t", b"v").get(LONG).offset >= 0
+    assert len(told) == 1
+    assert "a mistake of the application" in caplog.text
+
+
+class BrokenFilter(logging.Filter):
+    """Not even what a callback raises can be logged."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise ZeroDivisionError
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_broken_log_does_not_end_the_callbacks(producer: KafkaProducer) -> None:
+    log, broken = logging.getLogger("kprod.buffer.future"), BrokenFilter()
+    log.addFilter(broken)
+    try:
+        producer.send("t", b"v").add_callback(lambda _: 1 / 0)
+        producer.flush(LONG)
+    finally:
+        log.removeFilter(broken)
+    assert in_a_callback(producer, lambda: "alive") == "alive"
+
+
+# What a callback may do ---------------------------------------------------------------------------
+
+
+def test_a_callback_may_send(producer: KafkaProducer) -> None:
+    future = in_a_callback(producer, partial(producer.send, "t", b"from the callback"))
+    assert future.get(LONG).offset >= 0
+
+
+def test_a_callback_may_send_to_a_topic_nobody_knows_yet(
+    broker: ScriptedBroker, producer: KafkaProducer
+) -> None:
+    broker.cluster.topics["new"] = [1]
+    assert in_a_callback(producer, partial(producer.send, "new", b"v")).get(LONG).offset == 0
+
+
+def test_a_callback_may_wait_for_memory(broker: ScriptedBroker) -> None:
+    options = {"buffer_memory": 2_000, "batch_size": 1_000, "linger_ms": 0}
+    with producer_before(broker.cluster, **options) as producer:
+        sent: list[RecordMetadata] = []
+
+        def send_another(number: int, _: object) -> None:
+            if number:
+                future = producer.send("t", bytes(800))
+                future.add_callback(sent.append).add_callback(partial(send_another, number - 1))
+
+        for _ in range(10):
+            producer.send("t", bytes(800)).add_callback(partial(send_another, 5))
+        while len(sent) < 50:
+            producer.flush(LONG)
+
+
+def test_waiting_for_itself_is_refused(producer: KafkaProducer) -> None:
+    for call in (producer.flush, partial(producer.flush, 1), partial(producer.flush, 0)):
+        refused = in_a_callback(producer, call)
+        assert isinstance(refused, IllegalStateError)
+        assert "flush() inside a delivery callback" in str(refused)
+    for call in (producer.close, partial(producer.close, 1)):
+        refused = in_a_callback(producer, call)
+        assert isinstance(refused, IllegalStateError)
+        assert "close() inside a delivery callback" in str(refused)
+    assert producer.send("t", b"still open").get(LONG).offset >= 0
+
+
+def test_waiting_for_an_outcome_is_refused(broker: ScriptedBroker, producer: KafkaProducer) -> None:
+    def send_and_wait() -> RecordMetadata:
+        broker.next(ApiKey.PRODUCE, silence)
+        return producer.send("t", b"v").get()
+
+    assert isinstance(in_a_callback(producer, send_and_wait), IllegalStateError)
+    producer.close(0)
+
+
+def test_a_callback_may_close_at_once(producer: KafkaProducer) -> None:
+    report = in_a_callback(producer, partial(producer.close, 0))
+    assert report == DeliveryReport(1, 0, 0)
+    assert isinstance(in_a_closed(producer), ProducerClosedError)
+    assert producer.close(LONG) == report
+
+
+def in_a_closed(producer: KafkaProducer) -> BaseException:
+    with pytest.raises(ProducerClosedError) as caught:
+        producer.send("t", b"v")
+    return caught.value
+
+
+# Flush and close wait for callbacks ---------------------------------------------------------------
+
+
+def test_flush_says_that_callbacks_do_not_return(
+    producer: KafkaProducer, blocking: Blocking
+) -> None:
+    producer.send("t", b"v").add_both(blocking)
+    with pytest.raises(KprodTimeoutError, match=r"2 delivery callbacks .* after 0\.05 s"):
+        producer.flush(0.05)
+
+
+def test_close_waits_for_callbacks(producer: KafkaProducer, blocking: Blocking) -> None:
+    threading.Timer(0.05, blocking.let_go.set).start()
+    told: list[object] = []
+    producer.send("t", b"v").add_both(told.append)
+    assert producer.close() == DeliveryReport(2, 0, 0)
+    assert len(told) == 1
+
+
+def test_close_leaves_callbacks_to_the_background(
+    producer: KafkaProducer, blocking: Blocking
+) -> None:
+    told = threading.Event()
+    producer.send("t", b"v").add_both(lambda _: told.set())
+    assert producer.close(0.05).pending == 0
+    assert not told.is_set()
+    blocking.let_go.set()
+    assert told.wait(LONG)
+
+
+def test_at_exit_no_further_callback_begins(producer: KafkaProducer, blocking: Blocking) -> None:
+    told: list[object] = []
+    producer.send("t", b"v").add_both(told.append)
+    producer.close_at_exit(0.05)
+    blocking.let_go.set()
+    producer.close()
+    assert told == []
+
+
+def test_a_callback_added_after_the_end_runs_at_once(producer: KafkaProducer) -> None:
+    future = producer.send("t", b"v").add_callback(lambda _: None)
+    producer.close()
+    told: list[object] = []
+    future.add_callback(told.append)
+    assert told == [future.value]
+
+
+# Interceptors -------------------------------------------------------------------------------------
+
+
+class Witness:
+    """An interceptor that notes in which thread it is told, and when it is closed."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
+        self.told.append(threading.current_thread().name)
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        self.told.append(threading.current_thread().name)
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+
+def test_interceptors_are_told_where_callbacks_run(broker: ScriptedBroker) -> None:
+    witness = Witness()
+    broker.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(87))
+    producer = producer_before(
+        broker.cluster, linger_ms=0, client_id="watched", interceptors=[witness]
+    )
+    producer.send("t", b"v").get(LONG)
+    assert producer.send("t", b"v").add_errback(lambda _: None) is not None
+    producer.close()
+    assert witness.told == ["kprod-callbacks-watched"] * 2 + ["closed"]
+
+
+# Too many callbacks -------------------------------------------------------------------------------
+
+
+def test_send_waits_when_very_many_callbacks_wait(broker: ScriptedBroker) -> None:
+    producer = producer_before(broker.cluster, linger_ms=0, max_block_ms=100)
+    blocking = Blocking()
+    producer.send("t", b"v").add_both(blocking)
+    assert blocking.begun.wait(LONG)
+    future = producer.send("t", b"v")
+    for _ in range(MOST_WAITING):
+        future.add_both(lambda _: None)
+    future.get(LONG)
+    with pytest.raises(BufferFullError, match="delivery callbacks wait to be run"):
+        producer.send("t", b"v")
+    blocking.let_go.set()
+    producer.flush(LONG)
+    assert producer.send("t", b"v").get(LONG).offset >= 0
+    producer.close()
