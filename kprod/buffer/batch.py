@@ -50,6 +50,7 @@ class ProducerBatch:
         "last_error",
         "maybe_written",
         "on_wire",
+        "overtaken",
         "producer",
         "records",
         "tp",
@@ -80,6 +81,7 @@ class ProducerBatch:
         self.drain_order: tuple[int, ...] | None = None
         self.maybe_written = False
         self.on_wire = False
+        self.overtaken = False
         self.records: memoryview | None = None
 
     # The caller that made it, under the queue's lock ----------------------------------------------

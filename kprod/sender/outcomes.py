@@ -121,7 +121,7 @@ class Outcomes:
             out_of_time=self._out_of_time(batch, now),
             has_sequence=batch.has_sequence,
             oldest=self._sequences.is_oldest(batch),
-            newest=self._sequences.is_newest(batch),
+            provable=self._sequences.is_provable(batch),
             maybe_written=batch.maybe_written,
         )
 

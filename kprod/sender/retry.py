@@ -45,7 +45,8 @@ class Verdict(enum.Enum):
 class Attempt:
     """The state of a batch at the moment its attempt failed.
 
-    ``oldest``, ``newest``: of the batches of its partition that were sent and have no outcome.
+    ``oldest``: no earlier batch of its partition was sent and is still without an outcome.
+    ``provable``: what becomes of later ones will tell whether it is stored.
     ``maybe_written``: this or an earlier attempt may have reached the log.
     """
 
@@ -55,7 +56,7 @@ class Attempt:
     out_of_time: bool
     has_sequence: bool
     oldest: bool
-    newest: bool
+    provable: bool
     maybe_written: bool
 
 
@@ -82,4 +83,4 @@ def _out_of_sequence(attempt: Attempt, *, known: bool) -> Verdict:
         return Verdict.RETRY  # an earlier batch is still on its way; after it the sequence will fit
     if not attempt.maybe_written:
         return Verdict.RESEQUENCE
-    return Verdict.DOUBT if known and not attempt.newest else Verdict.FAIL
+    return Verdict.DOUBT if known and attempt.provable else Verdict.FAIL

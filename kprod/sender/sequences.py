@@ -111,6 +111,7 @@ class Sequences:
         if state.producer is None:
             raise AssertionError("a sequence needs a producer id")
         batch.give_sequence(state.producer, state.next_sequence)
+        batch.overtaken = False
         state.next_sequence = advance(state.next_sequence, batch.record_count)
 
     # After an attempt -----------------------------------------------------------------------------
@@ -125,10 +126,18 @@ class Sequences:
         unresolved = self._of(batch.tp).unresolved
         return bool(unresolved) and unresolved[0] is batch
 
-    def is_newest(self, batch: ProducerBatch) -> bool:
-        """True when no later batch of the partition was sent and is without an outcome."""
-        unresolved = self._of(batch.tp).unresolved
-        return bool(unresolved) and unresolved[-1] is batch
+    def is_provable(self, batch: ProducerBatch) -> bool:
+        """True when a later batch, if it is acknowledged, proves that ``batch`` is stored.
+
+        There is one that was sent; and the log has no gap before it. That is so if it continues the
+        log that ended just before ``batch``. It is not if the topic was made anew in between: the
+        new log takes any sequence for its first, so one that was on its way may have overtaken.
+        """
+        state = self._of(batch.tp)
+        if not state.unresolved or state.unresolved[-1] is batch or batch.overtaken:
+            return False
+        before, now = state.proven_leader, batch.attempted_leader
+        return before is not None and now is not None and before.topic_id == now.topic_id
 
     def all_resolved(self, tp: TopicPartition) -> bool:
         """True when no batch of the partition was sent and is without an outcome."""
@@ -139,6 +148,10 @@ class Sequences:
         state = self._of(batch.tp)
         state.proven_leader = batch.attempted_leader
         state.proven_until = batch.last_attempt_at + PROOF_LASTS
+        for earlier in state.unresolved:
+            if earlier is batch:
+                break
+            earlier.overtaken = True
         self.resolved(batch)
 
     def resolved(self, batch: ProducerBatch) -> None:

@@ -20,7 +20,7 @@ FIRST = Attempt(
     out_of_time=False,
     has_sequence=True,
     oldest=True,
-    newest=True,
+    provable=False,
     maybe_written=False,
 )
 """The first attempt of an idempotent producer's batch; it cannot have been stored."""
@@ -159,4 +159,4 @@ def test_a_batch_that_may_be_stored_is_never_given_new_numbers(code: int) -> Non
 
 @pytest.mark.parametrize(("code", "expected"), [(45, Verdict.DOUBT), (47, FAIL), (59, FAIL)])
 def test_a_batch_that_may_be_stored_waits_for_those_behind_it(code: int, expected: Verdict) -> None:
-    assert verdict(code, maybe_written=True, newest=False) is expected
+    assert verdict(code, maybe_written=True, provable=True) is expected
