@@ -6,11 +6,12 @@ import argparse
 import resource
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 
 from kprod.broker.embedded_broker import EmbeddedBroker
 from kprod.errors import KprodError
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,12 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         allow_remote=options.allow_remote,
     )
     _allow_many_files()
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    # Blocked before the broker starts its threads, which inherit that: so the signals wait for
+    # sigwait, and no handler runs in the middle of anything.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     with broker:
         print(f"listening on {broker.bootstrap_servers}", flush=True)
-        stop.wait()
+        signal.sigwait(_STOPPING)
     return 0
 
 
