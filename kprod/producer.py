@@ -26,6 +26,7 @@ from kprod.intake.arguments import check_partition, check_timestamp, check_topic
 from kprod.intake.chosen_partitioner import partitioner_for
 from kprod.intake.closing import closable, close_all
 from kprod.intake.interceptors import Interceptors
+from kprod.intake.partitioner import DefaultPartitioner, Partitioner
 from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import Serializers
 from kprod.metrics import ProducerMetrics
@@ -68,7 +69,6 @@ class KafkaProducer(FastLane):
         self._max_block = self.config.max_block_ms / 1000
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
         self._closed = False
-        self._takes_fast_lane = _takes_fast_lane(self.config)
         self._start()
         watch_over(self, self._exit_seconds)
 
@@ -86,6 +86,7 @@ class KafkaProducer(FastLane):
             ignore_keys=config.partitioner_ignore_keys,
             loads=watched,
         )
+        self._lane_partitioner = _lane_partitioner(config, self._partitioner)
         self._callbacks = Callbacks(f"kprod-callbacks-{config.client_id}")
         self._sender = assemble(
             config, self._metrics, self._clock, load_watcher=watched, callbacks=self._callbacks
@@ -174,8 +175,8 @@ class KafkaProducer(FastLane):
         self._partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
         if self._interceptors.watch_outcomes:
             self._follow(record, appended.future)
-        if self._takes_fast_lane:
-            self._fast_lanes.admit(tp, len(topic))
+        if self._lane_partitioner is not None:
+            self._fast_lanes.admit(tp, len(topic), self._lane_partitioner.sticky(tp.topic))
         return appended.future
 
     def _follow(self, record: ProducerRecord, future: FutureRecordMetadata) -> None:
@@ -332,11 +333,18 @@ def _largest_payload(config: ProducerConfig) -> int:
     return limit - batch_size_upper_bound(None, None) - 2 * LONGEST_LENGTH
 
 
-def _takes_fast_lane(config: ProducerConfig) -> bool:
-    """Whether nothing of the application's has to see each record on its way in."""
-    by_murmur2 = config.partitioner in (None, "default") and not config.partitioner_ignore_keys
-    serializers = (config.key_serializer, config.value_serializer)
-    return by_murmur2 and not config.interceptors and serializers == (None, None)
+def _lane_partitioner(
+    config: ProducerConfig, partitioner: Partitioner
+) -> DefaultPartitioner | None:
+    """The partitioner if the compiled ``send`` can do without asking it; None: no fast lane.
+
+    Nothing of the application's may have to see each record on its way in.
+    """
+    if config.interceptors or config.key_serializer or config.value_serializer:
+        return None
+    if isinstance(partitioner, DefaultPartitioner) and partitioner.hashes_by_murmur2:
+        return partitioner
+    return None
 
 
 def _plugs(config: ProducerConfig) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from kprod_ext.open_batch import OpenBatch, write_first
 from kprod_ext.partition_hash import murmur2
 from kprod_ext.record_future import RecordFuture
 from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
+from kprod_ext.sticky_partition import StickyPartition
 
 __all__ = [
     "BufferPool",
@@ -20,6 +21,7 @@ __all__ = [
     "OpenBatch",
     "PooledBuffer",
     "RecordFuture",
+    "StickyPartition",
     "TopicLane",
     "batch_size_upper_bound",
     "murmur2",

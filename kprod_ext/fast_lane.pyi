@@ -4,6 +4,7 @@ from typing import Any, final
 from typing_extensions import disjoint_base
 
 from kprod_ext.open_batch import OpenBatch
+from kprod_ext.sticky_partition import StickyPartition
 
 @final
 class TopicLane:
@@ -20,6 +21,9 @@ class TopicLane:
     def partition_count(self) -> int: ...
     def admit(self, partition: int, batch: OpenBatch) -> None:
         """Let records of this partition take the lane."""
+
+    def stick(self, sticky: StickyPartition | None) -> None:
+        """Send records without a key there until it is spent; None: the Python lane places them."""
 
     def admits(self, partition: int) -> bool:
         """Whether records of this partition may take the lane."""
@@ -49,8 +53,8 @@ class FastLane:
     """A producer's ``send``: compiled in the steady state, ``_send`` of the subclass otherwise.
 
     Thread-safe. A record takes the fast lane when its topic has a lane, key and value are ``bytes``
-    or None, it has no headers, a key (murmur2 chooses) or an explicit partition, and the
-    partition's open batch has room.
+    or None, it has no headers, and the open batch of its partition has room: the explicit one, the
+    one murmur2 gives for its key, or the sticky one.
     """
 
     @property

@@ -15,6 +15,7 @@ from kprod_ext.murmur2 cimport murmur2_hash
 from kprod_ext.open_batch cimport OpenBatch
 from kprod_ext.record_future cimport RecordFuture
 from kprod_ext.record_layout cimport Record
+from kprod_ext.sticky_partition cimport StickyPartition
 
 cdef extern from *:
     """
@@ -57,8 +58,13 @@ cdef class TopicLane:
         """Whether records of this partition may take the lane."""
         return self._partitions[partition] is not None
 
+    def stick(self, StickyPartition sticky):
+        """Where records without a key go; None: they ask the Python lane."""
+        self._sticky = sticky
+
     cdef RecordFuture append(self, object key, object value, object partition, object timestamp_ms):
-        cdef Py_ssize_t place = self._place(key, partition)
+        cdef StickyPartition sticky = self._sticky
+        cdef Py_ssize_t place = self._place(key, partition, sticky)
         cdef Py_ssize_t nbytes = 0
         cdef bint full = False
         cdef OpenBatch batch
@@ -82,15 +88,21 @@ cdef class TopicLane:
         if record.key.size > self._largest - max(record.value.size, 0):
             return None
         future = batch.append(&record, &nbytes, &full)
-        if full and future is not None:
+        if future is None:
+            return None
+        if sticky is not None and sticky.partition == place:
+            sticky.count(nbytes, full)
+        if full:
             self._wake()
         return future
 
-    cdef Py_ssize_t _place(self, object key, object partition) noexcept:
+    cdef Py_ssize_t _place(
+        self, object key, object partition, StickyPartition sticky
+    ) noexcept:
         """The partition's number, or ELSEWHERE."""
         if partition is None:
             if key is None:
-                return ELSEWHERE        # the sticky partitioner's turn
+                return ELSEWHERE if sticky is None or sticky.spent else sticky.partition
             return <Py_ssize_t>(
                 murmur2_hash(<const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
                 & <unsigned int>LARGEST_PARTITION

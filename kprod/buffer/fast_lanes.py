@@ -8,7 +8,7 @@ from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.types import TopicPartition
-from kprod_ext import LaneTable, TopicLane
+from kprod_ext import LaneTable, StickyPartition, TopicLane
 
 
 class FastLanes:
@@ -35,12 +35,16 @@ class FastLanes:
         table.clear()
         metadata.on_publish = self.close_stale
 
-    def admit(self, tp: TopicPartition, partitions: int) -> None:
-        """Let records of ``tp`` go straight into its open batch; its topic has ``partitions``."""
+    def admit(self, tp: TopicPartition, partitions: int, sticky: StickyPartition | None) -> None:
+        """Let records of ``tp`` go straight into its open batch; its topic has ``partitions``.
+
+        ``sticky`` is where the topic's records without a key go at the moment, if they do.
+        """
         lane = self._table.get(tp.topic)
         if lane is None or lane.partition_count != partitions:
             lane = TopicLane(partitions, self._largest, self._wake)
-        elif lane.admits(tp.partition):
+        lane.stick(sticky)
+        if lane.admits(tp.partition):
             return
         lane.admit(tp.partition, self._accumulator.open_batch(tp))
         self._table.open(tp.topic, lane)
@@ -51,10 +55,14 @@ class FastLanes:
             self._table.clear()
 
     def close_stale(self, snapshot: ClusterSnapshot) -> None:
-        """Close the lanes of topics whose number of partitions changed: keys are placed anew."""
+        """Close the lanes of topics that changed.
+
+        With another number of partitions keys are placed anew, and records without a key go on to a
+        partition that has a leader when theirs has lost it.
+        """
         for name, partitions in self._table.partition_counts().items():
             topic = snapshot.topic(name)
-            if topic is None or len(topic) != partitions:
+            if topic is None or not partitions == len(topic) == len(topic.available):
                 self._table.close(name)
 
     def close(self) -> None:

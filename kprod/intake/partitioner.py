@@ -11,6 +11,7 @@ from kprod.errors import PartitionError
 from kprod.intake.key_hash import MURMUR2, KeyHash
 from kprod.intake.queue_loads import QueueLoads
 from kprod.types import BytesLike
+from kprod_ext import StickyPartition
 
 
 class Partitioner(Protocol):
@@ -23,16 +24,6 @@ class Partitioner(Protocol):
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
         """A record took ``nbytes`` in ``partition``, which has a full batch if ``batch_ready``."""
         ...
-
-
-class _Sticky:
-    """The partition that records without a key go to, and the bytes it got since it was chosen."""
-
-    __slots__ = ("partition", "produced")
-
-    def __init__(self, partition: int) -> None:
-        self.partition = partition
-        self.produced = 0
 
 
 class DefaultPartitioner:
@@ -53,6 +44,7 @@ class DefaultPartitioner:
         key_hash: KeyHash | None = MURMUR2,
         loads: QueueLoads | None = None,
     ) -> None:
+        self.hashes_by_murmur2 = key_hash is MURMUR2
         self._batch_size = batch_size
         self._hash = key_hash.hash if key_hash is not None else None
         self._mask = key_hash.mask if key_hash is not None else 0
@@ -60,7 +52,7 @@ class DefaultPartitioner:
         self._loads = loads
         self._lock = threading.Lock()  # guards what follows; choose() reads _sticky without it
         self._rng = rng if rng is not None else random.Random()
-        self._sticky: dict[str, _Sticky] = {}
+        self._sticky: dict[str, StickyPartition] = {}
 
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
         """The partition of the key; without a key the topic's sticky partition."""
@@ -70,24 +62,28 @@ class DefaultPartitioner:
         if key is not None and self._hash is not None and (key or self._empty_is_a_key):
             return (self._hash(key) & self._mask) % count
         sticky = self._sticky.get(topic.name)
-        if sticky is not None and _usable(topic, sticky.partition):
+        if sticky is not None and not sticky.spent and _usable(topic, sticky.partition):
             return sticky.partition
         return self._choose_again(topic)
+
+    def sticky(self, topic: str) -> StickyPartition | None:
+        """Where records of the topic without a key go at the moment, None before the first."""
+        return self._sticky.get(topic)
 
     def _choose_again(self, topic: TopicInfo) -> int:
         with self._lock:
             sticky = self._sticky.get(topic.name)
             # Looked at again: of several threads that found the partition without a leader only the
             # first draws, the others follow it and so fill the same batch.
-            if sticky is None or not _usable(topic, sticky.partition):
+            if sticky is None or sticky.spent or not _usable(topic, sticky.partition):
                 sticky = self._sticky[topic.name] = self._drawn(topic)
             return sticky.partition
 
-    def _drawn(self, topic: TopicInfo) -> _Sticky:
+    def _drawn(self, topic: TopicInfo) -> StickyPartition:
         drawn = self._loads.draw(topic, self._rng) if self._loads is not None else None
         if drawn is None:
             drawn = self._rng.choice(topic.available or range(len(topic.partitions)))
-        return _Sticky(drawn)
+        return StickyPartition(drawn, self._batch_size)
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
         """Count towards the switch to another partition."""
@@ -96,9 +92,7 @@ class DefaultPartitioner:
             # A thread that chose before another one switched reports the partition left behind.
             if sticky is None or sticky.partition != partition:
                 return
-            sticky.produced += nbytes
-            enough = self._batch_size if batch_ready else 2 * self._batch_size
-            if sticky.produced >= enough:
+            if sticky.add(nbytes, batch_ready):
                 self._sticky[topic.name] = self._drawn(topic)
 
 

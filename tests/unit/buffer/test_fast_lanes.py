@@ -7,7 +7,7 @@ from kprod.buffer.fast_lanes import FastLanes
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
 from kprod.types import TopicPartition
-from kprod_ext import FastLane, RecordFuture
+from kprod_ext import FastLane, RecordFuture, StickyPartition
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
 
@@ -28,10 +28,10 @@ class Sending(FastLane):
         return "asked the Python lane"
 
 
-def rig_with_topic(partitions: int) -> SenderRig:
+def rig_with_topic(partitions: int, batch_size: int = 200) -> SenderRig:
     cluster = ScriptedCluster(topics={"t": [1] * partitions})
     cluster.add(1)
-    rig = SenderRig(cluster, linger_ms=1_000, batch_size=200)
+    rig = SenderRig(cluster, linger_ms=1_000, batch_size=batch_size)
     rig.know("t")
     return rig
 
@@ -44,7 +44,7 @@ def test_a_partition_that_was_used_takes_the_fast_lane() -> None:
     rig = rig_with_topic(1)
     send = lane_over(rig)
     first = rig.queue(b"first")
-    send.lanes.admit(TP, 1)
+    send.lanes.admit(TP, 1, None)
     second = send.send("t", b"second", partition=0, timestamp_ms=7)
     assert isinstance(second, RecordFuture)
     assert (second.delivery, second.index) == (first.delivery, 1)
@@ -58,7 +58,7 @@ def test_what_the_lane_does_not_know_is_for_the_python_lane() -> None:
     rig = rig_with_topic(2)
     send = lane_over(rig)
     rig.queue()
-    send.lanes.admit(TP, 2)
+    send.lanes.admit(TP, 2, None)
     asked = "asked the Python lane"
     assert send.send("t", b"v") == asked  # no key, no partition: the partitioner must choose
     assert send.send("t", b"v", partition=1) == asked  # not used yet
@@ -73,11 +73,46 @@ def test_what_the_lane_does_not_know_is_for_the_python_lane() -> None:
     assert send.send("other", b"v", partition=0) == asked
 
 
+def test_records_without_a_key_stick_until_the_partition_had_its_share() -> None:
+    rig = rig_with_topic(2, batch_size=1_000)
+    send = lane_over(rig)
+    rig.queue()
+    sticky = StickyPartition(0, 40)
+    send.lanes.admit(TP, 2, sticky)
+    sent = 0
+    while isinstance(send.send("t", b"twenty bytes of value"), RecordFuture):
+        sent += 1
+    assert sticky.spent
+    assert sent > 1  # its batch was open all the time, so it got twice the share
+    assert isinstance(send.send("t", b"keyed ones do not care", partition=0), RecordFuture)
+    send.lanes.admit(TP, 2, StickyPartition(0, 50))
+    assert isinstance(send.send("t", b"the next one"), RecordFuture)
+
+
+def test_a_sticky_partition_that_was_not_used_yet_asks() -> None:
+    rig = rig_with_topic(2)
+    send = lane_over(rig)
+    rig.queue()
+    send.lanes.admit(TP, 2, StickyPartition(1, 60))
+    assert send.send("t", b"v") == "asked the Python lane"
+
+
+def test_a_partition_without_a_leader_closes_the_lane() -> None:
+    rig = rig_with_topic(2)
+    send = lane_over(rig)
+    rig.queue()
+    send.lanes.admit(TP, 2, StickyPartition(0, 50))
+    rig.cluster.topics["t"] = [-1, 1]
+    rig.sender.metadata.request_update()
+    assert rig.run(lambda: rig.sender.metadata.snapshot.topics["t"].available == (1,))
+    assert send.send("t", b"v") == "asked the Python lane"
+
+
 def test_a_full_batch_wakes_the_sender_and_the_next_record_asks() -> None:
     rig = rig_with_topic(1)
     send = lane_over(rig)
     rig.queue(b"x" * 100)
-    send.lanes.admit(TP, 1)
+    send.lanes.admit(TP, 1, None)
     while isinstance(send.send("t", b"y", partition=0), RecordFuture):
         pass
     assert rig.sender.accumulator.pool.available < rig.sender.accumulator.pool.total
@@ -88,7 +123,7 @@ def test_no_record_enters_a_batch_that_was_taken() -> None:
     rig = rig_with_topic(1)
     send = lane_over(rig)
     future = rig.queue()
-    send.lanes.admit(TP, 1)
+    send.lanes.admit(TP, 1, None)
     rig.sender.accumulator.begin_flush()
     assert rig.run(lambda: future.is_done)
     assert send.send("t", b"late", partition=0) == "asked the Python lane"
@@ -98,11 +133,11 @@ def test_after_close_everything_asks() -> None:
     rig = rig_with_topic(1)
     send = lane_over(rig)
     rig.queue()
-    send.lanes.admit(TP, 1)
+    send.lanes.admit(TP, 1, None)
     rig.sender.accumulator.close()
     assert send.send("t", b"late", partition=0) == "asked the Python lane"
     send.lanes.close()
-    send.lanes.admit(TP, 1)  # a send that was under way when close() came
+    send.lanes.admit(TP, 1, None)  # a send that was under way when close() came
     assert send._lane_table.partition_counts() == {}
 
 
@@ -110,12 +145,12 @@ def test_another_number_of_partitions_closes_the_lane() -> None:
     rig = rig_with_topic(1)
     send = lane_over(rig)
     rig.queue()
-    send.lanes.admit(TP, 1)
+    send.lanes.admit(TP, 1, None)
     rig.cluster.topics["t"] = [1, 1]
     rig.sender.metadata.request_update()
     assert rig.run(lambda: len(rig.sender.metadata.snapshot.topics["t"]) == 2)
     assert send.send("t", b"v", key=b"k") == "asked the Python lane"
-    send.lanes.admit(TP, 1)  # with the number of partitions of before
+    send.lanes.admit(TP, 1, None)  # with the number of partitions of before
     assert send._lane_table.partition_counts() == {}
 
 
@@ -123,7 +158,7 @@ def test_a_topic_that_was_forgotten_closes_its_lane() -> None:
     rig = rig_with_topic(1)
     send = lane_over(rig)
     rig.queue()
-    send.lanes.admit(TP, 1)
+    send.lanes.admit(TP, 1, None)
     known = TopicInfo("other", None, (PartitionInfo(0, 1, 0),))
     send.lanes.close_stale(ClusterSnapshot(topics={"other": known}))
     assert send._lane_table.get("t") is None

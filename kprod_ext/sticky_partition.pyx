@@ -1,0 +1,27 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""The partition that records without a key go to, until it has had its share (KIP-794)."""
+
+cimport cython
+
+
+@cython.final
+cdef class StickyPartition:
+    """One partition, and the bytes it got since it was chosen."""
+
+    def __cinit__(self, Py_ssize_t partition, Py_ssize_t batch_size):
+        if partition < 0 or batch_size < 1:
+            raise ValueError(f"no such partition or batch size: {partition}, {batch_size}")
+        self.partition = partition
+        self._batch_size = batch_size
+
+    def add(self, Py_ssize_t nbytes, bint batch_ready):
+        """Count a record of nbytes; whether the partition has had its share now."""
+        return self.count(nbytes, batch_ready)
+
+    cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept:
+        self._lock.acquire()
+        self._produced += nbytes
+        if self._produced >= (self._batch_size if batch_ready else 2 * self._batch_size):
+            self.spent = True
+        self._lock.release()
+        return self.spent
