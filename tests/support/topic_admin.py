@@ -12,7 +12,7 @@ class TopicAdmin:
     """Every call returns once the controller has done it; what it refuses is raised."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
+        self._client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
 
     def create(self, topic: str, partitions: int, **config: str | int) -> None:
         """Make a topic with one replica; ``config`` in Kafka's names, with ``_`` for ``.``."""

@@ -35,6 +35,7 @@ class ApacheKafka:
     """
 
     def __init__(self, folder: Path, version: str, told_port: int | None = None) -> None:
+        self.version = version
         self._ports = [HeldPort() for _ in range(3)]
         direct, front, controller = (port.number for port in self._ports)
         self.bootstrap_servers = f"127.0.0.1:{direct}"
@@ -91,6 +92,10 @@ class ApacheKafka:
     def log_tail(self) -> str:
         """The last lines the broker wrote: warnings and errors only."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-LINES_TOLD:])
+
+    def segments(self, topic: str, partition: int) -> list[Path]:
+        """The files that hold the partition's batches, oldest first."""
+        return sorted(self.data_dir.glob(f"{topic}-{partition}/*.log"))
 
     def kill(self) -> None:
         """End it at once, as a crash would."""

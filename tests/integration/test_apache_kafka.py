@@ -1,0 +1,155 @@
+"""What Apache Kafka itself makes of kprod's batches, and what users see when it refuses them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.broker.record_batch import read_batches
+from kprod.errors import (
+    BrokerError,
+    DeliveryTimeoutError,
+    KprodTimeoutError,
+    RecordTooLargeError,
+)
+from kprod.types import Persisted
+from tests.support.apache_kafka.broker import ApacheKafka
+from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.judge import read_back
+from tests.support.topic_admin import TopicAdmin
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+RENEWED_AT = 5_000
+IMPATIENT = {"delivery_timeout_ms": 2_500, "request_timeout_ms": 1_000}
+
+
+@pytest.fixture(scope="module", params=[NEWEST, OLDER])
+def kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApacheKafka]:
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), request.param) as broker:
+        yield broker
+
+
+@pytest.fixture
+def admin(kafka: ApacheKafka) -> TopicAdmin:
+    return TopicAdmin(kafka.bootstrap_servers)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_broker_decodes_every_codec(kafka: ApacheKafka, admin: TopicAdmin, codec: str) -> None:
+    """One topic keeps the batches as they came; for the other the broker unpacks every record."""
+    topics = {f"{codec}-kept": "producer", f"{codec}-unpacked": "uncompressed"}
+    values = [b"%d " % number * (number % 100) for number in range(2_000)]
+    stored = {}
+    for topic, compression in topics.items():
+        admin.create(topic, 1, compression_type=compression)
+        with KafkaProducer(
+            bootstrap_servers=kafka.bootstrap_servers, compression_type=codec
+        ) as producer:
+            futures = [producer.send(topic, value) for value in values]
+            producer.flush(timeout=30)
+        assert [future.get(timeout=0).offset for future in futures] == list(range(2_000))
+        log = b"".join(segment.read_bytes() for segment in kafka.segments(topic, 0))
+        stored[compression] = list(read_batches(log))
+
+    assert {batch.codec for batch in stored["producer"]} == {CODECS.index(codec)}
+    assert {batch.codec for batch in stored["uncompressed"]} == {0}
+    for batches in stored.values():
+        assert [record.value for batch in batches for record in batch.records()] == values
+
+
+def test_an_unknown_topic_is_named_when_the_wait_is_over(kafka: ApacheKafka) -> None:
+    with (
+        KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, max_block_ms=1_000) as producer,
+        pytest.raises(KprodTimeoutError, match=r"'nowhere'.*UNKNOWN_TOPIC_OR_PARTITION"),
+    ):
+        producer.send("nowhere", b"value")
+
+
+def test_a_record_too_large_for_its_topic_fails_alone(
+    kafka: ApacheKafka, admin: TopicAdmin
+) -> None:
+    admin.create("narrow", 1, max_message_bytes=2_000)
+    values = [b"%d" % number * 50 for number in range(100)]
+    values[50] = b"x" * 5_000
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=50) as producer:
+        futures = [producer.send("narrow", value) for value in values]
+        producer.flush(timeout=30)
+
+    assert [n for n, future in enumerate(futures) if future.failed()] == [50]
+    assert isinstance(futures[50].exception, RecordTooLargeError)
+    assert "max.message.bytes" in str(futures[50].exception)
+    found = [record.value for record in read_back(kafka.bootstrap_servers, "narrow", 1)]
+    assert found == values[:50] + values[51:]
+
+
+def test_a_compacted_topic_refuses_a_record_without_a_key(
+    kafka: ApacheKafka, admin: TopicAdmin
+) -> None:
+    admin.create("compacted", 1, cleanup_policy="compact")
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        with pytest.raises(BrokerError, match=r"INVALID_RECORD \(87\): compacted-0: .*key"):
+            producer.send("compacted", b"value").get(timeout=30)
+        producer.send("compacted", b"value", key=b"key").get(timeout=30)
+
+
+def test_a_timestamp_from_the_future_is_refused(kafka: ApacheKafka, admin: TopicAdmin) -> None:
+    admin.create("punctual", 1, message_timestamp_after_max_ms=60_000)
+    tomorrow = int(time.time() * 1000) + 86_400_000
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        with pytest.raises(BrokerError, match=r"INVALID_TIMESTAMP \(32\): punctual-0: .*range"):
+            producer.send("punctual", b"value", timestamp_ms=tomorrow).get(timeout=30)
+        producer.send("punctual", b"value").get(timeout=30)
+
+
+def test_records_for_a_deleted_topic_fail_in_time_and_say_why(
+    kafka: ApacheKafka, admin: TopicAdmin
+) -> None:
+    admin.create("deleted", 2)
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, **IMPATIENT) as producer:
+        before = [producer.send("deleted", b"before") for _ in range(1_000)]
+        producer.flush(timeout=30)
+        admin.delete("deleted")
+        after = [producer.send("deleted", b"after", partition=n % 2) for n in range(1_000)]
+        report = producer.flush(timeout=30)
+
+    assert all(future.succeeded() for future in before)
+    assert (report.delivered, report.failed, report.pending) == (1_000, 1_000, 0)
+    for future in after:
+        assert isinstance(future.exception, DeliveryTimeoutError)
+        assert future.exception.persisted is Persisted.NO
+        assert "UNKNOWN_TOPIC" in str(future.exception)
+
+
+def test_a_topic_deleted_and_made_anew_goes_on(kafka: ApacheKafka, admin: TopicAdmin) -> None:
+    """What is sent once it is there again is delivered; what was on its way may be in either.
+
+    Kafka 4 is told which topic a batch is for, by id. Kafka 3 is told a name: it may store a batch
+    in the new topic after it refused the one before, which comes too late then.
+    """
+    admin.create("renewed", 2)
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, batch_size=512) as producer:
+        futures = []
+        for number in range(RENEWED_AT * 4):
+            if number == RENEWED_AT:
+                admin.delete("renewed")
+                admin.create("renewed", 2)
+            futures.append(producer.send("renewed", b"%d" % number, partition=number % 2))
+        producer.flush(timeout=60)
+
+    failed = [future.exception for future in futures if future.failed()]
+    assert all(error is not None and error.persisted is Persisted.MAYBE for error in failed)
+    stored = read_back(kafka.bootstrap_servers, "renewed", 2)
+    found = [[int(r.value or b"-1") for r in stored if r.partition == p] for p in range(2)]
+    acknowledged = {n for n, future in enumerate(futures) if future.succeeded()}
+    assert acknowledged - {*found[0], *found[1]} <= set(range(RENEWED_AT))
+    for numbers in found:
+        assert len(numbers) == len(set(numbers))
+        if kafka.version == NEWEST:
+            assert numbers == list(range(numbers[0], RENEWED_AT * 4, 2))
