@@ -14,8 +14,14 @@ from kprod_ext.records_builder cimport MemoryRecordsBuilder
 
 cdef extern from *:
     """
+    /* A million kept futures would be walked by every full garbage collection, and they are in no
+       cycle that outlives their batch: a delivery lets go of its waiters when it ends. */
     static PyObject *kprod_new_instance(PyTypeObject *kind, PyObject *no_arguments) {
-        return kind->tp_new(kind, no_arguments, NULL);
+        PyObject *made = kind->tp_new(kind, no_arguments, NULL);
+        if (made != NULL && PyObject_IS_GC(made) && PyObject_GC_IsTracked(made)) {
+            PyObject_GC_UnTrack(made);
+        }
+        return made;
     }
     """
     object kprod_new_instance(type kind, tuple no_arguments)
