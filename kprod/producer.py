@@ -257,12 +257,13 @@ class KafkaProducer(FastLane):
             forget(self)
         return self._engine.report()
 
-    def close_at_exit(self, timeout: float) -> DeliveryReport:
+    def close_at_exit(self, timeout: float) -> None:
         """As ``close``; callbacks that have not begun by then are dropped."""
-        try:
-            return self.close(timeout)
-        finally:
-            self._callbacks.abandon()
+        was_open = not self._closed
+        report = self.close(timeout)
+        self._callbacks.abandon()
+        if was_open and (report.failed or report.pending):
+            log.warning("%r was still open when the interpreter exited: %r", self, report)
 
     # One process, another process -----------------------------------------------------------------
 

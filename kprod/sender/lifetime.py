@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import time
 import weakref
 from typing import Protocol
 
-from kprod.types import DeliveryReport
-
-log = logging.getLogger(__name__)
-
 
 class Living(Protocol):
     """A producer, as far as the process is concerned."""
 
-    def close_at_exit(self, timeout: float) -> DeliveryReport:
+    def close_at_exit(self, timeout: float) -> None:
         """Deliver what can be delivered within ``timeout`` seconds, and run nothing after that."""
         ...
 
@@ -42,9 +37,7 @@ def forget(producer: Living) -> None:
 def _close_all() -> None:
     started = time.monotonic()  # their times run together: what all have queued is sent meanwhile
     for producer, seconds in list(_open.items()):
-        report = producer.close_at_exit(max(0.0, started + seconds - time.monotonic()))
-        if report.pending or report.failed:
-            log.warning("%r was still open when the interpreter exited: %r", producer, report)
+        producer.close_at_exit(max(0.0, started + seconds - time.monotonic()))
 
 
 def _tell_child() -> None:

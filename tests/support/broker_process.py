@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,10 @@ from tests.support.ports import await_listener, free_port
 
 
 class BrokerProcess:
-    """Starts on a fixed port and data directory; ``kill`` is SIGKILL, ``start`` starts it again."""
+    """Starts on a fixed port and data directory; ``kill`` is SIGKILL, ``start`` starts it again.
+
+    ``freeze`` is SIGSTOP: connections stand, and nothing is answered until ``thaw``.
+    """
 
     def __init__(self, data_dir: Path, topics: dict[str, int]) -> None:
         self.port = free_port()
@@ -33,9 +37,21 @@ class BrokerProcess:
         """End it at once, as a crash would."""
         self._end(signal.SIGKILL)
 
+    def freeze(self) -> None:
+        """Let it do nothing, as a machine that hangs."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """Let it go on where it was."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(how)
+            self._process.send_signal(signal.SIGCONT)
             self._process.wait(20)
             self._process = None
 

@@ -1,0 +1,274 @@
+"""close() takes the time it is given whatever the brokers do, and says what is true."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.errors import KprodError, ProducerClosedError
+from kprod.transport.tcp import Address, TcpBackend
+from kprod.types import DeliveryReport
+from tests.integration.lifecycle.account import Account
+from tests.support.broker_process import BrokerProcess
+
+LONG = 40.0
+MANY = 100_000
+PARTITIONS = 4
+TOPIC = "closing"
+LATE = 1.5
+"""Seconds that a busy machine may take longer than promised, which is a tenth of a second."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker:
+        yield broker
+
+
+def knowing(broker: BrokerProcess, **options: object) -> KafkaProducer:
+    """A producer that knows its topic."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options)
+    producer.partitions_for(TOPIC)
+    return producer
+
+
+def seconds_of(act: Callable[[], object]) -> float:
+    started = time.monotonic()
+    act()
+    return time.monotonic() - started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("timeout", [0, 0.5])
+def test_close_in_time_while_brokers_are_down(broker: BrokerProcess, timeout: float) -> None:
+    producer = knowing(broker, linger_ms=0)
+    account = Account(producer, TOPIC, PARTITIONS)
+    account.send(1000)
+    producer.flush(LONG)
+    broker.kill()
+    account.send(MANY)
+    assert seconds_of(partial(producer.close, timeout)) < timeout + LATE
+    assert producer.close().pending == 0
+    broker.start()
+    truth = account.check_against(broker.bootstrap_servers)
+    assert truth.stored == 1000
+    assert truth.not_stored > MANY // 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("timeout", [0, 0.5])
+def test_close_in_time_while_the_broker_hangs(broker: BrokerProcess, timeout: float) -> None:
+    producer = knowing(broker, linger_ms=0)
+    account = Account(producer, TOPIC, PARTITIONS)
+    account.send(1000)
+    producer.flush(LONG)
+    broker.freeze()
+    account.send(MANY)
+    assert seconds_of(partial(producer.close, timeout)) < timeout + LATE
+    assert producer.close().pending == 0
+    broker.thaw()
+    truth = account.check_against(broker.bootstrap_servers)
+    assert truth.stored == 1000
+    assert truth.maybe_stored > 0
+    assert truth.not_stored > MANY // 2
+
+
+# Threads that are blocked in send() ---------------------------------------------------------------
+
+
+class Blocked:
+    """A thread that is in the middle of ``act`` until something ends it."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.error: BaseException | None = None
+        self._act = act
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._act()
+        except KprodError as error:
+            self.error = error
+
+
+def close_slowly(producer: KafkaProducer) -> threading.Thread:
+    """Close it with much time, which a broker that hangs will make it take."""
+    thread = threading.Thread(target=producer.close, args=(3,))
+    thread.start()
+    return thread
+
+
+def test_a_send_that_waits_for_memory_ends_at_once(broker: BrokerProcess) -> None:
+    producer = knowing(broker, buffer_memory=100_000, linger_ms=0)
+    broker.freeze()
+
+    def send_until_full() -> None:
+        while True:
+            producer.send(TOPIC, bytes(10_000))
+
+    blocked = [Blocked(send_until_full) for _ in range(4)]
+    while producer.metrics()["producer-metrics"]["waiting-threads"] < 4:
+        time.sleep(0.001)
+    closing = close_slowly(producer)
+    for waiter in blocked:
+        waiter.thread.join(LONG)
+    assert closing.is_alive(), "they were told only when everything had ended"
+    assert {type(waiter.error) for waiter in blocked} == {ProducerClosedError}
+    closing.join(LONG)
+    counters = producer.metrics()["producer-metrics"]
+    assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
+
+
+def test_a_send_that_waits_for_metadata_ends_at_once(broker: BrokerProcess) -> None:
+    producer = knowing(broker)
+    broker.freeze()
+    producer.send(TOPIC, b"something to wait for")
+    blocked = [Blocked(partial(producer.send, f"unknown-{n}", b"v")) for n in range(4)]
+    blocked.append(Blocked(partial(producer.partitions_for, "unknown")))
+    time.sleep(0.1)  # they may be told before they wait, too; most of them wait by now
+    closing = close_slowly(producer)
+    for waiter in blocked:
+        waiter.thread.join(LONG)
+    assert closing.is_alive(), "they were told only when everything had ended"
+    assert {type(waiter.error) for waiter in blocked} == {ProducerClosedError}
+    closing.join(LONG)
+
+
+# Many who close -----------------------------------------------------------------------------------
+
+
+@pytest.mark.threads
+def test_ten_threads_close_while_others_send(broker: BrokerProcess) -> None:
+    producer = knowing(broker)
+    account = Account(producer, TOPIC, PARTITIONS)
+
+    def send_on() -> None:
+        while True:
+            account.send(1)
+
+    sender = Blocked(send_on)
+    while len(account.futures) < 5000:
+        time.sleep(0.001)
+    reports: list[DeliveryReport] = []
+    closers = [
+        threading.Thread(target=lambda: reports.append(producer.close(LONG))) for _ in range(10)
+    ]
+    for closer in closers:
+        closer.start()
+    for thread in (*closers, sender.thread):
+        thread.join(LONG)
+    assert isinstance(sender.error, ProducerClosedError)
+    assert set(reports) == {DeliveryReport(len(account.futures), 0, 0)}
+    assert account.check_against(broker.bootstrap_servers).stored == len(account.futures)
+
+
+@pytest.mark.threads
+def test_the_shortest_of_many_deadlines_holds(broker: BrokerProcess) -> None:
+    producer = knowing(broker)
+    broker.freeze()
+    future = producer.send(TOPIC, b"v")
+    closers = [
+        threading.Thread(target=producer.close, args=(timeout,)) for timeout in (LONG, 0.1, None)
+    ]
+    started = time.monotonic()
+    for closer in closers:
+        closer.start()
+    for closer in closers:
+        closer.join(LONG)
+    assert time.monotonic() - started < 0.1 + LATE
+    assert isinstance(future.exception, ProducerClosedError)
+
+
+def test_close_from_a_callback_does_not_wait_for_itself(broker: BrokerProcess) -> None:
+    producer = knowing(broker)
+    account = Account(producer, TOPIC, PARTITIONS)
+    account.send(1)
+    account.futures[0].add_both(lambda _: producer.close(0))
+    with pytest.raises(ProducerClosedError):
+        account.send(10**9)
+    assert producer.close(LONG).pending == 0
+    account.check_against(broker.bootstrap_servers)
+
+
+# An exception leaves the block --------------------------------------------------------------------
+
+
+class Failure(Exception):
+    """What ends the block."""
+
+
+def fail_after(producer: KafkaProducer, act: Callable[[], object]) -> None:
+    """Leave the producer's block by an exception."""
+    with producer:
+        act()
+        raise Failure
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_a_block_that_fails_does_not_wait_for_brokers(broker: BrokerProcess, hangs: bool) -> None:
+    producer = knowing(broker, close_timeout_ms_at_exit=200)
+    account = Account(producer, TOPIC, PARTITIONS)
+
+    def fail() -> None:
+        with pytest.raises(Failure):
+            fail_after(producer, partial(account.send, 1000))
+
+    if hangs:
+        broker.freeze()
+    else:
+        broker.kill()
+    assert seconds_of(fail) < 0.2 + LATE
+    if hangs:
+        broker.thaw()
+    else:
+        broker.start()
+    assert account.check_against(broker.bootstrap_servers).stored == 0
+
+
+def test_a_block_that_fails_delivers_what_was_queued(broker: BrokerProcess) -> None:
+    producer = knowing(broker, linger_ms=60_000, close_timeout_ms_at_exit=20_000)
+    account = Account(producer, TOPIC, PARTITIONS)
+    with pytest.raises(Failure):
+        fail_after(producer, partial(account.send, 1000))
+    assert account.check_against(broker.bootstrap_servers).stored == 1000
+
+
+# The sender is busy elsewhere ---------------------------------------------------------------------
+
+
+def test_close_in_time_while_a_name_is_being_resolved(broker: BrokerProcess) -> None:
+    answers, asked = threading.Event(), threading.Event()
+    answers.set()
+
+    def resolve(host: str, port: int) -> list[Address]:
+        if not answers.is_set():
+            asked.set()
+        answers.wait(LONG)
+        return [Address(socket.AF_INET, (host, port))]
+
+    producer = knowing(broker, transport=lambda: TcpBackend(resolver=resolve))
+    account = Account(producer, TOPIC, PARTITIONS)
+    broker.kill()
+    answers.clear()
+    account.send(1000)
+    assert asked.wait(LONG)
+    told: list[KprodError] = []
+    account.futures[0].add_errback(told.append)
+    assert seconds_of(partial(producer.close, 0.2)) < 0.2 + LATE
+    assert all(future.is_done for future in account.futures)
+    assert producer.close(0) == DeliveryReport(0, 1000, 0)
+    answers.set()
+    assert producer.close() == DeliveryReport(0, 1000, 0)
+    assert len(told) == 1
+    counters = producer.metrics()["producer-metrics"]
+    assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
+    broker.start()
+    assert account.check_against(broker.bootstrap_servers).stored == 0
