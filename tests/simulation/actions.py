@@ -6,6 +6,7 @@ An action is a value. Its ``repr`` is Python, so that a failing schedule can be 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tests.simulation.app import KEYS, Intent
@@ -124,7 +125,10 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A broker dies; another one leads after ``gap`` seconds. ``silently``: its host is gone."""
+    """A broker dies; another one leads after ``gap`` seconds. ``silently``: its host is gone.
+
+    ``from_snapshot``: when it is back, it knows no more than the last batch of each producer.
+    """
 
     at: float
     node: int
@@ -132,11 +136,12 @@ class Crash:
     gap: float = 0.1
     lose_tail: bool = False
     silently: bool = False
+    from_snapshot: bool = False
 
     def apply(self, world: World) -> None:
         node = world.node(self.node)
         node.crash(self.gap, lose_tail=self.lose_tail, silently=self.silently)
-        world.events.after(self.seconds, node.restart)
+        world.events.after(self.seconds, partial(node.restart, from_snapshot=self.from_snapshot))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.simulation.actions import (
     Action,
@@ -14,6 +15,7 @@ from tests.simulation.actions import (
     MoveLeader,
     Pause,
     Recreate,
+    Send,
     ShutDoor,
     SlowWires,
     StallClient,
@@ -29,9 +31,11 @@ from tests.simulation.interference import (
     Interference,
 )
 
+DOUBTFUL = ("cut-response", "lose-response", "error-after", "delay")
 PASSING_BEFORE = (3, 5, 6, 7, 9, 14, 15, 16, 19, 51, 56, 72, 74, 75, 89)
-FINAL_BEFORE = (-1, 2, 10, 17, 18, 21, 29, 31, 32, 42, 43, 44, 48, 76, 87, 1234)
+FINAL_BEFORE = (-1, 2, 17, 21, 29, 31, 32, 42, 43, 44, 48, 76, 87, 1234)
 SEQUENCE_BEFORE = (45, 45, 47, 59)
+TOO_LARGE_BEFORE = (10, 10, 18)
 PASSING_AFTER = (6, 7, 20, 56)
 FINAL_AFTER = (-1, 999)
 PASSING_IDENTITY = (7, 14, 15, 16, 51)
@@ -77,9 +81,12 @@ def _disturbance(how: str) -> Draw:
 
 def _series(dice: Dice) -> list[Action]:
     """One request after the other is disturbed: what is retried meets the next trouble."""
-    at, node = dice.when(), dice.node()
-    hows = [dice.rng.choice(HONEST) for _ in range(dice.rng.randrange(2, 5))]
-    return [Disturb(at, node, _interference(dice, how)) for how in hows]
+    at, node, partition = dice.when(), dice.node(), dice.rng.choice((None, None, 0, 1))
+    hows = [dice.rng.choice(HONEST) for _ in range(dice.rng.randrange(0, 4))]
+    if len(hows) < 2 or dice.chance(0.5):
+        hows[:0] = [dice.rng.choice(DOUBTFUL), "error-before"]
+    faults = [replace(_interference(dice, how), partition=partition) for how in hows]
+    return [Disturb(at, node, fault) for fault in faults]
 
 
 def _times(dice: Dice) -> int:
@@ -101,7 +108,7 @@ def _interference(dice: Dice, how: str) -> Interference:
 def _code(dice: Dice, how: str) -> int:
     kinds: tuple[tuple[int, ...], ...] = ((0,),)
     if how == "error-before":
-        kinds = (PASSING_BEFORE, PASSING_BEFORE, FINAL_BEFORE, SEQUENCE_BEFORE)
+        kinds = (PASSING_BEFORE, PASSING_BEFORE, FINAL_BEFORE, SEQUENCE_BEFORE, TOO_LARGE_BEFORE)
     elif how == "error-after":
         kinds = (PASSING_AFTER, FINAL_AFTER)
     return dice.rng.choice(kinds[0] if dice.gentle else dice.rng.choice(kinds))
@@ -136,7 +143,8 @@ def _pause(dice: Dice) -> list[Action]:
 def _crash(dice: Dice) -> list[Action]:
     gap = dice.rng.choice((0.01, 0.1, 0.6))
     lose_tail, silently = dice.chance(0.5), dice.chance(0.3)
-    return [Crash(dice.when(), dice.node(), dice.span(), gap, lose_tail, silently)]
+    from_snapshot = not dice.gentle and dice.chance(0.5)
+    return [Crash(dice.when(), dice.node(), dice.span(), gap, lose_tail, silently, from_snapshot)]
 
 
 def _cut_all(dice: Dice) -> list[Action]:
@@ -170,8 +178,19 @@ def _hide_topic(dice: Dice) -> list[Action]:
 
 
 def _recreate(dice: Dice) -> list[Action]:
-    return [Recreate(dice.when(), dice.topic(), dice.rng.choice((0.01, 0.4)))]
+    at, topic, gap = dice.when(), dice.topic(), dice.rng.choice((0.01, 0.4))
+    return [Recreate(at, topic, gap), *_burst(dice, at + gap, topic)]
 
 
 def _forget_producers(dice: Dice) -> list[Action]:
-    return [ForgetProducers(dice.when())]
+    at = dice.when()
+    return [ForgetProducers(at), *_burst(dice, at, dice.topic())]
+
+
+def _burst(dice: Dice, at: float, topic: int) -> list[Action]:
+    """Several batches at once, when a log has just become one that knows nothing of us."""
+    after = round(at + dice.rng.choice((0.01, 0.2, 0.7)), 4)
+    burst: list[Action] = [Send(after, topic, 30, 60, dice.rng.choice(("none", "explicit")))]
+    if dice.chance(0.5):
+        burst.append(Disturb(at, dice.node(), _interference(dice, "error-before")))
+    return burst

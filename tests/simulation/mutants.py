@@ -50,6 +50,8 @@ OUTCOMES = "kprod.sender.assembly.Outcomes"
 JUDGE = "kprod.sender.outcomes.judge"
 EXCHANGE = "kprod.sender.rounds.produce.ProduceExchange"
 CONNECTION = "kprod.sender.link.BrokerConnection"
+SENDER = "kprod.sender"
+SPLIT = "kprod.buffer.accumulator.split"
 BATCH = "kprod.buffer.accumulator.ProducerBatch"
 QUEUE = "kprod.buffer.accumulator.BatchQueue"
 ACCUMULATOR = "kprod.sender.assembly.RecordAccumulator"
@@ -65,55 +67,64 @@ MUTANTS = (
     # Order and sequences
     Mutant(
         "a maybe batch goes out under a new epoch",
-        0,
+        38,
         ((SEQUENCES, order.resends_maybe), (JUDGE, order.resequences_maybe)),
     ),
-    _one("a new epoch is taken for every partition at once", 0, SEQUENCES, order.bumps_all),
-    _one("a retry gets new sequence numbers", 0, SEQUENCES, order.renumbers),
-    _one("many in flight before the first OK", 0, SEQUENCES, order.skips_proof),
-    _one("a retry overtakes older batches", 0, SEQUENCES, order.overtakes),
-    _one("a new epoch goes on with the old numbers", 0, SEQUENCES, order.keeps_numbers),
-    _one("proof outlives the topic it was given for", 0, METADATA, order.trusts_namesakes),
-    _one("batches come back in the reverse order", 0, QUEUE, order.reverses),
-    _one("batches come back at the end of the queue", 0, QUEUE, order.appends),
+    _one("a new epoch is taken for every partition at once", 376, SEQUENCES, order.bumps_all),
+    _one("a retry gets new sequence numbers", 1, SEQUENCES, order.renumbers),
+    _one("many in flight before the first OK", 3, SEQUENCES, order.skips_proof),
+    _one("a retry overtakes older batches", 2, SEQUENCES, order.overtakes),
+    _one("a new epoch goes on with the old numbers", 70, SEQUENCES, order.keeps_numbers),
+    _one("proof outlives the topic it was given for", 181, METADATA, order.trusts_namesakes),
+    _one("batches come back in the reverse order", 7, QUEUE, order.reverses),
+    _one("batches come back at the end of the queue", 14, QUEUE, order.appends),
     Mutant(
         "sequences are forgotten while a topic is missing",
-        0,
+        14,
         order.forgets_missing_topics(
             "kprod.sender.rounds.metadata.decode_metadata_response", SEQUENCES
         ),
     ),
+    _one(
+        "a broker's memory is trusted for ever",
+        82,
+        f"{SENDER}.sequences.PROOF_LASTS",
+        order.trusts_for_ever,
+    ),
+    _one("halves of a batch change places", 60, SPLIT, outcomes.halves_reversed),
     # Outcomes
-    _one("a batch is acknowledged when its time runs out", 0, OUTCOMES, outcomes.acks_on_timeout),
+    _one("halves of a batch are beyond doubt", 771, SPLIT, outcomes.halves_without_doubt),
+    _one("what is out of sequence was stored before", 94, JUDGE, outcomes.believes),
+    _one("a batch is acknowledged when its time runs out", 46, OUTCOMES, outcomes.acks_on_timeout),
     Mutant(
         "memory is given back while on the wire",
-        0,
+        48,
         ((OUTCOMES, outcomes.frees_on_expiry), (BATCH, outcomes.frees_once)),
     ),
     _one("memory is given back twice", 0, OUTCOMES, outcomes.frees_twice),
-    _one("expired batches on the wire are forgotten", 0, OUTCOMES, outcomes.forgets_expired),
-    _one("doubt is forgotten with the next attempt", 0, OUTCOMES, outcomes.forgets_doubt),
+    _one("expired batches on the wire are forgotten", 15, OUTCOMES, outcomes.forgets_expired),
+    _one("doubt is forgotten with the next attempt", 27, OUTCOMES, outcomes.forgets_doubt),
     _one("offsets of retried batches are one too high", 0, OUTCOMES, outcomes.miscounts),
-    _one("DUPLICATE is a failure", 0, JUDGE, outcomes.fails_duplicates),
-    _one("a passing error is final", 0, JUDGE, outcomes.fails_not_leader),
-    _one("a sequence refused for good is tried for ever", 0, JUDGE, outcomes.retries_for_ever),
+    _one("DUPLICATE is a failure", 173, JUDGE, outcomes.fails_duplicates),
+    _one("a passing error is final", 1, JUDGE, outcomes.fails_not_leader),
+    _one("a sequence refused for good is tried for ever", 189, JUDGE, outcomes.retries_for_ever),
     _one("callbacks are called twice", 0, "kprod.buffer.batch.BatchDelivery", outcomes.tells_twice),
-    _one("expired batches vanish", 0, ACCUMULATOR, outcomes.loses_expired),
-    _one("close forgets what is on the wire", 0, PRODUCE, outcomes.closes_early),
+    _one("expired batches vanish", 10, ACCUMULATOR, outcomes.loses_expired),
+    _one("close forgets what is on the wire", 15, PRODUCE, outcomes.closes_early),
     _one(
-        "a lost office means not written", 0, "kprod.errors.MAYBE_WRITTEN", outcomes.trusts_leaders
+        "a lost office means not written", 11, "kprod.errors.MAYBE_WRITTEN", outcomes.trusts_leaders
     ),
     # Answers
     _one("correlation ids are ignored", 0, CONNECTION, answers.ignores_ids),
-    _one("partitions left out of an answer are forgotten", 0, EXCHANGE, answers.swallows),
-    _one("an answer is taken for the wrong partition", 0, EXCHANGE, answers.shuffles),
-    _one("a cut request was never sent", 0, EXCHANGE, answers.says_not_sent),
-    _one("records go to another partition", 0, EXCHANGE, answers.misroutes),
+    _one("partitions left out of an answer are forgotten", 15, EXCHANGE, answers.swallows),
+    _one("an answer is taken for the wrong partition", 1, EXCHANGE, answers.shuffles),
+    _one("a cut request was never sent", 11, EXCHANGE, answers.says_not_sent),
+    _one("records go to another partition", 1, EXCHANGE, answers.misroutes),
     # Pace
-    _one("no back-off before a retry", 0, ACCUMULATOR, pace.retries_at_once),
-    _one("no back-off before a connection", 0, "kprod.sender.network.BrokerLink", pace.reconnects),
+    _one("no back-off before a retry", 11, ACCUMULATOR, pace.retries_at_once),
+    _one("no back-off before a connection", 1, "kprod.sender.network.BrokerLink", pace.reconnects),
     _one("no back-off between metadata requests", 0, METADATA, pace.asks_at_once),
-    _one("throttling is ignored", 0, EXCHANGE, pace.ignores_throttle),
-    _one("the limit of requests in flight is ignored", 0, CONNECTION, pace.floods),
-    _one("the sender sleeps over a backlog", 0, PRODUCE, pace.sleeps),
+    _one("throttling is ignored", 1, EXCHANGE, pace.ignores_throttle),
+    _one("the limit of requests in flight is ignored", 1, CONNECTION, pace.floods),
+    _one("the sender sleeps over a backlog", 50, PRODUCE, pace.sleeps),
 )

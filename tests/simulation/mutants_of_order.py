@@ -137,6 +137,11 @@ def trusts_namesakes(_real: type[Metadata]) -> type[Metadata]:
     return Broken
 
 
+def trusts_for_ever(_real: float) -> float:
+    """KIP-854: a broker may have forgotten an idle producer, and accept any first batch."""
+    return float("inf")
+
+
 def reverses(_real: type[BatchQueue]) -> type[BatchQueue]:
     """Each batch that comes back goes before those that came back earlier."""
 

@@ -13,6 +13,7 @@ from kprod.sender.outcomes import Outcomes
 from kprod.sender.retry import Attempt, Verdict
 from kprod.sender.rounds.produce import ProduceRound
 
+Split = Callable[..., list[ProducerBatch]]
 Judge = Callable[[KprodError, Attempt], Verdict]
 
 
@@ -111,6 +112,35 @@ def retries_for_ever(real: Judge) -> Judge:
         return Verdict.RETRY if verdict is Verdict.RESEQUENCE else verdict
 
     return judged
+
+
+def believes(real: Judge) -> Judge:
+    """A batch that is out of sequence must have been stored before."""
+
+    def judged(error: KprodError, attempt: Attempt) -> Verdict:
+        verdict = real(error, attempt)
+        return Verdict.DONE if verdict is Verdict.DOUBT else verdict
+
+    return judged
+
+
+def halves_without_doubt(real: Split) -> Split:
+    def halved(batch: ProducerBatch, *args: Any) -> list[ProducerBatch]:
+        parts = real(batch, *args)
+        for part in parts:
+            part.maybe_written = False
+        return parts
+
+    return halved
+
+
+def halves_reversed(real: Split) -> Split:
+    def halved(batch: ProducerBatch, *args: Any) -> list[ProducerBatch]:
+        first, second = real(batch, *args)
+        first.drain_order, second.drain_order = second.drain_order, first.drain_order
+        return [first, second]
+
+    return halved
 
 
 def _code(error: KprodError) -> int:

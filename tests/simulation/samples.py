@@ -53,6 +53,7 @@ class Samples:
         self._history = history
         self._clock = clock
         self._live: set[ProducerBatch] = set()
+        self._seen: tuple[int, ...] = ()
         self._last_time = -1.0
         self._turns_now = 0
 
@@ -74,7 +75,18 @@ class Samples:
     def take(self) -> None:
         self.turns += 1
         self._spinning()
-        incomplete = self._sender.accumulator.incomplete.copy()
+        accumulator, metrics = self._sender.accumulator, self._metrics
+        seen = (
+            accumulator.pool.available,
+            len(accumulator.incomplete),
+            metrics.records_sent,
+            metrics.records_failed,
+            len(self._history.accepted),
+        )
+        if seen == self._seen:
+            return
+        self._seen = seen
+        incomplete = accumulator.incomplete.copy()
         self._metrics_add_up(incomplete)
         if not self._compressed:  # what compression does to sizes is not for this check
             self._memory_adds_up(incomplete)

@@ -61,6 +61,7 @@ class WireWatch:
         self._in_flight: dict[Place, int] = {}
         self._last_metadata = float("-inf")
         self._asked: set[str] = set()
+        self._used: dict[str, float] = {}  # when a topic was last produced to
         self._dialled: dict[str, deque[float]] = {}
 
     @property
@@ -100,19 +101,18 @@ class WireWatch:
     # Requests ---------------------------------------------------------------------------------
 
     def sent(self, transport: SimTransport, frame: bytes) -> None:
-        header, cursor = wire.read_header(frame[4:])
+        request = wire.read_request(frame[4:])
         line = self._lines[transport]
         if self._clock.now < line.silent_until:
             self.history.violated("I16", f"a request on {transport} while it is throttled")
         batches: list[tuple[Place, BatchFields]] = []
-        if header.api == wire.PRODUCE:
-            request = wire.read_produce(header.version, cursor)
-            batches = [self._batch(data) for data in request.partitions]
+        if request.produce is not None:
+            batches = [self._batch(data) for data in request.produce.partitions]
             self._produce(transport.node_id, batches)
-            if request.acks == 0:
+            if request.produce.acks == 0:
                 return
-        elif header.api == wire.METADATA:
-            self._metadata(wire.read_metadata(header.version, cursor))
+        elif request.header.api == wire.METADATA:
+            self._metadata(set(request.topics))
         for place, _ in batches:
             self._in_flight[place] = self._in_flight.get(place, 0) + 1
         line.unanswered.append(Request(batches))
@@ -127,11 +127,14 @@ class WireWatch:
         fields = BatchFields(*HEADER.unpack_from(data.records))
         return (topic, data.topic_id, data.partition), fields
 
-    def _metadata(self, names: list[str]) -> None:
+    def _metadata(self, asked: set[str]) -> None:
         self.metadata_requests += 1
-        now, asked = self._clock.now, set(names)
+        now = self._clock.now
         least = LEAST_JITTER * self._setup.retry_backoff_ms / 1000 - 1e-6
-        if asked <= self._asked and now - self._last_metadata < least:
+        idle = now - self._setup.metadata_max_idle_ms / 1000
+        forgotten = {name for name in asked if self._used.get(name, now) <= idle}
+        new = (asked - self._asked) | forgotten
+        if not new and now - self._last_metadata < least:
             gap = now - self._last_metadata
             self.history.violated("I16", f"metadata asked for again after {gap:.3f} s")
         self._asked |= asked
@@ -140,6 +143,7 @@ class WireWatch:
     def _produce(self, node_id: int, batches: list[tuple[Place, BatchFields]]) -> None:
         self.produce_requests += 1
         for place, fields in batches:
+            self._used[place[0]] = self._clock.now
             flying = self._in_flight.get(place, 0)
             if flying >= self._setup.max_in_flight:
                 self.history.violated("I13", f"{flying + 1} batches of {place} in flight")

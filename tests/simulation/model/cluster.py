@@ -113,10 +113,12 @@ class Cluster:
                 self.move(partition, node_id, gap, lose_tail=lose_tail)
         self.changed()
 
-    def came_up(self, node_id: int) -> None:
+    def came_up(self, node_id: int, *, from_snapshot: bool) -> None:
         self.up[node_id] = True
         for partition in self.partitions:
             if partition.leader == NOBODY:
+                if from_snapshot:
+                    partition.log.load_snapshot()
                 self._elect(partition, node_id)
         self.changed()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.simulation.interference import (
@@ -133,22 +133,22 @@ class Node:
             self.drop_connections(silently=silently)
             self._cluster.went_down(self.node_id, gap, lose_tail=lose_tail)
 
-    def restart(self) -> None:
+    def restart(self, *, from_snapshot: bool = False) -> None:
+        """``from_snapshot``: it has no need to read its logs, and remembers less."""
         if not self.up:
-            self._cluster.came_up(self.node_id)
+            self._cluster.came_up(self.node_id, from_snapshot=from_snapshot)
             self._view = self._cluster.view()
 
     # Requests ---------------------------------------------------------------------------------
 
     def carry_out(self, end: ServerEnd, frame: bytes, fault: Interference | None) -> None:
-        header, cursor = wire.read_header(frame)
-        if header.api == wire.PRODUCE:
-            self._produce.handle(end, header, wire.read_produce(header.version, cursor), fault)
+        header, produce, topics = wire.read_request(frame)
+        if produce is not None:
+            self._produce.handle(end, header, produce, fault)
             return
         code = fault.code if fault is not None and fault.how == "error-before" else 0
         if header.api == wire.METADATA:
-            names = wire.read_metadata(header.version, cursor)
-            response = self._metadata(header, names, code)
+            response = self._metadata(header, topics, code)
         elif header.api == wire.API_VERSIONS:
             response = wire.write_api_versions(
                 header.version, header.correlation_id, code, self._ranges
@@ -160,7 +160,7 @@ class Node:
             )
         end.respond(response, fault)
 
-    def _metadata(self, header: wire.RequestHeader, names: list[str], code: int) -> bytes:
+    def _metadata(self, header: wire.RequestHeader, names: Sequence[str], code: int) -> bytes:
         topics = self._cluster.answer(self._view, names)
         if code:
             topics = [topic._replace(code=code, partitions=()) for topic in topics]

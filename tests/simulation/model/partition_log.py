@@ -153,6 +153,11 @@ class PartitionLog:
             if batch.base_offset >= self._forgotten_below:
                 self._remember(batch)
 
+    def load_snapshot(self) -> None:
+        """The broker was started again: its snapshot holds the last batch of each producer."""
+        for entry in self._producers.values():
+            entry.batches = deque([entry.batches[-1]], maxlen=REMEMBERED)
+
     def forget_producers(self) -> None:
         """Know nothing of any producer any more: the next batch may start at any sequence."""
         self._producers.clear()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -69,7 +70,7 @@ class RequestHeader(NamedTuple):
     client_id: str | None
 
 
-def read_header(frame: bytes) -> tuple[RequestHeader, Cursor]:
+def _read_header(frame: bytes) -> tuple[RequestHeader, Cursor]:
     """The header of a frame without its size prefix, and a cursor at the body."""
     cursor = Cursor(frame)
     api, version, correlation_id = cursor.number(2), cursor.number(2), cursor.number(4)
@@ -94,7 +95,7 @@ class ProduceRequest(NamedTuple):
     partitions: list[PartitionData]
 
 
-def read_produce(version: int, cursor: Cursor) -> ProduceRequest:
+def _read_produce(version: int, cursor: Cursor) -> ProduceRequest:
     cursor.string()  # transactional id
     acks, timeout_ms = cursor.number(2), cursor.number(4)
     partitions: list[PartitionData] = []
@@ -112,7 +113,7 @@ def read_produce(version: int, cursor: Cursor) -> ProduceRequest:
     return ProduceRequest(acks, timeout_ms, partitions)
 
 
-def read_metadata(version: int, cursor: Cursor) -> list[str]:
+def _read_metadata(version: int, cursor: Cursor) -> list[str]:
     """The topics asked for."""
     names = []
     for _ in range(max(cursor.count(), 0)):
@@ -121,6 +122,28 @@ def read_metadata(version: int, cursor: Cursor) -> list[str]:
         names.append(cursor.string() or "")
         cursor.tags()
     return names
+
+
+class Request(NamedTuple):
+    """One request: ``produce`` and ``topics`` are what Produce and Metadata requests hold."""
+
+    header: RequestHeader
+    produce: ProduceRequest | None = None
+    topics: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=64)
+def read_request(frame: bytes) -> Request:
+    """A frame without its size prefix.
+
+    The same bytes are read when they leave and when they arrive: the first reading is kept.
+    """
+    header, cursor = _read_header(frame)
+    if header.api == PRODUCE:
+        return Request(header, produce=_read_produce(header.version, cursor))
+    if header.api == METADATA:
+        return Request(header, topics=tuple(_read_metadata(header.version, cursor)))
+    return Request(header)
 
 
 class Builder:
