@@ -142,7 +142,7 @@ class Metadata:
             why = str(self._last_failure)
         else:
             why = "no broker has answered yet"
-        error = KprodTimeoutError(f"no metadata for {what} within {timeout:g} s: {why}")
+        error = KprodTimeoutError(f"no metadata for {what} within {timeout:.3g} s: {why}")
         error.__cause__ = self._trouble(topic)
         return error
 

@@ -28,7 +28,8 @@ class Broker(NamedTuple):
     rack: str | None = None
 
     def __str__(self) -> str:
-        return f"broker {self.node_id} at {self.host}:{self.port}"
+        who = f"broker {self.node_id}" if self.node_id >= 0 else "bootstrap broker"
+        return f"{who} at {self.host}:{self.port}"
 
 
 class PartitionInfo(NamedTuple):
