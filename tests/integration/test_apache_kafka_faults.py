@@ -17,7 +17,8 @@ from kprod import KafkaProducer, RecordMetadata
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST
 from tests.support.cutting_proxy import CutPlan, CuttingProxy
-from tests.support.judge import Stored, read_back
+from tests.support.judge import read_back
+from tests.support.numbered_records import check_numbered, numbered
 from tests.support.topic_admin import TopicAdmin
 
 TOPIC = "faults"
@@ -71,7 +72,7 @@ def test_kills_and_cuts_cost_no_record_and_no_order(tmp_path: Path) -> None:
     )
     assert proxy.cuts > CAMPAIGN.cuts // 2, "most cuts never happened; the test proves little"
     assert retried > 0
-    _check(found, places)
+    check_numbered(found, places, PARTITIONS)
 
 
 def _produce(port: int, marks: list[threading.Event]) -> tuple[list[RecordMetadata], float]:
@@ -85,7 +86,7 @@ def _produce(port: int, marks: list[threading.Event]) -> tuple[list[RecordMetada
     ) as producer:
         futures = []
         for number in range(CAMPAIGN.records):
-            value = b"%0*d" % (VALUE_BYTES, number)
+            value = numbered(number, VALUE_BYTES)
             futures.append(producer.send(TOPIC, value, partition=number % PARTITIONS))
             if number % share == share - 1 and number // share < len(marks):
                 marks[number // share].set()
@@ -100,15 +101,3 @@ def _kill_at(marks: list[threading.Event], broker: ApacheKafka) -> None:
         mark.wait(CAMPAIGN.seconds)
         broker.kill()
         broker.start()
-
-
-def _check(found: list[Stored], places: list[RecordMetadata]) -> None:
-    """Each record once, in the order of sending, and where its future says."""
-    per_partition: list[list[int]] = [[] for _ in range(PARTITIONS)]
-    for record in found:
-        per_partition[record.partition].append(int(record.value or b"-1"))
-    for partition, numbers in enumerate(per_partition):
-        assert numbers == list(range(partition, CAMPAIGN.records, PARTITIONS))
-    numbered = {(r.partition, r.offset): int(r.value or b"-1") for r in found}
-    told = [(n, (p.partition, p.offset)) for n, p in enumerate(places) if p.offset >= 0]
-    assert all(numbered[place] == number for number, place in told)

@@ -11,6 +11,7 @@ import pytest
 from kprod import KafkaProducer
 from tests.support.broker_process import BrokerProcess
 from tests.support.judge import read_back
+from tests.support.numbered_records import check_numbered, numbered
 
 RECORDS = 200_000
 PARTITIONS = 6
@@ -26,7 +27,7 @@ def test_a_broker_killed_for_three_seconds_costs_no_record(tmp_path: Path) -> No
         outage.start()
         futures = []
         for number in range(RECORDS):
-            futures.append(producer.send("outage", b"%d" % number, partition=number % PARTITIONS))
+            futures.append(producer.send("outage", numbered(number), partition=number % PARTITIONS))
             if number == RECORDS // 3:
                 reached.set()
         report = producer.flush(timeout=50)
@@ -39,13 +40,7 @@ def test_a_broker_killed_for_three_seconds_costs_no_record(tmp_path: Path) -> No
         assert retried > 0, "the outage missed every batch; the test proves nothing"
         found = read_back(broker.bootstrap_servers, "outage", PARTITIONS)
 
-    per_partition: list[list[int]] = [[] for _ in range(PARTITIONS)]
-    for record in found:
-        per_partition[record.partition].append(int(record.value or b"-1"))
-    for partition, numbers in enumerate(per_partition):
-        assert numbers == list(range(partition, RECORDS, PARTITIONS))
-    told = {(place.partition, place.offset) for place in places if place.offset >= 0}
-    assert told <= {(record.partition, record.offset) for record in found}
+    check_numbered(found, places, PARTITIONS)
 
 
 def _kill_and_restart(broker: BrokerProcess, reached: threading.Event) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -14,13 +17,37 @@ class TopicAdmin:
     def __init__(self, bootstrap_servers: str) -> None:
         self._client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
 
-    def create(self, topic: str, partitions: int, **config: str | int) -> None:
-        """Make a topic with one replica; ``config`` in Kafka's names, with ``_`` for ``.``."""
+    def create(
+        self, topic: str, partitions: int, *, replicas: int = 1, **config: str | int
+    ) -> None:
+        """Make a topic; ``config`` in Kafka's names, with ``_`` for ``.``."""
         named = {name.replace("_", "."): str(value) for name, value in config.items()}
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=named)
+        wanted = NewTopic(
+            topic, num_partitions=partitions, replication_factor=replicas, config=named
+        )
         futures = self._client.create_topics([wanted], operation_timeout=SECONDS)
         futures[topic].result(SECONDS)
+
+    def await_brokers(self, count: int) -> None:
+        """Return once that many brokers may lead partitions; AssertionError if they never do."""
+        _wait_until(lambda: len(self._client.list_topics(timeout=SECONDS).brokers) == count)
+
+    def await_in_sync(self, topic: str, replicas: int) -> None:
+        """Return once every partition has that many replicas in sync; AssertionError if never."""
+
+        def in_sync() -> bool:
+            found = self._client.list_topics(topic, SECONDS).topics[topic]
+            return all(len(p.isrs) == replicas for p in found.partitions.values())
+
+        _wait_until(in_sync)
 
     def delete(self, topic: str) -> None:
         """Remove a topic."""
         self._client.delete_topics([topic], operation_timeout=SECONDS)[topic].result(SECONDS)
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "the cluster never became what the test waits for"
+        time.sleep(0.1)

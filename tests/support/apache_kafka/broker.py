@@ -1,4 +1,4 @@
-"""One Apache Kafka broker, controller included (KRaft combined mode), as a process."""
+"""Apache Kafka brokers as processes; the first is the controller too (KRaft combined mode)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,22 @@ class ApacheKafka:
 
     ``version`` is one that Maven knows. Clients that come by way of ``front_port``, a second
     listener, are told that the broker is at ``told_port``: by default the same; otherwise the port
-    of something that stands between them.
+    of something that stands between them. A broker that ``joins`` another is node 2 of its cluster.
     """
 
-    def __init__(self, folder: Path, version: str, told_port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        version: str,
+        *,
+        told_port: int | None = None,
+        joins: ApacheKafka | None = None,
+    ) -> None:
         self.version = version
+        self.node_id = 1 if joins is None else 2
         self._ports = [HeldPort() for _ in range(3)]
         direct, front, controller = (port.number for port in self._ports)
+        self.controller_port: int = controller if joins is None else joins.controller_port
         self.bootstrap_servers = f"127.0.0.1:{direct}"
         self.front_port = front
         self._direct_port = direct
@@ -47,7 +56,9 @@ class ApacheKafka:
         self._properties = folder / "server.properties"
         told = front if told_port is None else told_port
         listeners = {"DIRECT": (direct, direct), "FRONT": (front, told)}
-        self._properties.write_text(server_properties(self.data_dir, listeners, controller))
+        settings = server_properties(self.data_dir, self.node_id, listeners, self.controller_port)
+        folder.mkdir(exist_ok=True)
+        self._properties.write_text(settings)
         self._process: subprocess.Popen[bytes] | None = None
         self._format_storage()
 

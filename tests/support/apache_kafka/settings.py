@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+CONTROLLER = 1
+
 # A broker that was killed may come back only when the controller has given up its predecessor: the
 # session is short, so that a restart takes a few seconds and not a dozen.
 SMALL = {
@@ -22,23 +24,28 @@ SMALL = {
 
 
 def server_properties(
-    data_dir: Path, listeners: Mapping[str, tuple[int, int]], controller_port: int
+    data_dir: Path,
+    node_id: int,
+    listeners: Mapping[str, tuple[int, int]],
+    controller_port: int,
 ) -> str:
-    """The text of the file; ``listeners`` by name: the port each has, and the one it tells of.
+    """The text of the file for node 1, which is the controller too, or for another.
 
-    Brokers would use the first.
+    ``listeners`` by name: the port each has, and the one it tells of. Brokers use the first.
     """
     bound = [f"{name}://127.0.0.1:{ports[0]}" for name, ports in listeners.items()]
     told = [f"{name}://127.0.0.1:{ports[1]}" for name, ports in listeners.items()]
     protocols = [f"{name}:PLAINTEXT" for name in [*listeners, "CONTROLLER"]]
+    if node_id == CONTROLLER:
+        bound.append(f"CONTROLLER://127.0.0.1:{controller_port}")
     values = SMALL | {
-        "process.roles": "broker,controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "process.roles": "broker,controller" if node_id == CONTROLLER else "broker",
+        "node.id": node_id,
+        "controller.quorum.voters": f"{CONTROLLER}@127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": next(iter(listeners)),
         "listener.security.protocol.map": ",".join(protocols),
-        "listeners": ",".join([*bound, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+        "listeners": ",".join(bound),
         "advertised.listeners": ",".join(told),
         "log.dirs": data_dir,
     }

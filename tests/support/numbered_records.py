@@ -1,0 +1,33 @@
+"""Records that tell their place in the order of sending, and the check that the log kept it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kprod import RecordMetadata
+from tests.support.judge import Stored
+
+
+def numbered(number: int, size: int = 1) -> bytes:
+    """The value of record ``number``, at least ``size`` bytes of it."""
+    return b"%0*d" % (size, number)
+
+
+def check_numbered(
+    found: Sequence[Stored], places: Sequence[RecordMetadata], partitions: int
+) -> None:
+    """Each record is in the log once, in the order of sending, and where its future says.
+
+    ``places`` are those of records 0, 1, 2...; record n was sent to partition n % ``partitions``.
+    """
+    per_partition: list[list[int]] = [[] for _ in range(partitions)]
+    numbers: dict[tuple[int, int], int] = {}
+    for record in found:
+        number = int(record.value or b"-1")
+        per_partition[record.partition].append(number)
+        numbers[record.partition, record.offset] = number
+    for partition, in_log in enumerate(per_partition):
+        assert in_log == list(range(partition, len(places), partitions))
+    for number, place in enumerate(places):
+        if place.offset >= 0:  # not told when the record was recognised as a repetition
+            assert numbers[place.partition, place.offset] == number
