@@ -263,9 +263,5 @@ RETRIABLE: frozenset[int] = frozenset(
 
 REFRESHES_METADATA: frozenset[int] = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103})
 
-MAYBE_WRITTEN: frozenset[int] = frozenset({-1, 6, 7, 13, 20, 56})
-"""Codes after which the batch may be in the log although it was not acknowledged.
-
-6 and 56 among them: with acks=all a leader answers so, too, when it lost its office or its disk
-after it had stored the batch, while replicas were fetching it (Kafka's ``DelayedProduce``).
-"""
+MAYBE_WRITTEN: frozenset[int] = frozenset({-1, 7, 13, 20})
+"""Codes after which the batch may be in the log although it was not acknowledged."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import Appended
+from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError, RecordTooLargeError
 from kprod.intake.partitioner import DefaultPartitioner
@@ -17,6 +18,7 @@ from kprod.types import Header, RecordMetadata, TopicPartition
 from kprod_ext import batch_size_upper_bound
 from tests.simulation.clock import SimClock
 from tests.simulation.history import History, Sent
+from tests.simulation.lane import SimLane
 from tests.simulation.setup import Setup
 from tests.simulation.trace import Trace
 
@@ -74,6 +76,8 @@ class App:
         self._trace = trace
         self._turn = turn  # takes seconds; False when the simulation ends
         self._partitioner = DefaultPartitioner(setup.batch_size, rng)
+        most_bytes = min(setup.buffer_memory, setup.max_request_size)
+        self._lane = SimLane(sender, self._partitioner, most_bytes)
         self._waiting: deque[Intent] = deque()
         self._busy = False
         self._next_uid = 0
@@ -112,35 +116,54 @@ class App:
             self._next_uid += 1
 
     def _send(self, intent: Intent, patience: float) -> None:
-        sender, deadline = self._sender, self._clock.now + patience
-        topic = self._topic(intent, deadline)
-        if intent.partition is None:
-            intent.partition = self._partitioner.choose(topic, intent.key)
         uid, self._next_uid = self._next_uid, self._next_uid + 1
-        value = value_of(uid, intent.size)
-        if batch_size_upper_bound(intent.key, value, intent.headers) > self._setup.buffer_memory:
-            raise RecordTooLargeError("larger than the buffer")
-        tp = TopicPartition(intent.topic, intent.partition)
         wall_ms = self._clock.wall_ms()
         timestamp = wall_ms if intent.timestamp_ms is None else intent.timestamp_ms
-        appended = self._append(tp, timestamp, intent, value, deadline)
-        self._partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
-        if appended.wake_sender:
-            sender.network.wake()
+        value = value_of(uid, intent.size)
+        future = self._send_fast(intent, value, timestamp)
+        if future is None:
+            future = self._send_slowly(intent, value, timestamp, self._clock.now + patience)
         sent = Sent(
             uid,
-            tp,
+            future.topic_partition,
             intent.key,
             value,
             intent.headers,
             timestamp,
-            appended.future,
+            future,
             self._clock.now,
             self.probing,
         )
         self.history.accepted.append(sent)
-        appended.future.add_callback(self._stored, sent, intent)
-        appended.future.add_errback(self._failed, sent, intent)
+        future.add_callback(self._stored, sent, intent)
+        future.add_errback(self._failed, sent, intent)
+
+    def _send_fast(
+        self, intent: Intent, value: bytes, timestamp: int
+    ) -> FutureRecordMetadata | None:
+        if not self._setup.fast_lane:
+            return None
+        headers = intent.headers or None
+        future: FutureRecordMetadata | None = self._lane.send(
+            intent.topic, value, intent.key, headers, intent.partition, timestamp
+        )
+        return future
+
+    def _send_slowly(
+        self, intent: Intent, value: bytes, timestamp: int, deadline: float
+    ) -> FutureRecordMetadata:
+        topic = self._topic(intent, deadline)
+        if intent.partition is None:
+            intent.partition = self._partitioner.choose(topic, intent.key)
+        if batch_size_upper_bound(intent.key, value, intent.headers) > self._setup.buffer_memory:
+            raise RecordTooLargeError("larger than the buffer")
+        tp = TopicPartition(intent.topic, intent.partition)
+        appended = self._append(tp, timestamp, intent, value, deadline)
+        if appended.wake_sender:
+            self._sender.network.wake()
+        self._partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
+        self._lane.admit(tp, len(topic))
+        return appended.future
 
     def _topic(self, intent: Intent, deadline: float) -> TopicInfo:
         metadata, network = self._sender.metadata, self._sender.network
@@ -213,6 +236,7 @@ class App:
     def close(self, timeout: float) -> None:
         """``KafkaProducer.close``: send what is queued for ``timeout`` seconds, end the rest."""
         deadline = self._clock.now + timeout
+        self._lane.close()
         self._sender.accumulator.close()
         self._sender.metadata.close()
         self._wait(lambda: self._sender.finished, deadline)

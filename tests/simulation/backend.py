@@ -11,7 +11,7 @@ from tests.simulation.events import NEVER, EventQueue
 from tests.simulation.transport import SimTransport
 from tests.simulation.wires import Wires
 
-OVERSLEEP = 1e-6  # seconds; nobody is woken exactly on time
+OVERSLEEP = 1e-6  # seconds; nobody is woken exactly on time, and to look takes time
 
 Accept = Callable[[SimTransport], None]
 """Starts to connect a transport: an event later it is connected, or fails, or neither."""
@@ -64,7 +64,10 @@ class SimBackend(Backend):
         while True:
             if self._clock.now >= self.stalled_until:
                 ready = self._ready()
-                if ready or self._woken or self._clock.now >= deadline:
+                if ready or self._woken:
+                    break
+                if self._clock.now >= deadline:
+                    self._clock.now += OVERSLEEP
                     break
             limit = max(deadline, self.stalled_until) if deadline < NEVER else NEVER
             if self._events.next_at > limit:

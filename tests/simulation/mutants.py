@@ -111,9 +111,7 @@ MUTANTS = (
     _one("callbacks are called twice", 0, "kprod.buffer.batch.BatchDelivery", outcomes.tells_twice),
     _one("expired batches vanish", 10, ACCUMULATOR, outcomes.loses_expired),
     _one("close forgets what is on the wire", 15, PRODUCE, outcomes.closes_early),
-    _one(
-        "a lost office means not written", 11, "kprod.errors.MAYBE_WRITTEN", outcomes.trusts_leaders
-    ),
+    _one("a lost office means not written", 11, EXCHANGE, outcomes.trusts_leaders),
     # Answers
     _one("correlation ids are ignored", 0, CONNECTION, answers.ignores_ids),
     _one("partitions left out of an answer are forgotten", 15, EXCHANGE, answers.swallows),

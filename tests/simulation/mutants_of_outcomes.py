@@ -12,6 +12,8 @@ from kprod.errors import BrokerError, KprodError
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.retry import Attempt, Verdict
 from kprod.sender.rounds.produce import ProduceRound
+from kprod.sender.rounds.produce_exchange import ProduceExchange
+from kprod.wire.produce import PartitionResponse
 
 Split = Callable[..., list[ProducerBatch]]
 Judge = Callable[[KprodError, Attempt], Verdict]
@@ -177,5 +179,13 @@ def closes_early(_real: type[ProduceRound]) -> type[ProduceRound]:
     return Broken
 
 
-def trusts_leaders(real: frozenset[int]) -> frozenset[int]:
-    return real - {6, 7, 20}
+def trusts_leaders(_real: type[ProduceExchange]) -> type[ProduceExchange]:
+    """Whoever is not the leader has stored nothing: not true of one that was."""
+
+    class Broken(ProduceExchange):
+        def _settle(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
+            if part.error_code:
+                part.base_offset = -1
+            super()._settle(batch, part, now)
+
+    return Broken

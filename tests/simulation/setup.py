@@ -35,6 +35,7 @@ class Setup:
     batch_size: int = 600
     buffer_memory: int = 60_000
     compression: str | None = None
+    fast_lane: bool = True
     request_timeout_ms: int = 1500
     delivery_timeout_ms: int = 6000
     max_block_ms: int = 4000
@@ -45,6 +46,10 @@ class Setup:
     metadata_max_age_ms: int = 300_000
     metadata_max_idle_ms: int = 300_000
     connections_max_idle_ms: int = 540_000
+
+    @property
+    def max_request_size(self) -> int:
+        return max(self.batch_size * 3, 2000)
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -182,3 +182,24 @@ def test_a_broker_that_forgot_an_idle_producer_keeps_the_order() -> None:
         gentle=True,
     )
     assert not run(schedule).violations
+
+
+def test_a_refusal_without_an_offset_leaves_no_doubt() -> None:
+    """A batch that a former leader had refused could not go out under a new epoch.
+
+    It failed, although nobody had stored it.
+    """
+    schedule = Schedule(
+        seed=13944,
+        setup=Setup(partitions=(1,)),
+        actions=(
+            Send(at=0.0, topic=0, records=1),
+            Disturb(0.1, 0, Interference("produce", "error-before", code=87)),
+            Send(at=0.2, topic=0, records=1),  # fails and leaves a gap in the sequence
+            Disturb(0.3, 0, Interference("produce", "error-before", code=6)),
+            Send(at=0.4, topic=0, records=1),
+        ),
+    )
+    outcome = run(schedule)
+    assert not outcome.violations
+    assert outcome.failed == 1

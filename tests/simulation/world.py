@@ -103,7 +103,7 @@ class World:
                 "linger_ms": setup.linger_ms,
                 "batch_size": setup.batch_size,
                 "buffer_memory": setup.buffer_memory,
-                "max_request_size": max(setup.batch_size * 3, 2000),
+                "max_request_size": setup.max_request_size,
                 "max_in_flight_requests_per_connection": setup.max_in_flight,
                 "retries": setup.retries,
                 "request_timeout_ms": setup.request_timeout_ms,

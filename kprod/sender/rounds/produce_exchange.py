@@ -95,7 +95,11 @@ class ProduceExchange:
             self._outcomes.stored(batch, part.base_offset, part.log_append_time_ms)
             return
         error = BrokerError(part.error_code, _detail(batch, part))
-        self._outcomes.attempt_failed(batch, error, now, leader=(part.leader_id, part.leader_epoch))
+        # With an error, too, a leader tells an offset if it has stored the batch: it lost its
+        # office or its disk while replicas were fetching it (Kafka's DelayedProduce).
+        stored = part.base_offset >= 0
+        leader = part.leader_id, part.leader_epoch
+        self._outcomes.attempt_failed(batch, error, now, maybe=stored, leader=leader)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         while self._batches:

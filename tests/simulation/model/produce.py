@@ -21,6 +21,7 @@ from tests.simulation.wires import Answer
 if TYPE_CHECKING:
     from tests.simulation.model.node import Node
 
+KEEPS_OFFSET = (6, 7, 20, 56)  # errors of replication: the leader tells where it has the batch
 UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 6, 10, 100
 
 
@@ -111,7 +112,7 @@ class ProduceHandler:
             return
         for result, partition, leader_epoch, log_end, again in stored:
             if partition.epoch != leader_epoch or partition.leader != self._node.node_id:
-                result.code, result.base_offset = NOT_LEADER, -1
+                result.code = NOT_LEADER  # and the offset remains, as in Kafka
                 continue
             partition.log.committed = max(partition.log.committed, log_end)
             if again and self._setup.duplicate_code:
@@ -132,7 +133,9 @@ class ProduceHandler:
             if fault.how == "error-after":
                 for result in results:
                     if not result.code and _concerns(fault, result):
-                        result.code, result.base_offset = fault.code, -1
+                        result.code = fault.code
+                        if fault.code not in KEEPS_OFFSET:
+                            result.base_offset = -1
             elif fault.how == "leave-out":
                 results = [result for result in results if not _concerns(fault, result)]
             elif fault.how == "extra":
