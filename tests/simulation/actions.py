@@ -213,6 +213,31 @@ class HideTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class HideBroker:
+    """Metadata answers leave out a broker for a while, though it leads partitions."""
+
+    at: float
+    node: int
+    seconds: float
+
+    def apply(self, world: World) -> None:
+        unlisted = world.cluster.unlisted
+        unlisted.add(self.node)
+        world.events.after(self.seconds, lambda: unlisted.discard(self.node))
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """A topic gets one more partition."""
+
+    at: float
+    topic: int
+
+    def apply(self, world: World) -> None:
+        world.grow(self.topic)
+
+
+@dataclass(frozen=True, slots=True)
 class Recreate:
     """A topic is deleted, and made anew with another id ``gap`` seconds later."""
 

@@ -44,7 +44,8 @@ class Judge:
         self._written: dict[PartitionLog, list[tuple[int, int]]] = {}  # producer ids and uids
         self._found: dict[int, list[Found]] = defaultdict(list)
 
-    def check(self) -> None:
+    def check(self, *, nothing_works: bool) -> None:
+        """``nothing_works``: the cluster has refused the producer for good."""
         for log in self._logs:
             self._read(log)
         self._completion()
@@ -56,7 +57,7 @@ class Judge:
         if self._setup.idempotent:
             self._no_duplicates()
         self._orders()
-        self._in_time()
+        self._in_time(nothing_works=nothing_works)
 
     # What the logs hold -----------------------------------------------------------------------
 
@@ -87,15 +88,16 @@ class Judge:
             if sent.done_at < 0 or not sent.future.is_done:
                 self._violated("I6", f"record {sent.uid} of {sent.tp} has no outcome")
 
-    def _in_time(self) -> None:
+    def _in_time(self, *, nothing_works: bool) -> None:
         limit = self._setup.delivery_timeout_ms / 1000 + SLACK + self._stalled
+        must_work = self._keeps_trying and not nothing_works
         recovery = self._setup.request_timeout_ms / 1000 + RECOVERY + self._stalled
         for sent in self._history.accepted:
             took = sent.done_at - sent.at
             if took > limit:
                 self._violated("I14", f"record {sent.uid} of {sent.tp} ended after {took:.3f} s")
             slow = sent.stored is None or took > recovery
-            if sent.probe and recovery < limit and self._keeps_trying and slow:
+            if sent.probe and recovery < limit and must_work and slow:
                 self._violated("I14", f"all is well, but {sent.uid}: {took:.3f} s, {sent.error!r}")
             if self._schedule.gentle and sent.error is not None:
                 self._violated("I7", f"record {sent.uid} of {sent.tp} failed: {sent.error!r}")

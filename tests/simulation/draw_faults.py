@@ -11,6 +11,8 @@ from tests.simulation.actions import (
     CutAll,
     Disturb,
     ForgetProducers,
+    Grow,
+    HideBroker,
     HideTopic,
     MoveLeader,
     Pause,
@@ -59,6 +61,8 @@ def vocabulary(dice: Dice) -> list[Draw]:
         _slow_wires,
         _move_leader,
         _hide_topic,
+        _hide_broker,
+        _grow,
         _stall_client,
         _forget_producers,
     ]
@@ -130,6 +134,8 @@ def _disturbed_control(dice: Dice) -> list[Action]:
 def _disturbed_control_badly(dice: Dice) -> list[Action]:
     api = dice.rng.choice((METADATA, HANDSHAKE, IDENTITY))
     fault = Interference(api, dice.rng.choice(("swallow", "duplicate", "wrong-id", "garbage")))
+    if dice.chance(0.05):
+        fault = Interference(IDENTITY, "error-before", dice.rng.choice((31, 53)))
     return [Disturb(dice.when(), dice.node(), fault)]
 
 
@@ -175,6 +181,14 @@ def _move_leader(dice: Dice) -> list[Action]:
 
 def _hide_topic(dice: Dice) -> list[Action]:
     return [HideTopic(dice.when(), dice.topic(), dice.span(), dice.rng.choice((3, 5)))]
+
+
+def _hide_broker(dice: Dice) -> list[Action]:
+    return [HideBroker(dice.when(), dice.node(), dice.span())]
+
+
+def _grow(dice: Dice) -> list[Action]:
+    return [Grow(dice.when(), dice.topic())]
 
 
 def _recreate(dice: Dice) -> list[Action]:

@@ -27,6 +27,7 @@ def _cluster(rng: random.Random) -> dict[str, Any]:
         "metadata_lag": rng.choice((0.0, 0.0, 0.2, 1.0)),
         "produce_version": rng.choice((13, 13, 13, 13, 13, 12, 10, 9, 7, 3)),
         "metadata_version": rng.choice((13, 13, 13, 13, 12, 9, 8, 5, 4)),
+        "handshake_version": rng.choice((4, 4, 4, 3, 2, 0)),
         "leader_hints": rng.random() < 0.5,
         "duplicate_code": 46 if rng.random() < 0.1 else 0,
         "max_batch_bytes": rng.choice((300, 500)) if rng.random() < 0.1 else 1 << 20,

@@ -16,6 +16,7 @@ class Setup:
     metadata_lag: float = 0.0  # until every broker knows of a change
     produce_version: int = 13
     metadata_version: int = 13
+    handshake_version: int = 4
     leader_hints: bool = True
     duplicate_code: int = 0  # what a repeated batch is answered with: 0, or 46 by old brokers
     max_batch_bytes: int = 1 << 20

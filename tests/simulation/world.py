@@ -159,6 +159,11 @@ class World:
         self.cluster.hidden[name] = code
         self.events.after(seconds, lambda: self.cluster.show(name))
 
+    def grow(self, topic: int) -> None:
+        name = self._topic(topic)
+        if name in self.cluster.topics:
+            self.cluster.grow(name)
+
     def recreate(self, topic: int, gap: float) -> None:
         name = self._topic(topic)
         if name in self.cluster.topics:
@@ -196,7 +201,8 @@ class World:
             self.samples.all_given_back("after close")
             self._ended = self.clock.now
             self._let_zombies_in()
-        Judge(self.schedule, self.app.history, self.cluster.logs, self._stalled).check()
+        judge = Judge(self.schedule, self.app.history, self.cluster.logs, self._stalled)
+        judge.check(nothing_works=self.cluster.refused_for_good)
         return self.outcome()
 
     def _turn(self, longest: float = NEVER) -> bool:
@@ -239,6 +245,7 @@ class World:
             node.door.closed = node.door.silent = False
         self.wires.slow = 1.0
         self.cluster.hidden.clear()
+        self.cluster.unlisted.clear()
         self.backend.wake()
         self._be_patient()
 

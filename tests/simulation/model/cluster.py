@@ -52,6 +52,8 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.logs: list[PartitionLog] = []  # of every incarnation of every topic
         self.hidden: dict[str, int] = {}  # topics that metadata answers with an error
+        self.unlisted: set[int] = set()  # brokers that metadata answers leave out
+        self.refused_for_good = False  # the client was told that it may not have a producer id
         self.next_producer_id = 1000
         self._events = events
         self._rng = rng
@@ -75,6 +77,14 @@ class Cluster:
 
     def recreate(self, name: str, count: int) -> None:
         self._create(name, count)
+        self.changed()
+
+    def grow(self, name: str) -> None:
+        """A topic gets one more partition."""
+        topic = self.topics[name]
+        log = PartitionLog(name, topic.topic_id, len(topic.partitions))
+        self.logs.append(log)
+        topic.partitions.append(Partition(log, self._alive_from(log.partition)))
         self.changed()
 
     def by_id(self, topic_id: UUID) -> Topic | None:

@@ -26,7 +26,8 @@ API_NAMES = {
     wire.API_VERSIONS: HANDSHAKE,
     wire.INIT_PRODUCER_ID: IDENTITY,
 }
-HANDSHAKE_LAST = 4
+UNSUPPORTED_VERSION = 35
+REFUSALS = (31, 53)
 REFUSED = "Connection refused"
 
 
@@ -62,7 +63,7 @@ class Node:
         self._ranges = {
             wire.PRODUCE: (3, setup.produce_version),
             wire.METADATA: (4, setup.metadata_version),
-            wire.API_VERSIONS: (0, HANDSHAKE_LAST),
+            wire.API_VERSIONS: (0, setup.handshake_version),
             wire.INIT_PRODUCER_ID: (0, 5),
         }
         cluster.listen(self._heard)
@@ -150,10 +151,12 @@ class Node:
         if header.api == wire.METADATA:
             response = self._metadata(header, topics, code)
         elif header.api == wire.API_VERSIONS:
-            response = wire.write_api_versions(
-                header.version, header.correlation_id, code, self._ranges
-            )
+            # A version that is not known is answered in the layout of version 0.
+            too_new = header.version > self._ranges[wire.API_VERSIONS][1]
+            version, code = (0, UNSUPPORTED_VERSION) if too_new else (header.version, code)
+            response = wire.write_api_versions(version, header.correlation_id, code, self._ranges)
         else:
+            self._cluster.refused_for_good |= code in REFUSALS
             producer_id, epoch = (-1, -1) if code else self._cluster.new_producer()
             response = wire.write_init_producer_id(
                 header.version, header.correlation_id, code, producer_id, epoch
@@ -164,6 +167,5 @@ class Node:
         topics = self._cluster.answer(self._view, names)
         if code:
             topics = [topic._replace(code=code, partitions=()) for topic in topics]
-        return wire.write_metadata(
-            header.version, header.correlation_id, list(self._view.brokers), topics
-        )
+        brokers = [b for b in self._view.brokers if b.node_id not in self._cluster.unlisted]
+        return wire.write_metadata(header.version, header.correlation_id, brokers, topics)

@@ -130,7 +130,7 @@ class ServerEnd:
             self._send(frame[:4] + bytes([frame[4] ^ 0x40]) + frame[5:])
         elif how == "garbage":
             half = frame[4 : 4 + max(6, len(frame) // 2)]
-            self._send(len(half).to_bytes(4, "big") + half)
+            self._send(len(half).to_bytes(4, "big") + half, NOTHING_SAID)
         elif how != "swallow":
             self._send(frame, answer)
         if how == "duplicate":
