@@ -57,7 +57,8 @@ class KafkaProducer(FastLane):
     an inherited producer gets connections of its own, with a warning.
 
     As a context manager it is closed at the end of the block; when an exception ends the block, it
-    takes at most ``close_timeout_ms_at_exit`` to deliver what is queued.
+    takes at most ``close_timeout_ms_at_exit`` to deliver what is queued. So does one that is still
+    open when the interpreter exits; one nobody refers to any more is closed in the background.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -68,9 +69,9 @@ class KafkaProducer(FastLane):
         self._serializers = Serializers(self.config.key_serializer, self.config.value_serializer)
         self._max_block = self.config.max_block_ms / 1000
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
+        self._close_seconds = self.config.delivery_timeout_ms / 1000 + GRACE
         self._closed = False
         self._start()
-        watch_over(self, self._exit_seconds)
 
     def _start(self) -> None:
         """Make everything that belongs to one process: memory, connections, the sender's thread."""
@@ -104,6 +105,7 @@ class KafkaProducer(FastLane):
         plugs = closable((*_plugs(config), *config.interceptors))
         last = partial(close_all, plugs) if plugs else None
         self._engine = Engine(self._sender, self._callbacks, self._metrics, config.client_id, last)
+        watch_over(self, self._engine, at_exit=self._exit_seconds, dropped=self._close_seconds)
 
     if TYPE_CHECKING:  # it is compiled: kprod_ext/fast_lane.pyx
 
@@ -247,23 +249,13 @@ class KafkaProducer(FastLane):
         _check_seconds("close", timeout)
         if timeout != 0:
             self._engine.refuse_inside("close")
-        if timeout is None:
-            timeout = self.config.delivery_timeout_ms / 1000 + GRACE
         self._closed = True
         self._fast_lanes.close()
         if self._inherited:
             return DeliveryReport(0, 0, 0)
-        if self._engine.stop(timeout):
-            forget(self)
+        if self._engine.stop(self._close_seconds if timeout is None else timeout):
+            forget(self._engine)
         return self._engine.report()
-
-    def close_at_exit(self, timeout: float) -> None:
-        """As ``close``; callbacks that have not begun by then are dropped."""
-        was_open = not self._closed
-        report = self.close(timeout)
-        self._callbacks.abandon()
-        if was_open and (report.failed or report.pending):
-            log.warning("%r was still open when the interpreter exited: %r", self, report)
 
     # One process, another process -----------------------------------------------------------------
 

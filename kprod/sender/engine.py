@@ -36,7 +36,9 @@ class Engine:
         self._sender = sender
         self._callbacks = callbacks
         self._metrics = metrics
+        self._client_id = client_id
         self._last = last
+        self._stopping = False
         self._thread = SenderThread(sender, f"kprod-sender-{client_id}", self._settled)
         self._thread.start()
 
@@ -87,9 +89,9 @@ class Engine:
 
         True when nothing is left to run. In one of its own threads it does not wait for that.
         """
-        accumulator, metadata = self._sender.accumulator, self._sender.metadata
-        accumulator.close()
-        metadata.close()
+        self._stopping = True
+        self._sender.accumulator.close()
+        self._sender.metadata.close()
         deadline = self._sender.clock.monotonic() + timeout
         if self._thread.is_current:
             self._thread.request_stop(deadline)
@@ -99,6 +101,15 @@ class Engine:
             return False
         return not self._callbacks.is_current and self._callbacks.drain(self._left(deadline))
 
+    def stop_at_exit(self, timeout: float) -> None:
+        """As ``stop``; callbacks that have not begun by then are dropped."""
+        stopped_before = self._stopping
+        self.stop(timeout)
+        self._callbacks.abandon()
+        report = self.report()
+        if report.failed and not stopped_before:
+            log.warning("%r was still open when the interpreter exited: %r", self, report)
+
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - self._sender.clock.monotonic())
 
@@ -107,6 +118,9 @@ class Engine:
         pending = sum(map(_pending, self._sender.accumulator.incomplete.copy()))
         failed = self._metrics.records_failed + self._thread.disowned
         return DeliveryReport(self._metrics.records_sent, failed, pending)
+
+    def __repr__(self) -> str:
+        return f"<Engine client_id={self._client_id}>"
 
 
 def _pending(batch: ProducerBatch) -> int:

@@ -2,46 +2,76 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
+import threading
 import time
+import warnings
 import weakref
+from contextlib import suppress
 from typing import Protocol
+
+from kprod.sender.engine import Engine
 
 
 class Living(Protocol):
     """A producer, as far as the process is concerned."""
-
-    def close_at_exit(self, timeout: float) -> None:
-        """Deliver what can be delivered within ``timeout`` seconds, and run nothing after that."""
-        ...
 
     def inherited_by_child(self) -> None:
         """This process is a fork: threads and connections belong to the parent."""
         ...
 
 
-_open: weakref.WeakKeyDictionary[Living, float] = weakref.WeakKeyDictionary()
+_engines: dict[Engine, float] = {}
+"""What runs in this process, and the seconds it may take to stop at exit."""
+_producers: weakref.WeakSet[Living] = weakref.WeakSet()
 
 
-def watch_over(producer: Living, exit_seconds: float) -> None:
-    """Close ``producer`` within ``exit_seconds`` when the interpreter exits; tell it of forks."""
-    _open[producer] = exit_seconds
+def watch_over(producer: Living, engine: Engine, *, at_exit: float, dropped: float) -> None:
+    """Stop ``engine`` when the interpreter exits, within ``at_exit`` seconds, and before that when
+    nobody refers to ``producer`` any more, within ``dropped`` seconds; tell ``producer`` of forks.
+    """
+    _engines[engine] = at_exit
+    _producers.add(producer)
+    weakref.finalize(producer, _end_dropped, engine, dropped).atexit = False
 
 
-def forget(producer: Living) -> None:
-    """``producer`` was closed."""
-    _open.pop(producer, None)
+def forget(engine: Engine) -> None:
+    """``engine`` has stopped."""
+    _engines.pop(engine, None)
+
+
+def _end_dropped(engine: Engine, seconds: float) -> None:
+    if engine not in _engines:
+        return
+    warnings.warn(f"{engine!r} was not closed; it ends in the background", ResourceWarning, 2)
+    # The garbage collector may call this in any thread at any moment, also where that thread holds
+    # one of our locks, or one of the threading module. So another thread must do it, started by one
+    # that is started without any. When the interpreter exits there is none: _close_all does it.
+    with suppress(RuntimeError):
+        _thread.start_new_thread(_stop_in_background, (engine, seconds))
+
+
+def _stop_in_background(engine: Engine, seconds: float) -> None:
+    with suppress(RuntimeError):
+        threading.Thread(target=_stop, args=(engine, seconds), daemon=True).start()
+
+
+def _stop(engine: Engine, seconds: float) -> None:
+    if engine.stop(seconds):
+        forget(engine)
 
 
 def _close_all() -> None:
     started = time.monotonic()  # their times run together: what all have queued is sent meanwhile
-    for producer, seconds in list(_open.items()):
-        producer.close_at_exit(max(0.0, started + seconds - time.monotonic()))
+    for engine, seconds in list(_engines.items()):
+        engine.stop_at_exit(max(0.0, started + seconds - time.monotonic()))
 
 
 def _tell_child() -> None:
-    for producer in list(_open):
+    _engines.clear()
+    for producer in list(_producers):
         producer.inherited_by_child()
 
 

@@ -33,6 +33,12 @@ class BrokerProcess:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
         await_listener(self.port)
 
+    @property
+    def pid(self) -> int:
+        """The process that runs now."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it at once, as a crash would."""
         self._end(signal.SIGKILL)

@@ -234,15 +234,6 @@ def test_close_leaves_callbacks_to_the_background(
     assert told.wait(LONG)
 
 
-def test_at_exit_no_further_callback_begins(producer: KafkaProducer, blocking: Blocking) -> None:
-    told: list[object] = []
-    producer.send("t", b"v").add_both(told.append)
-    producer.close_at_exit(0.05)
-    blocking.let_go.set()
-    producer.close()
-    assert told == []
-
-
 def test_a_callback_added_after_the_end_runs_at_once(producer: KafkaProducer) -> None:
     future = producer.send("t", b"v").add_callback(lambda _: None)
     producer.close()

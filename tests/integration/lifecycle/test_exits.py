@@ -1,0 +1,103 @@
+"""A process that forgets its producer ends soon, with its own exit code, and in peace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kprod.broker.log_reader import end_offsets
+from tests.integration.lifecycle.exit_variants import EXIT_MS, RECORDS, TOPIC, variants
+from tests.support.broker_process import BrokerProcess
+
+ROOT = Path(__file__).parents[3]
+RUNS = 13 if os.environ.get("KPROD_CAMPAIGN") == "long" else 1
+PROMISED = EXIT_MS / 1000 + 2.0
+LATE = 2.0
+"""Seconds a busy machine may take longer than promised."""
+
+EXIT_CODES = {
+    "by_an_error": 1,
+    "by_sys_exit": 7,
+    "by_os_exit": 5,
+    "by_ctrl_c": -signal.SIGINT,
+}
+DELIVERED = {
+    "without_close": RECORDS,
+    "by_an_error": RECORDS,
+    "by_sys_exit": RECORDS,
+    "by_sys_exit_in_a_thread": RECORDS,
+    "by_ctrl_c": RECORDS,
+    "with_an_error_at_exit": RECORDS,
+    "with_sending_at_exit": RECORDS,
+    "with_callbacks_that_print": RECORDS,
+    "after_a_fork": RECORDS,
+    "with_many_producers": 20 * RECORDS,
+    "with_a_dropped_producer": RECORDS,
+    "with_a_dropped_cycle": RECORDS + 1,
+    "by_os_exit": 0,
+}
+ERRORS_OF_ITS_OWN = {
+    "by_an_error": "ValueError",
+    "by_ctrl_c": "KeyboardInterrupt",
+    "with_an_error_at_exit": "ZeroDivisionError",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), {TOPIC: 2}) as broker:
+        yield broker
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 * RUNS)
+@pytest.mark.parametrize("variant", variants())
+def test_the_process_ends(variant: str, broker: BrokerProcess) -> None:
+    for _ in range(RUNS):
+        before = stored(broker)
+        ended, took = end_a_process(variant, broker)
+        assert ended.returncode == EXIT_CODES.get(variant, 0), ended.stderr
+        assert took < PROMISED + LATE
+        check_peace(variant, ended)
+        if variant in DELIVERED:
+            assert stored(broker) - before == DELIVERED[variant]
+
+
+def check_peace(variant: str, ended: subprocess.CompletedProcess[str]) -> None:
+    """Nothing was said but what the application itself has to say."""
+    assert "Fatal Python error" not in ended.stderr
+    assert "too late" not in ended.stdout
+    if variant in ERRORS_OF_ITS_OWN:
+        assert ERRORS_OF_ITS_OWN[variant] in ended.stderr
+        assert ended.stderr.count("Traceback") == 1, ended.stderr
+        return
+    assert "Exception ignored" not in ended.stderr, ended.stderr
+    assert "Traceback" not in ended.stderr, ended.stderr
+
+
+def end_a_process(
+    variant: str, broker: BrokerProcess
+) -> tuple[subprocess.CompletedProcess[str], float]:
+    """What it was like, and the seconds from its last own step to its end."""
+    command = [sys.executable, "-X", "faulthandler", "-m"]
+    command += ["tests.integration.lifecycle.exit_variants"]
+    command += [variant, broker.bootstrap_servers, str(broker.pid)]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+    )
+    over = time.monotonic()
+    broker.thaw()
+    last_step = max(float(line) for line in ended.stdout.splitlines() if line[0].isdigit())
+    return ended, over - last_step
+
+
+def stored(broker: BrokerProcess) -> int:
+    """Records in the log."""
+    return sum(end_offsets(broker.bootstrap_servers, TOPIC).values())
