@@ -325,11 +325,11 @@ class RecordAccumulator:
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Replace a batch that is off the wire by two smaller ones, at its place in the queue."""
         parts = split(batch, self._queue_of(batch).settings.codec, decompress, self._wake)
-        self.incomplete.discard(batch)
-        batch.release()
         for part in parts:
             self.incomplete.add(part)
             self.put_back(part)
+        self.incomplete.discard(batch)  # after: a flush must find the one or the others
+        batch.release()
         return parts
 
     def _queue_of(self, batch: ProducerBatch) -> BatchQueue:
