@@ -42,6 +42,7 @@ class ApacheKafka:
         told_port: int | None = None,
         joins: ApacheKafka | None = None,
     ) -> None:
+        self._classpath = f"{jars(version)}/*"  # first, for it may skip the test
         self.version = version
         self.node_id = 1 if joins is None else 2
         self._ports = [HeldPort() for _ in range(3)]
@@ -51,7 +52,6 @@ class ApacheKafka:
         self.front_port = front
         self._direct_port = direct
         self.data_dir = folder / "data"
-        self._classpath = f"{jars(version)}/*"
         self._log = folder / "server.log"
         self._properties = folder / "server.properties"
         told = front if told_port is None else told_port
@@ -60,7 +60,6 @@ class ApacheKafka:
         folder.mkdir(exist_ok=True)
         self._properties.write_text(settings)
         self._process: subprocess.Popen[bytes] | None = None
-        self._format_storage()
 
     def _command(self, main: str, *arguments: str) -> list[str]:
         return [*JVM, QUIET, STAMPED, "-cp", self._classpath, main, *arguments]
@@ -76,6 +75,8 @@ class ApacheKafka:
 
         It listens only when it has caught up with the controller and recovered its logs.
         """
+        if not self.data_dir.exists():
+            self._format_storage()
         command = self._command("kafka.Kafka", str(self._properties))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -118,8 +119,18 @@ class ApacheKafka:
             process.stdin.close()
         process.wait(20)
 
+    def close(self) -> None:
+        """End it for good; killed, for an orderly end takes seconds and keeps nothing we need."""
+        self.kill()
+        for port in self._ports:
+            port.release()
+
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -128,6 +139,4 @@ class ApacheKafka:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.kill()  # nobody needs the data again, and an orderly end takes seconds
-        for port in self._ports:
-            port.release()
+        self.close()
