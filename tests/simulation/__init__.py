@@ -1,1 +1,13 @@
-"""The real sender under a fake clock and a fake network, against a model of Kafka's brokers."""
+"""The real sender under a fake clock and a fake network, against a model of Kafka's brokers.
+
+* ``setup``, ``actions``, ``schedule``: what determines a run; ``draw*`` and ``dice`` make one of a
+  seed.
+* ``world`` runs it: ``app`` sends and listens, ``backend``, ``transport``, ``wires`` and ``events``
+  are the network and its time, ``model/`` the brokers, ``interference`` what spoils a request.
+* ``wire_watch``, ``sequence_watch``, ``samples`` judge while it runs, ``checks`` judges the logs.
+* ``campaign`` runs many seeds, ``shrink`` makes a failing schedule small; ``mutants*`` are bugs
+  planted to see whether all this notices them.
+
+``pytest tests/simulation --seeds 10000 --first-seed 5000``, or, with more processes,
+``python -m tests.simulation --seeds 10000 --workers 2``. A failure prints a test that repeats it.
+"""

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 from tests.simulation.campaign import attempt, campaign, explain
 from tests.simulation.draw import draw
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_no_invariant_breaks(seeds: range) -> None:
@@ -17,6 +24,24 @@ def test_a_seed_always_does_the_same() -> None:
         schedule = draw(seed)
         assert schedule == draw(seed)
         assert attempt(schedule).digest == attempt(schedule).digest
+
+
+def test_a_seed_does_the_same_in_every_process() -> None:
+    assert _digests(hash_seed=1) == _digests(hash_seed=2)
+
+
+def _digests(hash_seed: int) -> str:
+    """What another process finds, in which sets of strings have another order."""
+    code = (
+        "from tests.simulation.campaign import attempt\n"
+        "from tests.simulation.draw import draw\n"
+        "print(*(attempt(draw(seed)).digest for seed in range(20)))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def test_the_seeds_reach_every_kind_of_outcome() -> None:

@@ -61,7 +61,7 @@ class WireWatch:
         self._in_flight: dict[Place, int] = {}
         self._last_metadata = float("-inf")
         self._asked: set[str] = set()
-        self._used: dict[str, float] = {}  # when a topic was last produced to
+        self._used: dict[str, float] = {}  # when a topic was asked for first, or produced to
         self._dialled: dict[str, deque[float]] = {}
 
     @property
@@ -132,7 +132,7 @@ class WireWatch:
         now = self._clock.now
         least = LEAST_JITTER * self._setup.retry_backoff_ms / 1000 - 1e-6
         idle = now - self._setup.metadata_max_idle_ms / 1000
-        forgotten = {name for name in asked if self._used.get(name, now) <= idle}
+        forgotten = {name for name in asked if self._used.setdefault(name, now) <= idle}
         new = (asked - self._asked) | forgotten
         if not new and now - self._last_metadata < least:
             gap = now - self._last_metadata
