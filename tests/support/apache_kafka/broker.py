@@ -19,7 +19,7 @@ JVM = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 STAMPED = "-Dorg.slf4j.simpleLogger.showDateTime=true"
 STARTUP_SECONDS = 60.0
-LINES_TOLD = 40
+LINES_TOLD = 20
 
 # The shell becomes the broker. What it leaves behind waits for the end of standard input, which
 # comes when the tests' process is gone, however it went, and then ends the broker too.
@@ -102,8 +102,9 @@ class ApacheKafka:
         return True
 
     def log_tail(self) -> str:
-        """The last lines the broker wrote: warnings and errors only."""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-LINES_TOLD:])
+        """The last lines the broker wrote: warnings and errors, without the frames of stacks."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return "\n".join([line for line in lines if not line.startswith("\t")][-LINES_TOLD:])
 
     def segments(self, topic: str, partition: int) -> list[Path]:
         """The files that hold the partition's batches, oldest first."""
