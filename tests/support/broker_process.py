@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.frozen import freeze, thaw
 from tests.support.ports import await_listener, free_port
 
 
@@ -45,14 +45,11 @@ class BrokerProcess:
 
     def freeze(self) -> None:
         """Let it do nothing, as a machine that hangs."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
+        freeze(self.pid)
 
     def thaw(self) -> None:
         """Let it go on where it was."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+        thaw(self.pid)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:

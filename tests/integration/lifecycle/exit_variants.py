@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from kprod import KafkaProducer
 from kprod.errors import ProducerClosedError
+from tests.support.frozen import freeze
 
 TOPIC = "exits"
 RECORDS = 1000
@@ -145,14 +146,14 @@ class Ending:
     def while_the_broker_hangs(self) -> None:
         self.kept = producer = self.producer()
         producer.partitions_for(TOPIC)
-        os.kill(self.broker, signal.SIGSTOP)
+        freeze(self.broker)
         for number in range(RECORDS):
             producer.send(TOPIC, b"%d" % number).add_both(lambda _: None)
 
     def with_daemon_threads_that_wait_for_memory(self) -> None:
         producer = self.producer(buffer_memory=40_000)
         producer.partitions_for(TOPIC)
-        os.kill(self.broker, signal.SIGSTOP)
+        freeze(self.broker)
         for _ in range(4):
             threading.Thread(target=self._send_for_ever, args=(producer,), daemon=True).start()
         while producer.metrics()["producer-metrics"]["waiting-threads"] < 4:
