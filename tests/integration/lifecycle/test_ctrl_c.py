@@ -51,9 +51,9 @@ def test_ctrl_c_ends_a_call_that_blocks(call: str, broker: BrokerProcess) -> Non
         assert (state["used"], state["waiting"], state["threads"]) == (0, 0, [])
         assert (state["pending"], state["failed"]) == (0, 0)
         assert state["ended"] == state["sent"] >= 10
-        assert (
-            state["stored"] >= state["sent"]
-        )  # a send that was interrupted may have queued its record
+        # The send that was interrupted may have queued its record.
+        assert state["stored"] >= state["sent"]
+    print(f"{call}: Ctrl-C honoured within {worst * 1000:.1f} ms, in {RUNS} runs")
 
 
 def interrupt(call: str, broker: BrokerProcess) -> tuple[float, dict[str, Any]]:

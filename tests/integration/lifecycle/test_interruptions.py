@@ -1,0 +1,59 @@
+"""A signal handler that raises, anywhere and often, costs no record but those it interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.lifecycle.interrupted import PARTITIONS, TOPIC
+from tests.support.broker_process import BrokerProcess
+from tests.support.judge import Stored, read_back
+
+ROOT = Path(__file__).parents[3]
+INTERRUPTIONS = 10_000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 500
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker:
+        yield broker
+
+
+@pytest.mark.slow
+@pytest.mark.threads
+@pytest.mark.timeout(300)
+def test_interruptions_anywhere(broker: BrokerProcess) -> None:
+    command = [sys.executable, "-m", "tests.integration.lifecycle.interrupted"]
+    command += [str(INTERRUPTIONS), broker.bootstrap_servers]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    said = json.loads(ended.stdout)
+    found = read_back(broker.bootstrap_servers, TOPIC, PARTITIONS)
+
+    assert said["interruptions"] == INTERRUPTIONS
+    assert (said["not_ended"], said["report"]) == (0, [0, 0])
+    assert (said["used"], said["waiting"]) == (0, 0)
+    times = Counter(map(number_of, found))
+    assert set(times.values()) == {1}, "a record was doubled"
+    assert set(said["stored"]) <= times.keys(), "a record was lost"
+    for partition in range(PARTITIONS):
+        numbers = [number_of(stored) for stored in found if stored.partition == partition]
+        assert numbers == sorted(numbers)
+    print(f"{INTERRUPTIONS} interruptions, {len(found)} records, {len(ended.stderr)} bytes of log")
+
+
+def number_of(stored: Stored) -> int:
+    """Which record it is; AssertionError if it is not whole."""
+    number, _, rest = (stored.value or b"").partition(b"|")
+    assert rest
+    assert rest == number * (len(rest) // len(number)), "a record was damaged"
+    return int(number)
