@@ -1,0 +1,136 @@
+"""What a process keeps of records, connections and producers that are over.
+
+Run as ``python -m tests.integration.lifecycle.leaks BOOTSTRAP PROXY_PORT RECORDS RECONNECTS
+CYCLES``. First a small share of everything, to warm up; then prints, as JSON, what the process
+holds before and after each kind of work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kprod import KafkaProducer
+from kprod.errors import KprodError
+from kprod.transport.tcp import Address, TcpBackend
+
+TOPIC = "leaks"
+PARTITIONS = 4
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Held(NamedTuple):
+    """What a process holds: resident memory in bytes, open files, threads, objects of Python."""
+
+    memory: int
+    files: int
+    threads: int
+    objects: int
+
+
+def held() -> Held:
+    """As it is now, without what only waits to be collected."""
+    for _ in range(3):
+        gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    memory = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+    files = len(os.listdir("/proc/self/fd"))
+    return Held(memory, files, threading.active_count(), len(gc.get_objects()))
+
+
+class Work:
+    """Each method does one kind of work so many times."""
+
+    def __init__(self, bootstrap: str, proxy_port: int) -> None:
+        self._bootstrap = bootstrap
+        self._proxy_port = proxy_port
+        self._told = 0
+
+    def _count(self, _: object) -> None:
+        self._told += 1
+
+    def records(self, records: int) -> None:
+        """One producer, some records with callbacks, some through the slow lane."""
+        with self._producer() as producer:
+            for number in range(records):
+                headers = [("h", b"v")] if number % 10 == 0 else None
+                future = producer.send(TOPIC, b"%d" % number, headers=headers)
+                if number % 100 == 0:
+                    future.add_both(self._count)
+            assert producer.close().failed == 0
+
+    def reconnects(self, reconnects: int) -> None:
+        """Connections are cut by a proxy, at any byte."""
+        options: dict[str, Any] = dict.fromkeys(
+            ("reconnect_backoff_ms", "reconnect_backoff_max_ms", "retry_backoff_ms"), 1
+        )
+        through_the_proxy = [Address(socket.AF_INET, ("127.0.0.1", self._proxy_port))]
+        with self._producer(
+            transport=lambda: TcpBackend(resolver=lambda host, port: through_the_proxy),
+            metadata_max_age_ms=1000,
+            linger_ms=0,
+            **options,
+        ) as producer:
+            while producer.metrics()["producer-metrics"]["connection-close-total"] < reconnects:
+                futures = [producer.send(TOPIC, bytes(500)) for _ in range(20)]
+                futures[-1].get(30)
+
+    def refusals(self, attempts: int) -> None:
+        """Nobody listens; every send fails."""
+        with KafkaProducer(
+            bootstrap_servers="127.0.0.1:1",
+            max_block_ms=20,
+            reconnect_backoff_ms=1,
+            reconnect_backoff_max_ms=1,
+            retry_backoff_ms=1,
+        ) as producer:
+            for number in range(attempts // 10):
+                with suppress(KprodError):
+                    producer.send(f"{TOPIC}-{number % 10}", b"v")
+
+    def cycles(self, cycles: int) -> None:
+        """Producers are made, used and closed."""
+        for _ in range(cycles):
+            with self._producer() as producer:
+                producer.send(TOPIC, b"v").add_both(self._count)
+
+    def drops(self, cycles: int) -> None:
+        """Producers are made, used and forgotten."""
+        for _ in range(cycles // 10):
+            self._producer().send(TOPIC, b"v").add_both(self._count)
+        while any(thread.name.startswith("kprod-") for thread in threading.enumerate()):
+            time.sleep(0.01)
+
+    def _producer(self, **options: Any) -> KafkaProducer:
+        return KafkaProducer(bootstrap_servers=self._bootstrap, **options)
+
+
+def main(bootstrap: str, proxy_port: str, records: str, reconnects: str, cycles: str) -> None:
+    work = Work(bootstrap, int(proxy_port))
+    amounts = {
+        work.records: int(records),
+        work.reconnects: int(reconnects),
+        work.refusals: int(reconnects),
+        work.cycles: int(cycles),
+        work.drops: int(cycles),
+    }
+    for act, amount in amounts.items():
+        act(max(20, min(amount // 10, 100_000)))
+    measured = [("warm", held())]
+    for act, amount in amounts.items():
+        act(amount)
+        measured.append((act.__name__, held()))
+    print(json.dumps(measured))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,59 @@
+"""Records, connections and producers that are over leave nothing in the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.integration.lifecycle.leaks import PARTITIONS, TOPIC, Held
+from tests.support.broker_process import BrokerProcess
+from tests.support.cutting_proxy import CutPlan, CuttingProxy
+
+ROOT = Path(__file__).parents[3]
+MOST_GROWTH = 8 * 2**20
+MOST_NEW_OBJECTS = 1000
+UP, DOWN = 40_000, 4_000
+"""Bytes that a connection outlives at most, to the broker and back."""
+
+
+class Amounts(NamedTuple):
+    """How much is done, and the seconds after which it is given up."""
+
+    records: int
+    reconnects: int
+    cycles: int
+    seconds: int
+
+
+AMOUNTS = {"short": Amounts(200_000, 40, 40, 55), "long": Amounts(10_000_000, 1_000, 1_000, 1200)}
+CAMPAIGN = AMOUNTS[os.environ.get("KPROD_CAMPAIGN", "short")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(CAMPAIGN.seconds + 60)
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    plan = CutPlan(seed=5, cuts=10**9, most_up=UP, most_down=DOWN)
+    with BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker, CuttingProxy(plan) as proxy:
+        proxy.upstream_port = broker.port
+        command = [sys.executable, "-m", "tests.integration.lifecycle.leaks"]
+        command += [broker.bootstrap_servers, str(proxy.port)]
+        command += [str(amount) for amount in CAMPAIGN[:3]]
+        ended = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=CAMPAIGN.seconds, check=False
+        )
+    assert ended.returncode == 0, ended.stderr
+    measured = [(name, Held(*held)) for name, held in json.loads(ended.stdout)]
+    _, warm = measured[0]
+    for name, now in measured:
+        grown = (now.memory - warm.memory) / 2**20
+        print(f"{name:11} {grown:+6.2f} MiB  {now.objects - warm.objects:+6} objects  {now}")
+    for name, now in measured:
+        assert now.memory - warm.memory < MOST_GROWTH, name
+        assert now.objects - warm.objects < MOST_NEW_OBJECTS, name
+        assert (now.files, now.threads) == (warm.files, warm.threads), name
