@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +20,19 @@ from tests.support.virtual_backend import VirtualBackend
 class SenderRig:
     """``options`` are the producer's; by default everything is as users have it, but linger 0.
 
-    A ``load_watcher`` among them is the sender's.
+    A ``load_watcher`` among them is the sender's. ``rng`` makes the sender's random choices.
     """
 
-    def __init__(self, cluster: ScriptedCluster, **options: Any) -> None:
+    def __init__(
+        self,
+        cluster: ScriptedCluster,
+        *,
+        clock: FakeClock | None = None,
+        rng: random.Random | None = None,
+        **options: Any,
+    ) -> None:
         self.cluster = cluster
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.backend = VirtualBackend(self.clock, cluster.listeners)
         self.metrics = ProducerMetrics()
         first = min(cluster.brokers.values(), key=lambda broker: broker.node_id)
@@ -36,7 +44,7 @@ class SenderRig:
         }
         load_watcher: LoadWatcher | None = options.pop("load_watcher", None)
         config = ProducerConfig.from_options(options)
-        self.sender = assemble(config, self.metrics, self.clock, load_watcher=load_watcher)
+        self.sender = assemble(config, self.metrics, self.clock, rng, load_watcher)
         self.turns = 0
 
     def know(self, *topics: str) -> None:

@@ -1,0 +1,51 @@
+"""Time is monotonic wherever something is due; the wall clock stamps records, and that is all."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture.sources import ROOT, files
+
+NOT_THE_CLIENT = ("kprod/broker", "kprod/cli", "kprod/spark")
+WALL = {"time", "time_ns", "ctime", "gmtime", "localtime", "strftime", "now", "utcnow", "today"}
+"""Functions of ``time`` and ``datetime`` that look at the wall."""
+
+
+def test_only_the_clock_looks_at_the_wall() -> None:
+    lookers = {name for path in _client() for name in _looks_at_the_wall(path)}
+    assert lookers == {"kprod/clock.py: time.time_ns"}
+
+
+def test_only_send_asks_for_the_date() -> None:
+    askers = [_name(path) for path in _client() if "wall_ms()" in path.read_text()]
+    assert askers == ["kprod/producer.py"]
+
+
+def test_only_send_asks_for_the_date_in_compiled_code() -> None:
+    askers = [
+        _name(path)
+        for path in files(".pyx", ".pxd", folders=("kprod_ext",))
+        if "gettime" in path.read_text() or "<time.h>" in path.read_text()
+    ]
+    assert askers == ["kprod_ext/fast_lane.pyx"]
+
+
+def _client() -> list[Path]:
+    found = files(".py", folders=("kprod",))
+    return [path for path in found if not _name(path).startswith(NOT_THE_CLIENT)]
+
+
+def _looks_at_the_wall(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in WALL:
+            of = ast.unparse(node.value)
+            if of in {"time", "datetime", "date"}:
+                yield f"{_name(path)}: {of}.{node.attr}"
+        elif isinstance(node, ast.ImportFrom) and node.module == "time":
+            yield f"{_name(path)}: from time"
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
