@@ -17,7 +17,7 @@ MOST_COMPLAINTS = 10  # failures told one by one; the rest is only counted
 
 
 class LineSender:
-    """Sends to one topic. Thread: the caller's; outcomes are noted in the producer's."""
+    """Sends to one topic. Thread: the caller's; failures are told in the producer's, too."""
 
     def __init__(
         self,
@@ -33,19 +33,16 @@ class LineSender:
         self._partition = partition
         self._headers = headers
         self._complain = complain
-        self._lock = threading.Lock()  # guards the one below: two threads count
-        self._failed = 0
-
-    @property
-    def failed(self) -> int:
-        """Lines known not to be delivered."""
-        return self._failed
+        self.refused = 0
+        """Lines that never came into the producer; its own report counts those that did."""
+        self._lock = threading.Lock()  # guards the one below: two threads complain
+        self._complaints = 0
 
     def send_all(self, records: Iterable[LineRecord | NoKeyError]) -> None:
         """Send until the input ends. Raises KprodError when nothing at all can be sent any more."""
         for record in records:
             if isinstance(record, NoKeyError):
-                self._fail(str(record))
+                self._refuse(str(record))
             else:
                 self._send(record)
 
@@ -56,17 +53,21 @@ class LineSender:
                 self._topic, record.value, record.key, self._headers, self._partition
             )
         except RecordTooLargeError as error:  # this line's fault: the next one may do
-            self._fail(f"{where}: {error}")
+            self._refuse(f"{where}: {error}")
         except KprodError as error:
-            self._fail(f"{where}: {error}")
+            self._refuse(f"{where}: {error}")
             raise
         else:
-            future.add_errback(lambda error: self._fail(f"{where}: {error}"))
+            future.add_errback(lambda error: self._tell(f"{where}: {error}"))
 
-    def _fail(self, complaint: str) -> None:
+    def _refuse(self, complaint: str) -> None:
+        self.refused += 1
+        self._tell(complaint)
+
+    def _tell(self, complaint: str) -> None:
         with self._lock:
-            self._failed += 1
-            number = self._failed
+            self._complaints += 1
+            number = self._complaints
         if number <= MOST_COMPLAINTS:
             self._complain(complaint)
         if number == MOST_COMPLAINTS:

@@ -70,7 +70,7 @@ def _deliver(producer: Any, sender: LineSender, records: Iterator[Any]) -> int:
     except KprodError:
         _complain("the rest of the input is not sent")
         report, code = producer.close(timeout=LAST_SECONDS), 1
-    lost = sender.failed + report.pending
+    lost = sender.refused + report.failed + report.pending
     _complain(f"{report.delivered:,} delivered, {lost:,} failed")
     return code or (1 if lost else 0)
 

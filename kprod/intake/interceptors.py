@@ -27,7 +27,8 @@ class Interceptors:
     An interceptor has any of ``on_send(record) -> record``, ``on_acknowledgement(metadata)`` and
     ``on_send_error(record, error)``. An exception of a hook is logged and goes no further. What a
     hook, or a handler of that log, itself sends through the same producer passes that kind of hook
-    by. Thread-safe if the hooks are: ``on_send`` runs in the threads that send, the others in any.
+    by. Thread-safe if the hooks are: ``on_send`` runs in the threads that send, and so does
+    ``on_send_error`` for a record that is refused; outcomes are told where callbacks run.
     """
 
     def __init__(self, interceptors: Iterable[Any] = ()) -> None:

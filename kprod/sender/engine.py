@@ -9,7 +9,7 @@ from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.callbacks import Callbacks
 from kprod.errors import IllegalStateError, KprodTimeoutError
 from kprod.metrics import ProducerMetrics
-from kprod.sender.loop import Sender, SenderThread
+from kprod.sender.loop import GRACE, Sender, SenderThread
 from kprod.types import DeliveryReport
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,10 @@ class Engine:
         if not self._thread.stop(deadline):
             log.warning("the sender's thread did not end within %g s", timeout)
             return False
-        return not self._callbacks.is_current and self._callbacks.drain(self._left(deadline))
+        if self._callbacks.is_current:
+            return False
+        # What failed at the deadline was handed over just now: callbacks that are short have run.
+        return self._callbacks.drain(max(GRACE, self._left(deadline)))
 
     def stop_at_exit(self, timeout: float) -> None:
         """As ``stop``; callbacks that have not begun by then are dropped."""

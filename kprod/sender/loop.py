@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 AFTER_A_BUG = 0.1
-GRACE = 0.05  # seconds for ending what is left at a deadline
+GRACE = 0.05
+"""Seconds beyond a deadline for ending what is left, and as many for telling of it."""
 
 
 class Sender:
@@ -112,7 +113,8 @@ class SenderThread:
     @property
     def is_current(self) -> bool:
         """True in the sender's own thread, where nothing may wait for what the sender does."""
-        return threading.current_thread() is self._thread
+        # Idents come again: once this thread has ended another one may have it.
+        return self._thread.ident == threading.get_ident() and not self._settled.is_open
 
     def request_stop(self, deadline: float) -> None:
         """Ask the thread to end once everything has its outcome, at the latest at ``deadline``."""

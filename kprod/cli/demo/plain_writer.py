@@ -44,8 +44,9 @@ class PlainWriter:
             raise DemoFailure(f"a record could not be sent: {error}") from error
         finally:
             producer.close(timeout=LAST_SECONDS)  # when interrupted; else it is closed already
-        if failures:
-            raise DemoFailure(f"{report.failed:,} records failed; the first: {failures[0]}")
+        if report.failed:
+            first = next(iter(failures), "not told in time")
+            raise DemoFailure(f"{report.failed:,} records failed; the first: {first}")
         seconds = time.monotonic() - started
         return Written(records=report.delivered, bytes=sent_bytes, seconds=seconds)
 
