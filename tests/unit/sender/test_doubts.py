@@ -105,7 +105,7 @@ def test_another_leader_proves_nothing() -> None:
 
 def test_doubt_lasts_no_longer_than_the_delivery_timeout() -> None:
     rig, unproven = two_unanswered(silence, request_timeout_ms=60_000, delivery_timeout_ms=60_000)
-    assert rig.run(lambda: all(future.is_done for future in unproven), seconds=61)
+    assert rig.run(lambda: all(future.is_done for future in unproven), seconds=65)
     for future in unproven:
         assert isinstance(future.exception, DeliveryTimeoutError)
         assert future.exception.persisted is Persisted.MAYBE
