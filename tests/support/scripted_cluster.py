@@ -43,8 +43,11 @@ class Heard(NamedTuple):
     body: Any
 
 
-Answer: TypeAlias = Callable[["ScriptedBroker", Heard], bytes]
-"""The bytes of a whole answer, b"" for none; a ConnectionError cuts the connection."""
+Answer: TypeAlias = Callable[["ScriptedBroker", Heard], bytes | None]
+"""The bytes of a whole answer; b"" for none yet, None for none any more on this connection.
+
+A ConnectionError cuts the connection.
+"""
 
 
 def frame(heard: Heard, entity: Any) -> bytes:
@@ -55,9 +58,8 @@ def frame(heard: Heard, entity: Any) -> bytes:
     return len(message).to_bytes(4, "big") + message
 
 
-def silence(_broker: ScriptedBroker, _heard: Heard) -> bytes:
-    """No answer at all."""
-    return b""
+def silence(_broker: ScriptedBroker, _heard: Heard) -> None:
+    """No answer at all, and none to what follows on the same connection."""
 
 
 def cut(_broker: ScriptedBroker, _heard: Heard) -> bytes:
@@ -99,7 +101,7 @@ class ScriptedBroker:
         self.connections += 1
         return _Connection(self)
 
-    def answer(self, heard: Heard) -> bytes:
+    def answer(self, heard: Heard) -> bytes | None:
         """The scripted answer, or the usual."""
         self.heard.append(heard)
         script = self._script[heard.api]
@@ -277,6 +279,7 @@ class _Connection:
     def __init__(self, broker: ScriptedBroker) -> None:
         self._broker = broker
         self._frames = FrameReader()
+        self._silent = False  # answers come in order: none may follow one that is left out
 
     def receive(self, data: bytes) -> bytes:
         return b"".join(self._answer(message) for message in self._frames.feed(data))
@@ -287,4 +290,6 @@ class _Connection:
         entity = getattr(request_schema(api, version), REQUEST_NAMES[api])
         size = len(message).to_bytes(4, "big")
         header, body = decode_request(entity, size + bytes(message))
-        return self._broker.answer(Heard(api, version, header.correlation_id, body))
+        answer = self._broker.answer(Heard(api, version, header.correlation_id, body))
+        self._silent = self._silent or answer is None
+        return b"" if self._silent or answer is None else answer

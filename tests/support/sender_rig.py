@@ -20,7 +20,8 @@ from tests.support.virtual_backend import VirtualBackend
 class SenderRig:
     """``options`` are the producer's; by default everything is as users have it, but linger 0.
 
-    A ``load_watcher`` among them is the sender's. ``rng`` makes the sender's random choices.
+    A ``load_watcher`` among them is the sender's. ``rng`` makes the sender's random choices, the
+    same ones in every run.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class SenderRig:
         }
         load_watcher: LoadWatcher | None = options.pop("load_watcher", None)
         config = ProducerConfig.from_options(options)
-        self.sender = assemble(config, self.metrics, self.clock, rng, load_watcher)
+        self.sender = assemble(
+            config, self.metrics, self.clock, rng or random.Random(1), load_watcher
+        )
         self.turns = 0
 
     def know(self, *topics: str) -> None:

@@ -21,19 +21,18 @@ from tests.support.sender_rig import SenderRig
 NOT_LEADER, OUT_OF_ORDER, DUPLICATE = 6, 45, 46
 
 
-def store_silently(broker: ScriptedBroker, heard: Heard) -> bytes:
+def store_silently(broker: ScriptedBroker, heard: Heard) -> None:
     """The batch is stored, and no answer comes."""
     broker.produce_answer(heard, broker.cluster.store)
-    return b""
 
 
-def store_and_cut(broker: ScriptedBroker, heard: Heard) -> bytes:
+def store_and_cut(broker: ScriptedBroker, heard: Heard) -> None:
     """The batch is stored, and the connection breaks."""
     store_silently(broker, heard)
     raise ConnectionResetError("Connection reset by peer")
 
 
-def move(broker: ScriptedBroker, heard: Heard) -> bytes:
+def move(broker: ScriptedBroker, heard: Heard) -> bytes | None:
     """Broker 2 leads now."""
     broker.cluster.topics["t"], broker.cluster.leader_epoch = [2], 1
     return refuse(NOT_LEADER)(broker, heard)

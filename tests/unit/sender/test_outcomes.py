@@ -62,7 +62,7 @@ class Held:
 
     def answer(self, rig: SenderRig, answer: Answer) -> None:
         """Answer the oldest."""
-        rig.backend.connections[0].deliver(answer(self._broker, self.heard.pop(0)))
+        rig.backend.connections[0].deliver(answer(self._broker, self.heard.pop(0)) or b"")
 
 
 def all_memory_is_free(rig: SenderRig) -> bool:

@@ -92,7 +92,7 @@ def test_what_may_not_leave_for_order_does_not_keep_other_acks_waiting() -> None
         first.append(heard)
         return b""
 
-    def refuse_the_first(broker: ScriptedBroker, _heard: Heard) -> bytes:
+    def refuse_the_first(broker: ScriptedBroker, _heard: Heard) -> bytes | None:
         return refuse(NOT_ENOUGH_REPLICAS)(broker, first[0])
 
     broker.next(ApiKey.PRODUCE, hold, refuse_the_first)
