@@ -89,7 +89,7 @@ class RecordAccumulator:
         self._settings = settings
         self._retry_backoff = retry_backoff
         self._wake = wake
-        self._callbacks = callbacks or Callbacks()
+        self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
         self._queues: CopyOnWriteMap[TopicPartition, BatchQueue] = CopyOnWriteMap()
         self._active_lock = threading.Lock()  # guards _active
@@ -176,7 +176,7 @@ class RecordAccumulator:
             pool=self.pool,
         )
         now = self._clock.monotonic()
-        return ProducerBatch(tp, self.pool, buffer, builder, now, self._wake, self._callbacks)
+        return ProducerBatch(tp, self.pool, buffer, builder, now, self._wake, self.callbacks)
 
     def _activate(self, queue: BatchQueue, batch: ProducerBatch) -> None:
         """Let the sender see a queue that gets a new batch; the queue's lock is held."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TypeAlias
 
@@ -17,6 +18,8 @@ Callback: TypeAlias = Callable[[], object]
 
 MOST_WAITING = 100_000
 """Callbacks that may wait before ``send`` waits for them (as many as librdkafka lets wait)."""
+MOST_PATIENCE = 0.01
+"""Seconds to wait for callbacks that are running."""
 
 
 class Callbacks:
@@ -39,6 +42,7 @@ class Callbacks:
         self._stopped = thread_name is None
         self._put = 0
         self._room = Latch()  # opens when it is no longer crowded
+        self._running = threading.Lock()  # held while those run that were put at one time
         self._ran = 0  # by the callbacks' thread only, as the next two
         self._abandoned = False
         self._ended = Latch()
@@ -114,6 +118,19 @@ class Callbacks:
         """Begin no further callback: the process ends."""
         self._abandoned = True
 
+    @contextmanager
+    def held_up(self) -> Iterator[None]:
+        """Let those wait that are put meanwhile, unless some are running that do not return.
+
+        For who must be done at a deadline: callbacks would take turns with it at the interpreter.
+        """
+        held = self._running.acquire(timeout=MOST_PATIENCE)
+        try:
+            yield
+        finally:
+            if held:
+                self._running.release()
+
     # The thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -131,10 +148,11 @@ class Callbacks:
         if isinstance(callbacks, Latch):
             callbacks.open()
             return True
-        for callback in callbacks:
-            if not self._abandoned:
-                _run_safely(callback)
-            self._ran += 1
+        with self._running:
+            for callback in callbacks:
+                if not self._abandoned:
+                    _run_safely(callback)
+                self._ran += 1
         if self.crowded and self.waiting <= self._most_waiting // 2:
             self._let_in()
         return True

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 AFTER_A_BUG = 0.1
-GRACE = 0.05
+GRACE = 0.04
 """Seconds beyond a deadline for ending what is left, and as many for telling of it."""
 
 
@@ -76,7 +76,8 @@ class Sender:
         self.accumulator.close()
         self.metadata.close()
         now = self.clock.monotonic()
-        self._produce_round.abort(error, now)
+        with self.accumulator.callbacks.held_up():
+            self._produce_round.abort(error, now)
         self.network.close()
 
     def disown(self, error: KprodError) -> int:
