@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kprod.broker.api_key import ApiKey
@@ -24,28 +24,32 @@ _LATEST: Final = -1
 _EARLIEST: Final = -2
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 _MAX_WAIT_MS: Final = 500
+_GLANCE_MS: Final = 100  # Tansu answers for no partition at all when it may not wait
 _RETRY_PAUSE: Final = 0.05
 _DEFAULT_TIMEOUT: Final = 30.0
 
 
 def read_topic(
-    bootstrap_servers: str, topic: str, *, timeout: float = _DEFAULT_TIMEOUT
+    bootstrap_servers: str,
+    topic: str,
+    *,
+    since: Mapping[int, int] | None = None,
+    timeout: float = _DEFAULT_TIMEOUT,
 ) -> Iterator[tuple[int, StoredRecord]]:
     """Partition and record, partition after partition, up to the end each one has at the start.
 
-    Checks every batch's CRC and raises ``CorruptBatch`` when it is wrong. Markers of transactions
-    are left out; records of aborted transactions are not.
+    ``since`` maps partitions to the offset to begin at, as ``end_offsets`` returns them; one that
+    is not in it, or has lost what it had there, is read from its first record. Checks every batch's
+    CRC and raises ``CorruptBatch`` when it is wrong. Markers of transactions are left out; records
+    of aborted transactions are not.
     """
-    deadline = time.monotonic() + timeout
-    with _Cluster(bootstrap_servers, deadline) as cluster:
-        leaders = cluster.leaders(topic)
-        spans = {
-            number: [cluster.offset(leaders, topic, number, at) for at in (_EARLIEST, _LATEST)]
-            for number in sorted(leaders)
-        }
-        for number, (start, end) in spans.items():
-            client = cluster.client(leaders[number])
-            for record in _read_partition(client, topic, number, start, end):
+    with _Cluster(bootstrap_servers, time.monotonic() + timeout) as cluster:
+        spans = {}
+        for number, leader in sorted(cluster.leaders(topic).items()):
+            log = _Log(cluster.client(leader), topic, number)
+            spans[number] = log, max(log.start(), (since or {}).get(number, 0)), log.end()
+        for number, (log, start, end) in spans.items():
+            for record in log.read(start, end):
                 yield number, record
 
 
@@ -54,8 +58,10 @@ def end_offsets(
 ) -> dict[int, int]:
     """The offset the next record will get, for each partition."""
     with _Cluster(bootstrap_servers, time.monotonic() + timeout) as cluster:
-        leaders = cluster.leaders(topic)
-        return {number: cluster.offset(leaders, topic, number, _LATEST) for number in leaders}
+        return {
+            number: _Log(cluster.client(leader), topic, number).end()
+            for number, leader in cluster.leaders(topic).items()
+        }
 
 
 def create_topic(
@@ -133,57 +139,87 @@ class _Cluster:
             self._clients[node_id] = self._closing.enter_context(fresh)
         return self._clients[node_id]
 
-    def offset(self, leaders: dict[int, int], topic: str, number: int, timestamp: int) -> int:
-        """What ListOffsets says about one partition."""
-        wanted = {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": -1}
-        answer = self.client(leaders[number]).call(
+
+class _Log:
+    """One partition, through a connection to its leader."""
+
+    def __init__(self, client: BrokerClient, topic: str, number: int) -> None:
+        self._client = client
+        self._topic = topic
+        self._number = number
+
+    def start(self) -> int:
+        """The offset of the first record there is."""
+        return self._list_offset(_EARLIEST)
+
+    def end(self) -> int:
+        """The offset of the next record; the larger one where a broker has two answers.
+
+        Tansu's ListOffsets leaves out the last batch, and the high watermark of its Fetch does not.
+        """
+        listed = self._list_offset(_LATEST)
+        committed: int = self._fetch(listed, wait=False).high_watermark
+        return max(listed, committed)
+
+    def read(self, start: int, end: int) -> Iterator[StoredRecord]:
+        """The records from one offset to the one before another."""
+        at = start
+        while at < end:
+            for batch in read_batches(self._fetched(at)):
+                if not batch.crc_ok:
+                    raise CorruptBatch(f"{self._name}: wrong CRC at offset {batch.base_offset}")
+                if not batch.is_control:
+                    for record in batch.records():
+                        if at <= record.offset < end:
+                            yield record
+                at = batch.last_offset + 1
+
+    @property
+    def _name(self) -> str:
+        return f"{self._topic}-{self._number}"
+
+    def _list_offset(self, timestamp: int) -> int:
+        wanted = {
+            "partition_index": self._number,
+            "timestamp": timestamp,
+            "current_leader_epoch": -1,
+        }
+        answer = self._client.call(
             ApiKey.LIST_OFFSETS,
-            {"replica_id": -1, "topics": [{"name": topic, "partitions": [wanted]}]},
+            {"replica_id": -1, "topics": [{"name": self._topic, "partitions": [wanted]}]},
         )
         part = answer.topics[0].partitions[0]
         if part.error_code:
-            raise BrokerError(part.error_code, f"{topic}-{number}")
+            raise BrokerError(part.error_code, self._name)
         offset: int = part.offset
         return offset
 
+    def _fetched(self, offset: int) -> BytesLike:
+        part = self._fetch(offset, wait=True)
+        if part.error_code:
+            raise BrokerError(part.error_code, f"{self._name} at offset {offset}")
+        records: BytesLike | None = part.records
+        return records or b""
 
-def _read_partition(
-    client: BrokerClient, topic: str, number: int, start: int, end: int
-) -> Iterator[StoredRecord]:
-    at = start
-    while at < end:
-        for batch in read_batches(_fetch(client, topic, number, at)):
-            if not batch.crc_ok:
-                raise CorruptBatch(f"{topic}-{number}: wrong CRC at offset {batch.base_offset}")
-            if not batch.is_control:
-                for record in batch.records():
-                    if at <= record.offset < end:
-                        yield record
-            at = batch.last_offset + 1
-
-
-def _fetch(client: BrokerClient, topic: str, number: int, offset: int) -> BytesLike:
-    wanted = {
-        "partition": number,
-        "fetch_offset": offset,
-        "partition_max_bytes": _FETCH_BYTES,
-        "current_leader_epoch": -1,
-        "last_fetched_epoch": -1,
-        "log_start_offset": -1,
-    }
-    answer = client.call(
-        ApiKey.FETCH,
-        {
-            "replica_id": -1,
-            "max_wait": _MAX_WAIT_MS,
-            "min_bytes": 1,
-            "max_bytes": _FETCH_BYTES,
-            "session_epoch": -1,
-            "topics": [{"topic": topic, "partitions": [wanted]}],
-        },
-    )
-    part = answer.responses[0].partitions[0]
-    if part.error_code:
-        raise BrokerError(part.error_code, f"{topic}-{number} at offset {offset}")
-    records: BytesLike | None = part.records
-    return records or b""
+    def _fetch(self, offset: int, *, wait: bool) -> Any:
+        """What Fetch says of the partition; without ``wait`` soon, and of little size."""
+        wanted = {
+            "partition": self._number,
+            "fetch_offset": offset,
+            "partition_max_bytes": _FETCH_BYTES if wait else 1,
+            "current_leader_epoch": -1,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+        }
+        answer = self._client.call(
+            ApiKey.FETCH,
+            {
+                "replica_id": -1,
+                "max_wait": _MAX_WAIT_MS if wait else _GLANCE_MS,
+                "min_bytes": 1 if wait else 0,
+                "max_bytes": _FETCH_BYTES,
+                "session_epoch": -1,
+                "topics": [{"topic": self._topic, "partitions": [wanted]}],
+            },
+        )
+        return answer.responses[0].partitions[0]

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.frozen import freeze, thaw
-from tests.support.ports import await_listener, free_port
+from tests.support.ports import HeldPort, await_listener
 
 
 class BrokerProcess:
@@ -20,7 +20,8 @@ class BrokerProcess:
     """
 
     def __init__(self, data_dir: Path, topics: dict[str, int]) -> None:
-        self.port = free_port()
+        self._held = HeldPort()
+        self.port = self._held.number
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self._command = [sys.executable, "-m", "kprod.broker", "--port", str(self.port)]
         self._command += ["--data-dir", str(data_dir)]
@@ -69,3 +70,4 @@ class BrokerProcess:
         traceback: TracebackType | None,
     ) -> None:
         self._end(signal.SIGTERM)
+        self._held.release()

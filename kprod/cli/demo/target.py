@@ -39,8 +39,6 @@ class Target:
 
     def read(self) -> Iterator[tuple[int, StoredRecord]]:
         """The records added since, each with its partition, in offset order per partition."""
-        for partition, record in read_topic(
-            self.bootstrap_servers, self.topic, timeout=READ_SECONDS
-        ):
-            if record.offset >= self._before[partition]:
-                yield partition, record
+        return read_topic(
+            self.bootstrap_servers, self.topic, since=self._before, timeout=READ_SECONDS
+        )
