@@ -8,19 +8,28 @@ from collections.abc import Callable
 from tests.simulation.clock import SimClock
 
 NEVER = float("inf")
+NEVER_YET = float("-inf")
 
 
 class EventQueue:
-    """Calls to be made at a time; those of one time in the order they were put in."""
+    """Calls to be made at a time; those of one time in the order they were put in.
+
+    The heap holds times without what was skipped: so a skip puts off everything alike, to the bit.
+    """
 
     def __init__(self, clock: SimClock) -> None:
         self._clock = clock
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
+        self._skipped = 0.0
 
     def at(self, when: float, call: Callable[[], None]) -> None:
+        self.put(max(when, self._clock.now) - self._skipped, call)
+
+    def put(self, when: float, call: Callable[[], None]) -> None:
+        """``when`` as ``awake`` counts time."""
         self._count += 1
-        heapq.heappush(self._heap, (max(when, self._clock.now), self._count, call))
+        heapq.heappush(self._heap, (when, self._count, call))
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
         self.at(self._clock.now + seconds, call)
@@ -30,19 +39,39 @@ class EventQueue:
         return self._clock.now
 
     @property
+    def awake(self) -> float:
+        """The time, without what was skipped."""
+        return self._clock.now - self._skipped
+
+    @property
     def next_at(self) -> float:
-        return self._heap[0][0] if self._heap else NEVER
+        return self._heap[0][0] + self._skipped if self._heap else NEVER
 
     def skip(self, seconds: float) -> None:
         """Time passes, and everything else happens that much later."""
         self._clock.now += seconds
-        self._heap = [(when + seconds, place, call) for when, place, call in self._heap]
+        self._skipped += seconds
 
     def run_next(self) -> None:
         """Move the clock to the next event and let it happen."""
         when, _, call = heapq.heappop(self._heap)
-        self._clock.now = max(self._clock.now, when)
+        self._clock.now = max(self._clock.now, when + self._skipped)
         call()
 
     def __len__(self) -> int:
         return len(self._heap)
+
+
+class InOrder:
+    """Calls that come one after the other, as bytes do in one direction of a connection."""
+
+    def __init__(self, events: EventQueue) -> None:
+        self._events = events
+        self._last = NEVER_YET
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """``seconds`` from now, or together with the latest one if that comes later."""
+        # In time awake: a skip puts off the calls that wait, and bytes written after it must not
+        # overtake them.
+        self._last = max(self._last, self._events.awake + seconds)
+        self._events.put(self._last, call)

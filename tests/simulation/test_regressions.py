@@ -203,3 +203,21 @@ def test_a_refusal_without_an_offset_leaves_no_doubt() -> None:
     outcome = run(schedule)
     assert not outcome.violations
     assert outcome.failed == 1
+
+
+def test_bytes_stay_in_order_when_time_is_skipped() -> None:
+    """Of the simulation itself: what was on its way was put off, and what was sent later overtook.
+
+    With acks=0 nobody waits for it, so brokers may forget idle producers meanwhile.
+    """
+    schedule = Schedule(
+        seed=91638,
+        setup=Setup(latency=0.01, idempotent=False, acks=0, linger_ms=0, metadata_max_age_ms=1000),
+        actions=(
+            Send(at=0.0129, topic=0, records=1, size=150, keys="explicit"),
+            Send(at=0.0308, topic=0, records=5, size=150, keys="explicit"),
+            Send(at=0.0323, topic=0, records=23, keys="few"),
+            ForgetProducers(at=0.065),
+        ),
+    )
+    assert not run(schedule).violations

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kprod.errors import ConnectionLost
 from kprod.transport.base import Readiness, Transport
+from tests.simulation.events import InOrder
 from tests.simulation.wires import Answer, Wires
 
 
@@ -40,7 +41,7 @@ class SimTransport(Transport):
         self._ended = False
         self._room = wires.window
         self._left_of_frame = 0
-        self._next_arrival = 0.0
+        self._to_broker = InOrder(wires.events)
 
     def __repr__(self) -> str:
         return f"SimTransport({self.number} to {self.name})"
@@ -76,9 +77,7 @@ class SimTransport(Transport):
             at += step
 
     def _to_peer(self, peer: Peer, data: bytes) -> None:
-        events = self._wires.events
-        self._next_arrival = max(self._next_arrival, events.now + self._wires.latency())
-        events.at(self._next_arrival, lambda: peer.arrive(data))
+        self._to_broker.after(self._wires.latency(), lambda: peer.arrive(data))
 
     def receive(self, limit: int) -> bytes | None:
         self._check()
@@ -99,7 +98,7 @@ class SimTransport(Transport):
             if self._wires.loses_what_is_under_way():
                 self._peer.let_go()
             else:  # the end of the stream follows the bytes that are under way
-                self._wires.events.at(self._next_arrival, self._peer.let_go)
+                self._to_broker.after(0.0, self._peer.let_go)
 
     def _check(self) -> None:
         if self._failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.events import InOrder
 from tests.simulation.interference import Interference
 from tests.simulation.transport import SimTransport
 from tests.simulation.wires import NOTHING_SAID, Answer, Wires
@@ -30,7 +31,7 @@ class ServerEnd:
         self._fault: Interference | None = None
         self._fault_drawn = False
         self._held: list[tuple[bytes, Answer]] = []
-        self._next_arrival = 0.0
+        self._to_client = InOrder(wires.events)
 
     # From the client --------------------------------------------------------------------------
 
@@ -140,8 +141,7 @@ class ServerEnd:
             self._send(*late)
 
     def _send(self, data: bytes, answer: Answer | None = None) -> None:
-        transport, events = self._transport, self._wires.events
-        self._next_arrival = max(self._next_arrival, events.now + self._wires.latency())
+        transport = self._transport
 
         def deliver() -> None:
             if not self._deaf:
@@ -149,7 +149,7 @@ class ServerEnd:
                 if answer is not None:
                     transport.answered(answer)
 
-        events.at(self._next_arrival, deliver)
+        self._to_client.after(self._wires.latency(), deliver)
 
     def proceed(self) -> None:
         """The request is over: take the next one."""
@@ -161,12 +161,11 @@ class ServerEnd:
     def reset(self, *, after_data: bool = False) -> None:
         """Break the connection; the client hears of it, late enough to read what was sent."""
         self._die()
-        transport, events = self._transport, self._wires.events
-        when = events.now + self._wires.latency()
+        transport, latency = self._transport, self._wires.latency()
         if after_data:
-            events.at(max(when, self._next_arrival), transport.hang_up)
+            self._to_client.after(latency, transport.hang_up)
         else:
-            events.at(when, lambda: transport.fail(RESET))
+            self._wires.events.after(latency, lambda: transport.fail(RESET))
 
     def vanish(self) -> None:
         """The broker's host is gone: nobody tells the client."""
