@@ -23,7 +23,7 @@ from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.split import split
 from kprod.clock import Clock
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
-from kprod.errors import BufferFullError, KprodError, ProducerClosedError
+from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext import (
     BufferPool,
@@ -247,6 +247,8 @@ class RecordAccumulator:
         """Seconds until ``batch`` should leave: its back-off after a failure, else its linger."""
         if batch.attempts:
             if moved:  # a new leader has nothing to do with the old one's trouble (KIP-951)
+                return 0.0
+            if isinstance(batch.last_error, ConnectionLost):  # reconnecting has a back-off already
                 return 0.0
             return batch.last_attempt_at + self._retry_backoff.delay(batch.attempts) - now
         if linger is None or batch.delivery.awaited:

@@ -112,12 +112,18 @@ class BrokerConnection:
         self._output = _Output()
         self._next_correlation_id = 0
         self._throttled_until = 0.0
+        self._useful = False
         self._closed = False
 
     @property
     def established(self) -> bool:
         """True once the handshake is over and requests may be sent."""
         return self._versions is not None
+
+    @property
+    def useful(self) -> bool:
+        """True once a request has succeeded that is not part of the handshake."""
+        return self._useful
 
     @property
     def in_flight(self) -> int:
@@ -173,6 +179,7 @@ class BrokerConnection:
         for entry in self._output.wrote(nbytes):
             if not entry.exchange.expects_response:
                 self._unanswered.remove(entry)
+                self._useful = True
                 entry.exchange.answered(entry.version, memoryview(b""), now)
 
     def received(self, chunk: bytes, now: float) -> None:
@@ -207,11 +214,14 @@ class BrokerConnection:
         # Taken off first: what the answer leads to may close this connection, and close() must not
         # end the exchange a second time. Put back when it could not be read, so that close() does.
         self._unanswered.popleft()
+        established = self.established
         try:
-            return entry.exchange.answered(entry.version, body, now)
+            throttle_ms = entry.exchange.answered(entry.version, body, now)
         except BaseException:
             self._unanswered.appendleft(entry)
             raise
+        self._useful = self._useful or established
+        return throttle_ms
 
     def oldest_sent_at(self) -> float | None:
         """When the oldest unanswered request was queued; None when there is none."""

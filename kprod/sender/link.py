@@ -148,8 +148,6 @@ class BrokerLink:
                 raise ConnectionLost("the broker closed the connection")
             self._last_active = now
             self._connection.received(chunk, now)
-            if self._connection.established:
-                self._failures = 0
             if len(chunk) < RECEIVE_BYTES:
                 return
 
@@ -205,6 +203,10 @@ class BrokerLink:
         if transport is not None:
             self._let_go(transport)
         if connection is not None:
+            if connection.useful:
+                # A handshake is not enough: a broker that breaks off at every request would be
+                # tried at the shortest interval, for what it loses has no back-off of its own.
+                self._failures = 0
             connection.close(error, now)
 
     def _let_go(self, transport: Transport) -> None:

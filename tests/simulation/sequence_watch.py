@@ -16,12 +16,16 @@ LEAST_JITTER = 0.8
 
 @dataclass(slots=True)
 class Transmission:
-    """One batch as it was last sent, and how often it was sent again without a pause."""
+    """One batch as it was last sent, and how often it was sent again without a pause.
+
+    ``lost``: its connection ended before there was an answer.
+    """
 
     records: int
     crc: int
     at: float
     hasty: int = 0
+    lost: bool = False
 
 
 @dataclass(slots=True)
@@ -41,6 +45,7 @@ class SequenceWatch:
 
     def __init__(self, setup: Setup, cluster: Cluster, clock: SimClock) -> None:
         self._pause = LEAST_JITTER * setup.retry_backoff_ms / 1000 - 1e-6
+        self._pause_when_lost = LEAST_JITTER * setup.reconnect_backoff_ms / 1000 - 1e-6
         self._cluster = cluster
         self._clock = clock
         self._sequences: dict[tuple[int, int, TopicPartition], Sequence] = {}
@@ -69,11 +74,18 @@ class SequenceWatch:
         now = self._clock.now
         if (before.records, before.crc) != (fields.records, fields.crc):
             history.violated("I12", f"another batch with the sequence of one before: {fields}")
-        if now - before.at < self._pause:
+        pause = min(self._pause, self._pause_when_lost) if before.lost else self._pause
+        if now - before.at < pause:
             before.hasty += 1  # allowed once for every leader that turns out to be a new one
             if before.hasty > self._cluster.changes:
                 history.violated("I16", f"sent again after {now - before.at:.3f} s: {fields}")
-        before.at = now
+        before.at, before.lost = now, False
+
+    def lost(self, tp: TopicPartition, fields: BatchFields) -> None:
+        """Its connection has ended: nothing but the next connection needs to be waited for."""
+        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
+        if known is not None and fields.base_sequence in known.batches:
+            known.batches[fields.base_sequence].lost = True
 
     def too_large(self, tp: TopicPartition, fields: BatchFields) -> None:
         """A broker has told the client so: the halves get the numbers."""

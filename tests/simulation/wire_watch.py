@@ -90,6 +90,8 @@ class WireWatch:
     def ended(self, transport: SimTransport) -> None:
         for request in self._lines.pop(transport, Line()).unanswered:
             self._off_wire(request)
+            for place, fields in request.batches:
+                self._sequences.lost(_by_name(place), fields)
 
     def changed_on_the_way(self, transport: SimTransport) -> None:
         self.history.violated("I8", f"bytes changed while they were sent on {transport}")

@@ -8,7 +8,7 @@ import pytest
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import ClusterSnapshot
-from kprod.errors import BufferFullError
+from kprod.errors import BrokerError, BufferFullError, ConnectionLost
 from tests.unit.buffer.accumulating import EPOCH, LEADER, Accumulating, cluster
 
 NEVER = float("inf")
@@ -173,6 +173,14 @@ def test_a_new_leader_is_not_made_to_wait_for_the_old_ones_failure(
 ) -> None:
     failed(rig)
     assert rig.ready(leaders, epoch) == [0]
+
+
+def test_a_batch_that_lost_its_connection_waits_for_the_next_one_only(rig: Accumulating) -> None:
+    batch = failed(rig, attempts=5)
+    batch.last_error = ConnectionLost("gone")
+    assert rig.ready() == [0]
+    batch.last_error = BrokerError(7)
+    assert rig.ready() == []
 
 
 def test_a_batch_behind_one_that_backs_off_waits_with_it(rig: Accumulating) -> None:

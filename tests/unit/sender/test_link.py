@@ -213,14 +213,31 @@ def test_a_refused_connection_is_backed_off_from_longer_and_longer() -> None:
     assert "Connection refused" in str(rig.errors[0])
 
 
-def test_a_handshake_that_succeeds_ends_the_back_off() -> None:
+@pytest.mark.parametrize("expects_response", [True, False])
+def test_a_request_that_succeeds_ends_the_back_off(*, expects_response: bool) -> None:
     rig = LinkRig(RawServer())
     for _ in range(5):
         rig.connect()
+        rig.link.send(Noted(REQUEST, expects_response=expects_response), rig.clock.now)
+        if expects_response:
+            rig.transport.deliver(answer(1, b""))
+            rig.poll()
         rig.transport.cut()
         rig.poll()
         assert rig.link.next_event(rig.clock.now) == pytest.approx(0.05)
         rig.clock.advance(1)
+
+
+def test_a_handshake_alone_does_not_end_the_back_off() -> None:
+    rig = LinkRig(RawServer())
+    delays = []
+    for _ in range(3):
+        rig.connect()
+        rig.transport.cut()
+        rig.poll()
+        delays.append(rig.link.next_event(rig.clock.now))
+        rig.clock.advance(1)
+    assert delays == pytest.approx([0.05, 0.1, 0.2])
 
 
 def test_a_name_that_cannot_be_resolved_is_a_failed_attempt() -> None:

@@ -52,8 +52,9 @@ def timeline(clock: FakeClock) -> list[float]:
     note(rig.queue().succeeded)  # request timeout
     broker.next(ApiKey.PRODUCE, *[cut] * 5)
     note(rig.queue().succeeded)  # reconnecting
-    broker.next(ApiKey.PRODUCE, *[silence] * 10)
+    broker.next(ApiKey.PRODUCE, *[silence] * 5)
     note(rig.queue().failed)  # delivery timeout
+    note(rig.queue().succeeded)  # after the request that is still on its way
     note(lambda: not rig.sender.network.connected)  # idle connections
     asked = broker.count(ApiKey.METADATA)
     note(lambda: broker.count(ApiKey.METADATA) > asked)  # age of metadata
