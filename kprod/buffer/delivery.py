@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
+from kprod.buffer.awaiting import WaitingTasks, running_loop
 from kprod.buffer.callbacks import Callback, Callbacks
 from kprod.errors import IllegalStateError, KprodError
 from kprod.latch import Latch
 from kprod.types import TopicPartition
+
+if TYPE_CHECKING:
+    import asyncio
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -28,6 +33,7 @@ class BatchDelivery:
         "_hurry",
         "_lock",
         "_parts",
+        "_tasks",
         "_told",
         "_waiters",
         "_whole",
@@ -51,8 +57,9 @@ class BatchDelivery:
         self.error: KprodError | None = None
         self.callbacks = callbacks or Callbacks()
         self._hurry = hurry
-        self._lock = threading.Lock()  # guards _waiters and settling
+        self._lock = threading.Lock()  # guards _waiters, _tasks and settling
         self._waiters: list[tuple[int, Callback]] = []
+        self._tasks: dict[asyncio.AbstractEventLoop, WaitingTasks] | None = None
         self._told = Latch()  # opens once the waiters were handed over
         self._parts: tuple[tuple[int, BatchDelivery], ...] = ()
         self._whole: BatchDelivery | None = None
@@ -71,6 +78,9 @@ class BatchDelivery:
                 return False
             self.base_offset, self.append_time, self.error = base_offset, append_time, error
             self.done = True
+            tasks, self._tasks = self._tasks, None
+        for waiting in tasks.values() if tasks is not None else ():
+            waiting.ring()
         while waiters := self._take_waiters():
             self.callbacks.put([tell for _, tell in waiters])
         if self._whole is not None:
@@ -127,12 +137,39 @@ class BatchDelivery:
 
     def wait_until_told(self, timeout: float | None) -> bool:
         """As ``wait``, and until everything ``on_done`` was given has been put to the callbacks."""
-        if self.callbacks.is_current and timeout != 0:
+        if timeout != 0:
+            self._refuse_in_callback()
+        self._hurry_once()
+        return self._told.wait(timeout)
+
+    def wait_in_loop(self) -> Generator[Any, None, None]:
+        """Wait in a task of the running asyncio loop until the batch has ended.
+
+        Raises IllegalStateError without such a loop, and inside a callback.
+        """
+        self._refuse_in_callback()
+        loop = running_loop()
+        with self._lock:
+            if self.done:
+                return
+            if self._tasks is None:
+                self._tasks = {}
+            waiting = self._tasks.get(loop)
+            if waiting is None:
+                waiting = self._tasks[loop] = WaitingTasks(loop)
+                # Soon, not now: what other tasks are about to send shall be in the batch.
+                loop.call_soon(self._hurry_once)
+        # It may end now, but is told in the loop: not before this task waits.
+        yield from waiting.wait()
+
+    def _hurry_once(self) -> None:
+        if not (self.done or self.awaited):
+            self.awaited = True
+            self._hurry()
+
+    def _refuse_in_callback(self) -> None:
+        if self.callbacks.is_current:
             raise IllegalStateError(
                 "a delivery callback must not wait for an outcome, for all other callbacks would"
                 " wait with it: add a callback to that record's future instead"
             )
-        if not (self.done or self.awaited):
-            self.awaited = True
-            self._hurry()
-        return self._told.wait(timeout)

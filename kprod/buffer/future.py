@@ -7,21 +7,33 @@ records it holds. Compiled code makes the futures; how they wait and call back i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kprod.buffer.delivery import NO_OFFSET, NO_TIMESTAMP, BatchDelivery
 from kprod.errors import KprodError, KprodTimeoutError
 from kprod.types import RecordMetadata, TopicPartition
 from kprod_ext import RecordFuture
 
+if TYPE_CHECKING:
+    import concurrent.futures
+
 log = logging.getLogger(__name__)
+
+
+class _Settable(Protocol):
+    """What ``chain`` passes an outcome to: kafka-python's ``Future``, for one."""
+
+    def success(self, value: RecordMetadata, /) -> object: ...
+
+    def failure(self, error: KprodError, /) -> object: ...
 
 
 class FutureRecordMetadata(RecordFuture):
     """The outcome of one record, in kafka-python's shape. Thread-safe.
 
-    ``get`` waits for it; callbacks get the ``RecordMetadata``, errbacks the error. They run one
+    ``get`` waits for it, or ``await`` in a task of an asyncio loop. Nobody need wait: a future that
+    is dropped says nothing. Callbacks get the ``RecordMetadata``, errbacks the error. They run one
     after the other, those of a partition in the order of its records, in the producer's thread for
     callbacks: one that blocks delays the others, and nothing else. What they raise is logged and
     goes no further. In them ``get`` of a record without an outcome raises IllegalStateError, as
@@ -44,13 +56,20 @@ class FutureRecordMetadata(RecordFuture):
 
     @property
     def exception(self) -> KprodError | None:
-        """Why the record failed; None before, and when it was stored."""
+        """Why the record failed; None before, and when it was stored.
+
+        A property, as in kafka-python; ``as_concurrent`` has the method of concurrent.futures.
+        """
         return self._outcome().error
 
     @property
     def topic_partition(self) -> TopicPartition:
         """Where the record is sent, known before its outcome."""
         return self.delivery.tp
+
+    def done(self) -> bool:
+        """The same as ``is_done``, under the name that concurrent.futures and asyncio have."""
+        return self.is_done
 
     def succeeded(self) -> bool:
         """True once the record was acknowledged."""
@@ -66,22 +85,53 @@ class FutureRecordMetadata(RecordFuture):
         error = self._outcome().error
         return error is not None and error.retriable
 
+    # Waiting --------------------------------------------------------------------------------------
+
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record.
 
         Raises KprodTimeoutError when there is none yet: the record is still on its way.
         """
-        # The delivery of a batch that was split ends with its last part; ours may be another one.
-        if not (self.is_done or self.delivery.wait(timeout) or self.is_done):
-            raise KprodTimeoutError(
-                f"no outcome for a record of {self.delivery.tp} after {timeout:g} s;"
-                " it is still being sent"
-            )
-        error = self._outcome().error
-        if error is not None:
-            # All records of the batch share the error: it must not grow with every one that asks.
-            raise error.with_traceback(None)
-        return self._metadata()
+        delivery, index = self.delivery.locate(self.index)
+        if not delivery.done:
+            delivery.wait(timeout)
+            delivery, index = self.delivery.locate(self.index)  # it may have been split meanwhile
+            if not delivery.done:
+                raise KprodTimeoutError(
+                    f"no outcome for a record of {delivery.tp} after {timeout or 0:.3g} s;"
+                    " it is still being sent"
+                )
+        return self._told(delivery, index)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """The same as ``get``, under the name that concurrent.futures and asyncio have for it."""
+        return self.get(timeout)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """``await future`` in any task of an asyncio loop: what ``get`` returns or raises.
+
+        Cancelling the task ends its wait and nothing else: the record is sent all the same. Raises
+        IllegalStateError where no asyncio loop runs.
+        """
+        delivery, index = self.delivery.locate(self.index)
+        while not delivery.done:
+            yield from delivery.wait_in_loop()
+            delivery, index = self.delivery.locate(self.index)
+        return self._told(delivery, index)
+
+    def as_concurrent(self) -> concurrent.futures.Future[RecordMetadata]:
+        """A ``concurrent.futures.Future`` with the same outcome, for ``wait`` and ``as_completed``.
+
+        It is settled where callbacks run, and cannot be cancelled: the record is on its way.
+        """
+        from concurrent.futures import Future
+
+        twin: Future[RecordMetadata] = Future()
+        twin.set_running_or_notify_cancel()
+        self.add_callback(twin.set_result).add_errback(twin.set_exception)
+        return twin
+
+    # Being told -----------------------------------------------------------------------------------
 
     def add_callback(
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
@@ -109,6 +159,14 @@ class FutureRecordMetadata(RecordFuture):
         self.delivery.on_done(tell, self.index)
         return self
 
+    def add_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> None:
+        """Call ``fn(future)`` once there is an outcome, as concurrent.futures does."""
+        self.delivery.on_done(lambda: _call_safely(fn, (self,), {}), self.index)
+
+    def chain(self, future: _Settable) -> FutureRecordMetadata:
+        """Pass the outcome on to ``future.success(metadata)`` or ``future.failure(error)``."""
+        return self.add_callback(future.success).add_errback(future.failure)
+
     def _tell_success(
         self, fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
@@ -126,22 +184,27 @@ class FutureRecordMetadata(RecordFuture):
         """The delivery that settles this record: another one once its batch was split."""
         return self.delivery.locate(self.index)[0]
 
-    def _metadata(self) -> RecordMetadata:
-        delivery, index = self.delivery.locate(self.index)
-        base = delivery.base_offset
+    def _told(self, delivery: BatchDelivery, index: int) -> RecordMetadata:
+        """What ``get`` returns or raises, from where ``locate`` says; there is an outcome."""
+        if delivery.error is not None:
+            # All records of the batch share the error: it must not grow with every one that asks.
+            raise delivery.error.with_traceback(None)
+        tp = delivery.tp
+        base, stamp = delivery.base_offset, delivery.append_time
         return RecordMetadata(
-            topic=delivery.tp.topic,
-            partition=delivery.tp.partition,
-            topic_partition=delivery.tp,
-            offset=base + index if base != NO_OFFSET else NO_OFFSET,
-            timestamp=delivery.append_time
-            if delivery.append_time != NO_TIMESTAMP
-            else self.timestamp,
-            checksum=None,
-            serialized_key_size=self.key_size,
-            serialized_value_size=self.value_size,
-            serialized_header_size=self.header_size,
+            tp.topic,
+            tp.partition,
+            tp,
+            base + index if base != NO_OFFSET else NO_OFFSET,
+            stamp if stamp != NO_TIMESTAMP else self.timestamp,
+            None,  # checksum
+            self.key_size,
+            self.value_size,
+            self.header_size,
         )
+
+    def _metadata(self) -> RecordMetadata:
+        return self._told(*self.delivery.locate(self.index))
 
     def __repr__(self) -> str:
         state = "failed" if self.failed() else "succeeded" if self.is_done else "pending"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import traceback
+from collections.abc import Callable
 
 import pytest
 
@@ -210,3 +212,95 @@ def test_a_callback_of_a_cut_batch_is_called_once(delivery: BatchDelivery) -> No
     first.succeed(100, -1)
     assert len(told) == 2
     assert ERROR in told
+
+
+# Under other names --------------------------------------------------------------------------------
+
+
+def test_the_names_of_concurrent_futures(delivery: BatchDelivery) -> None:
+    future = future_of(delivery)
+    told: list[object] = []
+    future.add_done_callback(told.append)
+    assert not future.done()
+    with pytest.raises(TimeoutError):
+        future.result(timeout=0)
+    delivery.succeed(100, -1)
+    assert future.done()
+    assert future.result() == future.get()
+    assert told == [future]
+
+
+@pytest.mark.parametrize("settle", [lambda d: d.succeed(100, -1), lambda d: d.fail(ERROR)])
+@pytest.mark.parametrize("late", [True, False])
+def test_done_callbacks_get_the_future_however_it_ends(
+    delivery: BatchDelivery, settle: Callable[[BatchDelivery], bool], late: bool
+) -> None:
+    future = future_of(delivery)
+    told: list[object] = []
+    if not late:
+        future.add_done_callback(told.append)
+    settle(delivery)
+    if late:
+        future.add_done_callback(told.append)
+    assert told == [future]
+
+
+class Settable:
+    """As kafka-python's ``Future`` is settled."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def success(self, value: object) -> None:
+        self.told.append(("success", value))
+
+    def failure(self, error: object) -> None:
+        self.told.append(("failure", error))
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_outcome_is_passed_on(delivery: BatchDelivery, stored: bool) -> None:
+    other = Settable()
+    future = future_of(delivery)
+    assert future.chain(other) is future
+    if stored:
+        delivery.succeed(100, -1)
+    else:
+        delivery.fail(ERROR)
+    assert other.told == [("success", future.value) if stored else ("failure", ERROR)]
+
+
+def test_a_twin_for_what_only_takes_the_futures_of_concurrent_futures() -> None:
+    deliveries = [BatchDelivery(TP, nobody) for _ in range(3)]
+    twins = [future_of(delivery).as_concurrent() for delivery in deliveries]
+    deliveries[2].succeed(100, -1)
+    deliveries[0].fail(ERROR)
+    done, pending = concurrent.futures.wait(twins, timeout=0)
+    assert (done, pending) == ({twins[0], twins[2]}, {twins[1]})
+    deliveries[1].succeed(200, -1)
+    assert set(concurrent.futures.as_completed(twins, timeout=0)) == set(twins)
+    assert (twins[1].result(), twins[0].exception()) == (future_of(deliveries[1]).get(), ERROR)
+
+
+def test_a_twin_cannot_call_a_record_back(delivery: BatchDelivery) -> None:
+    twin = future_of(delivery).as_concurrent()
+    assert not twin.cancel()
+    delivery.succeed(100, -1)
+    assert twin.result(0).offset == 102
+
+
+KAFKA_PYTHON = """
+    get add_callback add_errback add_both chain succeeded failed retriable is_done value exception
+"""
+
+
+@pytest.mark.parametrize("name", KAFKA_PYTHON.split())
+def test_what_kafka_pythons_futures_have_is_there(delivery: BatchDelivery, name: str) -> None:
+    assert hasattr(future_of(delivery), name)
+
+
+def test_only_the_producer_settles_a_future(delivery: BatchDelivery) -> None:
+    assert not hasattr(future_of(delivery), "success")
+    assert not hasattr(future_of(delivery), "failure")
+    with pytest.raises(AttributeError):
+        future_of(delivery).is_done = True  # type: ignore[misc]

@@ -1,0 +1,269 @@
+"""Tasks of an asyncio loop wait for records, cheaply, and harm nothing when they are cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kprod.buffer.callbacks import Callbacks
+from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import BrokerError, IllegalStateError
+from kprod.types import RecordMetadata, TopicPartition
+
+TP = TopicPartition("t", 3)
+ERROR = BrokerError(7, "t-3")
+LONG = 20.0
+
+
+def nobody() -> None:
+    """Hurry nobody."""
+
+
+@pytest.fixture
+def delivery() -> BatchDelivery:
+    return BatchDelivery(TP, nobody)
+
+
+def futures_of(delivery: BatchDelivery, count: int) -> list[FutureRecordMetadata]:
+    return [FutureRecordMetadata(delivery, index, 1000, 3, -1, 5) for index in range(count)]
+
+
+def elsewhere(act: Callable[[], object]) -> None:
+    """Do it in another thread, as the sender would, and wait for that."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join(LONG)
+
+
+async def outcome_of(future: FutureRecordMetadata) -> RecordMetadata:
+    return await future
+
+
+async def asked(*futures: FutureRecordMetadata) -> list[asyncio.Task[RecordMetadata]]:
+    """Tasks that wait for the futures by now."""
+    tasks = [asyncio.create_task(outcome_of(future)) for future in futures]
+    await asyncio.sleep(0)
+    return tasks
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Counts what other threads ask of it: each time costs a system call."""
+
+    calls = 0
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        self.calls += 1
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+
+def test_what_has_ended_is_told_without_waiting(delivery: BatchDelivery) -> None:
+    [future] = futures_of(delivery, 1)
+    delivery.succeed(100, -1)
+    with pytest.raises(StopIteration) as told:
+        next(future.__await__())  # no loop runs here
+    assert told.value.value == future.get()
+
+
+def test_a_task_waits_until_another_thread_settles(delivery: BatchDelivery) -> None:
+    async def run() -> RecordMetadata:
+        [task] = await asked(*futures_of(delivery, 1))
+        assert not task.done()
+        elsewhere(lambda: delivery.succeed(100, -1))
+        return await asyncio.wait_for(task, LONG)
+
+    assert asyncio.run(run()).offset == 100
+
+
+def test_a_task_is_told_why_its_record_failed(delivery: BatchDelivery) -> None:
+    async def run() -> None:
+        [task] = await asked(*futures_of(delivery, 1))
+        elsewhere(lambda: delivery.fail(ERROR))
+        with pytest.raises(BrokerError) as caught:
+            await task
+        assert caught.value is ERROR
+
+    asyncio.run(run())
+
+
+def test_many_tasks_cost_one_call_into_the_loop(delivery: BatchDelivery) -> None:
+    loop = CountingLoop()
+
+    async def run() -> list[int]:
+        tasks = await asked(*futures_of(delivery, 1000))
+        before = loop.calls
+        elsewhere(lambda: delivery.succeed(0, -1))
+        assert loop.calls - before == 1
+        return [stored.offset for stored in await asyncio.gather(*tasks)]
+
+    try:
+        assert loop.run_until_complete(run()) == list(range(1000))
+    finally:
+        loop.close()
+
+
+def test_a_cancelled_task_harms_no_other(delivery: BatchDelivery) -> None:
+    async def run() -> None:
+        first, second = futures_of(delivery, 2)
+        given_up, also_first, other = await asked(first, first, second)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        assert given_up.cancelled()
+        elsewhere(lambda: delivery.succeed(100, -1))
+        assert (await also_first).offset == 100
+        assert (await other).offset == 101
+        assert (await first).offset == 100
+
+    asyncio.run(run())
+
+
+def test_waiting_again_and_again_for_a_short_time(delivery: BatchDelivery) -> None:
+    async def run() -> None:
+        [future] = futures_of(delivery, 1)
+        for _ in range(10):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(outcome_of(future), 0.001)
+        elsewhere(lambda: delivery.succeed(100, -1))
+        assert (await future).offset == 100
+
+    asyncio.run(run())
+
+
+def test_several_loops_wait_for_one_batch(delivery: BatchDelivery) -> None:
+    offsets: list[int] = []
+    waiting = threading.Barrier(4)
+
+    async def run(future: FutureRecordMetadata) -> None:
+        [task] = await asked(future)
+        waiting.wait(LONG)
+        offsets.append((await task).offset)
+
+    loops = [
+        threading.Thread(target=lambda future=future: asyncio.run(run(future)))
+        for future in futures_of(delivery, 3)
+    ]
+    for thread in loops:
+        thread.start()
+    waiting.wait(LONG)
+    delivery.succeed(100, -1)
+    for thread in loops:
+        thread.join(LONG)
+    assert sorted(offsets) == [100, 101, 102]
+
+
+def test_a_loop_that_is_gone_is_not_missed(delivery: BatchDelivery) -> None:
+    loop = asyncio.new_event_loop()
+    [future] = futures_of(delivery, 1)
+    task = loop.create_task(outcome_of(future))
+    loop.run_until_complete(asyncio.sleep(0))
+    task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    told: list[object] = []
+    future.add_callback(told.append)
+    delivery.succeed(100, -1)
+    assert told == [future.value]
+
+
+def test_the_tasks_of_a_cut_batch_have_the_outcome_of_their_half(delivery: BatchDelivery) -> None:
+    first, second = BatchDelivery(TP, nobody), BatchDelivery(TP, nobody)
+
+    async def run() -> None:
+        futures = futures_of(delivery, 4)
+        before = await asked(futures[0], futures[3])
+        delivery.split_into([(0, first), (3, second)])
+        [after] = await asked(futures[1])
+        elsewhere(lambda: first.succeed(100, -1))
+        assert (await after).offset == 101  # need not wait for the other half
+        elsewhere(lambda: second.fail(ERROR))
+        assert (await before[0]).offset == 100
+        with pytest.raises(BrokerError):
+            await before[1]
+
+    asyncio.run(run())
+
+
+def test_the_batch_hurries_once_when_the_tasks_have_sent() -> None:
+    hurried: list[str] = []
+    delivery = BatchDelivery(TP, lambda: hurried.append("hurried"))
+
+    async def ask(future: FutureRecordMetadata) -> None:
+        hurried.append("sent")
+        await future
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(ask(future)) for future in futures_of(delivery, 3)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        delivery.succeed(0, -1)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    assert hurried == ["sent", "sent", "sent", "hurried"]
+
+
+def test_without_a_loop_there_is_a_clear_error(delivery: BatchDelivery) -> None:
+    [future] = futures_of(delivery, 1)
+    with pytest.raises(IllegalStateError, match=r"running asyncio event loop.*get\(\)"):
+        next(future.__await__())
+
+
+def test_a_callback_must_not_run_a_loop_that_waits() -> None:
+    callbacks = Callbacks("callbacks")
+    delivery = BatchDelivery(TP, nobody, callbacks)
+    [future] = futures_of(delivery, 1)
+    told: list[BaseException] = []
+
+    def wait_inside() -> None:
+        try:
+            asyncio.run(outcome_of(future))
+        except IllegalStateError as error:
+            told.append(error)
+
+    callbacks.put([wait_inside])
+    assert callbacks.drain(LONG)
+    callbacks.stop()
+    assert len(told) == 1
+
+
+def test_nothing_is_left_of_a_loop_once_the_batch_has_ended(delivery: BatchDelivery) -> None:
+    """The futures are no business of the garbage collector's: no cycle may outlive their batch."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(outcome_of(futures_of(delivery, 1)[0]))
+    loop.run_until_complete(asyncio.sleep(0))
+    delivery.succeed(0, -1)
+    loop.run_until_complete(task)
+    loop.close()
+    ended = weakref.ref(loop)
+    del task, loop
+    gc.collect()
+    assert ended() is None
+
+
+def test_a_failed_record_nobody_asks_about_makes_no_noise(
+    delivery: BatchDelivery, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run() -> None:
+        [future] = futures_of(delivery, 1)
+        [task] = await asked(future)
+        task.cancel()
+        future.as_concurrent()
+        delivery.fail(ERROR)
+        await asyncio.sleep(0)
+
+    with caplog.at_level(logging.DEBUG), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(run())
+        gc.collect()
+    assert not [entry for entry in caplog.records if entry.levelno > logging.DEBUG]
+    assert capsys.readouterr() == ("", "")
