@@ -6,6 +6,7 @@ import typer
 
 from kprod.cli.broker_command import broker
 from kprod.cli.demo.command import demo
+from kprod.cli.perf.command import perf
 from kprod.cli.produce_command import produce
 
 app = typer.Typer(
@@ -18,3 +19,4 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(broker)
 app.command()(produce)
+app.command()(perf)

@@ -12,6 +12,7 @@ import typer
 
 from kprod.cli.line_records import read_lines
 from kprod.cli.line_sender import LineSender
+from kprod.cli.producer_options import open_producer, parse_options, parse_pairs
 from kprod.cli.stop_signals import Stopped, stop_signals
 from kprod.errors import KprodError
 from kprod.types import Header
@@ -48,10 +49,12 @@ def produce(
     Ends when the input ends; Ctrl-C ends it earlier, after what was read is delivered. A summary
     goes to standard error. The exit code is 0 only when every line was delivered.
     """
-    headers: list[Header] = [(name, value.encode()) for name, value in _pairs(header, "--header")]
-    options = {name: _typed(text) for name, text in _pairs(option, "--option")}
+    headers: list[Header] = [
+        (name, value.encode()) for name, value in parse_pairs(header, "--header")
+    ]
+    options = parse_options(option, "--option")
     with stop_signals(), _lines(file) as lines:
-        producer = _producer(bootstrap_servers, options)
+        producer = open_producer(bootstrap_servers, options)
         sender = LineSender(
             producer, topic, partition=partition, headers=headers, complain=_complain
         )
@@ -75,15 +78,6 @@ def _deliver(producer: Any, sender: LineSender, records: Iterator[Any]) -> int:
     return code or (1 if lost else 0)
 
 
-def _producer(bootstrap_servers: str, options: dict[str, Any]) -> Any:
-    from kprod.producer import KafkaProducer
-
-    try:
-        return KafkaProducer(bootstrap_servers=bootstrap_servers, **options)
-    except KprodError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
 @contextmanager
 def _lines(file: Path | None) -> Iterator[IO[bytes]]:
     if file is None:
@@ -91,22 +85,6 @@ def _lines(file: Path | None) -> Iterator[IO[bytes]]:
         return
     with file.open("rb") as lines:
         yield lines
-
-
-def _pairs(texts: list[str] | None, name: str) -> Iterator[tuple[str, str]]:
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise typer.BadParameter(f"{name}: expected NAME=VALUE; got {text!r}")
-        yield key, value
-
-
-def _typed(text: str) -> Any:
-    """A number or a truth where the text is one."""
-    try:
-        return int(text)
-    except ValueError:
-        return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _complain(text: str) -> None:

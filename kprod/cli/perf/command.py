@@ -1,0 +1,147 @@
+"""``kprod perf``: the command's options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from kprod.cli.demo.failure import DemoFailure
+from kprod.cli.perf.measured import Measured
+from kprod.cli.perf.options import (
+    Acks,
+    AcksOption,
+    AsJson,
+    BootstrapServers,
+    Codec,
+    Compression,
+    Keys,
+    LaneName,
+    LaneOption,
+    Partitions,
+    PayloadFile,
+    ProducerOptions,
+    Rate,
+    Records,
+    Size,
+    Topic,
+    WarmUp,
+)
+from kprod.cli.perf.workload import Workload, letters, lines_of
+from kprod.cli.producer_options import open_producer, parse_options
+from kprod.cli.stop_signals import Stopped, stop_signals
+from kprod.errors import KprodError
+
+LAST_SECONDS = 5.0
+"""After Ctrl-C, for what is queued already."""
+
+
+def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
+    bootstrap_servers: BootstrapServers = None,
+    topic: Topic = "kprod-perf",
+    partitions: Partitions = None,
+    records: Records = 1_000_000,
+    size: Size = 100,
+    payload_file: PayloadFile = None,
+    keys: Keys = 0,
+    compression: Compression = Codec.NONE,
+    lane: LaneOption = LaneName.SEND,
+    acks: AcksOption = Acks.ALL,
+    rate: Rate = None,
+    warm_up: WarmUp = 1_000,
+    option: ProducerOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how many records a second this machine delivers, and what a record costs.
+
+    Prints throughput, CPU time per record, latency percentiles, memory, batches and retries. Ctrl-C
+    ends it early and prints what was measured so far. The exit code is 0 only when every record
+    was delivered.
+    """
+    if bootstrap_servers is not None and partitions is not None:
+        raise typer.BadParameter("--partitions is about the embedded broker's topic")
+    workload = Workload(
+        topic=topic, records=records, values=_values(payload_file, size), keys=keys, rate=rate
+    )
+    options = _options(option, acks=acks.value, compression=compression.value)
+    console = Console(stderr=as_json)
+    try:
+        with stop_signals(), _cluster(bootstrap_servers, topic, partitions or 6) as address:
+            producer = open_producer(address, options)
+            measured, code = _measure(producer, workload, lane.value, warm_up, console)
+    except Stopped as stopped:
+        raise typer.Exit(stopped.exit_code) from None
+    except (DemoFailure, KprodError) as failure:
+        typer.echo(f"kprod perf: {failure}", err=True)
+        raise typer.Exit(1) from failure
+    _show(measured, console, as_json=as_json)
+    raise typer.Exit(code or int(measured.failed + measured.pending > 0))
+
+
+def _measure(
+    producer: Any, workload: Workload, lane: str, warm_up: int, console: Console
+) -> tuple[Measured, int]:
+    """The figures, and the exit code that a signal or an error on the way asks for, else 0."""
+    from kprod.cli.perf.live import live_progress
+    from kprod.cli.perf.measurement import Measurement
+
+    try:
+        measurement = Measurement(producer, workload, lane, warm_up)
+    except BaseException:
+        producer.close(0)
+        raise
+    try:
+        with live_progress(console, workload.records) as progress:
+            measured = measurement.run(progress)
+        producer.close()
+    except Stopped as stopped:
+        return measurement.so_far(LAST_SECONDS), stopped.exit_code
+    except KprodError as error:
+        typer.echo(f"kprod perf: {error}", err=True)
+        return measurement.so_far(LAST_SECONDS), 1
+    return measured, 0
+
+
+@contextmanager
+def _cluster(bootstrap_servers: str | None, topic: str, partitions: int) -> Iterator[str]:
+    if bootstrap_servers is not None:
+        yield bootstrap_servers
+        return
+    from kprod.cli.perf.target import embedded_broker
+
+    with embedded_broker(topic, partitions) as address:
+        yield address
+
+
+def _values(payload_file: Path | None, size: int) -> list[bytes]:
+    if payload_file is None:
+        return letters(size)
+    try:
+        return lines_of(payload_file)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _options(texts: list[str] | None, *, acks: str, compression: str) -> dict[str, Any]:
+    options: dict[str, Any] = {"acks": acks if acks == "all" else int(acks)}
+    if acks != "all":
+        options["enable_idempotence"] = False
+    if compression != "none":
+        options["compression_type"] = compression
+    return options | parse_options(texts, "-X")
+
+
+def _show(measured: Measured, console: Console, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(measured.as_json()))
+        return
+    from kprod.cli.perf.table import table_of
+
+    console.print(table_of(measured))
+    if measured.first_error is not None:
+        console.print(f"The first failure seen: {measured.first_error}", markup=False)

@@ -1,0 +1,55 @@
+"""A measurement as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from kprod.cli.perf.latencies import PERCENTILES
+from kprod.cli.perf.measured import Measured
+
+MILLION = 1e6
+
+
+def table_of(measured: Measured) -> Table:
+    """Every figure in a line of its own."""
+    table = Table("figure", show_header=True, title=_title(measured), title_justify="left")
+    table.add_column("measured", justify="right")
+    for name, figure in rows(measured):
+        table.add_row(name, figure)
+    return table
+
+
+def rows(measured: Measured) -> Iterator[tuple[str, str]]:
+    """What is shown, in order: what it is, and the figure with its unit."""
+    yield "throughput", f"{measured.records_per_second:,.0f} records/s"
+    yield "", f"{measured.megabytes_per_second:,.1f} MB/s of values"
+    yield "CPU time", f"{measured.cpu_us_per_record:,.2f} us/record"
+    yield "", f"{_busy(measured):.0%} of one core"
+    for name in PERCENTILES:
+        yield f"latency {name}", _milliseconds(measured, name)
+    yield "peak memory (RSS)", f"{measured.peak_rss_bytes / MILLION:,.0f} MB"
+    yield "batches", f"{measured.batches:,}"
+    yield "", f"{measured.records_per_batch:,.1f} records, {measured.batch_bytes:,.0f} bytes each"
+    yield "requests", f"{measured.requests:,}"
+    yield "", f"{measured.request_latency_ms:,.1f} ms on average"
+    yield "records retried", f"{measured.retries:,}"
+    yield "records failed", f"{measured.failed:,}"
+    if measured.pending:
+        yield "records without outcome", f"{measured.pending:,}"
+
+
+def _title(measured: Measured) -> str:
+    early = " until it was stopped" if measured.interrupted else ""
+    return f"{measured.records:,} records in {measured.seconds:,.2f} s{early}"
+
+
+def _busy(measured: Measured) -> float:
+    return measured.cpu_seconds / measured.seconds if measured.seconds else 0.0
+
+
+def _milliseconds(measured: Measured, name: str) -> str:
+    if name not in measured.latency_ms:
+        return f"too few samples ({measured.latency_samples:,})"
+    return f"{measured.latency_ms[name]:,.2f} ms"
