@@ -171,6 +171,8 @@ class Metadata:
                 wait = 0.0
             else:
                 wait = self._last_success + self._max_age - now
+                if wait >= self._backoff.maximum:  # later than any back-off ends
+                    return wait
             if self._new_topics and self._failures == 0:
                 return 0.0
             tries = max(self._failures, self._fruitless, 1)

@@ -27,42 +27,53 @@ class _Unanswered:
     version: int
     correlation_id: int
     sent_at: float
+    left: Buffers  # what the socket has not taken
+    left_bytes: int
     started: bool = False  # a byte of it was handed to the socket
-    finished: bool = False  # its last byte was
+
+    def took(self, nbytes: int) -> None:
+        """The socket took the first ``nbytes`` of what is left, and not all of it."""
+        self.left_bytes -= nbytes
+        for place, buffer in enumerate(self.left):
+            if nbytes < len(buffer):
+                self.left = [memoryview(buffer)[nbytes:], *self.left[place + 1 :]]
+                return
+            nbytes -= len(buffer)
 
 
 class _Output:
-    """Buffers that wait for the socket, and whose they are."""
+    """The requests of which some bytes wait for the socket, in order."""
 
     def __init__(self) -> None:
-        self._buffers: deque[tuple[_Unanswered, memoryview]] = deque()
+        self._owners: deque[_Unanswered] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._buffers)
+        return bool(self._owners)
 
-    def add(self, owner: _Unanswered, buffers: Buffers) -> None:
-        self._buffers.extend((owner, memoryview(buffer)) for buffer in buffers if len(buffer))
+    def add(self, owner: _Unanswered) -> None:
+        self._owners.append(owner)
 
-    def pending(self) -> list[memoryview]:
-        return [buffer for _, buffer in self._buffers]
+    def pending(self) -> Buffers:
+        if len(self._owners) == 1:
+            return self._owners[0].left
+        return [buffer for owner in self._owners for buffer in owner.left]
 
     def wrote(self, nbytes: int) -> list[_Unanswered]:
         """Drop what the socket took; the requests whose last byte is gone with it."""
         finished: list[_Unanswered] = []
         while nbytes:
-            owner, buffer = self._buffers.popleft()
+            owner = self._owners[0]
             owner.started = True
-            if nbytes < len(buffer):
-                self._buffers.appendleft((owner, buffer[nbytes:]))
+            if nbytes < owner.left_bytes:
+                owner.took(nbytes)
                 break
-            nbytes -= len(buffer)
-            if not self._buffers or self._buffers[0][0] is not owner:
-                owner.finished = True
-                finished.append(owner)
+            nbytes -= owner.left_bytes
+            owner.left, owner.left_bytes = (), 0
+            finished.append(self._owners.popleft())
         return finished
 
     def clear(self) -> None:
-        self._buffers.clear()
+        self._owners.clear()
 
 
 class _Handshake:
@@ -166,12 +177,18 @@ class BrokerConnection:
     def _enqueue(self, exchange: Exchange, version: int, now: float) -> None:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
-        entry = _Unanswered(exchange, version, correlation_id, now)
-        self._output.add(entry, exchange.encode(version, correlation_id, self._client_id))
+        frame = exchange.encode(version, correlation_id, self._client_id)
+        entry = _Unanswered(exchange, version, correlation_id, now, frame, sum(map(len, frame)))
+        self._output.add(entry)
         self._unanswered.append(entry)
 
-    def pending_output(self) -> list[memoryview]:
-        """The bytes that wait for the socket, in order, as views."""
+    @property
+    def has_output(self) -> bool:
+        """True when bytes wait for the socket."""
+        return bool(self._output)
+
+    def pending_output(self) -> Buffers:
+        """The bytes that wait for the socket, in order."""
         return self._output.pending()
 
     def wrote(self, nbytes: int, now: float) -> None:
@@ -196,7 +213,7 @@ class BrokerConnection:
         if not self._unanswered:
             raise ProtocolError("the broker sent a response to no request")
         entry = self._unanswered[0]
-        if not entry.finished:
+        if entry.left_bytes:
             raise ProtocolError("the broker answered a request that was not fully sent")
         correlation_id, body = split_response_header(entry.exchange.api, entry.version, frame)
         if correlation_id != entry.correlation_id:
@@ -234,4 +251,5 @@ class BrokerConnection:
         self._output.clear()
         self._versions = None
         for entry in ended:
+            entry.left = ()  # its views: the memory goes back to the pool
             entry.exchange.failed(error, now, sent=entry.started)

@@ -17,7 +17,8 @@ from kprod.transport.base import Backend, Transport
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
-RECEIVE_BYTES = 256 * 1024
+RECEIVE_BYTES = 32 * 1024
+"""Of one system call: answers are small, and for more than this memory comes from the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,15 @@ class BrokerLink:
         """Requests without a response, the handshake among them."""
         return self._connection.in_flight if self._connection is not None else 0
 
+    def idle_bootstrap(self, now: float) -> bool:
+        """True when this is a connection to a bootstrap address that has nothing to do."""
+        return (
+            self.broker.node_id < 0
+            and self._connection is not None
+            and self._connection.can_send(now)
+            and not self._connection.in_flight
+        )
+
     def may_connect(self, now: float) -> bool:
         """True when there is no connection and no back-off forbids one."""
         return self.transport is None and now >= self._retry_at
@@ -123,7 +133,7 @@ class BrokerLink:
         except Exception as error:
             self.drop(self._explain(error), now)
             return
-        if writable or (self._connection is not None and self._connection.pending_output()):
+        if self._connection is not None and (writable or self._connection.has_output):
             self._write(now)  # also what reading brought up: the handshake may ask again
 
     def _advance(self, now: float) -> None:
@@ -160,15 +170,17 @@ class BrokerLink:
     def _write_all(self, now: float) -> None:
         if self.transport is None or self._connection is None:
             return
-        while taken := self._write_some(self.transport, self._connection):
+        while self._connection.has_output:
+            taken = self._write_some(self.transport, self._connection)
+            if not taken:
+                break
             self._connection.wrote(taken, now)
-        self._backend.watch(self.transport, write=bool(self._connection.pending_output()))
+        self._backend.watch(self.transport, write=self._connection.has_output)
 
     @staticmethod
     def _write_some(transport: Transport, connection: BrokerConnection) -> int:
         # The views die here: what wrote() ends must find its memory free to be used again.
-        pending = connection.pending_output()
-        return transport.send(pending) if pending else 0
+        return transport.send(connection.pending_output())
 
     def check_deadlines(self, now: float) -> None:
         """End a connection that is too slow to come up, to answer, or was idle for too long."""

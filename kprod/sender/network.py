@@ -11,7 +11,7 @@ from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Exchange
 from kprod.sender.link import BrokerLink, LinkSettings
-from kprod.transport.base import Backend
+from kprod.transport.base import Backend, Readiness
 
 FOREVER = float("inf")
 
@@ -40,6 +40,7 @@ class Network:
         self._rng = rng or random.Random()
         self._links: dict[int, BrokerLink] = {}
         self._leaving: list[BrokerLink] = []  # they get no new requests, and end with the last one
+        self._look_at = 0.0  # until then no link's time runs out; 0.0 when that is not known
         for number, (host, port) in enumerate(bootstrap, start=1):
             self._add(Broker(-number, host, port))
 
@@ -114,25 +115,33 @@ class Network:
         """Wait at most ``timeout`` seconds, then move every byte there is, end what has ended."""
         ready = self._backend.poll(timeout if timeout < FOREVER else None)
         now = self._clock.monotonic()
-        by_transport = {link.transport: link for link in self._all_links() if link.connected}
-        for readiness in ready:
-            link = by_transport.get(readiness.transport)
-            if link is not None and link.transport is readiness.transport:
-                link.moved(now, readable=readiness.readable, writable=readiness.writable)
-        for link in self._all_links():
-            link.check_deadlines(now)
-        self._let_bootstrap_go(now)
-        self._let_leaving_go(now)
+        if ready:
+            self._move(ready, now)
+        if now >= self._look_at:
+            for link in self._all_links():
+                link.check_deadlines(now)
+        self._look_at = 0.0
+        if ready:
+            self._let_bootstrap_go(now)
+        if self._leaving:
+            self._let_leaving_go(now)
+
+    def _move(self, ready: Sequence[Readiness], now: float) -> None:
+        by_transport = {link.transport: link for link in self._all_links()}
+        for transport, readable, writable in ready:
+            link = by_transport.get(transport)
+            # What moved before may have ended this link's connection, or begun another one.
+            if link is not None and link.transport is transport:
+                link.moved(now, readable=readable, writable=writable)
 
     def _all_links(self) -> list[BrokerLink]:
         return [*self._links.values(), *self._leaving]
 
     def _let_bootstrap_go(self, now: float) -> None:
         """A bootstrap connection is of no use once a real broker can be asked instead."""
-        if not any(node_id >= 0 and link.usable(now) for node_id, link in self._links.items()):
-            return
-        for node_id, link in self._links.items():
-            if node_id < 0 and link.usable(now) and not link.in_flight:
+        idle = [link for link in self._links.values() if link.idle_bootstrap(now)]
+        if idle and any(node_id >= 0 and link.usable(now) for node_id, link in self._links.items()):
+            for link in idle:
                 link.close(now)
 
     def _let_leaving_go(self, now: float) -> None:
@@ -144,7 +153,11 @@ class Network:
 
     def next_event(self, now: float) -> float:
         """Seconds until some link needs a look although no byte moved."""
-        return min((link.next_event(now) for link in self._all_links()), default=FOREVER)
+        wait = FOREVER
+        for link in self._all_links():
+            wait = min(wait, link.next_event(now))
+        self._look_at = now + wait
+        return wait
 
     @property
     def connected(self) -> bool:

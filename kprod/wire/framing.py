@@ -15,6 +15,7 @@ from kprod.wire.writer import WireWriter
 _SIZE = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhi")
 _SMALLEST_FRAME = 4  # a correlation id
+_NO_TAGS_AT = 4
 
 
 class FrameReader:
@@ -105,6 +106,8 @@ def split_response_header(api: ApiKey, version: int, frame: memoryview) -> tuple
     the broker speaks.
     """
     flexible = is_flexible(api, version) and api is not ApiKey.API_VERSIONS
+    if flexible and len(frame) > _NO_TAGS_AT and not frame[_NO_TAGS_AT]:  # as nearly every one is
+        return _SIZE.unpack_from(frame)[0], frame[_NO_TAGS_AT + 1 :]
     reader = WireReader(frame, f"{api.name} v{version} response header", flexible=flexible)
     correlation_id = reader.int32()
     reader.skip_tags()

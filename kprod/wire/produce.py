@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -34,6 +35,8 @@ _LEADER_HINTS_FROM = 10
 _TOPIC_IDS_FROM = 13
 
 _FRAME_SIZE = struct.Struct(">i")
+_CORRELATION_ID = struct.Struct(">i")
+_CORRELATION_ID_AT = 8  # behind the frame's size, the API and its version
 _PARTITION = struct.Struct(">i")
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 
@@ -72,23 +75,44 @@ def encode_produce_request(
     Raises UnsupportedVersionError when the version needs a topic id that a batch does not have.
     """
     out = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
-    out.raw(encode_request_header(ApiKey.PRODUCE, version, correlation_id, client_id))
-    out.nullable_string(transactional_id)
-    out.pack(_ACKS_AND_TIMEOUT, acks, timeout_ms)
+    out.raw(_head(version, client_id, acks, timeout_ms, transactional_id))
     topics = _by_topic(version, batches)
     out.array(len(topics))
     pieces: list[bytes | memoryview] = []
     for topic, members in topics.items():
-        if isinstance(topic, UUID):
-            out.uuid(topic)
-        else:
-            out.string(topic)
+        out.raw(_topic_name(version, topic))
         _put_partitions(out, members, pieces)
         out.no_tags()
     out.no_tags()
     pieces.append(out.take())
-    size = sum(memoryview(piece).nbytes for piece in pieces)
-    return [_FRAME_SIZE.pack(size), *pieces]
+    first = bytearray(pieces[0])
+    _FRAME_SIZE.pack_into(first, 0, sum(map(len, pieces)) - _FRAME_SIZE.size)
+    _CORRELATION_ID.pack_into(first, _CORRELATION_ID_AT, correlation_id)
+    pieces[0] = bytes(first)
+    return pieces
+
+
+@lru_cache(maxsize=64)
+def _head(
+    version: int, client_id: str, acks: int, timeout_ms: int, transactional_id: str | None
+) -> bytes:
+    """Everything before the topics, with zeros for the frame's size and the correlation id."""
+    out = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
+    out.pack(_FRAME_SIZE, 0)
+    out.raw(encode_request_header(ApiKey.PRODUCE, version, 0, client_id))
+    out.nullable_string(transactional_id)
+    out.pack(_ACKS_AND_TIMEOUT, acks, timeout_ms)
+    return out.take()
+
+
+@lru_cache(maxsize=1024)
+def _topic_name(version: int, topic: str | UUID) -> bytes:
+    out = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
+    if isinstance(topic, UUID):
+        out.uuid(topic)
+    else:
+        out.string(topic)
+    return out.take()
 
 
 def _by_topic(

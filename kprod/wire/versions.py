@@ -93,10 +93,11 @@ class ApiVersions:
     kprod does not know are kept and do no harm.
     """
 
-    __slots__ = ("ranges",)
+    __slots__ = ("_picked", "ranges")
 
     def __init__(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         self.ranges: Mapping[int, tuple[int, int]] = MappingProxyType(dict(ranges))
+        self._picked: dict[tuple[ApiKey, int | None], int] = {}  # a memory, and nothing else
 
     def pick(self, api: ApiKey, cap: int | None = None) -> int:
         """The newest version that broker and kprod share, at most ``cap``.
@@ -104,6 +105,12 @@ class ApiVersions:
         Produce 5 is never picked (see ``_AVOIDED``). Raises UnsupportedVersionError naming the API
         and both ranges when there is none.
         """
+        picked = self._picked.get((api, cap))
+        if picked is None:
+            picked = self._picked[api, cap] = self._pick(api, cap)
+        return picked
+
+    def _pick(self, api: ApiKey, cap: int | None) -> int:
         ours = SUPPORTED[api]
         theirs = self.ranges.get(api)
         if theirs is None:

@@ -171,7 +171,7 @@ def test_the_buffers_of_a_request_are_written_as_they_are() -> None:
     connection = established()
     records = b"record batch"
     connection.send(Noted(b"header", records), NOW)
-    assert connection.pending_output()[1].obj is records
+    assert connection.pending_output()[1] is records
 
 
 def test_no_more_requests_are_in_flight_than_allowed() -> None:
