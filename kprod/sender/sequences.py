@@ -87,6 +87,8 @@ class Sequences:
             return state.on_wire == 0 and state.unresolved[0] is batch
         if state.producer != self.producer and state.unresolved:
             return False  # the old epoch is still in use here
+        if self.idempotent and state.unresolved and state.unresolved[0].maybe_written:
+            return False  # it is repeated, and the broker knows its last five batches only
         proven = state.proven_leader == leader and batch.created_at < state.proven_until
         limit = self._max_in_flight if proven or not self.idempotent else 1
         return state.on_wire < limit

@@ -6,7 +6,8 @@
   are the network and its time, ``model/`` the brokers, ``interference`` what spoils a request.
 * ``wire_watch``, ``sequence_watch``, ``samples`` judge while it runs, ``checks`` judges the logs.
 * ``campaign`` runs many seeds, ``shrink`` makes a failing schedule small; ``mutants*`` are bugs
-  planted to see whether all this notices them.
+  planted to see whether all this notices them; ``python -m tests.simulation.bites`` tells how many
+  seeds that takes.
 
 ``pytest tests/simulation --seeds 10000 --first-seed 5000``, or, with more processes,
 ``python -m tests.simulation --seeds 10000 --workers 2``. A failure prints a test that repeats it.

@@ -128,6 +128,7 @@ class Crash:
     """A broker dies; another one leads after ``gap`` seconds. ``silently``: its host is gone.
 
     ``from_snapshot``: when it is back, it knows no more than the last batch of each producer.
+    ``elsewhere``: it comes back under another address.
     """
 
     at: float
@@ -137,10 +138,13 @@ class Crash:
     lose_tail: bool = False
     silently: bool = False
     from_snapshot: bool = False
+    elsewhere: bool = False
 
     def apply(self, world: World) -> None:
         node = world.node(self.node)
         node.crash(self.gap, lose_tail=self.lose_tail, silently=self.silently)
+        if self.elsewhere:
+            world.move_away(node)
         world.events.after(self.seconds, partial(node.restart, from_snapshot=self.from_snapshot))
 
 

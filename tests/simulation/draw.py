@@ -17,6 +17,7 @@ def draw(seed: int) -> Schedule:
     rng = dice.rng
     kinds = [kind for kind in vocabulary(dice) if dice.chance(0.3)]
     actions = [_send(dice) for _ in range(rng.randrange(3, 12))]
+    dice.busy = [action.at for action in actions]
     if kinds:
         for _ in range(rng.randrange(1, 12)):
             actions += rng.choice(kinds)(dice)

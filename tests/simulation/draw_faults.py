@@ -65,6 +65,7 @@ def vocabulary(dice: Dice) -> list[Draw]:
         _grow,
         _stall_client,
         _forget_producers,
+        _forget_producers,
     ]
     if setup.produce_version >= 13 and setup.metadata_version >= 10:
         kinds.append(_recreate)
@@ -78,14 +79,14 @@ def vocabulary(dice: Dice) -> list[Draw]:
 
 def _disturbance(how: str) -> Draw:
     def disturb(dice: Dice) -> list[Action]:
-        return [Disturb(dice.when(), dice.node(), _interference(dice, how), _times(dice))]
+        return [Disturb(dice.when_busy(), dice.node(), _interference(dice, how), _times(dice))]
 
     return disturb
 
 
 def _series(dice: Dice) -> list[Action]:
     """One request after the other is disturbed: what is retried meets the next trouble."""
-    at, node, partition = dice.when(), dice.node(), dice.rng.choice((None, None, 0, 1))
+    at, node, partition = dice.when_busy(), dice.node(), dice.rng.choice((None, None, 0, 1))
     hows = [dice.rng.choice(HONEST) for _ in range(dice.rng.randrange(0, 4))]
     if len(hows) < 2 or dice.chance(0.5):
         hows[:0] = [dice.rng.choice(DOUBTFUL), "error-before"]
@@ -128,7 +129,7 @@ def _disturbed_control(dice: Dice) -> list[Action]:
             how = "delay"
         code = rng.choice(PASSING_IDENTITY if api == IDENTITY else PASSING_METADATA)
     fault = Interference(api, how, code, round(rng.random(), 3), dice.span())
-    return [Disturb(dice.when(), dice.node(), fault, _times(dice))]
+    return [Disturb(dice.when_busy(), dice.node(), fault, _times(dice))]
 
 
 def _disturbed_control_badly(dice: Dice) -> list[Action]:
@@ -136,37 +137,39 @@ def _disturbed_control_badly(dice: Dice) -> list[Action]:
     fault = Interference(api, dice.rng.choice(("swallow", "duplicate", "wrong-id", "garbage")))
     if dice.chance(0.05):
         fault = Interference(IDENTITY, "error-before", dice.rng.choice((31, 53)))
-    return [Disturb(dice.when(), dice.node(), fault)]
+    return [Disturb(dice.when_busy(), dice.node(), fault)]
 
 
 # Brokers and wires ----------------------------------------------------------------------------
 
 
 def _pause(dice: Dice) -> list[Action]:
-    return [Pause(dice.when(), dice.node(), dice.span())]
+    return [Pause(dice.when_busy(), dice.node(), dice.span())]
 
 
 def _crash(dice: Dice) -> list[Action]:
     gap = dice.rng.choice((0.01, 0.1, 0.6))
     lose_tail, silently = dice.chance(0.5), dice.chance(0.3)
     from_snapshot = not dice.gentle and dice.chance(0.5)
-    return [Crash(dice.when(), dice.node(), dice.span(), gap, lose_tail, silently, from_snapshot)]
+    elsewhere = dice.setup.nodes > 1 and dice.chance(0.2)
+    at, node, seconds = dice.when_busy(), dice.node(), dice.span()
+    return [Crash(at, node, seconds, gap, lose_tail, silently, from_snapshot, elsewhere)]
 
 
 def _cut_all(dice: Dice) -> list[Action]:
-    return [CutAll(dice.when(), dice.node(), dice.chance(0.3))]
+    return [CutAll(dice.when_busy(), dice.node(), dice.chance(0.3))]
 
 
 def _shut_door(dice: Dice) -> list[Action]:
-    return [ShutDoor(dice.when(), dice.node(), dice.span(), dice.chance(0.3))]
+    return [ShutDoor(dice.when_busy(), dice.node(), dice.span(), dice.chance(0.3))]
 
 
 def _slow_wires(dice: Dice) -> list[Action]:
-    return [SlowWires(dice.when(), dice.span(), dice.rng.choice((5.0, 50.0, 500.0)))]
+    return [SlowWires(dice.when_busy(), dice.span(), dice.rng.choice((5.0, 50.0, 500.0)))]
 
 
 def _stall_client(dice: Dice) -> list[Action]:
-    return [StallClient(dice.when(), dice.span())]
+    return [StallClient(dice.when_busy(), dice.span())]
 
 
 # The cluster ----------------------------------------------------------------------------------
@@ -176,23 +179,23 @@ def _move_leader(dice: Dice) -> list[Action]:
     rng = dice.rng
     gap, lose_tail = rng.choice((0.0, 0.02, 0.3)), dice.chance(0.5)
     place = dice.topic(), rng.randrange(3)
-    return [MoveLeader(dice.when(), *place, dice.node(), gap, lose_tail)]
+    return [MoveLeader(dice.when_busy(), *place, dice.node(), gap, lose_tail)]
 
 
 def _hide_topic(dice: Dice) -> list[Action]:
-    return [HideTopic(dice.when(), dice.topic(), dice.span(), dice.rng.choice((3, 5)))]
+    return [HideTopic(dice.when_busy(), dice.topic(), dice.span(), dice.rng.choice((3, 5)))]
 
 
 def _hide_broker(dice: Dice) -> list[Action]:
-    return [HideBroker(dice.when(), dice.node(), dice.span())]
+    return [HideBroker(dice.when_busy(), dice.node(), dice.span())]
 
 
 def _grow(dice: Dice) -> list[Action]:
-    return [Grow(dice.when(), dice.topic())]
+    return [Grow(dice.when_busy(), dice.topic())]
 
 
 def _recreate(dice: Dice) -> list[Action]:
-    at, topic, gap = dice.when(), dice.topic(), dice.rng.choice((0.01, 0.4))
+    at, topic, gap = dice.when_busy(), dice.topic(), dice.rng.choice((0.01, 0.4))
     return [Recreate(at, topic, gap), *_burst(dice, at + gap, topic)]
 
 

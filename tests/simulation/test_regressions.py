@@ -221,3 +221,23 @@ def test_bytes_stay_in_order_when_time_is_skipped() -> None:
         ),
     )
     assert not run(schedule).violations
+
+
+def test_a_batch_that_is_repeated_stays_within_the_brokers_memory() -> None:
+    """A new batch left beside a repetition, and was the sixth since: the broker knew five.
+
+    The record was stored, and its future said that it had failed.
+    """
+    schedule = Schedule(
+        seed=116877,
+        setup=Setup(partitions=(1, 2), batch_size=150),
+        actions=(
+            Send(at=0.0162, topic=1, records=1, size=60, keys="few"),
+            Disturb(0.2395, 0, Interference("produce", "error-after", code=7, part=1.0), times=2),
+            Send(at=0.3192, topic=0, records=1, keys="few"),
+            Send(at=0.4067, topic=1, records=12, size=60, keys="explicit"),
+            Disturb(0.428, 0, Interference("produce", "error-after", code=7)),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations

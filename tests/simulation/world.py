@@ -19,7 +19,7 @@ from tests.simulation.checks import Judge
 from tests.simulation.clock import SimClock
 from tests.simulation.events import NEVER, EventQueue
 from tests.simulation.model.cluster import Cluster
-from tests.simulation.model.node import Node
+from tests.simulation.model.node import Node, refuse
 from tests.simulation.samples import Samples
 from tests.simulation.schedule import Schedule
 from tests.simulation.trace import Trace
@@ -158,6 +158,15 @@ class World:
         name = self._topic(topic)
         self.cluster.hidden[name] = code
         self.events.after(seconds, lambda: self.cluster.show(name))
+
+    def move_away(self, node: Node) -> None:
+        """The first broker, while it is down, moves to another address; the last one never does."""
+        if not node.up and node.node_id == 0 and len(self.nodes) > 1:
+            old = self.cluster.addresses[node.node_id]
+            new = old._replace(port=old.port + 1)
+            self.cluster.addresses[node.node_id] = new
+            self.backend.listen(old.host, old.port, node.node_id, refuse)
+            self.backend.listen(new.host, new.port, node.node_id, node.accept)
 
     def grow(self, topic: int) -> None:
         name = self._topic(topic)

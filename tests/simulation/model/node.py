@@ -31,6 +31,11 @@ REFUSALS = (31, 53)
 REFUSED = "Connection refused"
 
 
+def refuse(transport: SimTransport) -> None:
+    """What a host does with a call to a port where nobody listens."""
+    transport.fail(REFUSED)
+
+
 @dataclass(slots=True)
 class Armed:
     fault: Interference
@@ -82,7 +87,7 @@ class Node:
         if self.door.silent or transport.closed:
             return
         if not self.up or self.door.closed:
-            transport.fail(REFUSED)
+            refuse(transport)
             return
         end = ServerEnd(self, transport, self._wires)
         self.connections[end] = None

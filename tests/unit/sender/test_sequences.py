@@ -145,6 +145,19 @@ def test_retries_leave_one_by_one_in_the_order_of_first_leaving(idempotent: bool
     assert [line.admits(batch) for batch in (second, third)] == [True, False]
 
 
+def test_nothing_new_leaves_beside_the_repetition_of_what_may_be_stored() -> None:
+    """The broker knows the repetition of its last five batches: four behind it may be stored."""
+    line = Line()
+    line.prove()
+    first, *others = [line.send() for _ in range(5)]
+    line.refuse(first, maybe=True)
+    line.acknowledge(*others)
+    line.send(first)
+    assert not line.admits(line.batch())
+    line.acknowledge(first)
+    assert line.admits(line.batch())
+
+
 def test_a_retry_may_go_when_the_one_before_it_was_given_up() -> None:
     line = Line()
     line.prove()
