@@ -105,6 +105,8 @@ class Outcomes:
         elif verdict is Verdict.SPLIT:
             self._metrics.batches_split += 1
             self._sequences.was_split(batch, self._accumulator.split(batch))
+        elif verdict is Verdict.EXPIRE:
+            self._accumulator.put_back(batch)  # the next turn begins with the end of what is late
         else:
             if verdict is Verdict.RESEQUENCE:
                 self._end_doubts(batch.tp)

@@ -30,7 +30,8 @@ class Verdict(enum.Enum):
     """DONE: stored.
 
     RETRY: same bytes, same sequence. SPLIT: retry as two smaller batches. RESEQUENCE: retry under a
-    new epoch. DOUBT: wait for what later batches tell (see ``doubts``). FAIL: give up.
+    new epoch. DOUBT: wait for what later batches tell (see ``doubts``). FAIL: give up. EXPIRE: give
+    up after the earlier batches, whose time has run out, too.
     """
 
     DONE = enum.auto()
@@ -39,6 +40,7 @@ class Verdict(enum.Enum):
     RESEQUENCE = enum.auto()
     DOUBT = enum.auto()
     FAIL = enum.auto()
+    EXPIRE = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def judge(error: KprodError, attempt: Attempt) -> Verdict:
     if code == DUPLICATE_SEQUENCE and attempt.has_sequence:
         return Verdict.DONE  # an earlier attempt was stored and its answer was lost
     if attempt.out_of_time:
-        return Verdict.FAIL
+        return Verdict.FAIL if attempt.oldest else Verdict.EXPIRE
     if code in TOO_LARGE:
         return Verdict.SPLIT if attempt.records > 1 else Verdict.FAIL
     limit = CORRUPT_ATTEMPTS - 1 if code == CORRUPT_MESSAGE else attempt.retries

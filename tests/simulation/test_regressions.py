@@ -12,6 +12,7 @@ from tests.simulation.actions import (
     Recreate,
     Send,
     ShutDoor,
+    StallClient,
 )
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
@@ -239,5 +240,25 @@ def test_a_batch_that_is_repeated_stays_within_the_brokers_memory() -> None:
             Disturb(0.428, 0, Interference("produce", "error-after", code=7)),
         ),
         gentle=True,
+    )
+    assert not run(schedule).violations
+
+
+def test_an_answer_that_comes_too_late_does_not_overtake_the_queue() -> None:
+    """The sender slept. A lost connection ended a batch before older ones, which were queued again.
+
+    The time of all of them had run out.
+    """
+    schedule = Schedule(
+        seed=156,
+        setup=Setup(batch_size=150, request_timeout_ms=800, delivery_timeout_ms=810),
+        actions=(
+            Send(at=0.0208, topic=0, records=1, size=150, keys="explicit"),
+            Send(at=0.0454, topic=0, records=7, size=60, keys="few"),
+            Disturb(0.0455, 0, Interference("produce", "error-after", code=20)),
+            Disturb(0.0455, 0, Interference("produce", "error-before", code=51)),
+            Disturb(0.0455, 0, Interference("produce", "cut-request")),
+            StallClient(at=0.0498, seconds=2.4),
+        ),
     )
     assert not run(schedule).violations

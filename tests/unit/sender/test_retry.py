@@ -106,6 +106,11 @@ def test_nothing_is_tried_again_when_the_time_is_up(code: int) -> None:
     assert verdict(code, out_of_time=True) is FAIL
 
 
+@pytest.mark.parametrize("code", [code for code in TABLE if code != 46])
+def test_a_later_batch_does_not_run_out_of_time_before_an_earlier_one(code: int) -> None:
+    assert verdict(code, out_of_time=True, oldest=False) is Verdict.EXPIRE
+
+
 def test_a_duplicate_is_stored_however_late_it_is_told() -> None:
     assert verdict(46, out_of_time=True, attempts=9, retries=1) is DONE
 
