@@ -49,7 +49,6 @@ _IGNORED = {
     "api_version_request_timeout_ms": _CONNECT_TIME,
     "bootstrap_timeout_ms": _CONNECT_TIME,
     "default_api_timeout_ms": "set max_block_ms",
-    "socket_connection_setup_timeout_max_ms": "set socket_connection_setup_timeout_ms",
     "client_dns_lookup": "every address of a name is tried",
     "metadata_recovery_strategy": _REBOOTSTRAP,
     "metadata_recovery_rebootstrap_trigger_ms": _REBOOTSTRAP,

@@ -57,6 +57,7 @@ class ProducerConfig:
     metadata_max_idle_ms: int
     connections_max_idle_ms: int
     socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
     send_buffer_bytes: int | None
     receive_buffer_bytes: int | None
     receive_message_max_bytes: int

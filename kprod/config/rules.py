@@ -66,6 +66,11 @@ def _reconnect_backoff(reader: OptionReader) -> str | None:
     return _backoff(reader, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
 
 
+def _setup_timeout(reader: OptionReader) -> str | None:
+    first, longest = "socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"
+    return _backoff(reader, first, longest)
+
+
 def _backoff(reader: OptionReader, first: str, longest: str) -> str | None:
     values = reader.values
     if values[longest] >= values[first]:
@@ -149,6 +154,10 @@ PRODUCER_RULES: tuple[Rule, ...] = (
     _DELIVERY_TIMEOUT,
     (("retry_backoff_ms", "retry_backoff_max_ms"), _retry_backoff),
     (("reconnect_backoff_ms", "reconnect_backoff_max_ms"), _reconnect_backoff),
+    (
+        ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
+        _setup_timeout,
+    ),
     (("batch_size", "buffer_memory"), _memory),
     _COMPRESSION,
     (

@@ -243,7 +243,15 @@ _ROWS = (
         "socket_connection_setup_timeout_ms",
         10000,
         _ms(1),
-        "How long connecting to one broker may take.",
+        "How long connecting to one broker may take, until it has told which requests it knows;"
+        " doubles with each time that was too short (KIP-601).",
+    ),
+    Option(
+        "socket_connection_setup_timeout_max_ms",
+        30000,
+        _ms(1),
+        "Longest time that connecting to one broker may take. Raised to"
+        " `socket_connection_setup_timeout_ms` when not set.",
     ),
     Option(
         "send_buffer_bytes",

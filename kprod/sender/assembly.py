@@ -139,7 +139,11 @@ def _link_settings(config: ProducerConfig, rng: random.Random) -> LinkSettings:
         max_in_flight=config.max_in_flight_requests_per_connection,
         max_frame_bytes=config.receive_message_max_bytes,
         request_timeout=config.request_timeout_ms / 1000,
-        setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
+        setup=_backoff(
+            config.socket_connection_setup_timeout_ms,
+            config.socket_connection_setup_timeout_max_ms,
+            rng,
+        ),
         idle_timeout=config.connections_max_idle_ms / 1000,
         reconnect=_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, rng),
     )

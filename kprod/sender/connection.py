@@ -15,10 +15,11 @@ from kprod.errors import BrokerError, KprodError, ProtocolError, UnsupportedVers
 from kprod.sender.exchange import Buffers, Exchange
 from kprod.wire.control import decode_api_versions_response, encode_api_versions_request
 from kprod.wire.framing import FrameReader, split_response_header
-from kprod.wire.versions import SUPPORTED, ApiKey, ApiVersions
+from kprod.wire.versions import SUPPORTED, ApiKey, ApiVersions, asks_for_silence
 
 UNSUPPORTED_VERSION = 35
 LAST_CORRELATION_ID = 2**31 - 1
+LONGEST_SILENCE_MS = 300_000
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +27,7 @@ class _Unanswered:
     exchange: Exchange
     version: int
     correlation_id: int
-    sent_at: float
+    since: float  # it was queued, bytes of it left, a silence the broker asked for is over
     left: Buffers  # what the socket has not taken
     left_bytes: int
     started: bool = False  # a byte of it was handed to the socket
@@ -58,12 +59,13 @@ class _Output:
             return self._owners[0].left
         return [buffer for owner in self._owners for buffer in owner.left]
 
-    def wrote(self, nbytes: int) -> list[_Unanswered]:
+    def wrote(self, nbytes: int, now: float) -> list[_Unanswered]:
         """Drop what the socket took; the requests whose last byte is gone with it."""
         finished: list[_Unanswered] = []
         while nbytes:
             owner = self._owners[0]
             owner.started = True
+            owner.since = now
             if nbytes < owner.left_bytes:
                 owner.took(nbytes)
                 break
@@ -168,7 +170,8 @@ class BrokerConnection:
     def send(self, exchange: Exchange, now: float) -> None:
         """Queue a request.
 
-        Raises UnsupportedVersionError, having queued nothing, when no version fits.
+        Raises UnsupportedVersionError when no version fits, and whatever ``encode`` raises, having
+        queued nothing.
         """
         if self._versions is None:
             raise UnsupportedVersionError("the connection's handshake is not over")
@@ -193,7 +196,7 @@ class BrokerConnection:
 
     def wrote(self, nbytes: int, now: float) -> None:
         """The socket took ``nbytes``. Requests that expect no response end here."""
-        for entry in self._output.wrote(nbytes):
+        for entry in self._output.wrote(nbytes, now):
             if not entry.exchange.expects_response:
                 self._unanswered.remove(entry)
                 self._useful = True
@@ -222,10 +225,13 @@ class BrokerConnection:
                 f" but {entry.correlation_id} is the oldest"
             )
         throttle_ms = self._tell(entry, body, now)
-        if throttle_ms > 0:
-            self._throttled_until = max(
-                self._throttled_until, now + min(throttle_ms, 300_000) / 1000
-            )
+        if throttle_ms > 0 and asks_for_silence(entry.exchange.api, entry.version):
+            self._be_silent(min(throttle_ms, LONGEST_SILENCE_MS) / 1000, now)
+
+    def _be_silent(self, seconds: float, now: float) -> None:
+        self._throttled_until = max(self._throttled_until, now + seconds)
+        for entry in self._unanswered:  # the broker does not read them before that (KIP-219)
+            entry.since = max(entry.since, self._throttled_until)
 
     def _tell(self, entry: _Unanswered, body: memoryview, now: float) -> int:
         # Taken off first: what the answer leads to may close this connection, and close() must not
@@ -240,9 +246,13 @@ class BrokerConnection:
         self._useful = self._useful or established
         return throttle_ms
 
-    def oldest_sent_at(self) -> float | None:
-        """When the oldest unanswered request was queued; None when there is none."""
-        return self._unanswered[0].sent_at if self._unanswered else None
+    def waiting_since(self) -> float | None:
+        """Since when the broker owes us an answer, or reading on; None when it owes nothing.
+
+        Not before the last bytes it took of its oldest request, nor before the end of a silence it
+        asked for: that may be in the future.
+        """
+        return self._unanswered[0].since if self._unanswered else None
 
     def close(self, error: KprodError, now: float) -> None:
         """The connection is gone: fail every unanswered request, oldest first."""

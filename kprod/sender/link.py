@@ -23,13 +23,17 @@ RECEIVE_BYTES = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What every link of a producer shares; times in seconds."""
+    """What every link of a producer shares; times in seconds.
+
+    ``setup`` is the time to connect and shake hands, longer after each time it was too short
+    (KIP-601).
+    """
 
     client_id: str
     max_in_flight: int
     max_frame_bytes: int
     request_timeout: float
-    setup_timeout: float
+    setup: ExponentialBackoff
     idle_timeout: float
     reconnect: ExponentialBackoff
 
@@ -56,7 +60,9 @@ class BrokerLink:
         self._settings = settings
         self._metrics = metrics
         self._connection: BrokerConnection | None = None
-        self._connecting_since = 0.0
+        self._setup_began = -FOREVER
+        self._setup_limit = 0.0
+        self._setups_too_long = 0
         self._last_active = 0.0
         self._failures = 0
         self._retry_at = 0.0
@@ -71,6 +77,11 @@ class BrokerLink:
     def connected(self) -> bool:
         """True from the first attempt to connect until the connection ends."""
         return self.transport is not None
+
+    @property
+    def last_attempt(self) -> float:
+        """When a connection was begun the last time."""
+        return self._setup_began
 
     @property
     def in_flight(self) -> int:
@@ -95,21 +106,25 @@ class BrokerLink:
         if self.transport is None:
             # Once the back-off is over nothing is due: whoever needs the broker calls connect().
             return self._retry_at - now if self._retry_at > now else FOREVER
-        if self._connection is None:
-            return max(0.0, self._connecting_since + self._settings.setup_timeout - now)
-        oldest = self._connection.oldest_sent_at()
-        if oldest is not None:
-            limit = max(0.0, oldest + self._settings.request_timeout - now)
-        else:
-            limit = max(0.0, self._last_active + self._settings.idle_timeout - now)
-        silent = self._connection.throttled_for(now)
+        limit = max(0.0, self._deadline() - now)
+        silent = self._connection.throttled_for(now) if self._connection is not None else 0.0
         return min(limit, silent) if silent else limit
+
+    def _deadline(self) -> float:
+        """When the connection is ended if nothing happens before."""
+        if self._connection is None or not self._connection.established:
+            return self._setup_began + self._setup_limit
+        since = self._connection.waiting_since()
+        if since is not None:
+            return since + self._settings.request_timeout
+        return self._last_active + self._settings.idle_timeout
 
     # What the network does ----------------------------------------------------------------------
 
     def connect(self, now: float) -> None:
         """Start a connection; what goes wrong is reported and backed off."""
-        self._connecting_since = self._last_active = now
+        self._setup_began = self._last_active = now
+        self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
         try:
             self.transport = self._backend.dial(self.broker.host, self.broker.port)
         except Exception as error:
@@ -158,6 +173,8 @@ class BrokerLink:
                 raise ConnectionLost("the broker closed the connection")
             self._last_active = now
             self._connection.received(chunk, now)
+            if self._connection.established:
+                self._setups_too_long = 0
             if len(chunk) < RECEIVE_BYTES:
                 return
 
@@ -184,20 +201,22 @@ class BrokerLink:
 
     def check_deadlines(self, now: float) -> None:
         """End a connection that is too slow to come up, to answer, or was idle for too long."""
-        if self.transport is None:
+        if self.transport is None or now < self._deadline():
             return
-        settings = self._settings
-        oldest = self._connection.oldest_sent_at() if self._connection is not None else None
         if self._connection is None:
-            if now - self._connecting_since >= settings.setup_timeout:
-                limit = settings.setup_timeout
-                self.drop(self._explain(ConnectionLost(f"not connected after {limit:g} s")), now)
-        elif oldest is not None:
-            if now - oldest >= settings.request_timeout:
-                limit = settings.request_timeout
-                self.drop(self._explain(ConnectionLost(f"no response within {limit:g} s")), now)
-        elif now - self._last_active >= settings.idle_timeout:
+            self._give_up_setup(f"not connected after {self._setup_limit:.3g} s", now)
+        elif not self._connection.established:
+            limit = f"within {self._setup_limit:.3g} s of connecting"
+            self._give_up_setup(f"no answer to ApiVersions {limit}: is it a Kafka broker?", now)
+        elif self._connection.waiting_since() is not None:
+            limit = f"{self._settings.request_timeout:g} s"
+            self.drop(self._explain(ConnectionLost(f"no response within {limit}")), now)
+        else:
             self.close(now)
+
+    def _give_up_setup(self, why: str, now: float) -> None:
+        self._setups_too_long += 1
+        self.drop(self._explain(ConnectionLost(why)), now)
 
     def drop(self, error: KprodError, now: float) -> None:
         """The connection failed: end it, back off, fail what it carried."""

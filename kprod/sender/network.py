@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 
 from kprod.clock import Clock
 from kprod.cluster.snapshot import Broker
-from kprod.errors import KprodError, UnsupportedVersionError
+from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Exchange
 from kprod.sender.link import BrokerLink, LinkSettings
 from kprod.transport.base import Backend, Readiness
 
+log = logging.getLogger(__name__)
+
 FOREVER = float("inf")
+PATIENCE = 0.5
+"""Seconds for which brokers that are busy or coming up are waited for before another is tried."""
 
 
 class Network:
@@ -38,6 +43,7 @@ class Network:
         self._clock = clock
         self._on_failure = on_failure
         self._rng = rng or random.Random()
+        self._patient_until: float | None = None  # None: nobody waits for a broker to ask
         self._links: dict[int, BrokerLink] = {}
         self._leaving: list[BrokerLink] = []  # they get no new requests, and end with the last one
         self._look_at = 0.0  # until then no link's time runs out; 0.0 when that is not known
@@ -87,27 +93,54 @@ class Network:
         return link.usable(now)
 
     def any_usable(self, now: float) -> int | None:
-        """The least busy node a request may go to; None while there is none."""
+        """The least busy node a request may go to; None while there is none.
+
+        One after the other is tried then, the next as soon as the last has failed or has been
+        coming up for ``PATIENCE``; so is another broker when those that are connected are silent.
+        """
         usable = [link for link in self._links.values() if link.usable(now)]
         if usable:
+            self._patient_until = None
             return min(usable, key=lambda link: link.in_flight).broker.node_id
         if not any(link.connected for link in self._links.values()):
+            self._patient_until = now
+        elif self._patient_until is None:
+            self._patient_until = now + PATIENCE
+        if now >= self._patient_until:
             self._connect_any(now)
+            self._patient_until = now + PATIENCE
         return None
 
     def _connect_any(self, now: float) -> None:
-        """Connect to a known broker or, when all back off, to a bootstrap address (KIP-899)."""
-        able = [link for link in self._links.values() if link.may_connect(now)]
-        known = [link for link in able if link.broker.node_id >= 0]
-        if able:
-            self._rng.choice(known or able).connect(now)
+        """Connect to the one that was tried longest ago, as Kafka's ``leastLoadedNode`` does."""
+        if order := self._untried(now):
+            self._rng.shuffle(order)
+            min(order, key=lambda link: link.last_attempt).connect(now)
+
+    def _untried(self, now: float) -> list[BrokerLink]:
+        """Known brokers or, when all of those back off, the bootstrap addresses (KIP-899).
+
+        Where another connection leads already, nothing is to be gained.
+        """
+        taken = {link.broker[1:3] for link in self._links.values() if link.connected}
+        able = [
+            link
+            for link in self._links.values()
+            if link.may_connect(now) and link.broker[1:3] not in taken
+        ]
+        return [link for link in able if link.broker.node_id >= 0] or able
 
     def send(self, node_id: int, exchange: Exchange, now: float) -> None:
         """Send a request to a usable node. What fails at once is told to the exchange."""
         try:
             self._links[node_id].send(exchange, now)
-        except UnsupportedVersionError as error:
+        except KprodError as error:
             exchange.failed(error, now, sent=False)
+        except Exception as error:  # of encode: nothing was queued, the connection is as it was
+            log.exception("a %s request could not be written", exchange.api.name)
+            unwritten = KprodError(f"the {exchange.api.name} request could not be written: {error}")
+            unwritten.__cause__ = error
+            exchange.failed(unwritten, now, sent=False)
 
     # Waiting --------------------------------------------------------------------------------------
 
@@ -152,12 +185,19 @@ class Network:
         self._leaving = [link for link in self._leaving if link.connected]
 
     def next_event(self, now: float) -> float:
-        """Seconds until some link needs a look although no byte moved."""
+        """Seconds until some link needs a look, or another is to be tried, though no byte moved."""
         wait = FOREVER
         for link in self._all_links():
             wait = min(wait, link.next_event(now))
         self._look_at = now + wait
-        return wait
+        return min(wait, self._next_try(now))
+
+    def _next_try(self, now: float) -> float:
+        until = self._patient_until
+        # Afterwards nothing is due: whoever still needs a broker asks, and is patient once more.
+        if until is None or until <= now or not self._untried(until):
+            return FOREVER
+        return until - now
 
     @property
     def connected(self) -> bool:

@@ -74,7 +74,26 @@ FLEXIBLE_FROM: Mapping[ApiKey, int] = MappingProxyType(
 )
 """First version with compact encodings and tagged fields; an API not listed has none."""
 
-_NEVER_FLEXIBLE = 32_768
+_SILENT_FROM: Mapping[ApiKey, int] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: 6,
+        ApiKey.FETCH: 8,
+        ApiKey.LIST_OFFSETS: 3,
+        ApiKey.METADATA: 6,
+        ApiKey.FIND_COORDINATOR: 2,
+        ApiKey.API_VERSIONS: 2,
+        ApiKey.CREATE_TOPICS: 3,
+        ApiKey.INIT_PRODUCER_ID: 1,
+        ApiKey.ADD_PARTITIONS_TO_TXN: 1,
+        ApiKey.ADD_OFFSETS_TO_TXN: 1,
+        ApiKey.END_TXN: 1,
+        ApiKey.TXN_OFFSET_COMMIT: 1,
+        ApiKey.DESCRIBE_CONFIGS: 2,
+    }
+)
+"""First version whose answer comes at once; a throttled client is silent after it (KIP-219)."""
+
+_NEVER = 32_768
 
 _AVOIDED = frozenset({(ApiKey.PRODUCE, 5)})
 """Produce 5 brought LogStartOffset, but librdkafka's mock broker sends that only from 6 on, so its
@@ -83,7 +102,12 @@ answers to 5 cannot be read. No broker needs it: whoever offers 5 also offers 4.
 
 def is_flexible(api: ApiKey, version: int) -> bool:
     """Whether this version of the request uses compact encodings and tagged fields."""
-    return version >= FLEXIBLE_FROM.get(api, _NEVER_FLEXIBLE)
+    return version >= FLEXIBLE_FROM.get(api, _NEVER)
+
+
+def asks_for_silence(api: ApiKey, version: int) -> bool:
+    """Whether a throttle time in the answer is still to come: older ones were held back for it."""
+    return version >= _SILENT_FROM.get(api, _NEVER)
 
 
 class ApiVersions:

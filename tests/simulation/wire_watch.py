@@ -24,6 +24,8 @@ Place: TypeAlias = tuple[str, UUID | None, int]
 DUPLICATE = 46
 TOO_LARGE = (10, 18)
 SEQUENCE_CODES = (45, DUPLICATE, 47, 59)
+SILENT_FROM = {wire.PRODUCE: 6, wire.METADATA: 6, wire.API_VERSIONS: 2, wire.INIT_PRODUCER_ID: 1}
+"""Before that version the answer was held back, and a client need not be silent (KIP-219)."""
 DIALS_PER_SECOND = 60  # two links per address, each at most every 40 ms
 
 
@@ -31,7 +33,12 @@ DIALS_PER_SECOND = 60  # two links per address, each at most every 40 ms
 class Request:
     """One unanswered request; ``batches`` are those of a Produce request."""
 
+    header: wire.RequestHeader
     batches: list[tuple[Place, BatchFields]]
+
+    @property
+    def may_silence(self) -> bool:
+        return self.header.version >= SILENT_FROM[self.header.api]
 
 
 @dataclass(slots=True)
@@ -117,7 +124,7 @@ class WireWatch:
             self._metadata(set(request.topics))
         for place, _ in batches:
             self._in_flight[place] = self._in_flight.get(place, 0) + 1
-        line.unanswered.append(Request(batches))
+        line.unanswered.append(Request(request.header, batches))
         if len(line.unanswered) > self._setup.max_in_flight:
             self.history.violated("I13", f"{len(line.unanswered)} requests unanswered")
 
@@ -168,7 +175,7 @@ class WireWatch:
             return
         request = line.unanswered.popleft()
         self._off_wire(request)
-        if answer.throttle_ms:
+        if answer.throttle_ms and request.may_silence:
             over = self._clock.now + answer.throttle_ms / 1000
             line.silent_until = max(line.silent_until, over)
         codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}

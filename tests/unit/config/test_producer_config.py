@@ -38,6 +38,11 @@ JAVA_NAMES = {
     "partitioner.availability.timeout.ms": ("partitioner_availability_timeout_ms", 5, 5),
     "retry.backoff.max.ms": ("retry_backoff_max_ms", 2000, 2000),
     "socket.connection.setup.timeout.ms": ("socket_connection_setup_timeout_ms", 1, 1),
+    "socket.connection.setup.timeout.max.ms": (
+        "socket_connection_setup_timeout_max_ms",
+        20_000,
+        20_000,
+    ),
     "security.protocol": ("security_protocol", "plaintext", "PLAINTEXT"),
 }
 LIBRDKAFKA_NAMES = {

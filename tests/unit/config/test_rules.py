@@ -84,10 +84,12 @@ def test_delivery_timeout_is_raised_when_not_set() -> None:
     assert configured(linger_ms=100_000).delivery_timeout_ms == 130_000
 
 
-@pytest.mark.parametrize("name", ["retry_backoff", "reconnect_backoff"])
+@pytest.mark.parametrize(
+    "name", ["retry_backoff", "reconnect_backoff", "socket_connection_setup_timeout"]
+)
 def test_longest_back_off(name: str) -> None:
     first, longest = f"{name}_ms", f"{name}_max_ms"
-    assert getattr(configured(**{first: 5000}), longest) == 5000
+    assert getattr(configured(**{first: 50_000}), longest) == 50_000
     assert getattr(configured(**{longest: 10}), first) == 10
     with pytest.raises(ConfigError, match=f"^{longest}=10 must be at least {first}=20$"):
         configured(**{first: 20, longest: 10})

@@ -33,6 +33,11 @@ class Noted:
         self._throttle_ms = throttle_ms
         self._refuses = refuses
 
+    @property
+    def bytes(self) -> bytes:
+        """The whole request."""
+        return b"".join(self._buffers)
+
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         self.versions.append(version)
         self.correlation_ids.append(correlation_id)
@@ -46,6 +51,22 @@ class Noted:
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         self.ends.append(("failed", sent))
+
+
+class Unwritable(Noted):
+    """Its encoding fails with ``mistake``; ``errors`` gets what it was failed with."""
+
+    def __init__(self, mistake: Exception) -> None:
+        super().__init__()
+        self.errors: list[KprodError] = []
+        self._mistake = mistake
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        raise self._mistake
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        super().failed(error, now, sent=sent)
+        self.errors.append(error)
 
 
 def frame(message: bytes) -> bytes:

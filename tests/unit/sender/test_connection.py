@@ -7,7 +7,7 @@ import pytest
 from kprod.errors import ConnectionLost, ProtocolError
 from kprod.sender.connection import BrokerConnection
 from kprod.wire.versions import ApiKey
-from tests.unit.sender.exchanges import Noted, answer, frame, handshake_answer
+from tests.unit.sender.exchanges import Noted, Unwritable, answer, frame, handshake_answer
 
 NOW = 100.0
 GONE = ConnectionLost("gone")
@@ -224,13 +224,43 @@ def test_a_throttled_connection_is_silent_for_as_long(throttle_ms: int, seconds:
     assert connection.can_send(NOW + seconds)
 
 
+def test_an_old_broker_has_held_back_the_answer_and_wants_no_silence() -> None:
+    connection = established()
+    asked = Noted(throttle_ms=5_000, version_cap=5)
+    send(connection, asked)
+    connection.received(frame(b"\x00\x00\x00\x01"), NOW)
+    assert (asked.versions, asked.ends) == ([5], [("answered", b"")])
+    assert connection.can_send(NOW)
+
+
 def test_the_oldest_request_tells_how_long_the_broker_has_been_silent() -> None:
     connection = established()
-    assert connection.oldest_sent_at() is None
-    connection.send(Noted(), NOW)
-    write(connection)
+    assert connection.waiting_since() is None
+    connection.send(Noted(b"request"), NOW)
+    assert connection.waiting_since() == NOW
+    connection.wrote(3, NOW + 2)
+    assert connection.waiting_since() == NOW + 2
+    connection.wrote(4, NOW + 3)
     connection.send(Noted(), NOW + 5)
-    assert connection.oldest_sent_at() == NOW
+    assert connection.waiting_since() == NOW + 3
+
+
+def test_a_silence_the_broker_asked_for_is_not_held_against_it() -> None:
+    connection = established()
+    send(connection, Noted(throttle_ms=5_000), Noted())
+    connection.received(answer(1, b""), NOW + 1)
+    assert connection.waiting_since() == NOW + 6
+
+
+def test_a_request_that_cannot_be_written_leaves_the_connection_as_it_was() -> None:
+    connection = established()
+    with pytest.raises(ValueError, match="a mistake"):
+        connection.send(Unwritable(ValueError("a mistake")), NOW)
+    assert (connection.in_flight, connection.has_output) == (0, False)
+    request = Noted()
+    send(connection, request)
+    connection.received(answer(request.correlation_ids[0], b"fine"), NOW)
+    assert request.ends == [("answered", b"fine")]
 
 
 def test_closing_fails_everything_and_tells_what_may_have_arrived() -> None:

@@ -4,75 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.backoff import ExponentialBackoff
-from kprod.cluster.snapshot import Broker
 from kprod.errors import ConnectionLost, KprodError, ProtocolError
-from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Buffers
-from kprod.sender.link import BrokerLink, LinkSettings
-from kprod.transport.memory_transport import MemoryTransport
 from kprod_ext import BufferPool, PooledBuffer
 from tests.support.fake_clock import FakeClock
-from tests.support.mistaken_backend import MistakenBackend
-from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
-from tests.unit.sender.exchanges import Noted, answer, frame
+from tests.unit.sender.exchanges import Noted, answer
+from tests.unit.sender.link_rig import REQUEST, LinkRig
 from tests.unit.sender.raw_server import RawServer
-
-BROKER = Broker(7, "host", 9092)
-REQUEST = frame(b"a request")
-
-
-class LinkRig:
-    """A link, its network in virtual time, and the errors it reported."""
-
-    def __init__(self, server: RawServer | None, backend: VirtualBackend | None = None) -> None:
-        self.clock = FakeClock()
-        listeners = {} if server is None else {("host", 9092): server.accept}
-        self.backend = backend or VirtualBackend(self.clock, listeners)
-        self.mistakes = MistakenBackend(self.backend)
-        self.errors: list[KprodError] = []
-        self.metrics = ProducerMetrics()
-        settings = LinkSettings(
-            client_id="client",
-            max_in_flight=5,
-            max_frame_bytes=1000,
-            request_timeout=30,
-            setup_timeout=10,
-            idle_timeout=540,
-            reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
-        )
-        self.link = BrokerLink(BROKER, self.mistakes, settings, self.metrics, self.errors.append)
-
-    @property
-    def transport(self) -> MemoryTransport:
-        return self.backend.connections[-1]
-
-    def poll(self) -> None:
-        """Move what there is to move, at the present moment."""
-        for readiness in self.mistakes.poll(0):
-            if readiness.transport is self.link.transport:
-                self.link.moved(
-                    self.clock.now, readable=readiness.readable, writable=readiness.writable
-                )
-
-    def connect(self) -> None:
-        """Up to the end of the handshake."""
-        self.link.connect(self.clock.now)
-        for _ in range(200):
-            self.poll()
-            if self.link.usable(self.clock.now):
-                return
-        raise AssertionError(f"not usable: {self.errors}")
-
-    def send(self) -> Noted:
-        exchange = Noted(REQUEST)
-        self.link.send(exchange, self.clock.now)
-        return exchange
-
-    def pass_time(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-        self.link.check_deadlines(self.clock.now)
 
 
 def test_a_request_is_carried_and_its_answer_brought_back() -> None:
@@ -101,99 +40,6 @@ def test_it_works_one_byte_at_a_time_in_both_directions() -> None:
     while not request.ends:
         rig.poll()
     assert request.ends == [("answered", b"body")]
-
-
-# Time limits --------------------------------------------------------------------------------------
-
-
-class NeverConnects(VirtualBackend):
-    """Dials, and hears nothing from the other end."""
-
-    def dial(self, host: str, port: int) -> MemoryTransport:
-        transport = super().dial(host, port)
-        transport.unwatch()
-        return transport
-
-
-def test_connecting_is_given_up_after_the_setup_timeout() -> None:
-    clock = FakeClock()
-    rig = LinkRig(None, NeverConnects(clock, {}))
-    rig.link.connect(rig.clock.now)
-    assert rig.link.next_event(rig.clock.now) == 10
-    rig.pass_time(9.9)
-    assert rig.link.connected
-    rig.pass_time(0.1)
-    assert not rig.link.connected
-    assert "broker 7 at host:9092: not connected after 10 s" in str(rig.errors[0])
-
-
-def test_a_broker_that_does_not_answer_the_handshake_is_given_up() -> None:
-    rig = LinkRig(RawServer(shakes=False))
-    rig.link.connect(rig.clock.now)
-    rig.poll()
-    assert not rig.link.usable(rig.clock.now)
-    rig.pass_time(30)
-    assert "no response within 30 s" in str(rig.errors[0])
-
-
-def test_a_broker_that_does_not_answer_a_request_is_given_up() -> None:
-    rig = LinkRig(RawServer())
-    rig.connect()
-    rig.clock.advance(100)
-    requests = [rig.send(), rig.send()]
-    assert rig.link.next_event(rig.clock.now) == 30
-    rig.pass_time(29.9)
-    assert [request.ends for request in requests] == [[], []]
-    rig.pass_time(0.1)
-    assert [request.ends for request in requests] == [[("failed", True)]] * 2
-    assert "broker 7 at host:9092: no response within 30 s" in str(rig.errors[0])
-    assert rig.metrics.connections_lost == 1
-
-
-def test_an_answer_after_the_time_limit_reaches_nobody() -> None:
-    rig = LinkRig(RawServer())
-    rig.connect()
-    late = rig.transport
-    request = rig.send()
-    rig.pass_time(30)
-    rig.pass_time(10)
-    rig.connect()
-    again = rig.send()
-    late.deliver(answer(1, b"late"))
-    rig.poll()
-    assert request.ends == [("failed", True)]
-    assert again.ends == []
-
-
-def test_an_idle_connection_is_closed_without_blame() -> None:
-    rig = LinkRig(RawServer())
-    rig.connect()
-    assert rig.link.next_event(rig.clock.now) == 540
-    rig.pass_time(540)
-    assert not rig.link.connected
-    assert rig.errors == []
-    assert rig.link.may_connect(rig.clock.now)
-
-
-def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
-    rig = LinkRig(RawServer())
-    rig.connect()
-    rig.pass_time(539)
-    rig.send()
-    rig.pass_time(2)
-    assert rig.link.connected
-
-
-def test_a_throttled_link_is_looked_at_when_the_silence_ends() -> None:
-    rig = LinkRig(RawServer())
-    rig.connect()
-    rig.link.send(Noted(REQUEST, throttle_ms=5000), rig.clock.now)
-    rig.transport.deliver(answer(1, b""))
-    rig.poll()
-    assert not rig.link.usable(rig.clock.now)
-    assert rig.link.next_event(rig.clock.now) == 5
-    rig.clock.advance(5)
-    assert rig.link.usable(rig.clock.now)
 
 
 # Failures -----------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.link import LinkSettings
-from kprod.sender.network import Network
+from kprod.sender.network import PATIENCE, Network
 from kprod.wire.versions import ApiKey
 from tests.support.fake_clock import FakeClock
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
-from tests.unit.sender.exchanges import Noted, answer, frame
+from tests.unit.sender.exchanges import Noted, Unwritable, answer, frame
 from tests.unit.sender.raw_server import RawServer
 
 REQUEST = frame(b"a request")
@@ -36,7 +36,7 @@ class NetworkRig:
             max_in_flight=5,
             max_frame_bytes=1000,
             request_timeout=30,
-            setup_timeout=10,
+            setup=ExponentialBackoff(10, 30, SteadyRandom()),
             idle_timeout=540,
             reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
         )
@@ -121,6 +121,95 @@ def test_a_request_the_broker_has_no_version_for_fails_at_once() -> None:
     rig.network.send(node, exchange, rig.clock.now)
     assert exchange.ends == [("failed", False)]
     assert rig.network.usable(node, rig.clock.now)
+
+
+def test_a_request_that_cannot_be_written_fails_and_harms_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = NetworkRig("boot")
+    node = rig.connect_any()
+    before = rig.send(node)
+    mistake = ValueError("a mistake in encode")
+    unwritable = Unwritable(mistake)
+    rig.network.send(node, unwritable, rig.clock.now)
+    assert unwritable.ends == [("failed", False)]
+    (error,) = unwritable.errors
+    assert str(error) == "the METADATA request could not be written: a mistake in encode"
+    assert error.__cause__ is mistake
+    assert not error.retriable
+    assert "could not be written" in caplog.text
+    after = rig.send(node)
+    for request in (before, after):
+        rig.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
+        rig.network.poll(0)
+    assert before.ends == after.ends == [("answered", b"fine")]
+
+
+# Being patient ------------------------------------------------------------------------------------
+
+
+def wait_for_any(rig: NetworkRig) -> int:
+    """As ``connect_any``, but waits no longer than the network says; the node, in the end."""
+    for _ in range(100):
+        node = rig.network.any_usable(rig.clock.now)
+        if node is not None:
+            return node
+        rig.network.poll(rig.network.next_event(rig.clock.now))
+    raise AssertionError(f"nobody can be asked: {rig.errors}")
+
+
+@pytest.mark.parametrize("silent", [1, 2])
+def test_a_broker_that_does_not_shake_hands_is_not_waited_for_long(silent: int) -> None:
+    hosts = ["boot-1", "boot-2", "boot-3"]
+    rig = NetworkRig(*hosts, bootstrap=hosts)
+    for host in hosts[:silent]:
+        rig.servers[host].shakes = False
+    started = rig.clock.now
+    assert wait_for_any(rig) in (-2, -3)
+    assert rig.clock.now - started <= silent * PATIENCE
+    assert rig.errors == [], "nobody was given up"
+
+
+def test_brokers_that_come_up_in_time_are_the_only_ones_tried() -> None:
+    hosts = ["boot-1", "boot-2", "boot-3"]
+    rig = NetworkRig(*hosts, bootstrap=hosts)
+    wait_for_any(rig)
+    assert len(rig.backend.connections) == 1
+
+
+def test_another_broker_is_asked_when_those_connected_stay_busy() -> None:
+    rig = NetworkRig("one", "two")
+    rig.adopt(one=1, two=2)
+    rig.connect(1)
+    for _ in range(5):
+        rig.send(1)
+    started = rig.clock.now
+    assert wait_for_any(rig) == 2
+    assert rig.clock.now - started == pytest.approx(PATIENCE)
+
+
+def test_a_second_connection_to_the_same_address_is_of_no_use() -> None:
+    rig = NetworkRig("one", bootstrap=["one"])
+    rig.adopt(one=1)
+    rig.connect(1)
+    for _ in range(5):
+        rig.send(1)
+    assert rig.network.any_usable(rig.clock.now) is None
+    assert rig.network.next_event(rig.clock.now) == 30
+    rig.network.poll(PATIENCE)
+    assert rig.network.any_usable(rig.clock.now) is None
+    assert len(rig.backend.connections) == 1
+
+
+def test_the_address_tried_longest_ago_is_tried_next() -> None:
+    rig = NetworkRig(bootstrap=["dead-1", "dead-2", "dead-3"])
+    for _ in range(9):
+        rig.network.any_usable(rig.clock.now)
+        rig.network.poll(0)
+        rig.clock.advance(2)
+    tried = [str(error).split(":")[0] for error in rig.errors]
+    assert len(set(tried[:3])) == 3
+    assert tried[:3] == tried[3:6] == tried[6:9]
 
 
 # Who is kept --------------------------------------------------------------------------------------
