@@ -11,7 +11,7 @@ cdef class TopicLane:
     cdef readonly Py_ssize_t partition_count
     cdef Py_ssize_t _largest                # of key and value together, in bytes
     cdef StickyPartition _sticky            # for records without a key; None: not for this lane
-    cdef object _wake
+    cdef object _filled
 
     cdef RecordFuture append(self, object key, object value, object partition, object timestamp_ms)
     cdef Py_ssize_t _place(self, object key, object partition, StickyPartition sticky) noexcept

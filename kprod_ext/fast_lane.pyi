@@ -11,11 +11,12 @@ class TopicLane:
     """Where the records of one topic go while nothing changes. Thread-safe.
 
     ``partition_count`` is the topic's; ``largest`` the bytes that key and value of a record may
-    have together; ``wake`` is called, with no lock held, by the append that fills a batch.
+    have together; ``filled`` is called with the partition, and with no lock held, by the append
+    that fills its batch.
     """
 
     def __new__(
-        cls, partition_count: int, largest: int, wake: Callable[[], object]
+        cls, partition_count: int, largest: int, filled: Callable[[int], object]
     ) -> TopicLane: ...
     @property
     def partition_count(self) -> int: ...

@@ -42,13 +42,13 @@ cdef enum:
 cdef class TopicLane:
     """Where the records of one topic go while nothing changes."""
 
-    def __cinit__(self, Py_ssize_t partition_count, Py_ssize_t largest, wake not None):
+    def __cinit__(self, Py_ssize_t partition_count, Py_ssize_t largest, filled not None):
         if partition_count < 1:
             raise ValueError(f"a topic has 1 partition or more, not {partition_count}")
         self._partitions = [None] * partition_count
         self.partition_count = partition_count
         self._largest = largest
-        self._wake = wake
+        self._filled = filled
 
     def admit(self, Py_ssize_t partition, OpenBatch batch not None):
         """Let records of this partition take the lane."""
@@ -93,7 +93,7 @@ cdef class TopicLane:
         if sticky is not None and sticky.partition == place:
             sticky.count(nbytes, full)
         if full:
-            self._wake()
+            self._filled(place)
         return future
 
     cdef Py_ssize_t _place(

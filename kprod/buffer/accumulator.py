@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from kprod.backoff import ExponentialBackoff
+from kprod.buffer.attention import Attention
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import Appended, BatchQueue
 from kprod.buffer.callbacks import Callbacks
@@ -35,8 +36,6 @@ from kprod_ext import (
 
 log = logging.getLogger(__name__)
 
-FOREVER = float("inf")
-
 
 class DrainGate(Protocol):
     """Who decides, for order's sake, whether a partition's oldest batch may leave now."""
@@ -50,25 +49,26 @@ class DrainGate(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Ready:
-    """What could be sent: queues by leader, seconds to the next look, topics without a leader.
+class Ready(NamedTuple):
+    """What could be sent.
 
-    ``queued``: how many batches wait, by topic and partition, of the topics that are measured.
+    ``nodes``: the nodes it could be sent to, each with the ``acks`` of the requests it could be in.
+    ``next_check``: seconds until there may be more, if nothing happens. ``leaderless``: topics with
+    records for a partition without a leader. ``queued``: how many batches wait, by topic and
+    partition, of the topics that are measured.
     """
 
-    nodes: dict[int, list[BatchQueue]] = field(default_factory=dict)
-    next_check: float = FOREVER
-    leaderless: set[str] = field(default_factory=set)
-    queued: dict[str, dict[int, int]] = field(default_factory=dict)
+    nodes: dict[int, list[int]]
+    next_check: float
+    leaderless: set[str]
+    queued: Mapping[str, Mapping[int, int]]
 
 
 class RecordAccumulator:
     """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
 
     ``settings`` tells what holds for a topic; ``wake`` makes the sender look. Both may be called by
-    any thread. ``callbacks`` runs those of the futures. Locks: a queue's ``lock``, then
-    ``_active_lock``, never the other way.
+    any thread. ``callbacks`` runs those of the futures.
     """
 
     def __init__(
@@ -92,11 +92,10 @@ class RecordAccumulator:
         self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
         self._queues: CopyOnWriteMap[TopicPartition, BatchQueue] = CopyOnWriteMap()
-        self._active_lock = threading.Lock()  # guards _active
-        self._active: dict[BatchQueue, None] = {}
+        self._attention = Attention()
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
-        self._drain_starts: dict[tuple[int, int], int] = {}
+        self._hurry = False  # when the sender looked last
         self._closed = False
 
     # Any thread -----------------------------------------------------------------------------------
@@ -120,6 +119,8 @@ class RecordAccumulator:
             self._refuse_when_closed()
             appended = queue.try_append(timestamp_ms, key, value, headers)
         if appended is not None:
+            if appended.wake_sender:
+                self._attention.note(queue)
             return appended
         size = max(self._batch_size, batch_size_upper_bound(key, value, headers))
         buffer = self._allocate(size, timeout)
@@ -133,7 +134,8 @@ class RecordAccumulator:
                 appended = queue.try_append(timestamp_ms, key, value, headers)
                 if appended is None:
                     batch = self._new_batch(queue, buffer)
-                    self._activate(queue, batch)
+                    self.incomplete.add(batch)
+                    self._attention.note(queue)
                     appended = queue.push(batch, timestamp_ms, key, value, headers)
             except BaseException:
                 # A signal handler raises anywhere, also right after the batch was queued: then it
@@ -176,13 +178,13 @@ class RecordAccumulator:
             pool=self.pool,
         )
         now = self._clock.monotonic()
-        return ProducerBatch(tp, self.pool, buffer, builder, now, self._wake, self.callbacks)
+        hurry = partial(self._hurry_up, queue)
+        return ProducerBatch(tp, self.pool, buffer, builder, now, hurry, self.callbacks)
 
-    def _activate(self, queue: BatchQueue, batch: ProducerBatch) -> None:
-        """Let the sender see a queue that gets a new batch; the queue's lock is held."""
-        self.incomplete.add(batch)
-        with self._active_lock:
-            self._active[queue] = None
+    def _hurry_up(self, queue: BatchQueue) -> None:
+        """Somebody waits for a batch of ``queue``."""
+        self._attention.note(queue)
+        self._wake()
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
@@ -193,6 +195,12 @@ class RecordAccumulator:
         return self._queues.get_or_create(
             tp, lambda: BatchQueue(tp, self._settings(tp.topic))
         ).open_batch
+
+    def filled(self, tp: TopicPartition) -> None:
+        """A record that was appended directly has filled the open batch of ``tp``."""
+        queue = self._queues.get(tp)
+        if queue is not None:
+            self._attention.note(queue)
 
     def begin_flush(self) -> None:
         """Make every batch sendable, however young, until ``end_flush``."""
@@ -215,78 +223,59 @@ class RecordAccumulator:
     # The sender's thread ------------------------------------------------------------------------
 
     def ready(self, snapshot: ClusterSnapshot, now: float, measured: Container[str] = ()) -> Ready:
-        """Which partitions have something to send, and when to look again.
+        """Which nodes there is something to send to, and when to look again.
 
         Of the topics in ``measured`` also how many batches wait for each partition with a leader.
         """
-        found = Ready()
-        hurry = self._closed or self._flushes > 0 or self.pool.waiting > 0
-        for queue in self._active_queues():
-            batch, full = queue.head()
-            if batch is None:
-                self._retire(queue)
-                continue
-            leader = snapshot.leadership(queue.tp)
-            if leader is None:
-                found.leaderless.add(queue.tp.topic)
-                continue
-            if queue.tp.topic in measured:
-                found.queued.setdefault(queue.tp.topic, {})[queue.tp.partition] = queue.depth
-            moved = batch.attempted_leader not in (None, leader)
-            linger = None if hurry or full else queue.settings.linger
-            wait = self._wait(batch, now, linger=linger, moved=moved)
-            if wait <= 0:
-                found.nodes.setdefault(leader.leader_id, []).append(queue)
-            else:
-                found.next_check = min(found.next_check, wait)
-        return found
-
-    def _wait(
-        self, batch: ProducerBatch, now: float, *, linger: float | None, moved: bool
-    ) -> float:
-        """Seconds until ``batch`` should leave: its back-off after a failure, else its linger."""
-        if batch.attempts:
-            if moved:  # a new leader has nothing to do with the old one's trouble (KIP-951)
-                return 0.0
-            if isinstance(batch.last_error, ConnectionLost):  # reconnecting has a back-off already
-                return 0.0
-            return batch.last_attempt_at + self._retry_backoff.delay(batch.attempts) - now
-        if linger is None or batch.delivery.awaited:
-            return 0.0
-        return batch.created_at + linger - now
+        attention = self._attention
+        self._hurry = self._closed or self._flushes > 0 or self.pool.waiting > 0
+        attention.look(snapshot, now)
+        return Ready(
+            attention.posts(hurry=self._hurry),
+            attention.next_look() - now,
+            attention.leaderless(),
+            attention.depths.of(measured),
+        )
 
     def drain(
-        self,
-        node_id: int,
-        queues: list[BatchQueue],
-        gate: DrainGate,
-        snapshot: ClusterSnapshot,
-        max_bytes: int,
-    ) -> list[ProducerBatch]:
-        """Take at most one batch per queue for one request: fair over time, sealed, in sequence.
+        self, node_id: int, acks: int, gate: DrainGate, max_bytes: int
+    ) -> list[tuple[ProducerBatch, Leadership]]:
+        """Take at most one batch per partition for one request: sealed, in sequence.
 
-        ``queues`` have equal ``acks``.
+        Of those that were ready when ``ready`` looked; what was left longest comes first.
         """
-        place = node_id, queues[0].settings.acks
-        start = self._drain_starts.get(place, 0) % len(queues)
-        self._drain_starts[place] = start + 1
-        taken: list[ProducerBatch] = []
+        taken: list[tuple[ProducerBatch, Leadership]] = []
+        served: list[BatchQueue] = []
+        refused: list[BatchQueue] = []
         size = 0
-        for queue in queues[start:] + queues[:start]:
-            batch, _ = queue.head()
-            leader = snapshot.leadership(queue.tp)
-            if batch is None or leader is None or leader.leader_id != node_id:
+        for queue, leader in self._attention.at(node_id, acks, hurry=self._hurry):
+            batch = queue.oldest
+            if batch is None:  # not so, but it must not stay there
+                served.append(queue)
                 continue
             if not gate.admits(batch, leader):
+                refused.append(queue)
                 continue
             if taken and size + batch.size > max_bytes:
                 break
+            served.append(queue)
             queue.take_head()
             gate.assign(batch)
             self._seal(batch, queue.settings)
             size += batch.size
-            taken.append(batch)
+            taken.append((batch, leader))
+        for queue in refused:
+            self._attention.shut(queue)
+        for queue in served:
+            self._attention.note_anew(queue)
         return taken
+
+    def reopened(self, partitions: Iterable[TopicPartition]) -> None:
+        """The gate may admit what it refused of these partitions."""
+        for tp in partitions:
+            queue = self._queues.get(tp)
+            if queue is not None:
+                self._attention.reopened(queue)
 
     def _seal(self, batch: ProducerBatch, settings: QueueSettings) -> None:
         first_time = batch.records is None
@@ -300,33 +289,35 @@ class RecordAccumulator:
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a batch for another attempt, before everything that was never sent."""
+        batch.retry_at = batch.last_attempt_at
+        if not isinstance(batch.last_error, ConnectionLost):  # reconnecting has a back-off already
+            batch.retry_at += self._retry_backoff.delay(batch.attempts)
         queue = self._queue_of(batch)
         queue.put_back(batch)
-        with self._active_lock:
-            self._active[queue] = None
+        self._attention.note_anew(queue)
 
     def take_expired(self, created_before: float) -> list[ProducerBatch]:
         """Remove the queued batches that were created before a time."""
-        return [
-            batch for queue in self._active_queues() for batch in queue.take_expired(created_before)
-        ]
+        return self._attention.take_older(created_before)
 
     def take_all(self) -> list[ProducerBatch]:
         """Remove every queued batch."""
-        return [batch for queue in self._active_queues() for batch in queue.take_all()]
+        return self._attention.take_all()
 
     def remove(self, batch: ProducerBatch) -> None:
         """Take out one queued batch."""
-        self._queue_of(batch).remove(batch)
+        queue = self._queue_of(batch)
+        queue.remove(batch)
+        self._attention.note_anew(queue)
 
     def next_expiry(self) -> float:
         """When the oldest queued batch was created; infinite when none waits."""
-        heads = (queue.head()[0] for queue in self._active_queues())
-        return min((batch.created_at for batch in heads if batch is not None), default=FOREVER)
+        return self._attention.oldest()
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Replace a batch that is off the wire by two smaller ones, at its place in the queue."""
-        parts = split(batch, self._queue_of(batch).settings.codec, decompress, self._wake)
+        queue = self._queue_of(batch)
+        parts = split(batch, queue.settings.codec, decompress, partial(self._hurry_up, queue))
         for part in parts:
             self.incomplete.add(part)
             self.put_back(part)
@@ -339,15 +330,3 @@ class RecordAccumulator:
         if queue is None:
             raise AssertionError(f"{batch!r} does not come from this accumulator")
         return queue
-
-    def _active_queues(self) -> list[BatchQueue]:
-        with self._active_lock:
-            return list(self._active)
-
-    def _retire(self, queue: BatchQueue) -> None:
-        # Emptiness is looked at again under the queue's lock: an append that pushed a batch after
-        # ready() saw none has put the queue into _active under that lock, and must not be undone.
-        with queue.lock:
-            if queue.empty:
-                with self._active_lock:
-                    self._active.pop(queue, None)

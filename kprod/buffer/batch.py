@@ -53,6 +53,7 @@ class ProducerBatch:
         "overtaken",
         "producer",
         "records",
+        "retry_at",
         "tp",
     )
 
@@ -74,6 +75,7 @@ class ProducerBatch:
         self.created_at = now
         self.attempts = 0
         self.last_attempt_at = now
+        self.retry_at = now
         self.last_error: KprodError | None = None
         self.attempted_leader: Leadership | None = None
         self.producer: ProducerId | None = None

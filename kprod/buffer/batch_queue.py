@@ -88,17 +88,17 @@ class BatchQueue:
         """True when ``batch`` is the youngest. The caller holds ``lock``."""
         return bool(self._batches) and self._batches[-1] is batch
 
-    @property
-    def empty(self) -> bool:
-        """True when no batch waits. The caller holds ``lock``."""
-        return not self._batches
-
     # The sender's thread ------------------------------------------------------------------------
 
     @property
     def depth(self) -> int:
         """How many batches wait."""
         return len(self._batches)
+
+    @property
+    def oldest(self) -> ProducerBatch | None:
+        """The oldest batch: without a lock, for nobody but the sender's thread removes one."""
+        return self._batches[0] if self._batches else None
 
     def head(self) -> tuple[ProducerBatch | None, bool]:
         """The oldest batch, and whether it will not grow any more."""

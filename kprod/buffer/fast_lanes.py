@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
-from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.types import TopicPartition
 from kprod_ext import LaneTable, StickyPartition, TopicLane
 
@@ -42,7 +43,7 @@ class FastLanes:
         """
         lane = self._table.get(tp.topic)
         if lane is None or lane.partition_count != partitions:
-            lane = TopicLane(partitions, self._largest, self._wake)
+            lane = TopicLane(partitions, self._largest, partial(self._filled, tp.topic))
         lane.stick(sticky)
         if lane.admits(tp.partition):
             return
@@ -50,9 +51,15 @@ class FastLanes:
         self._table.open(tp.topic, lane)
         # Looked at after opening: a snapshot published, or a close(), that came before would not
         # have seen this lane, and it would stay open with an old number of partitions.
-        self.close_stale(self._metadata.snapshot)
+        if _is_stale(self._metadata.snapshot.topic(tp.topic), partitions):
+            self._table.close(tp.topic)
         if self._closed:
             self._table.clear()
+
+    def _filled(self, topic: str, partition: int) -> None:
+        """A record that took the lane has filled its batch."""
+        self._accumulator.filled(TopicPartition(topic, partition))
+        self._wake()
 
     def close_stale(self, snapshot: ClusterSnapshot) -> None:
         """Close the lanes of topics that changed.
@@ -61,11 +68,15 @@ class FastLanes:
         partition that has a leader when theirs has lost it.
         """
         for name, partitions in self._table.partition_counts().items():
-            topic = snapshot.topic(name)
-            if topic is None or not partitions == len(topic) == len(topic.available):
+            if _is_stale(snapshot.topic(name), partitions):
                 self._table.close(name)
 
     def close(self) -> None:
         """Send every record through the Python lane from now on."""
         self._closed = True
         self._table.clear()
+
+
+def _is_stale(topic: TopicInfo | None, partitions: int) -> bool:
+    """True when a lane for ``partitions`` partitions is not for what is known of the topic now."""
+    return topic is None or not partitions == len(topic) == len(topic.available)

@@ -16,7 +16,7 @@ Without idempotence the same object keeps the order of retries and the in-flight
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kprod.buffer.batch import ProducerBatch, ProducerId
@@ -62,6 +62,8 @@ class Sequences:
         self.producer: ProducerId | None = None
         self._max_in_flight = max_in_flight
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
+        self._awaiting_epoch: dict[TopicPartition, None] = {}
+        self._changed: dict[TopicPartition, None] = {}
 
     @property
     def needs_producer_id(self) -> bool:
@@ -93,6 +95,11 @@ class Sequences:
         limit = self._max_in_flight if proven or not self.idempotent else 1
         return state.on_wire < limit
 
+    def take_changed(self) -> Iterable[TopicPartition]:
+        """The partitions of which ``admits`` may say something else than when asked before this."""
+        changed, self._changed = self._changed, {}
+        return changed
+
     def assign(self, batch: ProducerBatch) -> None:
         """Give a batch that is about to leave its place; one that has a place keeps it."""
         state = self._of(batch.tp)
@@ -121,6 +128,7 @@ class Sequences:
     def off_wire(self, batch: ProducerBatch) -> None:
         """The request that carried ``batch`` has ended, in whatever way."""
         self._of(batch.tp).on_wire -= 1
+        self._changed[batch.tp] = None
         batch.on_wire = False
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
@@ -161,16 +169,19 @@ class Sequences:
         state = self._of(batch.tp)
         if batch in state.unresolved:
             state.unresolved.remove(batch)
+            self._changed[batch.tp] = None
 
     def was_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """``parts`` take the place, and between them the sequence numbers, of ``batch``."""
         unresolved = self._of(batch.tp).unresolved
         place = unresolved.index(batch)
         unresolved[place : place + 1] = parts
+        self._changed[batch.tp] = None
 
     def want_new_epoch(self, batch: ProducerBatch) -> None:
         """The broker refused the sequence for good: the partition goes on under a new epoch."""
         self._of(batch.tp).needs_new_epoch = True
+        self._awaiting_epoch[batch.tp] = None
 
     def resequence(self) -> list[ProducerBatch]:
         """Renumber the partitions that wait for a new epoch and have nothing on the wire.
@@ -178,8 +189,9 @@ class Sequences:
         Returns the batches that must fail instead, because they may be in the log.
         """
         doomed: list[ProducerBatch] = []
-        for state in self._partitions.values():
-            if not state.needs_new_epoch or state.on_wire:
+        for tp in list(self._awaiting_epoch):
+            state = self._of(tp)
+            if state.on_wire:
                 continue
             if state.producer == self.producer:
                 self._bump_epoch()
@@ -189,6 +201,8 @@ class Sequences:
             state.unresolved = [batch for batch in state.unresolved if not batch.maybe_written]
             state.producer, state.next_sequence = self.producer, 0
             state.proven_leader, state.needs_new_epoch = None, False
+            del self._awaiting_epoch[tp]
+            self._changed[tp] = None
             for batch in state.unresolved:
                 self._number(state, batch)
         return doomed

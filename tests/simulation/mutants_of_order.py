@@ -62,10 +62,11 @@ def bumps_all(_real: type[Sequences]) -> type[Sequences]:
 
     class Broken(Sequences):
         def resequence(self) -> list[ProducerBatch]:
-            states = list(self._partitions.values())
-            if any(state.needs_new_epoch for state in states):
-                for state in states:
+            states = self._partitions
+            if any(state.needs_new_epoch for state in states.values()):
+                for tp, state in states.items():
                     state.needs_new_epoch = True
+                    self._awaiting_epoch[tp] = None
             return _without_doubt(self, super().resequence)
 
     return Broken

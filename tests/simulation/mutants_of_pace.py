@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError
 from kprod.sender.connection import BrokerConnection
@@ -15,8 +14,9 @@ from kprod.sender.rounds.produce_exchange import ProduceExchange
 
 def retries_at_once(_real: type[RecordAccumulator]) -> type[RecordAccumulator]:
     class Broken(RecordAccumulator):
-        def _wait(self, batch: Any, *args: Any, **options: Any) -> float:
-            return 0.0 if batch.attempts else super()._wait(batch, *args, **options)
+        def put_back(self, batch: ProducerBatch) -> None:
+            super().put_back(batch)
+            batch.retry_at = 0.0
 
     return Broken
 

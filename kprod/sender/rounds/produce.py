@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
-from kprod.buffer.batch_queue import BatchQueue
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import KprodError
@@ -62,6 +61,7 @@ class ProduceRound:
         """Expire, renumber, then send what is ready; seconds until there may be more to do."""
         self._expire(now)
         self._renumber(now)
+        self._accumulator.reopened(self._sequences.take_changed())
         snapshot = self._metadata.snapshot
         watcher = self._load_watcher
         measured = watcher.topics if watcher is not None else ()
@@ -71,47 +71,34 @@ class ProduceRound:
             self._metadata.request_update()
         wait = min(ready.next_check, self._next_expiry - now)
         waiting: list[int] = []
-        for node_id, queues in ready.nodes.items():
+        for node_id, acks in ready.nodes.items():
             if not self._network.usable(node_id, now):
                 waiting.append(node_id)
-            elif self._send(node_id, queues, snapshot, now):
+            elif not self._sequences.needs_producer_id and self._send(node_id, acks, snapshot, now):
                 wait = 0.0  # a request takes one batch of each partition: there may be more
         if watcher is not None:
             watcher.measured(ready.queued, waiting, now)
         return wait
 
-    def _send(
-        self, node_id: int, queues: list[BatchQueue], snapshot: ClusterSnapshot, now: float
-    ) -> bool:
+    def _send(self, node_id: int, asked: list[int], snapshot: ClusterSnapshot, now: float) -> bool:
         """Make one request of what may leave; True when there was something.
 
         What asks for other ``acks`` needs another request, in another turn.
         """
-        groups: dict[int, list[BatchQueue]] = {}
-        for queue in queues:
-            groups.setdefault(queue.settings.acks, []).append(queue)
         # What was not served for longest comes first, or a busy group would keep others waiting.
-        order = sorted(groups, key=lambda acks: self._last_request.get((node_id, acks), 0))
-        return any(self._request(node_id, acks, groups[acks], snapshot, now) for acks in order)
+        order = sorted(asked, key=lambda acks: self._last_request.get((node_id, acks), 0))
+        return any(self._request(node_id, acks, snapshot, now) for acks in order)
 
-    def _request(
-        self,
-        node_id: int,
-        acks: int,
-        queues: list[BatchQueue],
-        snapshot: ClusterSnapshot,
-        now: float,
-    ) -> bool:
+    def _request(self, node_id: int, acks: int, snapshot: ClusterSnapshot, now: float) -> bool:
         """Make a request of batches with equal ``acks``; True when there was something."""
         settings = self._settings
-        batches = self._accumulator.drain(
-            node_id, queues, self._sequences, snapshot, settings.max_request_size
-        )
-        if not batches:
+        taken = self._accumulator.drain(node_id, acks, self._sequences, settings.max_request_size)
+        if not taken:
             return False
-        for batch in batches:
-            batch.attempt(now, snapshot.leadership(batch.tp))
+        for batch, leader in taken:
+            batch.attempt(now, leader)
             self._outcomes.left(batch)
+        batches = [batch for batch, _ in taken]
         topic_ids = {batch.tp.topic: snapshot.topic_id(batch.tp.topic) for batch in batches}
         self._metadata.used(topic_ids, now)
         self._requests += 1

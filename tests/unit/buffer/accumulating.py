@@ -49,6 +49,18 @@ class Gate:
         self.assigned.append(batch)
 
 
+class Asking(Gate):
+    """Admits nothing, and remembers by leader what it was asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[int, list[int]] = {}
+
+    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
+        self.asked.setdefault(leader.leader_id, []).append(batch.tp.partition)
+        return False
+
+
 class Accumulating:
     """``linger`` is 10 s, the back-off 1, 2, 4, 8 s; memory for ``batches`` batches.
 
@@ -81,24 +93,30 @@ class Accumulating:
         tp = TopicPartition(topic, partition)
         return self.accumulator.append(tp, 1000, None, value, (), timeout)
 
-    def ready(self, leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH) -> list[int]:
-        """Partitions that could be sent now, in the order of their queues."""
-        found = self.accumulator.ready(cluster(leaders=leaders, epoch=epoch), self.clock.now)
-        return [queue.tp.partition for queues in found.nodes.values() for queue in queues]
+    def ready(self, leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH) -> dict[int, list[int]]:
+        """Partitions that could be sent now, by node, in the order of their turn."""
+        snapshot = cluster(leaders=leaders, epoch=epoch)
+        gate = Asking()
+        for node, asked in self.accumulator.ready(snapshot, self.clock.now).nodes.items():
+            for acks in asked:
+                assert self.accumulator.drain(node, acks, gate, 1_000_000) == []
+        self.accumulator.reopened(TopicPartition("t", p) for ps in gate.asked.values() for p in ps)
+        return gate.asked
 
     def next_check(self) -> float:
         return self.accumulator.ready(cluster(), self.clock.now).next_check
 
     def drain(
-        self, gate: Gate | None = None, max_bytes: int = 1_000_000, node: int = 1
+        self,
+        gate: Gate | None = None,
+        max_bytes: int = 1_000_000,
+        node: int = 1,
+        leaders: Sequence[int] = (1, 1, 1),
     ) -> list[ProducerBatch]:
         """What one request to ``node`` would carry, of everything that is ready."""
-        snapshot = cluster()
-        queues = self.accumulator.ready(snapshot, self.clock.now).nodes.get(node, [])
-        gate = gate or Gate()
-        if not queues:
-            return []
-        return self.accumulator.drain(node, queues, gate, snapshot, max_bytes)
+        self.accumulator.ready(cluster(leaders=leaders), self.clock.now)
+        taken = self.accumulator.drain(node, -1, gate or Gate(), max_bytes)
+        return [batch for batch, _ in taken]
 
     def attempt(self, batch: ProducerBatch) -> None:
         """Send it, without success, and queue it again."""

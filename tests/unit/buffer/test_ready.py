@@ -8,7 +8,7 @@ import pytest
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import ClusterSnapshot
-from kprod.errors import BrokerError, BufferFullError, ConnectionLost
+from kprod.errors import BrokerError, BufferFullError, ConnectionLost, KprodError
 from tests.unit.buffer.accumulating import EPOCH, LEADER, Accumulating, cluster
 
 NEVER = float("inf")
@@ -21,17 +21,17 @@ def rig() -> Accumulating:
 
 
 def test_nothing_is_ready_when_nothing_was_appended(rig: Accumulating) -> None:
-    assert rig.ready() == []
+    assert rig.ready() == {}
     assert rig.next_check() == NEVER
 
 
 def test_a_young_batch_lingers(rig: Accumulating) -> None:
     rig.append()
     rig.clock.advance(4)
-    assert rig.ready() == []
+    assert rig.ready() == {}
     assert rig.next_check() == 6
     rig.clock.advance(6)
-    assert rig.ready() == [0]
+    assert rig.ready() == {1: [0]}
 
 
 def test_the_next_look_is_at_the_first_batch_to_end_its_linger(rig: Accumulating) -> None:
@@ -46,13 +46,13 @@ def test_a_full_batch_is_ready_at_once(rig: Accumulating) -> None:
     rig.append(0)
     rig.append(0)
     rig.append(1)
-    assert rig.ready() == [0]
+    assert rig.ready() == {1: [0]}
 
 
 def test_a_batch_at_its_limit_is_ready_without_a_second_one(rig: Accumulating) -> None:
     appended = rig.append(0, bytes(2000))
     assert appended.batch_ready
-    assert rig.ready() == [0]
+    assert rig.ready() == {1: [0]}
 
 
 def test_a_flush_makes_everything_ready_until_it_ends(rig: Accumulating) -> None:
@@ -60,25 +60,25 @@ def test_a_flush_makes_everything_ready_until_it_ends(rig: Accumulating) -> None
     rig.append(1)
     rig.accumulator.begin_flush()
     rig.accumulator.begin_flush()
-    assert rig.ready() == [0, 1]
+    assert rig.ready() == {1: [0, 1]}
     rig.accumulator.end_flush()
-    assert rig.ready() == [0, 1], "another flush is still waiting"
+    assert rig.ready() == {1: [0, 1]}, "another flush is still waiting"
     rig.accumulator.end_flush()
-    assert rig.ready() == []
+    assert rig.ready() == {}
 
 
 def test_closing_makes_everything_ready(rig: Accumulating) -> None:
     rig.append()
     rig.accumulator.close()
-    assert rig.ready() == [0]
+    assert rig.ready() == {1: [0]}
 
 
 def test_a_batch_somebody_waits_for_is_ready(rig: Accumulating) -> None:
     future = rig.append().future
-    assert rig.ready() == []
+    assert rig.ready() == {}
     with pytest.raises(TimeoutError):
         future.get(0)
-    assert rig.ready() == [0]
+    assert rig.ready() == {1: [0]}
     assert len(rig.wakes) == 1
 
 
@@ -94,9 +94,9 @@ def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
     waiting.start()
     while not rig.pool.waiting:
         threading.Event().wait(0.001)
-    assert rig.ready() == [0]
+    assert rig.ready() == {1: [0]}
     waiting.join(LONG)
-    assert rig.ready() == []
+    assert rig.ready() == {}
 
 
 # Leaders ------------------------------------------------------------------------------------------
@@ -105,9 +105,7 @@ def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
 def test_batches_are_grouped_by_the_leader_of_their_partition(rig: Accumulating) -> None:
     for partition in range(3):
         rig.append(partition, bytes(2000))
-    found = rig.accumulator.ready(cluster(leaders=[1, 2, 1]), rig.clock.now)
-    by_node = {n: [q.tp.partition for q in queues] for n, queues in found.nodes.items()}
-    assert by_node == {1: [0, 2], 2: [1]}
+    assert rig.ready(leaders=[1, 2, 1]) == {1: [0, 2], 2: [1]}
 
 
 @pytest.mark.parametrize(
@@ -134,12 +132,13 @@ def test_a_topic_is_reported_even_while_its_batch_lingers(rig: Accumulating) -> 
 # After a failed attempt ---------------------------------------------------------------------------
 
 
-def failed(rig: Accumulating, attempts: int = 1) -> ProducerBatch:
-    """A batch that failed so often, the last time just now."""
+def failed(rig: Accumulating, attempts: int = 1, error: KprodError | None = None) -> ProducerBatch:
+    """A batch that failed so often, the last time just now and with ``error``."""
     rig.append(0, bytes(2000))
     (batch,) = rig.drain()
     for _ in range(attempts):
         batch.attempt(rig.clock.now, LEADER)
+    batch.last_error = error
     rig.accumulator.put_back(batch)
     return batch
 
@@ -149,10 +148,10 @@ def test_a_batch_that_failed_backs_off_longer_and_longer(
     rig: Accumulating, attempts: int, seconds: float
 ) -> None:
     failed(rig, attempts)
-    assert rig.ready() == []
+    assert rig.ready() == {}
     assert rig.next_check() == seconds
     rig.clock.advance(seconds)
-    assert rig.ready() == [0]
+    assert rig.ready() == {1: [0]}
 
 
 @pytest.mark.parametrize("hurry", ["flush", "close", "wait"])
@@ -164,7 +163,7 @@ def test_nothing_shortens_the_back_off(rig: Accumulating, hurry: str) -> None:
         rig.accumulator.close()
     else:
         batch.delivery.wait(0)
-    assert rig.ready() == []
+    assert rig.ready() == {}
 
 
 @pytest.mark.parametrize(("leaders", "epoch"), [([2], EPOCH + 1), ([1], EPOCH + 1), ([2], EPOCH)])
@@ -172,26 +171,28 @@ def test_a_new_leader_is_not_made_to_wait_for_the_old_ones_failure(
     rig: Accumulating, leaders: list[int], epoch: int
 ) -> None:
     failed(rig)
-    assert rig.ready(leaders, epoch) == [0]
+    assert rig.ready(leaders, epoch) == {leaders[0]: [0]}
 
 
-def test_a_batch_that_lost_its_connection_waits_for_the_next_one_only(rig: Accumulating) -> None:
-    batch = failed(rig, attempts=5)
-    batch.last_error = ConnectionLost("gone")
-    assert rig.ready() == [0]
-    batch.last_error = BrokerError(7)
-    assert rig.ready() == []
+@pytest.mark.parametrize(
+    ("error", "ready"), [(ConnectionLost("gone"), {1: [0]}), (BrokerError(7), {})]
+)
+def test_a_batch_that_lost_its_connection_waits_for_the_next_one_only(
+    rig: Accumulating, error: KprodError, ready: dict[int, list[int]]
+) -> None:
+    failed(rig, 5, error)
+    assert rig.ready() == ready
 
 
 def test_a_batch_behind_one_that_backs_off_waits_with_it(rig: Accumulating) -> None:
     failed(rig)
     rig.append(0, bytes(2000))
-    assert rig.ready() == []
+    assert rig.ready() == {}
 
 
 def test_an_emptied_queue_is_ready_again_with_the_next_record(rig: Accumulating) -> None:
     rig.append(0, bytes(2000))
     rig.drain()
-    assert rig.ready() == []
+    assert rig.ready() == {}
     rig.append(0, bytes(2000))
-    assert rig.ready() == [0]
+    assert rig.ready() == {1: [0]}

@@ -1,0 +1,42 @@
+"""How many batches wait for each partition, as the sender last saw it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from kprod.buffer.batch_queue import BatchQueue
+
+
+class QueueDepths:
+    """Counts by topic and partition; what was told once never changes. Thread: the sender's only.
+
+    A topic is told of from the first look after it became one of ``measured`` at which some queue
+    of it had changed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[int, int]] = {}
+        self._changed: dict[str, None] = {}
+        self._told: Mapping[str, Mapping[int, int]] = {}
+
+    def see(self, queue: BatchQueue) -> None:
+        """Count the batches of ``queue``, one or more."""
+        topic, partition = queue.tp
+        self._known.setdefault(topic, {})[partition] = queue.depth
+        self._changed[topic] = None
+
+    def forget(self, queue: BatchQueue) -> None:
+        """``queue`` has no batches, or none that could be sent."""
+        topic, partition = queue.tp
+        depths = self._known.get(topic)
+        if depths is not None and depths.pop(partition, None) is not None:
+            self._changed[topic] = None
+
+    def of(self, measured: Container[str]) -> Mapping[str, Mapping[int, int]]:
+        """Batches by topic and partition; empty queues and topics are not named."""
+        changed = [topic for topic in self._changed if topic in measured]
+        if changed:
+            told = {**self._told, **{topic: dict(self._known[topic]) for topic in changed}}
+            self._told = {topic: depths for topic, depths in told.items() if depths}
+        self._changed.clear()
+        return self._told
