@@ -77,7 +77,9 @@ class KafkaProducer(FastLane):
         """Make everything that belongs to one process: memory, connections, the sender's thread."""
         config = self.config
         self._inherited = False
-        self._metrics = ProducerMetrics()
+        self._metrics = ProducerMetrics(
+            config.metrics_num_samples, config.metrics_sample_window_ms / 1000
+        )
         loads = QueueLoads(config.partitioner_availability_timeout_ms / 1000)
         watched = loads if config.partitioner_adaptive_partitioning_enable else None
         # Anew in a forked child: with the parent's random numbers it would draw what others draw.
@@ -143,6 +145,8 @@ class KafkaProducer(FastLane):
         try:
             return self._queue(record)
         except KprodError as error:
+            if isinstance(error, BufferFullError):
+                self._metrics.found_no_room()
             self._interceptors.on_send_error(record, error)
             raise
 
@@ -233,7 +237,11 @@ class KafkaProducer(FastLane):
         _check_seconds("flush", timeout)
         if self._inherited:
             return DeliveryReport(0, 0, 0)
-        return self._engine.flush(timeout)
+        began = self._clock.monotonic()
+        try:
+            return self._engine.flush(timeout)
+        finally:
+            self._metrics.flushed(self._clock.monotonic() - began)
 
     def close(self, timeout: float | None = None) -> DeliveryReport:
         """Refuse new records, wait at most ``timeout`` seconds for the queued ones, end everything.
@@ -295,13 +303,18 @@ class KafkaProducer(FastLane):
         return self._sender.network.connected
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Counters under Kafka's metric names, by group."""
-        pool = self._accumulator.pool
-        values = self._metrics.by_name()
-        values["buffer-total-bytes"] = pool.total
-        values["buffer-available-bytes"] = pool.available
-        values["waiting-threads"] = pool.waiting
-        return {"producer-metrics": values}
+        """Numbers under Kafka's metric names, by group; ``docs/metrics.md`` lists them."""
+        pool, now = self._accumulator.pool, self._clock.monotonic()
+        gauges = {
+            "buffer-total-bytes": pool.total,
+            "buffer-available-bytes": pool.available,
+            "waiting-threads": pool.waiting,
+            "bufferpool-wait-time-ns-total": 1e9 * pool.waited,
+            "requests-in-flight": self._sender.network.in_flight,
+            "connection-count": self._metrics.connections,
+            "metadata-age": self._metadata.age(now),
+        }
+        return self._metrics.groups(now, gauges)
 
     def __enter__(self) -> Self:
         return self

@@ -29,6 +29,7 @@ cdef class BufferPool:
     cdef _Waiter _first                 # waiters, longest waiting first
     cdef _Waiter _last
     cdef Py_ssize_t _waiting
+    cdef double _waited
     cdef bint _closed
 
     cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
@@ -38,7 +39,7 @@ cdef class BufferPool:
 
     cdef PooledBuffer _hand_out(self, PooledBuffer buffer, Block* block, Py_ssize_t size)
     cdef Block* _wait_for(self, Py_ssize_t size, double timeout) except? NULL
-    cdef void _withdraw(self, _Waiter waiter) noexcept
+    cdef void _withdraw(self, _Waiter waiter, double seconds) noexcept
 
     # The caller of these holds the lock.
     cdef bint _take(self, Py_ssize_t size, Block** block, Block** trash) noexcept

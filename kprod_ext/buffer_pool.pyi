@@ -48,6 +48,10 @@ class BufferPool:
         """Threads queued for memory."""
 
     @property
+    def waited(self) -> float:
+        """Seconds that threads were queued, all together; those that still are do not count."""
+
+    @property
     def closed(self) -> bool: ...
     def allocate(self, size: int, timeout: float) -> PooledBuffer:
         """Take ``size`` bytes, waiting up to ``timeout`` seconds for them (0 or less: do not wait).

@@ -13,6 +13,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 
 import threading
+from time import monotonic
 
 
 cdef extern from *:
@@ -158,6 +159,13 @@ cdef class BufferPool:
         return threads
 
     @property
+    def waited(self):
+        cdef double seconds
+        with self._lock:
+            seconds = self._waited
+        return seconds
+
+    @property
     def closed(self):
         cdef bint closed
         with self._lock:
@@ -214,27 +222,29 @@ cdef class BufferPool:
         ring(served)
         if closed:
             raise RuntimeError("the pool is closed")
+        began = monotonic()
         try:
             waiter.bell.acquire(True, min(timeout, LONGEST_WAIT))
         except BaseException:
             # A signal handler raised. The waiter may have been served just before: then the
             # memory is ours by now, and goes back like that of a waiter still in the queue.
-            self._withdraw(waiter)
+            self._withdraw(waiter, monotonic() - began)
             if waiter.state == SERVED:
                 self.give_back(waiter.block, size)
             raise
-        self._withdraw(waiter)
+        self._withdraw(waiter, monotonic() - began)
         if waiter.state == CLOSED:
             raise RuntimeError("the pool was closed")
         if waiter.state == EXPIRED:
             raise TimeoutError(f"no {size} bytes became free within {timeout:g} s")
         return waiter.block
 
-    cdef void _withdraw(self, _Waiter waiter) noexcept:
+    cdef void _withdraw(self, _Waiter waiter, double seconds) noexcept:
         """End a wait: if nobody did yet, leave the queue and pass on what was accumulated."""
         cdef Block* trash = NULL
         cdef _Waiter served = None
         with self._lock:
+            self._waited += seconds
             if waiter.state == QUEUED:
                 self._unlink(waiter)
                 waiter.state = EXPIRED

@@ -154,6 +154,11 @@ class Metadata:
         with self._lock:
             return self._trouble(topic)
 
+    def age(self, now: float) -> float:
+        """Seconds since the cluster last told of itself; 0 before it did. Any thread."""
+        last = self._last_success
+        return now - last if last > -FOREVER else 0.0
+
     def close(self) -> None:
         """The producer closes: whoever waits gets ProducerClosedError."""
         with self._lock:

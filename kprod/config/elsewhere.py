@@ -54,8 +54,6 @@ _IGNORED = {
     "metadata_recovery_rebootstrap_trigger_ms": _REBOOTSTRAP,
     "metrics_enabled": _OWN_METRICS,
     "metric_reporters": _OWN_METRICS,
-    "metrics_num_samples": _OWN_METRICS,
-    "metrics_sample_window_ms": _OWN_METRICS,
     "metrics_recording_level": _OWN_METRICS,
     "enable_metrics_push": _OWN_METRICS,
     "selector": _OWN_LOOP,

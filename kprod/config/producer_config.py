@@ -62,6 +62,8 @@ class ProducerConfig:
     receive_buffer_bytes: int | None
     receive_message_max_bytes: int
     allow_auto_create_topics: bool
+    metrics_num_samples: int
+    metrics_sample_window_ms: int
     transport: str | Callable[..., Any]
     close_timeout_ms_at_exit: int
     security_protocol: str

@@ -280,6 +280,18 @@ _ROWS = (
         "Whether asking for an unknown topic may create it, if the broker allows that.",
     ),
     Option(
+        "metrics_num_samples",
+        2,
+        WholeNumber(1, 1000),
+        "Windows that rates, averages and maxima of `metrics()` are computed over.",
+    ),
+    Option(
+        "metrics_sample_window_ms",
+        30000,
+        _ms(1),
+        "Length of such a window.",
+    ),
+    Option(
         "transport",
         "tcp",
         TransportPlug(),

@@ -59,6 +59,7 @@ class BrokerLink:
         self._backend = backend
         self._settings = settings
         self._metrics = metrics
+        self._traffic = metrics.node(broker.node_id)
         self._connection: BrokerConnection | None = None
         self._setup_began = -FOREVER
         self._setup_limit = 0.0
@@ -86,7 +87,8 @@ class BrokerLink:
     @property
     def in_flight(self) -> int:
         """Requests without a response, the handshake among them."""
-        return self._connection.in_flight if self._connection is not None else 0
+        connection = self._connection  # once: any thread may ask, the sender may end it meanwhile
+        return connection.in_flight if connection is not None else 0
 
     def idle_bootstrap(self, now: float) -> bool:
         """True when this is a connection to a bootstrap address that has nothing to do."""
@@ -119,6 +121,11 @@ class BrokerLink:
             return since + self._settings.request_timeout
         return self._last_active + self._settings.idle_timeout
 
+    def becomes(self, broker: Broker) -> None:
+        """What was reached by a bootstrap address turned out to be ``broker``."""
+        self.broker = broker
+        self._traffic = self._metrics.node(broker.node_id)
+
     # What the network does ----------------------------------------------------------------------
 
     def connect(self, now: float) -> None:
@@ -135,6 +142,7 @@ class BrokerLink:
         if self._connection is None:
             raise AssertionError(f"no connection to {self.broker}")
         self._connection.send(exchange, now)
+        self._traffic.requests += 1
         self._last_active = now
         self._write(now)
 
@@ -162,6 +170,7 @@ class BrokerLink:
         )
         self._metrics.connections_made += 1
         self._connection.open(now)
+        self._traffic.requests += 1
         self._write(now)
 
     def _read(self, now: float) -> None:
@@ -172,6 +181,7 @@ class BrokerLink:
             if not chunk:
                 raise ConnectionLost("the broker closed the connection")
             self._last_active = now
+            self._traffic.bytes_in += len(chunk)
             self._connection.received(chunk, now)
             if self._connection.established:
                 self._setups_too_long = 0
@@ -191,6 +201,7 @@ class BrokerLink:
             taken = self._write_some(self.transport, self._connection)
             if not taken:
                 break
+            self._traffic.bytes_out += taken
             self._connection.wrote(taken, now)
         self._backend.watch(self.transport, write=self._connection.has_output)
 
@@ -238,6 +249,7 @@ class BrokerLink:
                 # A handshake is not enough: a broker that breaks off at every request would be
                 # tried at the shortest interval, for what it loses has no back-off of its own.
                 self._failures = 0
+            self._metrics.connections_closed += 1
             connection.close(error, now)
 
     def _let_go(self, transport: Transport) -> None:

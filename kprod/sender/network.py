@@ -76,7 +76,7 @@ class Network:
         for node_id, link in self._links.items():
             if node_id < 0 and link.connected and link.broker[1:3] == broker[1:3]:
                 self._add(link.broker)  # a fresh link for bootstrapping again
-                link.broker = broker
+                link.becomes(broker)
                 self._links[broker.node_id] = link
                 return
         self._add(broker)
@@ -148,6 +148,8 @@ class Network:
         """Wait at most ``timeout`` seconds, then move every byte there is, end what has ended."""
         ready = self._backend.poll(timeout if timeout < FOREVER else None)
         now = self._clock.monotonic()
+        if now >= self._metrics.mark_due:
+            self._metrics.mark(now)
         if ready:
             self._move(ready, now)
         if now >= self._look_at:
@@ -203,6 +205,11 @@ class Network:
     def connected(self) -> bool:
         """True when some connection exists or is being made. Any thread."""
         return any(link.connected for link in tuple(self._links.values()))
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response. Any thread."""
+        return sum(link.in_flight for link in tuple(self._links.values()))
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's connections without touching them."""

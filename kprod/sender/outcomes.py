@@ -53,9 +53,9 @@ class Outcomes:
         """``batch`` is part of a request now."""
         self._on_wire[batch] = None
 
-    def answered_after(self, seconds: float) -> None:
-        """A request was answered ``seconds`` after it was made."""
-        self._metrics.request_done(seconds)
+    def answered_after(self, node_id: int, seconds: float, throttle_ms: int) -> None:
+        """A request to the node was answered ``seconds`` after it was made."""
+        self._metrics.answered(node_id, seconds, throttle_ms)
 
     # An attempt has ended -----------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class Outcomes:
                 self._end_doubts(batch.tp)
                 self._sequences.want_new_epoch(batch)
             batch.last_attempt_at = now
-            self._metrics.records_retried += batch.record_count
+            self._metrics.retried(batch)
             self._accumulator.put_back(batch)
 
     def _attempt(self, batch: ProducerBatch, now: float) -> Attempt:
@@ -135,10 +135,11 @@ class Outcomes:
         self._sequences.off_wire(batch)
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-        records, nbytes = batch.record_count, batch.size
+        ended_before = batch.delivery.done
+        if not ended_before:
+            self._metrics.acknowledged(batch)  # first: its size goes with its memory
         batch.release()
-        if not batch.delivery.done:
-            self._metrics.acknowledged(records, nbytes)
+        if not ended_before:
             batch.delivery.succeed(base_offset, append_time)
             # Last: a flush that looks in between must find the batch, and wait for its callbacks.
             self._accumulator.incomplete.discard(batch)
@@ -195,7 +196,7 @@ class Outcomes:
         return min((batch.created_at for batch in self.unanswered()), default=FOREVER)
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
-        self._metrics.records_failed += batch.record_count
+        self._metrics.failed(batch)
         batch.delivery.fail(error)
         self._accumulator.incomplete.discard(batch)
 

@@ -204,3 +204,25 @@ def test_many_threads_leave_nothing_behind() -> None:
     assert not failures
     wait_until(lambda: not any(thread.is_alive() for thread in threads))
     assert (pool.available, pool.waiting) == (1000, 0)
+
+
+@pytest.mark.parametrize("ends_by", ["memory", "time"])
+def test_time_spent_waiting_is_added_up_when_it_ends(ends_by: str) -> None:
+    pool, buffers = exhausted(1, 100)
+    assert pool.waited == 0
+    if ends_by == "time":
+        with pytest.raises(TimeoutError):
+            pool.allocate(100, 0.02)
+        assert pool.waited >= 0.02
+        return
+    waiter = PoolWaiter(pool, 100)
+    assert pool.waited == 0
+    pool.deallocate(buffers[0])
+    waiter.buffer()
+    assert pool.waited > 0
+
+
+def test_who_need_not_wait_adds_nothing() -> None:
+    pool = BufferPool(100, 100)
+    pool.deallocate(pool.allocate(100, 10))
+    assert pool.waited == 0

@@ -109,6 +109,7 @@ class ProduceRound:
             topic_ids,
             acks=acks,
             timeout_ms=settings.request_timeout_ms,
+            node_id=node_id,
             sent_at=now,
         )
         self._network.send(node_id, exchange, now)

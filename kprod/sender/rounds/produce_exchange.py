@@ -40,6 +40,7 @@ class ProduceExchange:
         *,
         acks: int,
         timeout_ms: int,
+        node_id: int,
         sent_at: float,
     ) -> None:
         self.version_cap = LAST_VERSION_BY_NAME if None in topic_ids.values() else None
@@ -49,6 +50,7 @@ class ProduceExchange:
         self._topic_ids = topic_ids
         self._acks = acks
         self._timeout_ms = timeout_ms
+        self._node_id = node_id
         self._sent_at = sent_at
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
@@ -68,11 +70,12 @@ class ProduceExchange:
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
         if not self.expects_response:
+            self._outcomes.answered_after(self._node_id, now - self._sent_at, 0)
             while self._batches:
                 self._outcomes.stored(self._batches.popitem()[1], -1, -1)
             return 0
         response = decode_produce_response(version, body)
-        self._outcomes.answered_after(now - self._sent_at)
+        self._outcomes.answered_after(self._node_id, now - self._sent_at, response.throttle_ms)
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items() if topic_id}
         for part in response.partitions:
             topic = part.topic or (names.get(part.topic_id, "") if part.topic_id else "")

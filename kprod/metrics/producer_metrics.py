@@ -1,0 +1,169 @@
+"""The counters of one producer, and how they become metrics under Kafka's names."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from kprod.metrics.counters import Batch, BatchCounters, NodeCounters, ProducerCounters, Values
+from kprod.metrics.table import NODE_METRICS, PRODUCER_METRICS, TOPIC_METRICS, Metric
+from kprod.metrics.view import View
+
+Groups: TypeAlias = dict[str, dict[str, float]]
+"""Metrics by group and name."""
+
+FIRST = float("-inf")
+
+
+class Mark(NamedTuple):
+    """What all counters said when a window ended; the peaks are that window's."""
+
+    time: float
+    producer: Values
+    topics: dict[str, Values]
+    nodes: dict[int, Values]
+
+
+class ProducerMetrics(ProducerCounters):
+    """Everything counted since the producer was made.
+
+    Changed by the sender's thread only, once per batch or request, never per record; what other
+    threads may call says so. Reading from any thread gives a recent value. Rates, averages and
+    maxima are those of the last ``samples`` windows of ``window`` seconds: whoever drives the
+    sender calls ``mark`` when ``mark_due`` has come. Times are on the sender's clock.
+    """
+
+    __slots__ = ("_lock", "_marks", "_samples", "_window", "mark_due", "nodes", "topics")
+
+    def __init__(self, samples: int = 2, window: float = 30.0) -> None:
+        super().__init__()
+        self.topics: dict[str, BatchCounters] = {}
+        self.nodes: dict[int, NodeCounters] = {}
+        self.mark_due = FIRST
+        self._samples = samples
+        self._window = window
+        self._marks: tuple[Mark, ...] = ()
+        self._lock = threading.Lock()  # guards what is counted in callers' threads
+
+    # The sender's thread --------------------------------------------------------------------------
+
+    def acknowledged(self, batch: Batch) -> None:
+        """A batch was acknowledged. It still has its memory."""
+        records, nbytes, builder = batch.record_count, batch.size, batch.builder
+        topic = self.topic(batch.tp[0])
+        topic.records_sent += records
+        topic.batches_sent += 1
+        topic.bytes_sent += nbytes
+        topic.uncompressed_bytes += builder.uncompressed_bytes
+        self.records_sent += records
+        queued = batch.last_attempt_at - batch.created_at
+        self.queued_seconds += queued
+        self.queued_max = max(self.queued_max, queued)
+        self.batch_size_max = max(self.batch_size_max, nbytes)
+        self.record_size_max = max(self.record_size_max, builder.max_record_size)
+
+    def failed(self, batch: Batch) -> None:
+        """The records of a batch ended in an error."""
+        self.records_failed += batch.record_count
+        self.topic(batch.tp[0]).records_failed += batch.record_count
+
+    def retried(self, batch: Batch) -> None:
+        """A batch will be sent once more."""
+        self.records_retried += batch.record_count
+        self.topic(batch.tp[0]).records_retried += batch.record_count
+
+    def answered(self, node_id: int, seconds: float, throttle_ms: int) -> None:
+        """A produce request was answered after ``seconds``; the broker throttles us."""
+        self.answers += 1
+        self.latency_seconds += seconds
+        self.latency_max = max(self.latency_max, seconds)
+        self.node(node_id).answered(seconds)
+        if throttle_ms:
+            self.throttle_ms += throttle_ms
+            self.throttle_ms_max = max(self.throttle_ms_max, throttle_ms)
+
+    def topic(self, name: str) -> BatchCounters:
+        """The counters of one topic."""
+        counters = self.topics.get(name)
+        if counters is None:
+            counters = self.topics[name] = BatchCounters()
+        return counters
+
+    def node(self, node_id: int) -> NodeCounters:
+        """The counters of one broker; bootstrap addresses have ids -1, -2, ..."""
+        counters = self.nodes.get(node_id)
+        if counters is None:
+            counters = self.nodes[node_id] = NodeCounters()
+        return counters
+
+    def mark(self, now: float) -> None:
+        """A window has ended: write everything down, begin the next."""
+        mark = Mark(
+            now,
+            self._with_sums(self.end_window()),
+            {name: topic.end_window() for name, topic in self.topics.items()},
+            {node_id: node.end_window() for node_id, node in self.nodes.items()},
+        )
+        self._marks = (*self._marks, mark)[-self._samples :]
+        self.mark_due = now + self._window
+
+    def _with_sums(self, values: Values) -> Values:
+        """With what all topics, and all brokers, add up to."""
+        for name in ("batches_sent", "bytes_sent", "uncompressed_bytes"):
+            values[name] = sum(getattr(topic, name) for topic in list(self.topics.values()))
+        for name in ("requests", "bytes_out", "bytes_in"):
+            values[name] = sum(getattr(node, name) for node in list(self.nodes.values()))
+        return values
+
+    # Any thread -----------------------------------------------------------------------------------
+
+    def found_no_room(self) -> None:
+        """A ``send`` ended without room for its record."""
+        with self._lock:
+            self.sends_without_room += 1
+
+    def flushed(self, seconds: float) -> None:
+        """A ``flush`` took that long."""
+        with self._lock:
+            self.flush_seconds += seconds
+
+    @property
+    def connections(self) -> int:
+        """Connections there are."""
+        return self.connections_made - self.connections_closed
+
+    def groups(self, now: float, gauges: Mapping[str, float]) -> Groups:
+        """The metrics by group and name; ``gauges`` are those that are not counted here."""
+        marks = [m for m in self._marks if now - m.time < self._samples * self._window]
+        producer = self._with_sums(self.values())
+        groups = {
+            "producer-metrics": {
+                **_read(PRODUCER_METRICS, _view(now, producer, [m.producer for m in marks], marks)),
+                **gauges,
+            }
+        }
+        for name, topic in list(self.topics.items()):
+            past = [m.topics.get(name, _NO_BATCHES) for m in marks]
+            view = _view(now, topic.values(), past, marks)
+            groups[f"producer-topic-metrics.{name}"] = _read(TOPIC_METRICS, view)
+        for node_id, node in list(self.nodes.items()):
+            past = [m.nodes.get(node_id, _NO_TRAFFIC) for m in marks]
+            view = _view(now, node.values(), past, marks)
+            groups[f"producer-node-metrics.node-{node_id}"] = _read(NODE_METRICS, view)
+        return groups
+
+
+_NO_BATCHES = BatchCounters().values()
+_NO_TRAFFIC = NodeCounters().values()
+
+
+def _read(metrics: tuple[Metric, ...], view: View) -> dict[str, float]:
+    return {metric.name: metric.read(view) for metric in metrics}
+
+
+def _view(now: float, values: Values, past: list[Values], marks: list[Mark]) -> View:
+    """``past`` is what ``marks`` say of the counters whose ``values`` are given."""
+    if not past:  # nothing has happened for so long that it is no recent past any more
+        return View(values, values, (), 0.0)
+    return View(values, past[0], (*past[1:], values), now - marks[0].time)

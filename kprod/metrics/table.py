@@ -1,0 +1,146 @@
+"""The table of metrics: the one place that knows their names, units and meanings.
+
+Names and groups are those of Kafka's Java client (``SenderMetricsRegistry``, ``Selector``,
+``BufferPool``, ``KafkaProducerMetrics``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kprod.metrics.view import View
+
+Reading: TypeAlias = Callable[[View], float]
+
+BATCH_HEADER_BYTES = 61
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row: what a number is called, what it counts in, what it means, where it comes from."""
+
+    name: str
+    unit: str
+    doc: str
+    read: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A row for what is not counted but looked up when somebody asks."""
+
+    name: str
+    unit: str
+    doc: str
+
+
+def _pair(name: str, unit: str, what: str, counter: str) -> tuple[Metric, Metric]:
+    """Kafka's two metrics of everything that is counted: how many in all, how many per second."""
+    return (
+        Metric(f"{name}-rate", f"{unit}/s", f"{what}, per second", lambda v: v.rate(counter)),
+        Metric(f"{name}-total", unit, what, lambda v: v.now[counter]),
+    )
+
+
+def _mean(name: str, unit: str, what: str, counters: tuple[str, str], scale: float = 1) -> Metric:
+    total, count = counters
+    doc = f"{what}, on average"
+    return Metric(f"{name}-avg", unit, doc, lambda v: scale * v.mean(total, count))
+
+
+def _peak(name: str, unit: str, what: str, counter: str, scale: float = 1) -> Metric:
+    return Metric(f"{name}-max", unit, f"{what}, at most", lambda v: scale * v.peak(counter))
+
+
+def _compression(view: View) -> float:
+    before = view.grown("uncompressed_bytes")
+    after = view.grown("bytes_sent") - BATCH_HEADER_BYTES * view.grown("batches_sent")
+    return after / before if before else 0.0
+
+
+_COMPRESSED = "Bytes of records after compression for each byte before; 1 without compression"
+_QUEUED = "Time from the first record of a batch to the attempt that was acknowledged"
+_LATENCY = "Time from making a Produce request to its answer (with `acks=0`: until it was written)"
+_BATCH = "Size of an acknowledged batch as it was sent, header included"
+_RECORD = "Size of a record before compression"
+_THROTTLE = "Time for which a broker asked us to be silent, over all Produce requests"
+_REQUEST = "Bytes written for each request"
+
+
+def _batches() -> tuple[Metric, ...]:
+    return (
+        *_pair("record-send", "records", "Records acknowledged", "records_sent"),
+        *_pair("record-retry", "records", "Records sent once more", "records_retried"),
+        *_pair("record-error", "records", "Records that ended in an error", "records_failed"),
+        *_pair("byte", "bytes", "Bytes of acknowledged batches as they were sent", "bytes_sent"),
+    )
+
+
+def _traffic() -> tuple[Metric, ...]:
+    return (
+        *_pair("request", "requests", "Requests of any kind", "requests"),
+        _mean("request-size", "bytes", _REQUEST, ("bytes_out", "requests")),
+        *_pair("outgoing-byte", "bytes", "Bytes written to sockets", "bytes_out"),
+        *_pair("incoming-byte", "bytes", "Bytes read from sockets", "bytes_in"),
+        _mean("request-latency", "ms", _LATENCY, ("latency_seconds", "answers"), 1000),
+        _peak("request-latency", "ms", _LATENCY, "latency_max", 1000),
+    )
+
+
+PRODUCER_METRICS: tuple[Metric, ...] = (
+    *_batches(),
+    *_pair("batch", "batches", "Batches acknowledged", "batches_sent"),
+    *_pair("batch-split", "batches", "Batches cut in two for being too large", "batches_split"),
+    _mean("batch-size", "bytes", _BATCH, ("bytes_sent", "batches_sent")),
+    _peak("batch-size", "bytes", _BATCH, "batch_size_max"),
+    Metric("compression-rate-avg", "ratio", _COMPRESSED, _compression),
+    _mean("record-size", "bytes", _RECORD, ("uncompressed_bytes", "records_sent")),
+    _peak("record-size", "bytes", _RECORD, "record_size_max"),
+    _mean(
+        "records-per-request",
+        "records",
+        "Acknowledged records for each Produce request",
+        ("records_sent", "answers"),
+    ),
+    _mean("record-queue-time", "ms", _QUEUED, ("queued_seconds", "batches_sent"), 1000),
+    _peak("record-queue-time", "ms", _QUEUED, "queued_max", 1000),
+    *_traffic(),
+    _mean("produce-throttle-time", "ms", _THROTTLE, ("throttle_ms", "answers")),
+    _peak("produce-throttle-time", "ms", _THROTTLE, "throttle_ms_max"),
+    *_pair("connection-creation", "connections", "Connections made", "connections_made"),
+    *_pair("connection-close", "connections", "Connections ended", "connections_closed"),
+    *_pair(
+        "buffer-exhausted",
+        "records",
+        "Sends that ended in BufferFullError",
+        "sends_without_room",
+    ),
+    Metric(
+        "flush-time-ns-total",
+        "ns",
+        "Time threads spent in `flush`",
+        lambda v: 1e9 * v.now["flush_seconds"],
+    ),
+)
+"""The group ``producer-metrics``, but the gauges."""
+
+PRODUCER_GAUGES: tuple[Gauge, ...] = (
+    Gauge("buffer-total-bytes", "bytes", "`buffer_memory`"),
+    Gauge("buffer-available-bytes", "bytes", "What of it is free"),
+    Gauge("waiting-threads", "threads", "Threads in `send` that wait for memory"),
+    Gauge("bufferpool-wait-time-ns-total", "ns", "Time threads spent in `send` waiting for memory"),
+    Gauge("requests-in-flight", "requests", "Requests brokers owe answers to"),
+    Gauge("connection-count", "connections", "Connections there are"),
+    Gauge("metadata-age", "s", "Time since all that is known of the cluster was asked for"),
+)
+
+TOPIC_METRICS: tuple[Metric, ...] = (
+    *_batches(),
+    Metric("compression-rate", "ratio", _COMPRESSED, _compression),
+)
+"""The groups ``producer-topic-metrics.<topic>``."""
+
+NODE_METRICS: tuple[Metric, ...] = _traffic()
+"""The groups ``producer-node-metrics.node-<id>``."""

@@ -1,0 +1,194 @@
+"""Counters become metrics under Kafka's names: totals for ever, the rest for the recent past."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from kprod.metrics import ProducerMetrics
+
+WINDOW = 30.0
+
+
+@dataclass
+class Builder:
+    """Tells what a batch's builder would."""
+
+    uncompressed_bytes: int
+    max_record_size: int
+
+
+@dataclass
+class Batch:
+    """As much of a batch as is counted: 10 records of 100 bytes, sent after half a second."""
+
+    tp: tuple[str, int] = ("t", 0)
+    record_count: int = 10
+    size: int = 1061
+    created_at: float = 100.0
+    last_attempt_at: float = 100.5
+    builder: Builder = field(default_factory=lambda: Builder(1000, 120))
+
+
+@pytest.fixture
+def metrics() -> ProducerMetrics:
+    made = ProducerMetrics(2, WINDOW)
+    made.mark(0)
+    return made
+
+
+def producer(metrics: ProducerMetrics, now: float) -> dict[str, float]:
+    return metrics.groups(now, {})["producer-metrics"]
+
+
+def test_a_producer_that_did_nothing_has_zeros_everywhere() -> None:
+    metrics = ProducerMetrics()
+    assert set(producer(metrics, 5).values()) == {0}
+    metrics.mark(5)
+    assert set(producer(metrics, 6).values()) == {0}
+    assert list(metrics.groups(6, {})) == ["producer-metrics"]
+
+
+def test_what_was_acknowledged_is_counted_in_records_batches_and_bytes(
+    metrics: ProducerMetrics,
+) -> None:
+    metrics.acknowledged(Batch())
+    metrics.acknowledged(Batch(record_count=20, size=3061, builder=Builder(6000, 90)))
+    named = producer(metrics, 10)
+    assert (named["record-send-total"], named["batch-total"]) == (30, 2)
+    assert (named["byte-total"], named["batch-size-avg"], named["batch-size-max"]) == (
+        4122,
+        2061,
+        3061,
+    )
+    assert (named["record-send-rate"], named["byte-rate"]) == (3, 412.2)
+    assert named["compression-rate-avg"] == 4000 / 7000
+    assert named["record-size-avg"] == pytest.approx(7000 / 30)
+    assert named["record-size-max"] == 120
+    assert (named["record-queue-time-avg"], named["record-queue-time-max"]) == (500, 500)
+
+
+def test_each_topic_has_its_own_numbers(metrics: ProducerMetrics) -> None:
+    metrics.acknowledged(Batch())
+    metrics.failed(Batch(tp=("u", 3)))
+    metrics.retried(Batch(tp=("u", 3)))
+    groups = metrics.groups(10, {})
+    t, u = groups["producer-topic-metrics.t"], groups["producer-topic-metrics.u"]
+    assert (t["record-send-total"], t["record-error-total"], t["record-retry-total"]) == (10, 0, 0)
+    assert (u["record-send-total"], u["record-error-total"], u["record-retry-total"]) == (0, 10, 10)
+    assert (t["byte-rate"], t["compression-rate"]) == (106.1, 1)
+    assert groups["producer-metrics"]["record-error-rate"] == 1
+
+
+def test_latencies_are_told_in_milliseconds(metrics: ProducerMetrics) -> None:
+    for seconds in (0.1, 0.3):
+        metrics.answered(7, seconds, 0)
+    for named in (producer(metrics, 5), metrics.groups(5, {})["producer-node-metrics.node-7"]):
+        assert named["request-latency-avg"] == pytest.approx(200)
+        assert named["request-latency-max"] == pytest.approx(300)
+
+
+def test_throttling_is_averaged_over_all_answers(metrics: ProducerMetrics) -> None:
+    metrics.answered(7, 0.1, 400)
+    metrics.answered(7, 0.1, 0)
+    named = producer(metrics, 5)
+    assert (named["produce-throttle-time-avg"], named["produce-throttle-time-max"]) == (200, 400)
+
+
+def test_the_traffic_of_all_brokers_adds_up(metrics: ProducerMetrics) -> None:
+    for node_id in (-1, 7):
+        node = metrics.node(node_id)
+        node.requests += 2
+        node.bytes_out += 500
+        node.bytes_in += 50
+    groups = metrics.groups(10, {})
+    assert set(groups) == {
+        "producer-metrics",
+        "producer-node-metrics.node--1",
+        "producer-node-metrics.node-7",
+    }
+    both, one = groups["producer-metrics"], groups["producer-node-metrics.node-7"]
+    assert (both["outgoing-byte-rate"], one["outgoing-byte-rate"]) == (100, 50)
+    assert (both["incoming-byte-total"], one["incoming-byte-total"]) == (100, 50)
+    assert (both["request-total"], one["request-total"]) == (4, 2)
+    assert both["request-size-avg"] == one["request-size-avg"] == 250
+
+
+def test_gauges_stand_among_the_others(metrics: ProducerMetrics) -> None:
+    assert metrics.groups(1, {"waiting-threads": 3})["producer-metrics"]["waiting-threads"] == 3
+
+
+# The recent past ----------------------------------------------------------------------------------
+
+
+def test_the_first_records_of_all_are_no_rate_yet(metrics: ProducerMetrics) -> None:
+    metrics.acknowledged(Batch())
+    assert producer(metrics, 0.001)["record-send-rate"] == 10
+
+
+def test_rates_forget_what_is_two_windows_old(metrics: ProducerMetrics) -> None:
+    metrics.acknowledged(Batch())  # in the window from 0 to 30
+    metrics.mark(30)
+    assert producer(metrics, 50)["record-send-rate"] == 10 / 50
+    metrics.acknowledged(Batch())  # from 30 to 60
+    metrics.mark(60)
+    assert producer(metrics, 80)["record-send-rate"] == 10 / 50
+    metrics.mark(90)
+    named = producer(metrics, 110)
+    assert (named["record-send-rate"], named["record-send-total"]) == (0, 20)
+
+
+def test_averages_and_maxima_are_those_of_the_same_windows(metrics: ProducerMetrics) -> None:
+    metrics.answered(7, 0.4, 0)
+    metrics.mark(30)
+    metrics.answered(7, 0.2, 0)
+    for group in ("producer-metrics", "producer-node-metrics.node-7"):
+        named = metrics.groups(40, {})[group]
+        assert named["request-latency-avg"] == pytest.approx(300)
+        assert named["request-latency-max"] == pytest.approx(400)
+    metrics.mark(60)
+    for group in ("producer-metrics", "producer-node-metrics.node-7"):
+        named = metrics.groups(70, {})[group]
+        assert named["request-latency-avg"] == pytest.approx(200)
+        assert named["request-latency-max"] == pytest.approx(200)
+
+
+def test_a_sender_that_sleeps_marks_nothing_and_the_past_passes_all_the_same(
+    metrics: ProducerMetrics,
+) -> None:
+    metrics.acknowledged(Batch())
+    assert producer(metrics, 59)["record-send-rate"] == 10 / 59
+    named = producer(metrics, 61)
+    assert (named["record-send-rate"], named["batch-size-avg"], named["batch-size-max"]) == (
+        0,
+        0,
+        0,
+    )
+    assert named["record-send-total"] == 10
+
+
+def test_after_a_long_sleep_the_past_begins_anew(metrics: ProducerMetrics) -> None:
+    metrics.acknowledged(Batch())
+    metrics.mark(1000)
+    metrics.acknowledged(Batch(size=561))
+    named = producer(metrics, 1010)
+    assert (named["record-send-rate"], named["batch-size-max"]) == (1, 561)
+
+
+def test_a_topic_that_came_up_late_counts_from_nothing(metrics: ProducerMetrics) -> None:
+    metrics.mark(30)
+    metrics.acknowledged(Batch())
+    assert metrics.groups(40, {})["producer-topic-metrics.t"]["record-send-rate"] == 10 / 40
+
+
+@pytest.mark.parametrize(("samples", "remembered"), [(1, 30), (2, 60), (5, 150)])
+def test_windows_are_as_many_and_as_long_as_wanted(samples: int, remembered: float) -> None:
+    metrics = ProducerMetrics(samples, WINDOW)
+    metrics.mark(0)
+    assert metrics.mark_due == WINDOW
+    metrics.acknowledged(Batch())
+    for end in range(30, 301, 30):
+        before = producer(metrics, end - 1)["record-send-rate"] > 0
+        assert before == (end <= remembered)
+        metrics.mark(end)
