@@ -1,0 +1,130 @@
+"""What is compared: the clients, the workloads, and how much of them.
+
+Slow clients send fewer records of the same kind, so that every turn takes about a second: rates and
+costs are per record. Each turn is long against what it does once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.rivals.comparison import Comparison
+from benchmarks.rivals.turn import Turn
+
+KPROD = "kprod send"
+DROPPED = "kprod send, futures dropped"
+CALLBACK, PLAIN = "confluent produce + callback", "confluent produce"
+BATCH = "confluent produce_batch"
+KAFKA_PYTHON, AIOKAFKA = "kafka-python send", "aiokafka send"
+LOOPBACK, MEMCPY = "raw loopback", "memory copy"
+
+KEYS = 1_000
+LARGE_VALUE = 1_000
+MANY_PARTITIONS = 10_000
+FEW = "6 partitions"
+MANY = "10,000 partitions"
+MANY_HASTY = "10,000 partitions, linger 5 ms"
+LEVELS = {"lz4": 1, "zstd": 3}
+"""Given to both sides: librdkafka's level 1 and python-lz4's are both the fast mode."""
+
+BUFFER_MEMORY = 32 * 1024 * 1024
+MILLION = 1_000_000
+LEAST_RECORDS = 2_000
+
+
+def comparisons(scale: float = 1.0) -> list[Comparison]:
+    """All of them; with ``scale`` so many times the records."""
+    return [
+        _keyed(scale),
+        _keyed_large(scale),
+        _bulk(scale),
+        _lone(scale),
+        *(_compressed(codec, level, scale) for codec, level in LEVELS.items()),
+        _memory(scale),
+        _partitions(scale),
+    ]
+
+
+def _turn(client: str, records: float, scale: float, **settings: Any) -> Turn:
+    return Turn(client=client, records=max(LEAST_RECORDS, int(records * scale)), **settings)
+
+
+def _keyed(scale: float) -> Comparison:
+    records = {
+        KPROD: 2 * MILLION,
+        CALLBACK: MILLION,
+        PLAIN: MILLION,
+        KAFKA_PYTHON: MILLION / 10,
+        AIOKAFKA: MILLION / 5,
+    }
+    sides = {side: _turn(side, count, scale, keys=KEYS) for side, count in records.items()}
+    question = "How many keyed records of 100 bytes a second, and at what cost in CPU time?"
+    return Comparison("keyed", question, sides)
+
+
+def _keyed_large(scale: float) -> Comparison:
+    sides = {
+        side: _turn(side, MILLION / 2, scale, keys=KEYS, size=LARGE_VALUE)
+        for side in (KPROD, CALLBACK)
+    }
+    question = "How many megabytes a second, in keyed records of 1,000 bytes?"
+    return Comparison("keyed-1000", question, sides)
+
+
+def _bulk(scale: float) -> Comparison:
+    records = {
+        BATCH: MILLION,
+        LOOPBACK: 10 * MILLION,
+        MEMCPY: 10 * MILLION,
+    }
+    sides = {side: _turn(side, count, scale) for side, count in records.items()}
+    question = "How many records of 100 bytes a second, without keys, many in a call?"
+    return Comparison("bulk", question, sides)
+
+
+def _lone(scale: float) -> Comparison:
+    records = {KPROD: 5_000, CALLBACK: 5_000, KAFKA_PYTHON: 2_500, LOOPBACK: 5_000}
+    sides = {
+        side: _turn(side, count, scale, measure="lone", linger_ms=0, warm_up=500)
+        for side, count in records.items()
+    }
+    question = "How long does one record take that is sent alone and waited for?"
+    return Comparison("lone", question, sides)
+
+
+def _compressed(codec: str, level: int, scale: float) -> Comparison:
+    sides = {
+        side: _turn(side, 300_000, scale, payload="flights", compression=codec, level=level)
+        for side in (KPROD, CALLBACK)
+    }
+    question = f"How many JSON records of about 1 KB a second, compressed by {codec} {level}?"
+    return Comparison(codec, question, sides)
+
+
+def _memory(scale: float) -> Comparison:
+    turn = _turn(DROPPED, 10 * MILLION, scale, keys=KEYS, measure="memory")
+    question = "How much memory does the process have at most, for ten million records?"
+    return Comparison("memory", question, {DROPPED: turn})
+
+
+def _partitions(scale: float) -> Comparison:
+    """Two sides with the same settings: room for a batch everywhere, and time to fill it.
+
+    The third has the usual linger, which sends batches that hold a few records: what that costs is
+    no question of how many partitions are known, and judged by no goal.
+    """
+    room: dict[str, Any] = {
+        "keys": 10 * MANY_PARTITIONS,
+        "warm_up": 10 * MANY_PARTITIONS,
+        "batch_size": 16_384,
+        "buffer_memory": 16 * BUFFER_MEMORY,
+    }
+    enough = max(scale, 0.5)
+    patient = {"linger_ms": 10_000, **room}
+    sides = {
+        FEW: _turn(DROPPED, 3 * MILLION, enough, **patient),
+        MANY: _turn(DROPPED, 3 * MILLION, enough, partitions=MANY_PARTITIONS, **patient),
+        MANY_HASTY: _turn(DROPPED, MILLION / 4, scale, partitions=MANY_PARTITIONS, **room),
+    }
+    question = "What does a keyed record cost with 10,000 partitions in use, and with 6?"
+    return Comparison("partitions", question, sides)

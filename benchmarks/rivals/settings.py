@@ -1,0 +1,25 @@
+"""What every client is told, as far as it can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TOPIC = "bench"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Idempotent and acks=all wherever the client can; the rest as given here.
+
+    ``compression`` is a codec or "none", ``level`` its level, None for the client's default.
+    ``buffer_memory`` None leaves each client its own default. ``records`` is how many there will be
+    without an outcome at the same time, at most: librdkafka refuses more than it was told.
+    """
+
+    bootstrap_servers: str
+    records: int
+    linger_ms: int = 5
+    batch_size: int = 131_072
+    buffer_memory: int | None = None
+    compression: str = "none"
+    level: int | None = None

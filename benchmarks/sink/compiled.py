@@ -1,0 +1,31 @@
+"""The C of the benchmarks, compiled when it is first used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCES = Path(__file__).parent
+BUILT = SOURCES.parents[1] / "build" / "benchmarks"
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+
+
+def compiled(name: str) -> Path:
+    """The shared library made from ``name.c`` in this folder, newer than its source.
+
+    Ends the program when there is no C compiler; kprod itself could not have been built then.
+    """
+    source, library = SOURCES / f"{name}.c", BUILT / f"{name}.so"
+    if library.exists() and library.stat().st_mtime >= source.stat().st_mtime:
+        return library
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        sys.exit("the benchmarks need a C compiler on the path, or named by CC")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    fresh = library.with_suffix(f".{os.getpid()}")  # two may compile at once; renaming is atomic
+    subprocess.run([compiler, *FLAGS, "-o", str(fresh), str(source)], check=True)
+    fresh.replace(library)
+    return library

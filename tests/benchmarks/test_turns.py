@@ -1,0 +1,86 @@
+"""Every client that is measured delivers what it says: the sink has counted it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.rivals.clients import CLIENTS
+from benchmarks.rivals.comparison import Comparison, TurnFailed, compare, take
+from benchmarks.rivals.comparisons import comparisons
+from benchmarks.rivals.turn import Turn, run_turn
+from benchmarks.sink.sink_process import SinkProcess
+
+KEYLESS = {"raw loopback", "memory copy"}
+
+
+@pytest.fixture(scope="module")
+def sink() -> Iterator[SinkProcess]:
+    with SinkProcess() as running:
+        yield running
+
+
+def run(turn: Turn, sink: SinkProcess) -> tuple[dict[str, Any], dict[str, int]]:
+    """The figures, and what the sink has counted meanwhile."""
+    before = flat(sink)
+    measured = run_turn(turn, sink.bootstrap_servers)
+    return measured, {name: count - before[name] for name, count in flat(sink).items()}
+
+
+def flat(sink: SinkProcess) -> dict[str, int]:
+    counts = sink.counts()
+    return {**counts.pop("batches_by_codec"), **counts}
+
+
+@pytest.mark.filterwarnings("ignore:.*Use files:DeprecationWarning")  # kafka-python's
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_sink_gets_what_was_sent(sink: SinkProcess, client: str) -> None:
+    turn = Turn(client=client, records=700, warm_up=20, keys=0 if client in KEYLESS else 9)
+    measured, counted = run(turn, sink)
+    assert (counted["records"], counted["malformed"]) == (turn.expected_records, 0)
+    assert measured["records_per_second"] > 0
+    assert counted["idempotent_batches"] == counted["batches"]
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("client", ["kprod send", "confluent produce + callback"])
+def test_compressed_is_compressed(sink: SinkProcess, client: str, codec: str) -> None:
+    turn = Turn(client=client, records=300, warm_up=20, payload="flights", compression=codec)
+    _measured, counted = run(turn, sink)
+    assert counted["records"] == turn.expected_records
+    assert counted[codec] == counted["batches"]
+
+
+@pytest.mark.parametrize("client", ["kprod send", "confluent produce + callback", "raw loopback"])
+def test_lone_records_are_sent_alone(sink: SinkProcess, client: str) -> None:
+    turn = Turn(client=client, records=250, warm_up=3, measure="lone", linger_ms=0)
+    measured, counted = run(turn, sink)
+    assert counted["records"] == counted["batches"] == 253
+    assert 0 < measured["p50_us"] <= measured["p99_us"]
+
+
+def test_a_turn_has_processes_of_its_own() -> None:
+    measured = take(Turn(client="kprod send", records=500, warm_up=10))
+    assert measured["sink"]["records"] == 510
+    assert measured["records_per_batch"] > 1
+
+
+def test_a_client_that_fails_is_told_and_left_out() -> None:
+    bad = Turn(client="kprod send", records=10, compression="rar")
+    with pytest.raises(TurnFailed, match="rar"):
+        take(bad)
+    told: list[str] = []
+    taken = compare(Comparison("one", "?", {"bad": bad}), 1, told.append)
+    assert taken.rounds == {"bad": [None]}
+    assert taken.spreads("bad") == {}
+    assert len(taken.problems) == 1
+    assert any("failed" in line for line in told)
+
+
+def test_every_comparison_can_be_made() -> None:
+    for comparison in comparisons():
+        for turn in comparison.sides.values():
+            assert turn.client in CLIENTS
+            assert Turn(**turn.as_json()) == turn
