@@ -72,6 +72,7 @@ def assemble(
         metrics,
         retries=config.retries,
         delivery_timeout=delivery_timeout,
+        trouble_with=network.trouble,
     )
     settings = ProduceSettings(
         request_timeout_ms=config.request_timeout_ms,

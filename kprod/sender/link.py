@@ -67,6 +67,7 @@ class BrokerLink:
         self._last_active = 0.0
         self._failures = 0
         self._retry_at = 0.0
+        self._latest_failure: KprodError | None = None
 
     # What the network asks ----------------------------------------------------------------------
 
@@ -98,6 +99,12 @@ class BrokerLink:
             and self._connection.can_send(now)
             and not self._connection.in_flight
         )
+
+    @property
+    def trouble(self) -> KprodError | None:
+        """Why requests cannot be sent; None while they can, and before the first attempt."""
+        works = self._connection is not None and self._connection.established
+        return None if works else self._latest_failure
 
     def may_connect(self, now: float) -> bool:
         """True when there is no connection and no back-off forbids one."""
@@ -264,6 +271,7 @@ class BrokerLink:
 
     def _back_off(self, error: KprodError, now: float) -> None:
         self._failures += 1
+        self._latest_failure = error
         self._retry_at = now + self._settings.reconnect.delay(self._failures)
         self._on_failure(error)
 

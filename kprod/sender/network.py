@@ -92,6 +92,11 @@ class Network:
             link.connect(now)
         return link.usable(now)
 
+    def trouble(self, node_id: int) -> KprodError | None:
+        """Why no request can be sent to the node; None when there is no reason, or none yet."""
+        link = self._links.get(node_id)
+        return None if link is None else link.trouble
+
     def any_usable(self, now: float) -> int | None:
         """The least busy node a request may go to; None while there is none.
 

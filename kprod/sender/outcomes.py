@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
@@ -39,6 +40,7 @@ class Outcomes:
         *,
         retries: int,
         delivery_timeout: float,
+        trouble_with: Callable[[int], KprodError | None],
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
@@ -46,6 +48,7 @@ class Outcomes:
         self._metrics = metrics
         self._retries = retries
         self._delivery_timeout = delivery_timeout
+        self._trouble_with = trouble_with  # a node: why it cannot be reached
         self._on_wire: dict[ProducerBatch, None] = {}  # in the order of leaving
         self._doubts = Doubts()
 
@@ -202,6 +205,8 @@ class Outcomes:
 
     def _expired(self, batch: ProducerBatch, limit: float, state: str) -> KprodError:
         cause = batch.last_error or self._metadata.trouble(batch.tp.topic)
+        if cause is None and (leader := self._metadata.snapshot.leader(batch.tp)) is not None:
+            cause = self._trouble_with(leader.leader_id)
         error = DeliveryTimeoutError(
             f"{batch.record_count} records for {batch.tp} were not acknowledged within"
             f" delivery_timeout_ms ({limit * 1000:.0f} ms): {state} after {batch.attempts} attempts"
