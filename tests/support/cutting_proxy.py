@@ -10,6 +10,8 @@ import threading
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from tests.support.closing_streams import abort_streams, close_streams, end_tasks
+
 CHUNK = 64 * 1024
 HANDSHAKE_BYTES = 300
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -69,14 +71,14 @@ class CuttingProxy:
         self._listening.set()
         await self._closing.wait()
         server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await end_tasks(self._open)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._pass_on(reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
+        # A task that is cancelled before its first step closes nothing.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _pass_on(
         self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter
@@ -86,6 +88,7 @@ class CuttingProxy:
         except OSError:
             self.refused += 1
             to_client.transport.abort()
+            await close_streams(to_client)
             return
         most_up, most_down = self._draw()
         ways = {
@@ -98,11 +101,14 @@ class CuttingProxy:
                 self.cuts += 1
                 if self._random.random() < 0.5:
                     _reset_on_close(to_client)
+        except asyncio.CancelledError:
+            abort_streams(to_server, to_client)
+            raise
         finally:
             for way in ways:
                 way.cancel()
-            to_server.close()
-            to_client.close()
+            await asyncio.gather(*ways, return_exceptions=True)
+            await close_streams(to_server, to_client)
 
     def _draw(self) -> tuple[int, int]:
         """The bytes a new connection may carry to the server and to the client."""

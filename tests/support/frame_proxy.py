@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from kprod.broker.api_key import ApiKey
+from tests.support.closing_streams import abort_streams, close_streams, end_tasks
 
 SIZE = 4
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -111,15 +112,15 @@ class FrameProxy:
         self._listening.set()
         await self._closing.wait()
         server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await end_tasks(self._open)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
+        # A task that is cancelled before its first step closes nothing.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _carry(
         self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter
@@ -128,6 +129,7 @@ class FrameProxy:
             from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self.upstream_port)
         except OSError:
             to_client.transport.abort()
+            await close_streams(to_client)
             return
         session = _Session(self, to_client, to_broker)
         ways = [
@@ -136,12 +138,14 @@ class FrameProxy:
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            abort_streams(to_broker, to_client)
+            raise
         finally:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            to_broker.close()
-            to_client.close()
+            await close_streams(to_broker, to_client)
 
 
 class _Session:
