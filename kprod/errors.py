@@ -11,6 +11,8 @@ Broker error codes, names and their classes follow Apache Kafka 4.2
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kprod.types import Persisted, TopicPartition
@@ -155,8 +157,11 @@ class BrokerError(KprodError):
     """An error code in a response.
 
     ``code`` is Kafka's number, ``name`` its symbol. Unknown numbers behave like
-    ``UNKNOWN_SERVER_ERROR``.
+    ``UNKNOWN_SERVER_ERROR``. ``record_errors`` says which records of a batch caused it, where the
+    broker told (KIP-467): its text, or None, by the record's index in the batch.
     """
+
+    record_errors: Mapping[int, str | None] = MappingProxyType({})
 
     def __init__(self, code: int, detail: str = "") -> None:
         self.code = code
@@ -166,6 +171,12 @@ class BrokerError(KprodError):
         unknown = code in MAYBE_WRITTEN or code not in ERROR_NAMES
         self.persisted = Persisted.MAYBE if unknown else Persisted.NO
         super().__init__(f"{self.name} ({code})" + (f": {detail}" if detail else ""))
+
+
+class InvalidBatchError(KprodError):
+    """The broker refused other records of the same batch; the record may be sent again."""
+
+    retriable = True
 
 
 ERROR_NAMES: dict[int, str] = {
@@ -263,5 +274,5 @@ RETRIABLE: frozenset[int] = frozenset(
 
 REFRESHES_METADATA: frozenset[int] = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103})
 
-MAYBE_WRITTEN: frozenset[int] = frozenset({-1, 7, 13, 20})
+MAYBE_WRITTEN: frozenset[int] = frozenset({-1, 7, 13, 20, 56})
 """Codes after which the batch may be in the log although it was not acknowledged."""

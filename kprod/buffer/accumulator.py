@@ -317,7 +317,10 @@ class RecordAccumulator:
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Replace a batch that is off the wire by two smaller ones, at its place in the queue."""
         queue = self._queue_of(batch)
-        parts = split(batch, queue.settings.codec, decompress, partial(self._hurry_up, queue))
+        codec = queue.settings.codec
+        parts = split(batch, codec, decompress, partial(self._hurry_up, queue))
+        if codec:
+            self._ratios.start_over(batch.tp.topic, batch.builder.actual_compression_ratio)
         for part in parts:
             self.incomplete.add(part)
             self.put_back(part)

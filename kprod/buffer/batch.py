@@ -46,6 +46,7 @@ class ProducerBatch:
         "created_at",
         "delivery",
         "drain_order",
+        "in_line",
         "last_attempt_at",
         "last_error",
         "maybe_written",
@@ -81,6 +82,7 @@ class ProducerBatch:
         self.producer: ProducerId | None = None
         self.base_sequence = NO_SEQUENCE
         self.drain_order: tuple[int, ...] | None = None
+        self.in_line = False  # among those of its partition that were sent and have no outcome
         self.maybe_written = False
         self.on_wire = False
         self.overtaken = False

@@ -128,6 +128,10 @@ class CompressionRatios:
         """The ratio to expect of the topic's next batch; 1.0 before the first one."""
         return self._ratios.get(topic, 1.0)
 
+    def start_over(self, topic: str, ratio: float) -> None:
+        """A batch that came out at ``ratio`` was too large: expect nothing of the next ones."""
+        self._ratios[topic] = max(1.0, ratio)
+
     def observed(self, topic: str, ratio: float) -> None:
         """A batch of ``topic`` came out at ``ratio``: worse is believed at once, better slowly."""
         known = self._ratios.get(topic, 1.0)

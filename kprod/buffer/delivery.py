@@ -72,6 +72,19 @@ class BatchDelivery:
         """The batch ended in ``error``. False when it had already ended."""
         return self._settle(NO_OFFSET, NO_TIMESTAMP, error)
 
+    def fail_each(self, errors: Sequence[tuple[int, KprodError]]) -> bool:
+        """The batch ended in several errors: (index of the first record it is for, error), from 0.
+
+        False when it had already ended.
+        """
+        parts: list[tuple[int, BatchDelivery]] = []
+        for first, error in errors:
+            part = BatchDelivery(self.tp, self._hurry, self.callbacks)
+            part.fail(error)
+            parts.append((first, part))
+        self._parts = tuple(parts)  # before anybody is told, who will look there
+        return self._settle(NO_OFFSET, NO_TIMESTAMP, None)
+
     def _settle(self, base_offset: int, append_time: int, error: KprodError | None) -> bool:
         with self._lock:
             if self.done:

@@ -10,7 +10,6 @@ from kprod.buffer.encoded_records import EncodedRecord, read_records
 from kprod_ext import BufferPool, MemoryRecordsBuilder
 
 HEADER_BYTES = 61
-NO_BACK_OFF = float("-inf")
 
 
 def split(
@@ -18,8 +17,8 @@ def split(
 ) -> list[ProducerBatch]:
     """Two batches that hold the records of ``batch`` in order, about half of its bytes each.
 
-    The futures of ``batch`` follow its records. The new batches keep its age, attempts, place in
-    the queue and, as consecutive ranges, its sequence numbers: if ``batch`` itself is stored after
+    The futures of ``batch`` follow its records. The new batches keep its age, place in the queue
+    and, as consecutive ranges, its sequence numbers: if ``batch`` itself is stored after
     all, the broker finds theirs out of order. Their memory is their own, outside
     ``buffer_memory``, for the sender cannot wait for it. Thread: the sender's only.
     """
@@ -64,7 +63,6 @@ def _part(
     part = ProducerBatch(
         batch.tp, pool, buffer, builder, batch.created_at, hurry, batch.delivery.callbacks
     )
-    part.attempts, part.last_attempt_at = batch.attempts, NO_BACK_OFF
     part.maybe_written = batch.maybe_written
     part.delivery.awaited = batch.delivery.awaited
     return part

@@ -53,18 +53,26 @@ class Sender:
     def turn(self, longest: float = FOREVER) -> None:
         """One round of everything; waits at most ``longest`` seconds for the network."""
         now = self.clock.monotonic()
+        try:
+            wait = min(self._rounds(now), longest)
+        except Exception:
+            # A mistake in any round, turn after turn, must not keep records from their end.
+            self._produce_round.expire(now)
+            raise
+        if self._identity_round.fatal is not None:
+            self._produce_round.fail_queued(self._identity_round.fatal, now)
+        self.network.poll(max(0.0, wait))
+
+    def _rounds(self, now: float) -> float:
+        """Ask for and send what is due; seconds until there may be more to do."""
         self._metadata_round.run(now)  # first, or a busy connection would never have room for it
-        wait = min(
+        return min(
             self._identity_round.run(now),
             self._produce_round.run(now),
             # Again: a partition without a leader, or a connection that failed, made it due.
             self._metadata_round.run(now),
             self.network.next_event(now),
-            longest,
         )
-        if self._identity_round.fatal is not None:
-            self._produce_round.fail_queued(self._identity_round.fatal, now)
-        self.network.poll(max(0.0, wait))
 
     @property
     def finished(self) -> bool:

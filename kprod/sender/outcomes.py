@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable
 
 from kprod.buffer.accumulator import RecordAccumulator
@@ -15,13 +16,32 @@ from kprod.errors import (
     RecordTooLargeError,
 )
 from kprod.metrics import ProducerMetrics
+from kprod.sender.blame import blame
 from kprod.sender.doubts import Doubts, proves
-from kprod.sender.retry import OUT_OF_ORDER_SEQUENCE, TOO_LARGE, Attempt, Verdict, judge
+from kprod.sender.retry import (
+    DUPLICATE_SEQUENCE,
+    FATAL,
+    OUT_OF_ORDER_SEQUENCE,
+    TOO_LARGE,
+    Attempt,
+    Verdict,
+    judge,
+)
 from kprod.sender.sequences import Sequences
 from kprod.types import Persisted, TopicPartition
 
+log = logging.getLogger(__name__)
+
 FOREVER = float("inf")
 NOT_TOLD = (-1, -1)
+NEVER_SENT_BEFORE = (
+    "it was never sent before: another producer writes with the same producer id, or the broker is"
+    " mistaken; whether it has stored the records is not known"
+)
+MAKE_ANEW = (
+    "an idempotent producer that is refused so can send nothing more: make a new one once its"
+    " principal is allowed to write"
+)
 
 
 class Outcomes:
@@ -87,6 +107,7 @@ class Outcomes:
     ) -> None:
         """An attempt ended in ``error``; ``maybe``: the broker may have stored it all the same."""
         self._off_wire(batch)
+        repeated = batch.attempts > 1 or batch.maybe_written
         batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
         batch.last_error = error
         if error.refreshes_metadata:
@@ -97,14 +118,14 @@ class Outcomes:
             self._sequences.resolved(batch)
             batch.release()
             return
-        verdict = judge(error, self._attempt(batch, now))
+        verdict = judge(error, self._attempt(batch, now, repeated=repeated))
         if verdict is Verdict.DONE:
             self._acknowledge(batch, -1, -1)
         elif verdict is Verdict.DOUBT:
             self._sequences.resolved(batch)
             self._doubts.add(batch)
         elif verdict is Verdict.FAIL:
-            self.give_up(batch, error, now)
+            self._refused(batch, error, now)
         elif verdict is Verdict.SPLIT:
             self._metrics.batches_split += 1
             self._sequences.was_split(batch, self._accumulator.split(batch))
@@ -118,7 +139,20 @@ class Outcomes:
             self._metrics.retried(batch)
             self._accumulator.put_back(batch)
 
-    def _attempt(self, batch: ProducerBatch, now: float) -> Attempt:
+    def _refused(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
+        """No further attempt would help, be it of this batch or of any."""
+        code = error.code if isinstance(error, BrokerError) else None
+        if code == DUPLICATE_SEQUENCE:
+            batch.maybe_written = True
+            error.add_note(NEVER_SENT_BEFORE)
+            log.error("%r was taken for a repetition; %s", batch, NEVER_SENT_BEFORE)
+        elif code in FATAL and self._sequences.idempotent:
+            self._sequences.fatal = BrokerError(code, f"{batch.tp}, and with it everything else")
+            self._sequences.fatal.add_note(MAKE_ANEW)
+            error.add_note(MAKE_ANEW)
+        self.give_up(batch, error, now)
+
+    def _attempt(self, batch: ProducerBatch, now: float, *, repeated: bool) -> Attempt:
         return Attempt(
             records=batch.record_count,
             attempts=batch.attempts,
@@ -128,6 +162,7 @@ class Outcomes:
             oldest=self._sequences.is_oldest(batch),
             provable=self._sequences.is_provable(batch),
             maybe_written=batch.maybe_written,
+            repeated=repeated,
         )
 
     def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
@@ -200,7 +235,11 @@ class Outcomes:
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
         self._metrics.failed(batch)
-        batch.delivery.fail(error)
+        errors = blame(error, batch.tp, batch.record_count)
+        if errors:
+            batch.delivery.fail_each(errors)
+        else:
+            batch.delivery.fail(error)
         self._accumulator.incomplete.discard(batch)
 
     def _expired(self, batch: ProducerBatch, limit: float, state: str) -> KprodError:

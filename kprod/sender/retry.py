@@ -21,8 +21,15 @@ DUPLICATE_SEQUENCE = 46
 INVALID_PRODUCER_EPOCH = 47
 UNKNOWN_PRODUCER_ID = 59
 
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+PRODUCER_FENCED = 90
+
 TOO_LARGE = frozenset({MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE})
 SEQUENCE_ERRORS = frozenset({OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID})
+FATAL = frozenset(
+    {CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, PRODUCER_FENCED}
+)
+"""After these an idempotent producer may never write again (Kafka's ``TransactionManager``)."""
 CORRUPT_ATTEMPTS = 3
 
 
@@ -50,6 +57,7 @@ class Attempt:
     ``oldest``: no earlier batch of its partition was sent and is still without an outcome.
     ``provable``: what becomes of later ones will tell whether it is stored.
     ``maybe_written``: this or an earlier attempt may have reached the log.
+    ``repeated``: it was sent before this attempt, or what it is a half of may have been stored.
     """
 
     records: int
@@ -60,13 +68,15 @@ class Attempt:
     oldest: bool
     provable: bool
     maybe_written: bool
+    repeated: bool
 
 
 def judge(error: KprodError, attempt: Attempt) -> Verdict:
     """Decide what becomes of a batch that failed with ``error``."""
     code = error.code if isinstance(error, BrokerError) else None
     if code == DUPLICATE_SEQUENCE and attempt.has_sequence:
-        return Verdict.DONE  # an earlier attempt was stored and its answer was lost
+        # An earlier attempt was stored and its answer was lost; unless there was none.
+        return Verdict.DONE if attempt.repeated else Verdict.FAIL
     if attempt.out_of_time:
         return Verdict.FAIL if attempt.oldest else Verdict.EXPIRE
     if code in TOO_LARGE:

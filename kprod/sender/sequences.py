@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from kprod.buffer.batch import ProducerBatch, ProducerId
 from kprod.cluster.snapshot import Leadership
+from kprod.errors import KprodError
 from kprod.types import TopicPartition
 
 LAST_SEQUENCE = 2**31 - 1
@@ -60,6 +61,8 @@ class Sequences:
     def __init__(self, *, idempotent: bool, max_in_flight: int) -> None:
         self.idempotent = idempotent
         self.producer: ProducerId | None = None
+        self.fatal: KprodError | None = None
+        """Why nothing may be sent any more, ever."""
         self._max_in_flight = max_in_flight
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
         self._awaiting_epoch: dict[TopicPartition, None] = {}
@@ -80,12 +83,12 @@ class Sequences:
 
     def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
         """True when ``batch``, the oldest queued of its partition, may go to ``leader`` now."""
-        if self.needs_producer_id:
+        if self.needs_producer_id or self.fatal is not None:
             return False
         state = self._of(batch.tp)
         if state.needs_new_epoch:
             return False  # resequence() comes first
-        if batch.attempts:
+        if batch.in_line:
             return state.on_wire == 0 and state.unresolved[0] is batch
         if state.producer != self.producer and state.unresolved:
             return False  # the old epoch is still in use here
@@ -103,7 +106,7 @@ class Sequences:
     def assign(self, batch: ProducerBatch) -> None:
         """Give a batch that is about to leave its place; one that has a place keeps it."""
         state = self._of(batch.tp)
-        if not batch.attempts:
+        if not batch.in_line:
             if self.producer is not None and not batch.has_sequence:
                 if state.producer != self.producer:
                     state.producer, state.next_sequence, state.proven_leader = (
@@ -113,6 +116,7 @@ class Sequences:
                     )
                 self._number(state, batch)
             state.unresolved.append(batch)
+            batch.in_line = True
         state.on_wire += 1
 
     @staticmethod
@@ -176,6 +180,8 @@ class Sequences:
         unresolved = self._of(batch.tp).unresolved
         place = unresolved.index(batch)
         unresolved[place : place + 1] = parts
+        for part in parts:
+            part.in_line = True
         self._changed[batch.tp] = None
 
     def want_new_epoch(self, batch: ProducerBatch) -> None:

@@ -35,7 +35,7 @@ from tests.simulation.interference import (
 
 DOUBTFUL = ("cut-response", "lose-response", "error-after", "delay")
 PASSING_BEFORE = (3, 5, 6, 7, 9, 14, 15, 16, 19, 51, 56, 72, 74, 75, 89)
-FINAL_BEFORE = (-1, 2, 17, 21, 29, 31, 32, 42, 43, 44, 48, 76, 87, 1234)
+FINAL_BEFORE = (-1, 2, 17, 21, 29, 31, 32, 42, 43, 44, 48, 76, 87, 90, 1234)
 SEQUENCE_BEFORE = (45, 45, 47, 59)
 TOO_LARGE_BEFORE = (10, 10, 18)
 PASSING_AFTER = (6, 7, 20, 56)

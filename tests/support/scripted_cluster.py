@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -67,11 +68,21 @@ def cut(_broker: ScriptedBroker, _heard: Heard) -> bytes:
     raise ConnectionResetError("Connection reset by peer")
 
 
-def refuse(code: int, *, leader: tuple[int, int] = (-1, -1)) -> Answer:
-    """A Produce answer with an error code for every partition, and a hint at the leader."""
+def refuse(
+    code: int,
+    *,
+    leader: tuple[int, int] = (-1, -1),
+    records: Mapping[int, str | None] | None = None,
+) -> Answer:
+    """A Produce answer with an error code for every partition, and a hint at the leader.
+
+    ``records`` are to blame, each for what is said of it.
+    """
 
     def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
-        return broker.produce_answer(heard, lambda tp, batches: (code, -1), leader=leader)
+        return broker.produce_answer(
+            heard, lambda tp, batches: (code, -1), leader=leader, records=records or {}
+        )
 
     return answer
 
@@ -133,6 +144,7 @@ class ScriptedBroker:
         store: Callable[[TopicPartition, list[RecordBatch]], tuple[int, int]],
         *,
         leader: tuple[int, int] = (-1, -1),
+        records: Mapping[int, str | None] = MappingProxyType({}),
     ) -> bytes:
         """An answer in which ``store`` decides error code and base offset of every partition."""
         schema = responses(ApiKey.PRODUCE, heard.version)
@@ -155,7 +167,12 @@ class ScriptedBroker:
                         base_offset=offset,
                         log_append_time=None,
                         log_start_offset=0,
-                        record_errors=(),
+                        record_errors=tuple(
+                            schema.BatchIndexAndErrorMessage(
+                                batch_index=index, batch_index_error_message=text
+                            )
+                            for index, text in records.items()
+                        ),
                         error_message=None,
                         **values,
                     )

@@ -15,19 +15,20 @@ FOREVER = float("inf")
 
 
 class IdentityRound:
-    """Asks any broker for a producer id whenever there is none. Thread: the sender's only.
-
-    ``fatal`` is set when the cluster refuses for good; nothing can be sent then.
-    """
+    """Asks any broker for a producer id whenever there is none. Thread: the sender's only."""
 
     def __init__(self, sequences: Sequences, network: Network, backoff: ExponentialBackoff) -> None:
-        self.fatal: KprodError | None = None
         self._sequences = sequences
         self._network = network
         self._backoff = backoff
         self._in_flight = False
         self._failures = 0
         self._retry_at = 0.0
+
+    @property
+    def fatal(self) -> KprodError | None:
+        """Why the cluster takes nothing of this producer any more; None while it may."""
+        return self._sequences.fatal
 
     def run(self, now: float) -> float:
         """Ask if an id is needed and a broker can take the request; seconds until the next look."""
@@ -62,7 +63,7 @@ class IdentityRound:
         self._failures += 1
         self._retry_at = now + self._backoff.delay(self._failures)
         if not error.retriable:
-            self.fatal = error
+            self._sequences.fatal = error
             error.add_note(
                 "an idempotent producer needs a producer id; with enable_idempotence=False kprod"
                 " works without one, at the price of duplicates after a retry"

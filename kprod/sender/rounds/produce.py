@@ -59,7 +59,7 @@ class ProduceRound:
 
     def run(self, now: float) -> float:
         """Expire, renumber, then send what is ready; seconds until there may be more to do."""
-        self._expire(now)
+        self.expire(now)
         self._renumber(now)
         self._accumulator.reopened(self._sequences.take_changed())
         snapshot = self._metadata.snapshot
@@ -121,7 +121,7 @@ class ProduceRound:
             self._accumulator.remove(batch)
             self._outcomes.give_up(batch, self._outcomes.unknown_fate(batch), now)
 
-    def _expire(self, now: float) -> None:
+    def expire(self, now: float) -> None:
         """End every batch, queued or on the wire, that is older than the delivery timeout."""
         if now < self._next_expiry:
             return

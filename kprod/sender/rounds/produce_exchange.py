@@ -98,6 +98,7 @@ class ProduceExchange:
             self._outcomes.stored(batch, part.base_offset, part.log_append_time_ms)
             return
         error = BrokerError(part.error_code, _detail(batch, part))
+        error.record_errors = {index: _printable(text) for index, text in part.record_errors}
         # With an error, too, a leader tells an offset if it has stored the batch: it lost its
         # office or its disk while replicas were fetching it (Kafka's DelayedProduce).
         stored = part.base_offset >= 0
@@ -113,5 +114,9 @@ def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
     """Where it happened and what the broker said, its own text made safe to print."""
     said = [part.error_message] if part.error_message else []
     said += [f"record {index}: {text}" for index, text in part.record_errors[:5] if text]
-    printable = "".join(c if c.isprintable() else "?" for c in "; ".join(said))[:500]
+    printable = _printable("; ".join(said))
     return f"{batch.tp}: {printable}" if printable else str(batch.tp)
+
+
+def _printable(text: str | None) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text or "")[:500]

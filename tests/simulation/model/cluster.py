@@ -53,7 +53,7 @@ class Cluster:
         self.logs: list[PartitionLog] = []  # of every incarnation of every topic
         self.hidden: dict[str, int] = {}  # topics that metadata answers with an error
         self.unlisted: set[int] = set()  # brokers that metadata answers leave out
-        self.refused_for_good = False  # the client was told that it may not have a producer id
+        self.refused_for_good = False  # the client was told that it may not write, or not so
         self.next_producer_id = 1000
         self._events = events
         self._rng = rng

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.model.node import Node
 
 KEEPS_OFFSET = (6, 7, 20, 56)  # errors of replication: the leader tells where it has the batch
+REFUSALS = (31, 53, 90)  # of the producer itself, if it is idempotent
 UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 6, 10, 100
 
 
@@ -58,6 +59,8 @@ class ProduceHandler:
             results.append(result)
             if fault is not None and fault.how == "error-before" and _concerns(fault, result):
                 result.code = fault.code
+                if self._setup.idempotent and fault.code in REFUSALS:
+                    self._cluster.refused_for_good = True
             else:
                 self._append(data, result, stored)
         if request.acks == 0:

@@ -17,7 +17,7 @@ class Numbering(Gate):
         self._next = start
 
     def assign(self, batch: ProducerBatch) -> None:
-        if not batch.attempts:
+        if not batch.has_sequence:
             batch.give_sequence(ProducerId(7, 1), self._next)
             self._next += batch.record_count
 
@@ -94,6 +94,35 @@ def test_the_halves_are_as_old_as_the_whole(rig: Accumulating) -> None:
     rig.clock.advance(50)
     rig.accumulator.split(batch)
     assert len(rig.accumulator.take_expired(born)) == 2
+
+
+def test_the_halves_have_all_their_attempts(rig: Accumulating) -> None:
+    batch = sent(rig, 2)
+    batch.attempts = 9
+    assert [half.attempts for half in rig.accumulator.split(batch)] == [0, 0]
+
+
+def test_nothing_is_expected_of_compression_after_a_batch_that_was_too_large() -> None:
+    """As Kafka does: batches are filled by their uncompressed size again, and learn anew."""
+    rig = Accumulating(batches=100, compression="gzip", compress=compressor("gzip", None))
+    for _ in range(100):  # so easy to compress that more and more goes into a batch
+        rig.append(value=bytes(BATCH // 4))
+        rig.drain()
+    fewer = records_of_a_batch(rig)
+    rig.accumulator.split(sent(rig, 2))
+    assert records_of_a_batch(rig) < fewer
+
+
+def records_of_a_batch(rig: Accumulating) -> int:
+    """How many records go into a batch until another one is begun."""
+    count = 0
+    while not rig.append(value=bytes(BATCH // 40)).wake_sender or not count:
+        count += 1
+    rig.accumulator.begin_flush()
+    while rig.drain():
+        pass
+    rig.accumulator.end_flush()
+    return count
 
 
 def test_the_memory_of_the_whole_comes_back(rig: Accumulating) -> None:

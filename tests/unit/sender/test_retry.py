@@ -22,6 +22,7 @@ FIRST = Attempt(
     oldest=True,
     provable=False,
     maybe_written=False,
+    repeated=False,
 )
 """The first attempt of an idempotent producer's batch; it cannot have been stored."""
 
@@ -53,7 +54,7 @@ TABLE: dict[int, tuple[Verdict, Verdict]] = {
     43: (FAIL, FAIL),  # UNSUPPORTED_FOR_MESSAGE_FORMAT
     44: (FAIL, FAIL),  # POLICY_VIOLATION
     45: (RENUMBER, FAIL),  # OUT_OF_ORDER_SEQUENCE_NUMBER
-    46: (DONE, FAIL),  # DUPLICATE_SEQUENCE_NUMBER
+    46: (FAIL, FAIL),  # DUPLICATE_SEQUENCE_NUMBER
     47: (RENUMBER, FAIL),  # INVALID_PRODUCER_EPOCH
     48: (FAIL, FAIL),  # INVALID_TXN_STATE
     49: (FAIL, FAIL),  # INVALID_PRODUCER_ID_MAPPING
@@ -112,7 +113,7 @@ def test_a_later_batch_does_not_run_out_of_time_before_an_earlier_one(code: int)
 
 
 def test_a_duplicate_is_stored_however_late_it_is_told() -> None:
-    assert verdict(46, out_of_time=True, attempts=9, retries=1) is DONE
+    assert verdict(46, out_of_time=True, attempts=9, retries=1, repeated=True) is DONE
 
 
 @pytest.mark.parametrize(

@@ -329,8 +329,6 @@ def test_the_halves_of_a_batch_take_its_place() -> None:
     whole, later = line.send(line.batch(records=2)), line.send()
     line.refuse(whole, later)
     halves = [line.batch(), line.batch()]
-    for half in halves:
-        half.attempts = whole.attempts
     line.sequences.was_split(whole, halves)
     order = [*halves, later]
     for batch in order:

@@ -1,0 +1,118 @@
+"""A topic that is deleted and created again: where its records go, and what is said of them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kprod.errors import KprodError
+from kprod.types import Persisted, TopicPartition
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, cut, refuse
+from tests.support.sender_rig import SenderRig
+
+TP = TopicPartition("t", 0)
+MODES: dict[str, dict[str, Any]] = {
+    "idempotent": {},
+    "plain": {"enable_idempotence": False, "acks": 1},
+}
+SEQUENCE = (45, 47, 59)
+FIRST, SECOND = UUID(int=1), UUID(int=2)
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
+
+
+def rig_of(broker: ScriptedBroker, mode: str, **options: Any) -> SenderRig:
+    rig = SenderRig(broker.cluster, **MODES[mode], **options)
+    rig.know("t")
+    return rig
+
+
+def error_of(future: Any) -> KprodError:
+    error: KprodError | None = future.exception
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_topic_that_is_gone_for_good_was_not_written_to(
+    broker: ScriptedBroker, mode: str
+) -> None:
+    rig = rig_of(broker, mode, delivery_timeout_ms=31_000)
+    broker.next(ApiKey.PRODUCE, *[refuse(100)] * 1000)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=32, most_turns=2000)
+    assert error_of(future).persisted is Persisted.NO
+    assert "UNKNOWN_TOPIC_ID (100)" in str(error_of(future))
+
+
+def create_again(broker: ScriptedBroker) -> None:
+    broker.cluster.topic_ids["t"] = SECOND
+    broker.cluster.log.clear()
+
+
+@pytest.fixture
+def modern(broker: ScriptedBroker) -> ScriptedBroker:
+    """It names topics by id."""
+    broker.offered[ApiKey.PRODUCE] = (3, 13)
+    broker.cluster.topic_ids = {"t": FIRST}
+    return broker
+
+
+def lost_with_the_topic(broker: ScriptedBroker, heard: Heard) -> bytes:
+    """The batch is stored, its topic is deleted and created again, and the answer is lost."""
+    broker.usual(heard)
+    create_again(broker)
+    return cut(broker, heard)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_may_be_in_a_deleted_log_is_stored_in_the_new_one(
+    modern: ScriptedBroker, mode: str
+) -> None:
+    rig = rig_of(modern, mode)
+    assert rig.run(rig.queue(b"before").succeeded)
+    modern.next(ApiKey.PRODUCE, lost_with_the_topic)
+    future = rig.queue(b"again")
+    assert rig.run(lambda: future.is_done, seconds=5)
+    assert future.get(0).offset == 0
+    assert modern.cluster.values("t") == [b"again"]
+
+
+def test_sequence_numbers_go_on_in_the_new_topic(modern: ScriptedBroker) -> None:
+    """Given anew, one might be taken for a repetition where an old view of the cluster leads."""
+    rig = rig_of(modern, "idempotent")
+    assert rig.run(rig.queue(b"before").succeeded)
+    create_again(modern)
+    assert rig.run(rig.queue(b"after").succeeded)
+    (batch,) = modern.cluster.log[TP]
+    assert (batch.producer_epoch, batch.base_sequence) == (0, 1)
+
+
+@pytest.mark.parametrize("code", SEQUENCE)
+def test_a_new_topic_that_wants_to_begin_at_zero_is_served_so(
+    modern: ScriptedBroker, code: int
+) -> None:
+    """Brokers before Kafka 2.5 do."""
+    rig = rig_of(modern, "idempotent")
+    assert rig.run(rig.queue(b"before").succeeded)
+    create_again(modern)
+    modern.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(code))  # UNKNOWN_TOPIC_ID first
+    assert rig.run(rig.queue(b"after").succeeded)
+    (batch,) = modern.cluster.log[TP]
+    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
+
+
+def test_what_a_new_topic_refuses_may_be_in_the_deleted_one(modern: ScriptedBroker) -> None:
+    rig = rig_of(modern, "idempotent")
+    assert rig.run(rig.queue(b"before").succeeded)
+    modern.next(ApiKey.PRODUCE, lost_with_the_topic, ScriptedBroker.usual, refuse(45))
+    future = rig.queue(b"again")
+    assert rig.run(lambda: future.is_done, seconds=5)
+    assert error_of(future).persisted is Persisted.MAYBE
+    assert rig.run(rig.queue(b"later").succeeded)
