@@ -257,6 +257,17 @@ class Metadata:
             self._last_failure = error
             self._full_wanted = bool(self._last_use)
 
+    def rebootstrap(self) -> None:
+        """Forget the brokers and who leads what: the cluster is asked for as if for the first time.
+
+        Topics keep their number of partitions, so that ``send`` need not wait meanwhile.
+        """
+        with self._lock:
+            self.snapshot = snapshot = self.snapshot.without_brokers()
+            self._full_wanted = bool(self._last_use)
+        if self.on_publish is not None:
+            self.on_publish(snapshot)
+
     def request_update(self) -> None:
         """Something showed that the snapshot is old (leader moved, connection lost)."""
         with self._lock:

@@ -134,6 +134,14 @@ class ClusterSnapshot:
         kept = {name: topic for name, topic in self.topics.items() if name not in gone}
         return ClusterSnapshot(self.brokers, MappingProxyType(kept), self.cluster_id)
 
+    def without_brokers(self) -> ClusterSnapshot:
+        """A snapshot that knows the topics and their sizes still, but nobody who leads anything."""
+        topics = {
+            name: TopicInfo(name, info.topic_id, tuple(map(PartitionInfo, range(len(info)))))
+            for name, info in self.topics.items()
+        }
+        return ClusterSnapshot(topics=MappingProxyType(topics), cluster_id=self.cluster_id)
+
     def with_leader(self, tp: TopicPartition, leader_id: int, leader_epoch: int) -> ClusterSnapshot:
         """A snapshot that took a leader hint from a produce response (KIP-951), if it is news."""
         topic = self.topics.get(tp.topic)

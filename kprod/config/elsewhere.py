@@ -38,7 +38,6 @@ _CONNECT_TIME = "set max_block_ms or socket_connection_setup_timeout_ms"
 _OWN_METRICS = "metrics() is always available and never reported elsewhere"
 _OWN_LOOP = "the network loop is kprod's own; set transport= to replace it"
 _SOCKET = "sockets have TCP_NODELAY and SO_KEEPALIVE; set send_buffer_bytes, receive_buffer_bytes"
-_REBOOTSTRAP = "the bootstrap servers are asked again when no broker can be reached"
 _JVM = "it concerns the Java virtual machine only"
 
 _IGNORED = {
@@ -50,8 +49,6 @@ _IGNORED = {
     "bootstrap_timeout_ms": _CONNECT_TIME,
     "default_api_timeout_ms": "set max_block_ms",
     "client_dns_lookup": "every address of a name is tried",
-    "metadata_recovery_strategy": _REBOOTSTRAP,
-    "metadata_recovery_rebootstrap_trigger_ms": _REBOOTSTRAP,
     "metrics_enabled": _OWN_METRICS,
     "metric_reporters": _OWN_METRICS,
     "metrics_recording_level": _OWN_METRICS,

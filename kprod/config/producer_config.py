@@ -55,6 +55,8 @@ class ProducerConfig:
     max_in_flight_requests_per_connection: int
     metadata_max_age_ms: int
     metadata_max_idle_ms: int
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: int
     connections_max_idle_ms: int
     socket_connection_setup_timeout_ms: int
     socket_connection_setup_timeout_max_ms: int

@@ -20,6 +20,9 @@ _CODECS = Choice(
     'None, "gzip", "snappy", "lz4" or "zstd"',
 )
 _NOT_YET = "TLS and SASL are not available in this version of kprod"
+_RECOVERIES = Choice(
+    {"rebootstrap": "rebootstrap", "none": "none"}, "str", '"rebootstrap" or "none"'
+)
 _SECURITY = Choice(
     {"plaintext": "PLAINTEXT"},
     "str",
@@ -235,6 +238,22 @@ _ROWS = (
         300000,
         _ms(5000),
         "A topic nothing was sent to for this long is forgotten.",
+    ),
+    Option(
+        "metadata_recovery_strategy",
+        "rebootstrap",
+        _RECOVERIES,
+        "What to do when no known broker can be asked about the cluster: `rebootstrap` asks the"
+        " `bootstrap_servers` again, whose names are resolved anew (KIP-899); `none` goes on trying"
+        " the brokers that are known.",
+    ),
+    Option(
+        "metadata_recovery_rebootstrap_trigger_ms",
+        300000,
+        _ms(),
+        "With `rebootstrap`: when known brokers take connections, but none has told about the"
+        " cluster for this long although it was asked, all are forgotten and the"
+        " `bootstrap_servers` asked (KIP-1102). A broker may also ask for that itself.",
     ),
     Option(
         "connections_max_idle_ms", 540000, _ms(1), "A connection unused for this long is closed."

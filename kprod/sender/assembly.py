@@ -50,15 +50,7 @@ def assemble(
         max_idle=config.metadata_max_idle_ms / 1000,
         backoff=retry_backoff,
     )
-    network = Network(
-        _backend(config),
-        config.bootstrap_servers,
-        _link_settings(config, rng),
-        metrics,
-        clock,
-        metadata.connection_failed,
-        rng,
-    )
+    network = _network(config, metrics, clock, metadata, rng)
     accumulator = _accumulator(config, retry_backoff, clock, network.wake, callbacks)
     sequences = Sequences(
         idempotent=config.enable_idempotence,
@@ -83,10 +75,40 @@ def assemble(
         accumulator,
         metadata,
         network,
-        MetadataRound(metadata, network, allow_auto_create=config.allow_auto_create_topics),
+        _metadata_round(config, metadata, network),
         IdentityRound(sequences, network, retry_backoff),
         ProduceRound(accumulator, metadata, network, sequences, outcomes, settings, load_watcher),
         clock,
+    )
+
+
+def _network(
+    config: ProducerConfig,
+    metrics: ProducerMetrics,
+    clock: Clock,
+    metadata: Metadata,
+    rng: random.Random,
+) -> Network:
+    return Network(
+        _backend(config),
+        config.bootstrap_servers,
+        _link_settings(config, rng),
+        metrics,
+        clock,
+        metadata.connection_failed,
+        rng,
+        goes_back=config.metadata_recovery_strategy == "rebootstrap",
+    )
+
+
+def _metadata_round(config: ProducerConfig, metadata: Metadata, network: Network) -> MetadataRound:
+    rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
+    after = config.metadata_recovery_rebootstrap_trigger_ms / 1000
+    return MetadataRound(
+        metadata,
+        network,
+        allow_auto_create=config.allow_auto_create_topics,
+        rebootstrap_after=after if rebootstraps else float("inf"),
     )
 
 

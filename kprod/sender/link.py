@@ -181,7 +181,8 @@ class BrokerLink:
         self._write(now)
 
     def _read(self, now: float) -> None:
-        while self.transport is not None and self._connection is not None:
+        connection = self._connection
+        while self.transport is not None and connection is not None:
             chunk = self.transport.receive(RECEIVE_BYTES)
             if chunk is None:
                 return
@@ -189,8 +190,8 @@ class BrokerLink:
                 raise ConnectionLost("the broker closed the connection")
             self._last_active = now
             self._traffic.bytes_in += len(chunk)
-            self._connection.received(chunk, now)
-            if self._connection.established:
+            connection.received(chunk, now)  # which may end the connection
+            if connection.established:
                 self._setups_too_long = 0
             if len(chunk) < RECEIVE_BYTES:
                 return

@@ -24,6 +24,7 @@ PATIENCE = 0.5
 class Network:
     """Links by node id; bootstrap addresses have ids -1, -2, ...
 
+    ``goes_back`` tells whether bootstrap addresses are tried while brokers are known.
     Thread: the sender's only, but ``wake``.
     """
 
@@ -36,7 +37,10 @@ class Network:
         clock: Clock,
         on_failure: Callable[[KprodError], None],
         rng: random.Random | None = None,
+        *,
+        goes_back: bool = True,
     ) -> None:
+        self._goes_back = goes_back
         self._backend = backend
         self._settings = settings
         self._metrics = metrics
@@ -80,6 +84,17 @@ class Network:
                 self._links[broker.node_id] = link
                 return
         self._add(broker)
+
+    def rebootstrap(self, now: float) -> None:
+        """Know nobody but the bootstrap addresses, which are resolved and connected to anew.
+
+        What is on its way to anybody fails as on a lost connection.
+        """
+        self._patient_until = None
+        for node_id in [known for known in self._links if known >= 0]:
+            self._links.pop(node_id).close(now)
+        for link in self._links.values():
+            link.close(now)
 
     # Requests -------------------------------------------------------------------------------------
 
@@ -133,7 +148,9 @@ class Network:
             for link in self._links.values()
             if link.may_connect(now) and link.broker[1:3] not in taken
         ]
-        return [link for link in able if link.broker.node_id >= 0] or able
+        known = [link for link in able if link.broker.node_id >= 0]
+        stays = not self._goes_back and any(node_id >= 0 for node_id in self._links)
+        return known if known or stays else able
 
     def send(self, node_id: int, exchange: Exchange, now: float) -> None:
         """Send a request to a usable node. What fails at once is told to the exchange."""

@@ -244,6 +244,7 @@ class ScriptedCluster:
         return build(
             schema.MetadataResponse,
             throttle_time=timedelta(0),
+            error_code=ErrorCode.none,
             brokers=tuple(
                 schema.MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port)
                 for b in self.brokers.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from kprod.cluster.metadata import Metadata
@@ -11,34 +12,75 @@ from kprod.sender.network import Network
 from kprod.wire.control import decode_metadata_response, encode_metadata_request
 from kprod.wire.versions import ApiKey
 
+log = logging.getLogger(__name__)
+
 FOREVER = float("inf")
+REBOOTSTRAP_REQUIRED = 129
 
 
 class MetadataRound:
-    """Keeps the metadata fresh. Thread: the sender's only."""
+    """Keeps the metadata fresh. Thread: the sender's only.
 
-    def __init__(self, metadata: Metadata, network: Network, *, allow_auto_create: bool) -> None:
+    ``rebootstrap_after``: when no broker has answered for so many seconds, they are forgotten and
+    the bootstrap addresses asked (KIP-1102); infinite for never, not even when a broker asks.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        network: Network,
+        *,
+        allow_auto_create: bool,
+        rebootstrap_after: float = FOREVER,
+    ) -> None:
         self._metadata = metadata
         self._network = network
         self._allow_auto_create = allow_auto_create
+        self._rebootstrap_after = rebootstrap_after
+        self._asking_since: float | None = None  # None: the last answer is recent enough
 
     def run(self, now: float) -> float:
         """Send a request if one is due and a broker can take it; seconds until one may be due."""
         wait = self._metadata.due(now)
         if wait > 0:
             return wait
+        next_look = self._look_for_answers(now)
         node_id = self._network.any_usable(now)
         if node_id is not None:
             topics = self._metadata.wanted(now)
             exchange = _MetadataExchange(self, topics, allow_auto_create=self._allow_auto_create)
             self._network.send(node_id, exchange, now)
-        return FOREVER  # a connection that comes up, or a back-off that ends, wakes the network
+        return next_look  # a connection that comes up, or a back-off that ends, wakes the network
+
+    def _look_for_answers(self, now: float) -> float:
+        """Give up on known brokers if it is time; else seconds until that, if any are known."""
+        if self._asking_since is None:
+            self._asking_since = now
+        if not self._metadata.snapshot.brokers:
+            return FOREVER
+        left = self._asking_since + self._rebootstrap_after - now
+        if left > 0:
+            return left
+        if now > self._asking_since:
+            self._rebootstrap(
+                f"no broker has told about it for {now - self._asking_since:.3g} s", now
+            )
+        return FOREVER
+
+    def _rebootstrap(self, why: str, now: float) -> None:
+        log.warning("asking the bootstrap servers about the cluster: %s", why)
+        self._metadata.rebootstrap()
+        self._network.rebootstrap(now)
+        self._asking_since = now
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
         """Publish the snapshot and tell the network who the brokers are."""
         reply = decode_metadata_response(version, body)
         if self._metadata.answered(reply, now):
+            self._asking_since = None
             self._network.adopt(self._metadata.snapshot.brokers)
+        elif reply.error_code == REBOOTSTRAP_REQUIRED and self._rebootstrap_after < FOREVER:
+            self._rebootstrap("a broker asks for it", now)
         return reply.throttle_ms
 
     def failed(self, error: KprodError, now: float) -> None:

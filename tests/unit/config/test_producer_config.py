@@ -43,6 +43,12 @@ JAVA_NAMES = {
         20_000,
         20_000,
     ),
+    "metadata.recovery.strategy": ("metadata_recovery_strategy", "NONE", "none"),
+    "metadata.recovery.rebootstrap.trigger.ms": (
+        "metadata_recovery_rebootstrap_trigger_ms",
+        0,
+        0,
+    ),
     "security.protocol": ("security_protocol", "plaintext", "PLAINTEXT"),
 }
 LIBRDKAFKA_NAMES = {

@@ -1,0 +1,128 @@
+"""When the known brokers lead nowhere, the way back begins at the bootstrap addresses."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.wire.versions import ApiKey
+from tests.support.kio_messages import build, response_schema
+from tests.support.scripted_cluster import (
+    Answer,
+    Heard,
+    ScriptedBroker,
+    ScriptedCluster,
+    frame,
+    silence,
+)
+from tests.support.sender_rig import SenderRig
+
+TRIGGER = 20.0
+
+
+def no_brokers(error: int = 0) -> Answer:
+    """A Metadata answer that tells of nobody."""
+
+    def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
+        schema = response_schema(ApiKey.METADATA, heard.version)
+        entity = build(
+            schema.MetadataResponse,
+            throttle_time=timedelta(0),
+            brokers=(),
+            cluster_id=None,
+            controller_id=-1,
+            topics=(),
+            error_code=ErrorCode(error),
+        )
+        return frame(heard, entity)
+
+    return answer
+
+
+class MovedCluster:
+    """A producer that knows the old cluster while the bootstrap address leads to the new one."""
+
+    def __init__(self, **options: Any) -> None:
+        self.old = ScriptedCluster(topics={"t": [1, 1]}, leader_epoch=9)
+        self.new = ScriptedCluster(topics={"t": [7, 7]}, leader_epoch=1)
+        self.one, self.seven = self.old.add(1, "old"), self.new.add(7, "new")
+        self.one.offered[ApiKey.METADATA] = (4, 13)
+        listeners = self.old.listeners
+        listeners["boot", 9092] = self.one.accept
+        self.rig = SenderRig(
+            self.old,
+            bootstrap_servers="boot:9092",
+            metadata_recovery_rebootstrap_trigger_ms=int(TRIGGER * 1000),
+            delivery_timeout_ms=3_600_000,
+            **options,
+        )
+        self.rig.know("t")
+        assert self.rig.run(self.rig.queue().succeeded)
+        listeners["boot", 9092] = listeners["new", 9092] = self.seven.accept
+        self.asked_at = self.rig.clock.now
+        self.rig.sender.metadata.request_update()
+
+    def found(self) -> bool:
+        return 7 in self.rig.sender.metadata.snapshot.brokers
+
+
+def test_brokers_that_tell_nothing_are_left_after_a_while() -> None:
+    moved = MovedCluster()
+    moved.one.next(ApiKey.METADATA, *[no_brokers()] * 1000)
+    assert not moved.rig.run(moved.found, seconds=TRIGGER - 1)
+    assert moved.rig.run(moved.found, seconds=2)
+    assert moved.rig.run(moved.rig.queue(b"later").succeeded, seconds=1)
+    assert moved.new.values("t") == [b"later"]
+
+
+def test_a_broker_can_ask_for_it() -> None:
+    moved = MovedCluster()
+    moved.one.next(ApiKey.METADATA, no_brokers(129))
+    assert moved.rig.run(moved.found, seconds=1)
+
+
+@pytest.mark.parametrize("error", [0, 129])
+def test_without_that_strategy_the_known_brokers_are_kept(error: int) -> None:
+    moved = MovedCluster(metadata_recovery_strategy="none")
+    moved.one.next(ApiKey.METADATA, *[no_brokers(error)] * 1000)
+    assert not moved.rig.run(moved.found, seconds=5 * TRIGGER)
+
+
+@pytest.mark.parametrize(("strategy", "found"), [("rebootstrap", True), ("none", False)])
+def test_brokers_that_cannot_be_reached_are_not_waited_for(strategy: str, *, found: bool) -> None:
+    moved = MovedCluster(metadata_recovery_strategy=strategy)
+    del moved.old.listeners["old", 9092]
+    moved.rig.backend.connections[0].cut()
+    assert moved.rig.run(moved.found, seconds=5) == found
+
+
+def test_what_was_on_its_way_is_sent_again() -> None:
+    moved = MovedCluster()
+    moved.one.next(ApiKey.PRODUCE, *[silence] * 1000)
+    future = moved.rig.queue(b"on its way")
+    moved.rig.run(lambda: moved.one.count(ApiKey.PRODUCE) == 2)
+    moved.one.next(ApiKey.METADATA, *[no_brokers()] * 1000)
+    assert moved.rig.run(lambda: future.is_done)
+    assert future.succeeded()
+    assert moved.new.values("t") == [b"on its way"]
+
+
+def test_partitions_keep_their_number_meanwhile() -> None:
+    moved = MovedCluster()
+    metadata = moved.rig.sender.metadata
+    metadata.rebootstrap()
+    known = metadata.snapshot.topic("t")
+    assert known is not None
+    assert (len(known), known.available) == (2, ())
+    assert metadata.snapshot.brokers == {}
+
+
+def test_an_answer_ends_the_count() -> None:
+    moved = MovedCluster(metadata_max_age_ms=1_000)
+    for _ in range(5):
+        moved.one.next(ApiKey.METADATA, *[no_brokers()] * 10)  # for some seconds
+        moved.rig.run(lambda: False, seconds=TRIGGER / 2)
+    assert not moved.found()
