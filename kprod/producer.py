@@ -96,7 +96,8 @@ class KafkaProducer(FastLane):
         )
         self._metadata = self._sender.metadata
         self._accumulator = self._sender.accumulator
-        self._wake = self._sender.network.wake
+        self._wake = self._sender.baton.wake
+        self._look_within = self._sender.baton.look_within
         self._fast_lanes = FastLanes(
             self._lane_table,
             self._accumulator,
@@ -175,6 +176,8 @@ class KafkaProducer(FastLane):
             )
             if appended.wake_sender:
                 self._wake()
+            elif appended.linger is not None:
+                self._look_within(appended.linger)
         except BaseException:
             self._wake()  # a signal handler may have raised when the record was queued already
             raise

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.fast_lane import FastLane, LaneTable, TopicLane
+from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signal
 from kprod_ext.open_batch import OpenBatch, write_first
 from kprod_ext.partition_hash import murmur2
 from kprod_ext.record_future import RecordFuture
 from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
+from kprod_ext.rest import Rest
 from kprod_ext.sticky_partition import StickyPartition
 
 __all__ = [
@@ -21,9 +23,13 @@ __all__ = [
     "OpenBatch",
     "PooledBuffer",
     "RecordFuture",
+    "Rest",
     "StickyPartition",
     "TopicLane",
     "batch_size_upper_bound",
+    "hold_signals",
+    "let_signals_in",
     "murmur2",
+    "raised_by_signal",
     "write_first",
 ]

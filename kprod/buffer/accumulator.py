@@ -19,12 +19,14 @@ from kprod.buffer.batch_queue import Appended, BatchQueue
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios, decompress
 from kprod.buffer.copy_on_write import CopyOnWriteMap
+from kprod.buffer.delivery import Wait
 from kprod.buffer.incomplete import IncompleteBatches
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.split import split
 from kprod.clock import Clock
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
+from kprod.latch import Latch
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext import (
     BufferPool,
@@ -67,8 +69,9 @@ class Ready(NamedTuple):
 class RecordAccumulator:
     """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
 
-    ``settings`` tells what holds for a topic; ``wake`` makes the sender look. Both may be called by
-    any thread. ``callbacks`` runs those of the futures.
+    ``settings`` tells what holds for a topic; ``wake`` makes the sender look; ``wait`` is how the
+    futures wait (see ``BatchDelivery``). Any thread may call them. ``callbacks`` runs those of the
+    futures.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class RecordAccumulator:
         settings: Callable[[str], QueueSettings],
         retry_backoff: ExponentialBackoff,
         wake: Callable[[], None],
+        wait: Wait | None = None,
         callbacks: Callbacks | None = None,
     ) -> None:
         self.pool = pool
@@ -89,6 +93,7 @@ class RecordAccumulator:
         self._settings = settings
         self._retry_backoff = retry_backoff
         self._wake = wake
+        self._wait = wait
         self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
         self._queues: CopyOnWriteMap[TopicPartition, BatchQueue] = CopyOnWriteMap()
@@ -179,12 +184,21 @@ class RecordAccumulator:
         )
         now = self._clock.monotonic()
         hurry = partial(self._hurry_up, queue)
-        return ProducerBatch(tp, self.pool, buffer, builder, now, hurry, self.callbacks)
+        wait = None if self._wait is None else partial(self._wait_for, self._wait, queue)
+        return ProducerBatch(tp, self.pool, buffer, builder, now, hurry, self.callbacks, wait)
 
     def _hurry_up(self, queue: BatchQueue) -> None:
         """Somebody waits for a batch of ``queue``."""
         self._attention.note(queue)
         self._wake()
+
+    def _wait_for(
+        self, wait: Wait, queue: BatchQueue, told: Latch, timeout: float | None, first: bool
+    ) -> bool:
+        """A thread waits for a batch of ``queue``, as the first of all or not."""
+        if first:
+            self._attention.note(queue)
+        return wait(told, timeout, first)
 
     def _refuse_when_closed(self) -> None:
         if self._closed:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import Compressor
-from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.delivery import BatchDelivery, Wait
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import KprodError
@@ -67,12 +67,13 @@ class ProducerBatch:
         now: float,
         hurry: Callable[[], None],
         callbacks: Callbacks | None = None,
+        wait: Wait | None = None,
     ) -> None:
         self.tp = tp
         self._pool = pool
         self._buffer = buffer
         self.builder = builder
-        self.delivery = BatchDelivery(tp, hurry, callbacks)
+        self.delivery = BatchDelivery(tp, hurry, callbacks, wait)
         self.created_at = now
         self.attempts = 0
         self.last_attempt_at = now

@@ -18,13 +18,16 @@ class Appended(NamedTuple):
     """What an append did.
 
     ``batch_ready``: every batch of the partition is full, so the sticky partitioner may move on.
-    ``wake_sender``: a batch was created or filled, so the sender has something new to look at.
+    ``wake_sender``: a batch will not grow any more, so the sender has something to send.
+    ``linger``: a batch was created, which the sender has to look at within so many seconds; None:
+    none was.
     """
 
     future: FutureRecordMetadata
     nbytes: int
     batch_ready: bool
     wake_sender: bool
+    linger: float | None = None
 
 
 class BatchQueue:
@@ -78,7 +81,9 @@ class BatchQueue:
         self._batches.append(batch)
         self._newest = batch
         self.open_batch.open(batch.builder, batch.delivery)
-        return Appended(*written, batch_ready=batch.is_full, wake_sender=True)
+        full = batch.is_full
+        complete = full or len(self._batches) > 1
+        return Appended(*written, full, complete, self.settings.linger)
 
     def shut(self) -> None:
         """Take no more records into the open batch. The caller holds ``lock``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kprod.buffer.awaiting import WaitingTasks, running_loop
 from kprod.buffer.callbacks import Callback, Callbacks
@@ -15,6 +15,10 @@ from kprod.types import TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
+
+Wait: TypeAlias = Callable[[Latch, float | None, bool], bool]
+"""Waits at most so many seconds (None: without limit) for a latch; True when it is open. Told True,
+it also sees to it that the sender looks at once."""
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -27,6 +31,7 @@ class BatchDelivery:
     timestamp in ms when the topic uses LogAppendTime, else -1. ``awaited`` turns True, and
     ``hurry`` is called, when somebody starts to wait: the batch's linger has no purpose any more.
     ``callbacks`` runs what was asked for with ``on_done``; None: the thread that settles does.
+    ``wait_for`` is how threads wait; None: they do nothing meanwhile.
     """
 
     __slots__ = (
@@ -44,10 +49,15 @@ class BatchDelivery:
         "done",
         "error",
         "tp",
+        "wait_for",
     )
 
     def __init__(
-        self, tp: TopicPartition, hurry: Callable[[], None], callbacks: Callbacks | None = None
+        self,
+        tp: TopicPartition,
+        hurry: Callable[[], None],
+        callbacks: Callbacks | None = None,
+        wait_for: Wait | None = None,
     ) -> None:
         self.tp = tp
         self.done = False
@@ -56,6 +66,7 @@ class BatchDelivery:
         self.append_time = NO_TIMESTAMP
         self.error: KprodError | None = None
         self.callbacks = callbacks or Callbacks()
+        self.wait_for = wait_for
         self._hurry = hurry
         self._lock = threading.Lock()  # guards _waiters, _tasks and settling
         self._waiters: list[tuple[int, Callback]] = []
@@ -152,8 +163,12 @@ class BatchDelivery:
         """As ``wait``, and until everything ``on_done`` was given has been put to the callbacks."""
         if timeout != 0:
             self._refuse_in_callback()
-        self._hurry_once()
-        return self._told.wait(timeout)
+        if self.wait_for is None:
+            self._hurry_once()
+            return self._told.wait(timeout)
+        first = not (self.done or self.awaited)
+        self.awaited = self.awaited or first
+        return self.wait_for(self._told, timeout, first)
 
     def wait_in_loop(self) -> Generator[Any, None, None]:
         """Wait in a task of the running asyncio loop until the batch has ended.

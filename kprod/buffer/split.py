@@ -61,7 +61,14 @@ def _part(
         builder.append(record.timestamp, record.key, record.value, record.headers)
     builder.close_for_append()  # it waits in the queue, where callers append to what is open
     part = ProducerBatch(
-        batch.tp, pool, buffer, builder, batch.created_at, hurry, batch.delivery.callbacks
+        batch.tp,
+        pool,
+        buffer,
+        builder,
+        batch.created_at,
+        hurry,
+        batch.delivery.callbacks,
+        batch.delivery.wait_for,
     )
     part.maybe_written = batch.maybe_written
     part.delivery.awaited = batch.delivery.awaited

@@ -15,6 +15,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
+from kprod.sender.baton import Baton
 from kprod.sender.link import LinkSettings
 from kprod.sender.load_watcher import LoadWatcher
 from kprod.sender.loop import Sender
@@ -51,11 +52,9 @@ def assemble(
         backoff=retry_backoff,
     )
     network = _network(config, metrics, clock, metadata, rng)
-    accumulator = _accumulator(config, retry_backoff, clock, network.wake, callbacks)
-    sequences = Sequences(
-        idempotent=config.enable_idempotence,
-        max_in_flight=config.max_in_flight_requests_per_connection,
-    )
+    baton = Baton(network, clock)
+    accumulator = _accumulator(config, retry_backoff, clock, baton, callbacks)
+    sequences = _sequences(config)
     delivery_timeout = config.delivery_timeout_ms / 1000
     outcomes = Outcomes(
         accumulator,
@@ -79,6 +78,7 @@ def assemble(
         IdentityRound(sequences, network, retry_backoff),
         ProduceRound(accumulator, metadata, network, sequences, outcomes, settings, load_watcher),
         clock,
+        baton,
     )
 
 
@@ -116,7 +116,7 @@ def _accumulator(
     config: ProducerConfig,
     retry_backoff: ExponentialBackoff,
     clock: Clock,
-    wake: Callable[[], None],
+    baton: Baton,
     callbacks: Callbacks | None,
 ) -> RecordAccumulator:
     return RecordAccumulator(
@@ -125,8 +125,16 @@ def _accumulator(
         batch_size=config.batch_size,
         settings=_settings_by_topic(config),
         retry_backoff=retry_backoff,
-        wake=wake,
+        wake=baton.wake,
+        wait=baton.wait,
         callbacks=callbacks,
+    )
+
+
+def _sequences(config: ProducerConfig) -> Sequences:
+    return Sequences(
+        idempotent=config.enable_idempotence,
+        max_in_flight=config.max_in_flight_requests_per_connection,
     )
 
 

@@ -70,7 +70,7 @@ class Engine:
         batches = accumulator.incomplete.copy()
         accumulator.begin_flush()
         try:
-            self._sender.network.wake()
+            self._sender.baton.about_to_wait()
             told = all(batch.delivery.wait_until_told(self._left(deadline)) for batch in batches)
         finally:
             accumulator.end_flush()

@@ -11,6 +11,7 @@ from kprod.clock import Clock
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, ProducerClosedError
 from kprod.latch import Latch
+from kprod.sender.baton import Baton
 from kprod.sender.network import Network
 from kprod.sender.rounds.identity import IdentityRound
 from kprod.sender.rounds.metadata import MetadataRound
@@ -28,8 +29,8 @@ GRACE = 0.04
 class Sender:
     """One turn at a time: ask for what is due, send what is ready, wait, settle what came back.
 
-    Thread: whichever drives it, one at a time. ``SenderThread`` does so in the background; a
-    simulation may call ``turn`` itself.
+    Thread: whichever holds the ``baton``. ``SenderThread`` does in the background, for a while a
+    caller that waits for an outcome may; a simulation calls ``turn`` itself.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Sender:
         identity_round: IdentityRound,
         produce_round: ProduceRound,
         clock: Clock,
+        baton: Baton,
     ) -> None:
+        self.baton = baton
         self.accumulator = accumulator
         self.metadata = metadata
         self.network = network
@@ -52,6 +55,7 @@ class Sender:
 
     def turn(self, longest: float = FOREVER) -> None:
         """One round of everything; waits at most ``longest`` seconds for the network."""
+        self.baton.looks()
         now = self.clock.monotonic()
         try:
             wait = min(self._rounds(now), longest)
@@ -61,7 +65,9 @@ class Sender:
             raise
         if self._identity_round.fatal is not None:
             self._produce_round.fail_queued(self._identity_round.fatal, now)
-        self.network.poll(max(0.0, wait))
+        wait = 0.0 if self.network.wants_to_connect else max(0.0, wait)
+        self.baton.looks_again_at(now + wait)
+        self.network.poll(wait)
 
     def _rounds(self, now: float) -> float:
         """Ask for and send what is due; seconds until there may be more to do."""
@@ -108,6 +114,8 @@ class SenderThread:
     def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
         self.disowned = 0
         self._sender = sender
+        self._baton = sender.baton
+        self._baton.work = sender
         self._ended = ended
         self._settled = Latch()  # opens after ``ended``
         self._lock = threading.Lock()  # guards changing _stop_at
@@ -121,15 +129,16 @@ class SenderThread:
 
     @property
     def is_current(self) -> bool:
-        """True in the sender's own thread, where nothing may wait for what the sender does."""
+        """True where the sender's work is done, where nothing may wait for what the sender does."""
         # Idents come again: once this thread has ended another one may have it.
-        return self._thread.ident == threading.get_ident() and not self._settled.is_open
+        here = self._thread.ident == threading.get_ident() and not self._settled.is_open
+        return here or self._baton.is_mine
 
     def request_stop(self, deadline: float) -> None:
         """Ask the thread to end once everything has its outcome, at the latest at ``deadline``."""
         with self._lock:
             self._stop_at = deadline if self._stop_at is None else min(self._stop_at, deadline)
-        self._sender.network.wake()
+        self._baton.recall()
 
     def stop(self, deadline: float) -> bool:
         """Send what is queued until ``deadline``, then end the rest; every record has its outcome.
@@ -151,16 +160,27 @@ class SenderThread:
         closed = ProducerClosedError("the producer was closed before the record was acknowledged")
         try:
             while not self._over():
-                self._turn_safely()
+                with self._baton.held():
+                    self._work()
+                self._baton.rest()
         finally:
+            self._baton.recall()
             try:
-                self._sender.abort(closed)
+                with self._baton.held():
+                    self._sender.abort(closed)
             finally:
                 self._sender.disown(closed)  # if anything was left by a mistake
                 self.disowned = 0
                 if self._ended is not None:
                     self._ended()
                 self._settled.open()
+
+    def _work(self) -> None:
+        """Take turns until it is over, or until a caller may as well take them."""
+        while not self._over():
+            self._turn_safely()
+            if self._baton.wanted and self._sender.finished:
+                return
 
     def _over(self) -> bool:
         if self._stop_at is None:

@@ -50,6 +50,8 @@ class Network:
         self._patient_until: float | None = None  # None: nobody waits for a broker to ask
         self._links: dict[int, BrokerLink] = {}
         self._leaving: list[BrokerLink] = []  # they get no new requests, and end with the last one
+        self.may_connect = True  # False: who drives the sender has no time to resolve names
+        self.wants_to_connect = False  # a connection was not begun for that reason
         self._look_at = 0.0  # until then no link's time runs out; 0.0 when that is not known
         for number, (host, port) in enumerate(bootstrap, start=1):
             self._add(Broker(-number, host, port))
@@ -62,6 +64,11 @@ class Network:
     def wake(self) -> None:
         """End a running or the next ``poll`` early. Any thread."""
         self._backend.wake()
+
+    @property
+    def interruptible(self) -> bool:
+        """See ``Backend.interruptible``."""
+        return getattr(self._backend, "interruptible", False)
 
     def adopt(self, brokers: Mapping[int, Broker]) -> None:
         """The cluster consists of ``brokers`` now: keep, add, and let go of links accordingly."""
@@ -104,7 +111,7 @@ class Network:
         if link is None:
             return False
         if link.may_connect(now):
-            link.connect(now)
+            self._connect(link, now)
         return link.usable(now)
 
     def trouble(self, node_id: int) -> KprodError | None:
@@ -135,7 +142,7 @@ class Network:
         """Connect to the one that was tried longest ago, as Kafka's ``leastLoadedNode`` does."""
         if order := self._untried(now):
             self._rng.shuffle(order)
-            min(order, key=lambda link: link.last_attempt).connect(now)
+            self._connect(min(order, key=lambda link: link.last_attempt), now)
 
     def _untried(self, now: float) -> list[BrokerLink]:
         """Known brokers or, when all of those back off, the bootstrap addresses (KIP-899).
@@ -151,6 +158,12 @@ class Network:
         known = [link for link in able if link.broker.node_id >= 0]
         stays = not self._goes_back and any(node_id >= 0 for node_id in self._links)
         return known if known or stays else able
+
+    def _connect(self, link: BrokerLink, now: float) -> None:
+        if self.may_connect:
+            link.connect(now)
+        else:
+            self.wants_to_connect = True
 
     def send(self, node_id: int, exchange: Exchange, now: float) -> None:
         """Send a request to a usable node. What fails at once is told to the exchange."""

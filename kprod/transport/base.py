@@ -55,8 +55,12 @@ class Readiness(NamedTuple):
 class Backend(Protocol):
     """Makes transports and waits for all of them at once. One per producer.
 
-    Used by one thread only, except for ``wake``.
+    Used by one thread at a time, except for ``wake``. ``interruptible`` says that ``poll`` waits
+    with ``kprod_ext.let_signals_in``, so that Ctrl-C can end it also within ``hold_signals``; what
+    was ready is then reported by the next ``poll``.
     """
+
+    interruptible: bool = False
 
     def dial(self, host: str, port: int) -> Transport:
         """Start a connection; it is watched at once, for reading and writing.

@@ -10,6 +10,7 @@ from kprod.errors import ConnectionLost, IllegalStateError
 from kprod.transport.base import Backend, Readiness, Transport
 from kprod.transport.tcp_transport import Address, TcpTransport
 from kprod.transport.wakeup import WakeUp
+from kprod_ext import let_signals_in
 
 __all__ = ["Address", "Resolver", "TcpBackend", "resolve"]
 
@@ -27,9 +28,11 @@ class TcpBackend(Backend):
     """Sockets with TCP_NODELAY and SO_KEEPALIVE; buffer sizes in bytes, None leaves the system's.
 
     ``dial`` calls ``resolver`` in the calling thread: other connections wait for as long as that
-    takes. Used by one thread only, except for ``wake``. ``poll`` and ``dial`` raise
+    takes. Used by one thread at a time, except for ``wake``. ``poll`` and ``dial`` raise
     IllegalStateError once it is closed.
     """
+
+    interruptible = True  # what is ready stays so until it is used
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class TcpBackend(Backend):
         """See ``Backend.poll``."""
         self._check_open()
         ready = [Readiness(transport, True, True) for transport in self._stillborn]
-        for key, events in self._selector.select(0 if ready else timeout):
+        for key, events in let_signals_in(self._selector.select, 0 if ready else timeout):
             if key.data is None:
                 self._wakeup.clear()
                 continue

@@ -159,7 +159,7 @@ class App:
             raise RecordTooLargeError("larger than the buffer")
         tp = TopicPartition(intent.topic, intent.partition)
         appended = self._append(tp, timestamp, intent, value, deadline)
-        if appended.wake_sender:
+        if appended.wake_sender or appended.linger is not None:
             self._sender.network.wake()
         self._partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
         self._lane.admit(tp, len(topic))

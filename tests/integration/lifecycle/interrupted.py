@@ -1,7 +1,8 @@
 """A process that is interrupted again and again, anywhere in the producer's calls, and goes on.
 
-Run as ``python -m tests.integration.lifecycle.interrupted INTERRUPTIONS BOOTSTRAP``. Prints as JSON
-what it was told of every record, and what was left of the producer.
+Run as ``python -m tests.integration.lifecycle.interrupted INTERRUPTIONS BOOTSTRAP HABIT``, where
+HABIT is "mixed", or "lone": it waits for every record by itself, and so takes the sender's turns.
+Prints as JSON what it was told of every record, and what was left of the producer.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ class Interruptee:
         with suppress(KprodTimeoutError):
             self.told[self._number].get(0.001)
 
+    def send_and_wait(self) -> None:
+        self.send()
+        with suppress(KprodTimeoutError):
+            self.told[self._number].get(0.05)
+
     def flush(self) -> None:
         with suppress(KprodTimeoutError):
             self.producer.flush(0.005)
@@ -65,9 +71,11 @@ class Interruptee:
         with suppress(KprodTimeoutError):
             self.producer.partitions_for(f"{TOPIC}-{self._random.randint(1, 5)}")
 
-    def go_on(self, interruptions: int) -> None:
+    def go_on(self, interruptions: int, habit: str) -> None:
         calls: list[Callable[[], None]] = [self.send] * 30 + [self.get, self.flush]
         calls.append(self.know_another)
+        if habit == "lone":
+            calls = [self.send_and_wait] * 30 + [self.flush]
         self.send()
         for number in range(interruptions):
             try:
@@ -106,10 +114,10 @@ class Interruptee:
         }
 
 
-def main(interruptions: str, bootstrap: str) -> None:
+def main(interruptions: str, bootstrap: str, habit: str) -> None:
     interruptee = Interruptee(bootstrap, seed=1)
     with interruptible():
-        interruptee.go_on(int(interruptions))
+        interruptee.go_on(int(interruptions), habit)
     interruptee.check_that_it_works()
     print(json.dumps(interruptee.account()))
 

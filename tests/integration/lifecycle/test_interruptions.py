@@ -29,9 +29,10 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 @pytest.mark.slow
 @pytest.mark.threads
 @pytest.mark.timeout(300)
-def test_interruptions_anywhere(broker: BrokerProcess) -> None:
+@pytest.mark.parametrize("habit", ["mixed", "lone"])
+def test_interruptions_anywhere(broker: BrokerProcess, habit: str) -> None:
     command = [sys.executable, "-m", "tests.integration.lifecycle.interrupted"]
-    command += [str(INTERRUPTIONS), broker.bootstrap_servers]
+    command += [str(INTERRUPTIONS), broker.bootstrap_servers, habit]
     ended = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False
     )

@@ -14,12 +14,14 @@ from kprod.types import TopicPartition
 from tests.unit.buffer.accumulating import BATCH, VALUE, Accumulating, read
 
 LONG = 20.0
+LINGER = 10.0
 
 
-def test_a_record_opens_a_batch_and_wakes_the_sender() -> None:
+def test_a_record_opens_a_batch_that_may_linger() -> None:
     rig = Accumulating()
     appended = rig.append()
-    assert appended.wake_sender
+    assert appended.linger == LINGER
+    assert not appended.wake_sender
     assert not appended.batch_ready
     assert appended.nbytes > len(VALUE)
     assert rig.used == BATCH
@@ -31,6 +33,7 @@ def test_a_record_that_joins_a_batch_wakes_nobody() -> None:
     rig.append(value=b"small")
     appended = rig.append(value=b"small")
     assert not appended.wake_sender
+    assert appended.linger is None
     assert rig.used == BATCH
 
 
@@ -39,7 +42,9 @@ def test_a_batch_that_has_no_room_is_followed_by_another() -> None:
     rig.append()
     rig.append()
     assert rig.used == BATCH
-    assert rig.append().wake_sender
+    appended = rig.append()
+    assert appended.wake_sender  # the first one will not grow any more
+    assert appended.linger == LINGER
     assert rig.used == 2 * BATCH
 
 

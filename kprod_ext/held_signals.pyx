@@ -1,0 +1,163 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""Work in the main thread that no signal handler of the application can end half-way.
+
+Python runs signal handlers in the main thread, between any two steps of Python code, and there they
+may raise: Ctrl-C does. While such work runs, the handlers that are Python code are exchanged for
+one that only notes down which signal came; afterwards, and in ``let_signals_in``, the
+application's own are called. Blocking the signals would not do: the system then gives them to
+another thread, and Python runs the handler in the main one all the same.
+"""
+
+from cpython.exc cimport PyErr_SetObject
+from cpython.pythread cimport PyThread_get_thread_ident
+
+import os
+import sys
+import threading
+from _signal import getsignal as handler_of, signal as set_handler, valid_signals
+
+cdef extern from "Python.h":
+    int PyErr_SetInterruptEx(int number)
+
+cdef enum:
+    NUMBERS = 128
+
+
+cdef class _Gate:
+    """The handler that stands in for the application's. Used by the main thread only."""
+
+    cdef list own               # the application's handlers by signal number
+    cdef list pending           # numbers of the signals that came, in order
+    cdef object raised          # what a handler raised while signals were let in
+    cdef bint shut
+    cdef unsigned long owner    # the thread in whose work we are; 0: none
+
+    def __cinit__(self):
+        self.own = [None] * NUMBERS
+        self.pending = []
+
+    def __call__(self, number, frame):
+        own = self.own[number]
+        if own is None:
+            return None
+        if self.shut:
+            if number not in self.pending:
+                self.pending.append(number)
+            return None
+        try:
+            return own(number, frame)
+        except BaseException as error:
+            self.raised = error
+            raise
+
+    cdef object take_over(self):
+        """Stand in for every handler that is Python code. Raises what one that was due raises."""
+        for number in SIGNALS:
+            own = handler_of(number)
+            if callable(own) and own is not self:
+                self.own[number] = own
+                set_handler(number, self)  # this runs handlers that are due
+
+    cdef object hand_back(self):
+        """Put the application's handlers back; what one of them raised meanwhile."""
+        cdef object raised = None
+        for number in SIGNALS:
+            while handler_of(number) is self:  # not if the application has set another meanwhile
+                try:
+                    set_handler(number, self.own[number])
+                except BaseException as error:
+                    raised = raised or error
+        return raised
+
+    cdef object deliver(self):
+        """Call the handlers of the signals that came; the first error of one."""
+        cdef object raised = None
+        while self.pending and raised is None:
+            number = self.pending.pop(0)
+            try:
+                self.own[number](number, sys._getframe())
+            except BaseException as error:
+                raised = error
+        while self.pending:  # Python itself calls the others at the next step
+            PyErr_SetInterruptEx(self.pending.pop())
+        return raised
+
+
+cdef _Gate GATE = _Gate()
+cdef list SIGNALS = sorted(map(int, valid_signals()))
+cdef unsigned long MAIN = threading.main_thread().ident
+
+
+def hold_signals(work, *args):
+    """Call ``work(*args)``; signal handlers of the application run after it.
+
+    What a handler raises then comes out of here, instead of what ``work`` returned or raised.
+    In other threads than the main one it is a call like any other: handlers do not run there.
+    """
+    cdef object late
+    if PyThread_get_thread_ident() != MAIN:
+        return work(*args)
+    if GATE.owner == MAIN:  # what a handler or a finalizer does within such work
+        return _held(work, args)
+    GATE.owner = MAIN
+    GATE.shut = True
+    try:
+        GATE.take_over()
+        return work(*args)
+    finally:
+        late = GATE.hand_back()
+        GATE.owner = 0
+        late = GATE.deliver() or late
+        GATE.raised = None
+        if late is not None:
+            throw(late)
+
+
+cdef int throw(object error) except -1:
+    """Raise an exception of the application's."""
+    PyErr_SetObject(type(error), error)
+    return -1
+
+
+cdef object _held(object work, tuple args):
+    cdef bint before = GATE.shut
+    GATE.shut = True
+    try:
+        return work(*args)
+    finally:
+        GATE.shut = before
+
+
+def let_signals_in(wait, timeout, /):
+    """Call ``wait(timeout)``; also in ``hold_signals`` handlers run as ever, before and in it."""
+    cdef object raised
+    if GATE.owner != PyThread_get_thread_ident():
+        return wait(timeout)
+    GATE.raised = None
+    GATE.shut = False
+    try:
+        raised = GATE.deliver()
+        if raised is not None:
+            GATE.raised = raised
+            throw(raised)
+        return wait(timeout)
+    finally:
+        GATE.shut = True
+
+
+def raised_by_signal(error, /):
+    """Whether a signal handler raised ``error`` when signals were let in last."""
+    return error is GATE.raised and GATE.owner == PyThread_get_thread_ident()
+
+
+def _in_child():
+    """A child that another thread forked has none of the main thread's work, but its handler."""
+    global MAIN
+    MAIN = PyThread_get_thread_ident()
+    if GATE.owner not in (0, MAIN):
+        GATE.owner = 0
+        GATE.pending.clear()
+        GATE.hand_back()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,204 @@
+"""Handlers wait while work is done that they must not end, and run in the end, each once."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import pytest
+
+from kprod_ext import hold_signals, let_signals_in, raised_by_signal
+from tests.support.interruption import Interrupted, interruptible
+
+LONG = 20.0
+
+
+class Struck(Exception):
+    """What a handler raises that is no KeyboardInterrupt."""
+
+
+@pytest.fixture
+def told() -> Iterator[list[int]]:
+    """The signals that handlers were called for, of USR1 and USR2. The one for USR2 raises."""
+    told: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+
+    def strike(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+        raise Struck
+
+    before = signal.signal(signal.SIGUSR1, note), signal.signal(signal.SIGUSR2, strike)
+    yield told
+    signal.signal(signal.SIGUSR1, before[0])
+    signal.signal(signal.SIGUSR2, before[1])
+
+
+def strike_myself(number: int) -> None:
+    os.kill(os.getpid(), number)
+    for _ in range(1000):
+        pass  # a handler would have run
+
+
+def test_the_result_and_the_error_are_those_of_the_work() -> None:
+    assert hold_signals(divmod, 7, 3) == (2, 1)
+    with pytest.raises(ZeroDivisionError):
+        hold_signals(divmod, 7, 0)
+
+
+def test_a_handler_runs_after_the_work(told: list[int]) -> None:
+    def work() -> int:
+        strike_myself(signal.SIGUSR1)
+        return len(told)
+
+    assert hold_signals(work) == 0
+    assert told == [signal.SIGUSR1]
+
+
+def test_what_a_handler_raises_comes_after_the_work(told: list[int]) -> None:
+    done = []
+
+    def work() -> None:
+        strike_myself(signal.SIGUSR2)
+        strike_myself(signal.SIGUSR1)
+        done.append(True)
+
+    with pytest.raises(Struck):
+        hold_signals(work)
+    assert done
+    assert sorted(told) == [signal.SIGUSR1, signal.SIGUSR2]
+
+
+def test_handlers_are_the_applications_own_again(told: list[int]) -> None:
+    numbers = [signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2]
+    before = [signal.getsignal(number) for number in numbers]
+    hold_signals(strike_myself, signal.SIGUSR1)
+    with pytest.raises(Struck):
+        hold_signals(strike_myself, signal.SIGUSR2)
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_a_handler_may_end_a_wait(told: list[int]) -> None:
+    def wait(timeout: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        select.select([], [], [], timeout)
+
+    def work() -> str:
+        try:
+            let_signals_in(wait, LONG)
+        except Interrupted as error:
+            return "by a signal" if raised_by_signal(error) else "?"
+        return "by time"
+
+    with interruptible():
+        assert hold_signals(work) == "by a signal"
+        assert not raised_by_signal(Interrupted())
+
+
+def test_what_came_before_a_wait_ends_it(told: list[int]) -> None:
+    waited: list[float] = []
+
+    def work() -> None:
+        strike_myself(signal.SIGUSR2)
+        let_signals_in(waited.append, 1.0)
+
+    with pytest.raises(Struck):
+        hold_signals(work)
+    assert told == [signal.SIGUSR2]
+    assert not waited
+
+
+def test_a_handler_that_does_not_raise_lets_the_wait_go_on(told: list[int]) -> None:
+    def wait(timeout: float) -> int:
+        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        started = time.monotonic()
+        select.select([], [], [], timeout)
+        assert time.monotonic() - started >= timeout
+        return len(told)
+
+    assert hold_signals(let_signals_in, wait, 0.05) == 1
+
+
+def test_a_handler_that_is_set_during_a_wait_stays(told: list[int]) -> None:
+    def another(number: int, frame: FrameType | None) -> None:
+        told.append(-number)
+
+    def work() -> None:
+        let_signals_in(lambda _: signal.signal(signal.SIGUSR1, another), 0)
+
+    hold_signals(work)
+    assert signal.getsignal(signal.SIGUSR1) is another
+    strike_myself(signal.SIGUSR1)
+    assert told == [-signal.SIGUSR1]
+
+
+def test_work_within_work_holds_signals_as_well(told: list[int]) -> None:
+    def inner() -> int:
+        strike_myself(signal.SIGUSR1)
+        return len(told)
+
+    def wait(_: float) -> tuple[int, int]:
+        return hold_signals(inner), len(told)
+
+    within, after = hold_signals(let_signals_in, wait, 0.0)
+    assert within == 0
+    assert told == [signal.SIGUSR1]
+    assert after <= 1
+
+
+def test_in_other_threads_it_is_a_call(told: list[int]) -> None:
+    found: list[object] = []
+
+    def work() -> None:
+        found.append(signal.getsignal(signal.SIGUSR1))
+        found.append(let_signals_in(str, 3))
+
+    own = signal.getsignal(signal.SIGUSR1)
+    thread = threading.Thread(target=hold_signals, args=(work,))
+    thread.start()
+    thread.join(LONG)
+    assert found == [own, "3"]
+
+
+def test_a_child_forked_meanwhile_has_the_applications_handlers(told: list[int]) -> None:
+    own = signal.getsignal(signal.SIGUSR1)
+    codes: list[int] = []
+
+    def work() -> None:
+        forking = threading.Thread(target=lambda: codes.append(child(own)))
+        forking.start()
+        forking.join(LONG)
+
+    hold_signals(work)
+    assert codes == [0]
+
+
+def child(own: object) -> int:
+    """What a forked child ends with: 0 if its handler is ``own``."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os._exit(0 if signal.getsignal(signal.SIGUSR1) is own else 1)
+
+
+@pytest.mark.parametrize("work", [lambda: None, lambda: let_signals_in(time.sleep, 0)])
+def test_an_interruption_at_any_moment_leaves_the_handlers_as_they_were(
+    work: Callable[[], None],
+) -> None:
+    with interruptible():
+        before = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)
+        for number in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 * (1 + number % 30))
+                while True:
+                    hold_signals(work)
+            except Interrupted:
+                pass
+            after = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)
+            assert after == before

@@ -1,0 +1,59 @@
+"""A rest ends when it is rung, when its time has come, or when nobody works."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from kprod_ext import Rest
+
+LONG = 20.0
+
+
+def in_background(rest: Rest, patience: float, ended: list[bool]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: ended.append(rest.rest(patience)))
+    thread.start()
+    return thread
+
+
+def test_it_ends_when_nobody_works() -> None:
+    assert not Rest().rest(0.003)
+    assert not Rest().rest(0)
+
+
+def test_ringing_ends_it() -> None:
+    rest, ended = Rest(), list[bool]()
+    thread = in_background(rest, LONG, ended)
+    rest.ring()
+    thread.join(LONG)
+    assert ended == [True]
+
+
+def test_ringing_ends_the_next_one_and_no_other() -> None:
+    rest = Rest()
+    rest.ring()
+    rest.ring()
+    assert rest.rest(LONG)
+    assert not rest.rest(0.002)
+
+
+def test_it_ends_when_it_is_time_to_look() -> None:
+    rest = Rest()
+    rest.look_within(0.01)
+    rest.look_within(LONG)
+    started = time.monotonic()
+    assert not rest.rest(LONG)
+    assert time.monotonic() - started < LONG
+    assert not rest.rest(0.002)  # the time is set for one rest
+
+
+def test_it_goes_on_while_somebody_works() -> None:
+    rest, ended = Rest(), list[bool]()
+    rest.look_within(0)
+    rest.work_begins()
+    thread = in_background(rest, 0.002, ended)
+    thread.join(0.05)
+    assert thread.is_alive()
+    rest.work_ends()
+    thread.join(LONG)
+    assert ended == [False]

@@ -1,0 +1,259 @@
+"""Who waits alone takes the sender's turns: that is faster, and nothing else is different."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import IllegalStateError, KprodTimeoutError, ProducerClosedError
+from kprod.transport.base import Readiness
+from kprod.transport.tcp import TcpBackend
+from tests.support.broker_process import BrokerProcess
+from tests.support.interruption import Interrupted, interruptible
+
+TOPIC = "lone"
+LONG = 20.0
+
+pytestmark = pytest.mark.threads
+
+
+class Watched(TcpBackend):
+    """Notes which threads have waited for the network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[int] = []
+
+    def poll(self, timeout: float | None) -> list[Readiness]:
+        self.waited.append(threading.get_ident())
+        return super().poll(timeout)
+
+
+class Lone:
+    """A producer, and what it is to wait for it alone."""
+
+    def __init__(self, bootstrap: str, **options: object) -> None:
+        self.backend = Watched()
+        self.producer = KafkaProducer(
+            bootstrap_servers=bootstrap, transport=lambda: self.backend, **options
+        )
+        self.producer.partitions_for(TOPIC)
+
+    def send(self, value: bytes = b"v") -> FutureRecordMetadata:
+        return self.producer.send(TOPIC, value)
+
+    def waits_itself(self) -> bool:
+        """Whether the next record's outcome came by this thread's own work."""
+        before = len(self.backend.waited)
+        self.send().get(LONG)
+        return threading.get_ident() in self.backend.waited[before:]
+
+    def settle_in(self) -> None:
+        """Wait until the sender's thread leaves the work to us."""
+        deadline = time.monotonic() + LONG
+        while not self.waits_itself():
+            assert time.monotonic() < deadline, "the thread never leaves the work to who waits"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), {TOPIC: 1}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def lone(broker: BrokerProcess) -> Iterator[Lone]:
+    lone = Lone(broker.bootstrap_servers)
+    yield lone
+    broker.thaw()
+    lone.producer.close(LONG)
+
+
+def wait_until_done(future: FutureRecordMetadata) -> None:
+    """Without waiting for it: nobody does the sender's work."""
+    deadline = time.monotonic() + LONG
+    while not future.is_done:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_who_waits_alone_does_the_work(lone: Lone) -> None:
+    lone.settle_in()
+    others = sum(not lone.waits_itself() for _ in range(100))
+    assert others < 50  # on a busy machine the thread may come in between
+    lone.producer.flush(LONG)
+
+
+@pytest.mark.parametrize("linger_ms", [0, 5, 50])
+def test_records_nobody_waits_for_are_sent_as_ever(broker: BrokerProcess, linger_ms: int) -> None:
+    lone = Lone(broker.bootstrap_servers, linger_ms=linger_ms)
+    lone.settle_in()
+    for _ in range(5):
+        wait_until_done(lone.send())
+        lone.waits_itself()
+    lone.producer.close(LONG)
+
+
+def test_many_wait_at_once(lone: Lone) -> None:
+    lone.settle_in()
+    offsets: list[int] = []
+
+    def wait_often() -> None:
+        offsets.extend(lone.send().get(LONG).offset for _ in range(100))
+
+    threads = [threading.Thread(target=wait_often) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    assert len(set(offsets)) == 800
+
+
+def test_time_runs_out_as_ever(lone: Lone, broker: BrokerProcess) -> None:
+    lone.settle_in()
+    broker.freeze()
+    future = lone.send()
+    started = time.monotonic()
+    with pytest.raises(KprodTimeoutError):
+        future.get(0.05)
+    assert 0.04 < time.monotonic() - started < LONG
+    with pytest.raises(KprodTimeoutError):
+        lone.producer.flush(0.05)
+    broker.thaw()
+    wait_until_done(future)
+    assert future.succeeded()
+
+
+def test_another_thread_closes_meanwhile(broker: BrokerProcess) -> None:
+    lone = Lone(broker.bootstrap_servers)
+    lone.settle_in()
+    broker.freeze()
+    try:
+        closing = threading.Timer(0.1, lone.producer.close, (0.1,))
+        closing.start()
+        with pytest.raises(ProducerClosedError):
+            lone.send().get(LONG)
+        closing.join(LONG)
+    finally:
+        broker.thaw()
+
+
+def test_a_signal_handler_that_raises_ends_the_wait_and_nothing_else(
+    lone: Lone, broker: BrokerProcess
+) -> None:
+    lone.settle_in()
+    broker.freeze()
+    future = lone.send()
+    with interruptible():
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Interrupted):
+            future.get(LONG)
+    broker.thaw()
+    wait_until_done(future)
+    assert future.succeeded()
+    lone.settle_in()
+
+
+def test_what_a_handler_raises_is_not_taken_for_a_mistake_of_ours(
+    lone: Lone, broker: BrokerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    def strike(number: int, frame: FrameType | None) -> None:
+        raise ValueError("struck")
+
+    before = signal.signal(signal.SIGUSR1, strike)
+    try:
+        lone.settle_in()
+        broker.freeze()
+        future = lone.send()
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        with pytest.raises(ValueError, match="struck"):
+            future.get(LONG)
+    finally:
+        broker.thaw()
+        signal.signal(signal.SIGUSR1, before)
+    future.get(LONG)
+    assert not caplog.records
+
+
+def test_the_thread_makes_the_connections(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, {TOPIC: 1}) as broker:
+        lone = Lone(broker.bootstrap_servers, reconnect_backoff_ms=1, retry_backoff_ms=1)
+        lone.settle_in()
+        broker.kill()
+        broker.start()
+        assert lone.send().get(LONG).offset >= 0
+        lone.settle_in()
+        lone.producer.close(LONG)
+
+
+def test_who_is_near_the_end_of_the_stack_leaves_the_work_to_the_thread(lone: Lone) -> None:
+    lone.settle_in()
+    here = len(_frames())
+
+    def waits_itself(deeper: int) -> bool:
+        return waits_itself(deeper - 1) if deeper else lone.waits_itself()
+
+    assert not waits_itself(sys.getrecursionlimit() - here - 150)
+
+
+def _frames() -> list[FrameType]:
+    frames, frame = [], sys._getframe()
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    return frames
+
+
+class Meddling(logging.Handler):
+    """A log handler that sends what is logged, and waits: it may do the one, not the other."""
+
+    def __init__(self, lone: Lone) -> None:
+        super().__init__()
+        self.refused: list[type[BaseException]] = []
+        self.futures: list[FutureRecordMetadata] = []
+        self._lone = lone
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.futures.append(self._lone.send(b"logged"))
+        for wait in (self.futures[-1].get, self._lone.producer.flush):
+            try:
+                wait(LONG)
+            except IllegalStateError as error:
+                self.refused.append(type(error))
+        with_no_wait = self._lone.producer.metrics()
+        assert with_no_wait
+
+
+def test_who_is_called_within_the_work_must_not_wait_for_it(broker: BrokerProcess) -> None:
+    lone = Lone(broker.bootstrap_servers)
+    meddling = Meddling(lone)
+    lone.settle_in()
+    logger = logging.getLogger("kprod.sender.baton")
+    logger.addHandler(meddling)
+    propagates, logger.propagate = logger.propagate, False
+    try:
+        failing = lone.backend.poll
+
+        def fail_once(timeout: float | None) -> list[Readiness]:
+            lone.backend.poll = failing  # type: ignore[method-assign]
+            raise ZeroDivisionError("a mistake of the transport")
+
+        lone.backend.poll = fail_once  # type: ignore[method-assign]
+        lone.send().get(LONG)
+    finally:
+        logger.removeHandler(meddling)
+        logger.propagate = propagates
+    lone.producer.close(LONG)
+    assert meddling.refused == [IllegalStateError, IllegalStateError]
+    assert all(future.succeeded() for future in meddling.futures)
