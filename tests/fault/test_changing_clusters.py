@@ -1,0 +1,95 @@
+"""Clusters that change while records wait: fewer partitions, older versions, closed connections."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kprod.errors import KprodError
+from kprod.types import Persisted
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster
+from tests.support.sender_rig import SenderRig
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"t": [1, 1, 1]}).add(1)
+
+
+def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
+    rig = SenderRig(broker.cluster, **options)
+    rig.know("t")
+    return rig
+
+
+def test_a_connection_the_broker_closed_while_it_was_idle_costs_nothing(
+    broker: ScriptedBroker,
+) -> None:
+    rig = rig_of(broker)
+    assert rig.run(rig.queue(b"0").succeeded)
+    for number in range(1, 4):
+        rig.clock.advance(300)
+        for connection in rig.backend.connections:
+            connection.cut()
+        assert rig.run(rig.queue(b"%d" % number).succeeded, seconds=5)
+    assert broker.cluster.values("t") == [b"0", b"1", b"2", b"3"]
+
+
+def test_records_for_a_partition_that_is_gone_fail_in_time(broker: ScriptedBroker) -> None:
+    """The topic was made anew with fewer partitions; what had not left is not stored anywhere."""
+    cluster = broker.cluster
+    cluster.topic_ids["t"] = UUID(int=1)
+    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    assert rig.run(rig.queue(b"before", partition=2).succeeded)
+    cluster.topics["t"], cluster.topic_ids["t"] = [1], UUID(int=2)
+    rig.sender.metadata.request_update()
+    asked = broker.count(ApiKey.METADATA)
+    rig.clock.advance(1)
+    assert rig.run(lambda: broker.count(ApiKey.METADATA) > asked)
+    gone, there = rig.queue(b"gone", partition=2), rig.queue(b"there", partition=0)
+    assert rig.run(lambda: gone.is_done and there.is_done, seconds=60)
+    assert there.succeeded()
+    assert isinstance(gone.exception, KprodError)
+    assert gone.exception.persisted is Persisted.NO
+    assert b"gone" not in cluster.values("t", 2)
+    assert broker.count(ApiKey.METADATA) < 60, "it asked all the time"
+
+
+def test_a_broker_that_comes_back_older_is_spoken_to_in_its_version(
+    broker: ScriptedBroker,
+) -> None:
+    """What was queued, or refused with the connection, is written anew in the older version."""
+    rig = rig_of(broker)
+    assert rig.run(rig.queue(b"0").succeeded)
+    for newest in (9, 7, 3, 12):
+        broker.offered[ApiKey.PRODUCE] = (3, newest)
+        queued = rig.queue(b"%d" % newest)
+        for connection in rig.backend.connections:
+            connection.cut()
+        assert rig.run(queued.succeeded, seconds=5)
+        spoken = [heard.version for heard in broker.heard if heard.api is ApiKey.PRODUCE]
+        assert spoken[-1] == newest
+    assert broker.cluster.values("t") == [b"0", b"9", b"7", b"3", b"12"]
+
+
+def test_an_answer_to_what_wants_none_ends_the_connection_and_no_more(
+    broker: ScriptedBroker,
+) -> None:
+    rig = rig_of(broker, acks=0)
+    assert rig.run(rig.queue(b"0").succeeded)
+
+    def answer_all_the_same(broker: ScriptedBroker, heard: Heard) -> bytes:
+        broker.usual(heard)
+        return b"\x00\x00\x00\x08" + heard.correlation_id.to_bytes(4, "big") + bytes(4)
+
+    before = broker.connections
+    broker.next(ApiKey.PRODUCE, answer_all_the_same)
+    future = rig.queue(b"1")
+    assert rig.run(lambda: future.is_done, seconds=5)
+    after = rig.queue(b"2")
+    assert rig.run(after.succeeded, seconds=5)
+    assert broker.connections > before
+    assert broker.cluster.values("t")[-1] == b"2"
