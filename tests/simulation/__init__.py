@@ -9,6 +9,7 @@
   planted to see whether all this notices them; ``python -m tests.simulation.bites`` tells how many
   seeds that takes.
 
-``pytest tests/simulation --seeds 10000 --first-seed 5000``, or, with more processes,
-``python -m tests.simulation --seeds 10000 --workers 2``. A failure prints a test that repeats it.
+``pytest tests/simulation --seeds 1000 --first-seed 5000``, or, for very many,
+``python -m tests.simulation --seeds 200000 --workers 2 --progress``. A failure prints a test that
+repeats it.
 """

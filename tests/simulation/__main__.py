@@ -28,12 +28,24 @@ def main() -> int:
         for seed, violations in tally.failures.items():
             print(f"seed {seed}: {violations[0]}", flush=True)
         if options.progress:
-            print(f"{total.seeds} seeds, {rate:.0f} seeds/s", file=sys.stderr, flush=True)
+            print(
+                f"{total.seeds} seeds, {rate:.0f} seeds/s, {len(total.failures)} failed",
+                file=sys.stderr,
+                flush=True,
+            )
     elapsed = time.perf_counter() - started
     print(f"{total}\n{total.seeds / elapsed:.0f} seeds/s with {options.workers} workers")
+    print(_verdict(total), flush=True)
     for seed in list(total.failures)[:MOST_EXPLAINED]:
         print(f"\n{explain(seed)}")
     return 1 if total.failures else 0
+
+
+def _verdict(total: Tally) -> str:
+    if not total.failures:
+        return "no invariant broke"
+    seeds = ", ".join(map(str, sorted(total.failures)))
+    return f"INVARIANTS BROKE with {len(total.failures)} seeds: {seeds}"
 
 
 def _tallies(chunks: list[range], workers: int) -> Iterator[Tally]:

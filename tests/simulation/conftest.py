@@ -1,13 +1,18 @@
-"""How many seeds a test run tries: ``pytest tests/simulation --seeds 10000 --first-seed 5000``."""
+"""How many seeds a test run tries: ``pytest tests/simulation --seeds 1000 --first-seed 5000``."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.simulation.campaign import Tally, campaign
+
 CHUNK = 100
-DEFAULT_SEEDS = int(os.environ.get("KPROD_SIMULATION_SEEDS", "1000"))
+MOST_WORKERS = 4
+DEFAULT_SEEDS = int(os.environ.get("KPROD_SIMULATION_SEEDS", "10000"))
 DEFAULT_FIRST = int(os.environ.get("KPROD_SIMULATION_FIRST_SEED", "0"))
 
 
@@ -24,3 +29,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         last = first + metafunc.config.getoption("--seeds", DEFAULT_SEEDS)
         chunks = [range(at, min(at + CHUNK, last)) for at in range(first, last, CHUNK)]
         metafunc.parametrize("seeds", chunks, ids=[f"{c.start}-{c.stop - 1}" for c in chunks])
+
+
+@pytest.fixture(scope="session")
+def tally_of(request: pytest.FixtureRequest) -> Iterator[Callable[[range], Tally]]:
+    """What some seeds came to. All that the session asks for are run ahead, on every processor."""
+    calls = (getattr(item, "callspec", None) for item in request.session.items)
+    chunks = [call.params["seeds"] for call in calls if call is not None and "seeds" in call.params]
+    workers = min(os.cpu_count() or 1, MOST_WORKERS)
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        tallies = {chunk: pool.apply_async(campaign, (chunk,)) for chunk in chunks}
+        yield lambda seeds: tallies[seeds].get()

@@ -9,10 +9,12 @@ from tests.simulation.actions import Action, Disturb, Send
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup
 
+MOST_RUNS = 3000
+
 Fails = Callable[[Schedule], bool]
 
 
-def shrink(schedule: Schedule, fails: Fails, most_runs: int = 3000) -> Schedule:
+def shrink(schedule: Schedule, fails: Fails, most_runs: int = MOST_RUNS) -> Schedule:
     """A smaller schedule that ``fails`` too; ``schedule`` itself when nothing can go."""
     budget = _Budget(fails, most_runs)
     while True:
