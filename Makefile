@@ -13,7 +13,7 @@ export KPROD_DEBUG KPROD_SANITIZE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
 .DELETE_ON_ERROR:
-.PHONY: build demo test lint types bench docs clean FORCE
+.PHONY: build demo test lint types bench acceptance docs clean FORCE
 
 build: $(VENV)/dev build/extensions
 
@@ -32,7 +32,16 @@ lint: build
 	CFLAGS=-Werror $(BIN)/python setup.py --quiet build_ext --force --build-temp build/lint --build-lib build/lint
 
 bench: build
-	$(BIN)/python -m pytest benchmarks --benchmark-json=benchmarks/results/kernels.json --timeout=600 $(ARGS)
+	mkdir -p benchmarks/results
+	$(BIN)/python -m pytest benchmarks -q --benchmark-json=benchmarks/results/kernels.json --timeout=600 $(ARGS)
+	$(BIN)/python -m benchmarks.kernels.instructions
+	$(BIN)/python -m benchmarks.pipeline --quick
+	$(BIN)/python -m benchmarks.report --only-page
+
+# Every comparison with other clients, then the report, and the figures in the documentation.
+acceptance: build
+	$(BIN)/python -m benchmarks.acceptance $(ARGS)
+	$(BIN)/python -m benchmarks.report
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,23 +1,34 @@
-"""Stored results say what commit and what kind of machine they come from, and no single timings."""
+"""The times of the kernels are stored as all results are, and no single timings with them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-MACHINE = ("machine", "system", "python_implementation", "python_version", "python_compiler")
-CPU = ("brand_raw", "count", "hz_advertised_friendly")
+from benchmarks.provenance import provenance
+from benchmarks.result_file import document
 
-
-def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
-    """Keep what makes figures comparable; the host's name and its list of features do not."""
-    kept = {name: machine_info[name] for name in MACHINE}
-    kept["cpu"] = {name: machine_info["cpu"].get(name) for name in CPU}
-    machine_info.clear()
-    machine_info.update(kept)
+STATISTICS = ("min", "q1", "median", "q3", "max", "iqr", "rounds")
 
 
 def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
-    """Keep the statistics, drop the thousands of timings they were made from."""
-    del output_json["commit_info"]["project"]  # the name of the folder of this clone
-    for benchmark in output_json["benchmarks"]:
-        del benchmark["stats"]["data"]
+    """Replace what pytest-benchmark stores by the shape of ``result_file``."""
+    kernels = {_name(one): _figures(one) for one in output_json["benchmarks"]}
+    output_json.clear()
+    output_json |= document(
+        question="How many nanoseconds does each compiled operation take?",
+        command="make bench",
+        origin=provenance(),
+        settings={"unit": "nanoseconds per operation, the loop around it included"},
+        figures={"kernels": kernels},
+    )
+
+
+def _name(benchmark: dict[str, Any]) -> str:
+    return str(benchmark["param"] or benchmark["name"])
+
+
+def _figures(benchmark: dict[str, Any]) -> dict[str, Any]:
+    operations = benchmark["extra_info"]["operations"]
+    stats = benchmark["stats"]
+    spread = {name: round(stats[name] * 1e9 / operations, 1) for name in STATISTICS[:-1]}
+    return {**spread, "rounds": stats["rounds"], "question": benchmark["extra_info"]["question"]}

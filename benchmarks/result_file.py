@@ -14,23 +14,25 @@ from typing import Any
 FOLDER = Path(__file__).parent / "results"
 
 
-def write_result(
-    name: str,
+def document(
     *,
     question: str,
     command: str,
     origin: Mapping[str, Any],
     settings: Mapping[str, Any],
     figures: Mapping[str, Any],
-    folder: Path = FOLDER,
-) -> Path:
-    """Store a result, in the place of an older one; the file. ``origin`` is ``provenance()``."""
-    document = {"question": question, "command": command, **origin}
-    document |= {"settings": settings, "figures": figures}
+) -> dict[str, Any]:
+    """A result in the shape that is stored. ``origin`` is what ``provenance`` gave."""
+    told = {"question": question, "command": command, **origin}
+    return {**told, "settings": settings, "figures": figures}
+
+
+def write_result(name: str, *, folder: Path = FOLDER, **parts: Any) -> Path:
+    """Store a result made of the parts ``document`` takes, in the place of an older one."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.json"
     fresh = file.with_suffix(".tmp")  # so that an interrupted run leaves the older result whole
-    fresh.write_text(json.dumps(document, indent=1) + "\n")
+    fresh.write_text(json.dumps(document(**parts), indent=1) + "\n")
     fresh.replace(file)
     return file
 

@@ -62,7 +62,7 @@ def main() -> int:
         command=command_line("benchmarks.acceptance"),
         origin=origin,
         settings={"rounds": rounds, "scale": QUICK_SCALE if options.quick else options.scale},
-        figures=_figures(chosen, taken, imports, judged),
+        figures=stored_figures(chosen, taken, imports, judged),
     )
     console.print(f"Stored in {os.path.relpath(file)}")
     return _conclude(console, taken)
@@ -97,12 +97,13 @@ def _warn(console: Console, origin: Mapping[str, Any]) -> None:
         console.print("There are changes that are not committed: the result says so.", style="bold")
 
 
-def _figures(
+def stored_figures(
     chosen: Sequence[Comparison],
     taken: Mapping[str, Taken],
     imports: Mapping[str, Any],
     judged: Sequence[Judged],
 ) -> dict[str, Any]:
+    """What is stored of a run."""
     return {
         "goals": [one.as_json() for one in judged],
         "comparisons": {one.name: _comparison(one, taken[one.name]) for one in chosen},

@@ -20,10 +20,11 @@ import socket
 import struct
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
-from benchmarks.sink.compiled import compiled
+from benchmarks.compiled import compiled
 from kprod.broker.messages import request_schema, response_schema
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
@@ -32,6 +33,7 @@ ANSWERED = {PRODUCE: (3, 9), METADATA: (0, 12), API_VERSIONS: (0, 3), INIT_PRODU
 PROMISED = {FETCH: (4, 11), LIST_OFFSETS: (1, 5), FIND_COORDINATOR: (0, 2)}
 """What no producer asks for, but librdkafka wants to see before it uses lz4, zstd or magic 2."""
 
+SOURCE = Path(__file__).with_name("sink.c")
 UNSUPPORTED_VERSION = 35
 NAMESPACE = UUID(int=0x6B70726F64)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -74,7 +76,7 @@ class Sink:
 
     def serve(self) -> None:
         """Answer until the process ends. Raises OSError when the system does not let it."""
-        library = ctypes.CDLL(str(compiled("sink")))
+        library = ctypes.CDLL(str(compiled(SOURCE)))
         answer = _ANSWER(self._answer)
         error = library.sink_serve(self._listener.fileno(), answer, ctypes.byref(self.counts))
         raise OSError(-error, os.strerror(-error))

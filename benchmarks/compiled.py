@@ -8,17 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCES = Path(__file__).parent
-BUILT = SOURCES.parents[1] / "build" / "benchmarks"
+BUILT = Path(__file__).parents[1] / "build" / "benchmarks"
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
-def compiled(name: str) -> Path:
-    """The shared library made from ``name.c`` in this folder, newer than its source.
+def compiled(source: Path) -> Path:
+    """The shared library made from a C file, newer than it.
 
     Ends the program when there is no C compiler; kprod itself could not have been built then.
     """
-    source, library = SOURCES / f"{name}.c", BUILT / f"{name}.so"
+    library = BUILT / f"{source.stem}.so"
     if library.exists() and library.stat().st_mtime >= source.stat().st_mtime:
         return library
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")

@@ -1,0 +1,115 @@
+"""Figures in the documentation: written there from the stored results, and by nobody else.
+
+A page has places for them::
+
+    <!-- figures: goals -->
+    ... replaced whenever the report is made ...
+    <!-- end of figures -->
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.acceptance.tables import figure
+from benchmarks.report.sections import FIGURES, origin, settings
+from benchmarks.result_file import FOLDER, read_result
+from benchmarks.rivals import comparisons as c
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+RESULT = "acceptance"
+PLACE = re.compile(
+    r"(?P<begin><!-- figures: (?P<name>[a-z0-9-]+) -->\n).*?(?P<end><!-- end of figures -->)",
+    re.DOTALL,
+)
+NOT_YET = "Not measured yet: `make acceptance` does it, and writes the figures here.\n"
+SUMMARY = (c.KPROD, c.CALLBACK, c.KAFKA_PYTHON, c.AIOKAFKA)
+
+
+def quoted(text: str, folder: Path = FOLDER) -> str:
+    """The page with every place filled. Raises KeyError for a place that has no figures."""
+    try:
+        result = read_result(RESULT, folder)
+    except FileNotFoundError:
+        return PLACE.sub(lambda place: place["begin"] + NOT_YET + place["end"], text)
+
+    def filled(place: re.Match[str]) -> str:
+        return place["begin"] + _body(place["name"], result) + place["end"]
+
+    return PLACE.sub(filled, text)
+
+
+def outside(text: str) -> str:
+    """What a page says beside its places for figures."""
+    return PLACE.sub("", text)
+
+
+def _body(name: str, result: Mapping[str, Any]) -> str:
+    made = _MAKERS[name](result) if name in _MAKERS else _comparison(name, result)
+    return made + "\n"
+
+
+def _goals(result: Mapping[str, Any]) -> str:
+    lines = ["| | goal | wanted | measured | min to max | reached |", "|---|---|---|---|---|---|"]
+    for goal in result["figures"]["goals"]:
+        measured, unit = goal["measured"], goal["unit"]
+        cells = "not measured | "
+        if measured is not None:
+            reach = f"{figure(measured['min'])} to {figure(measured['max'])}"
+            cells = f"**{figure(measured['median'])} {unit}** | {reach}"
+        verdict = "yes" if goal["reached"] else "no"
+        wanted = f"{goal['bound']} {figure(goal['limit'])} {unit}"
+        lines.append(f"| {goal['number']} | {goal['goal']} | {wanted} | {cells} | {verdict} |")
+    return "\n".join(lines)
+
+
+def _comparison(name: str, result: Mapping[str, Any]) -> str:
+    sides = result["figures"]["comparisons"][name]["sides"]
+    found = {side: one["figures"] for side, one in sides.items()}
+    shown = [one for one in FIGURES if any(one in figures for figures in found.values())]
+    lines = ["| | " + " | ".join(FIGURES[one] for one in shown) + " |"]
+    lines.append("|---" * (len(shown) + 1) + "|")
+    for side, figures in found.items():
+        cells = [_cell(figures.get(one)) for one in shown]
+        lines.append(f"| {side} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _summary(result: Mapping[str, Any]) -> str:
+    """The clients side by side, for the README."""
+    sides = result["figures"]["comparisons"]["keyed"]["sides"]
+    lines = ["| keyed records of 100 B | records/s | CPU us/record |", "|---|---|---|"]
+    for side in SUMMARY:
+        figures = sides[side]["figures"]
+        cells = [_median(figures.get(one)) for one in ("records_per_second", "cpu_us_per_record")]
+        lines.append(f"| {side} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", _origin(result)])
+
+
+def _origin(result: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    return (
+        f"`{result['command']}` ({settings(result)}); {origin(result)}. {versions}."
+        f" Stored in `benchmarks/results/{RESULT}.json`."
+    )
+
+
+def _cell(spread: Mapping[str, Any] | None) -> str:
+    if spread is None:
+        return "-"
+    return f"**{figure(spread['median'])}** ({figure(spread['min'])} to {figure(spread['max'])})"
+
+
+def _median(spread: Mapping[str, Any] | None) -> str:
+    return "-" if spread is None else figure(spread["median"])
+
+
+_MAKERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "goals": _goals,
+    "summary": _summary,
+    "origin": _origin,
+}

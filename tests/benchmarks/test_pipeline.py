@@ -1,0 +1,53 @@
+"""The pipeline benchmark: its cases are commands that work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kernels.kernel import Kernel
+from benchmarks.kernels.kernels import kernels
+from benchmarks.pipeline.case import EMBEDDED, Case
+from benchmarks.pipeline.cases import cases
+from benchmarks.rivals.comparison import TurnFailed
+
+
+@pytest.mark.parametrize("broker", ["counting sink", EMBEDDED])
+def test_a_case_is_measured(broker: str) -> None:
+    case = Case("codec", "lz4", 900, ("--compression", "lz4", "--keys", "5"), broker=broker)
+    measured = case.take()
+    assert (measured["records"], measured["failed"]) == (900, 0)
+    assert measured["p50_ms"] > 0
+
+
+def test_a_case_that_cannot_be_is_told() -> None:
+    with pytest.raises(TurnFailed, match="lingr_ms"):
+        Case("option", "wrong", 10, ("-X", "lingr_ms=1")).take()
+
+
+def test_cases_have_names_of_their_own() -> None:
+    named = [(case.varied, case.name) for case in cases(Path("flights"), 1.0)]
+    assert len(set(named)) == len(named)
+    assert {varied for varied, _ in named} >= {"value size", "codec", "partitions", "lane", "rate"}
+
+
+def test_quick_cases_are_the_same_with_fewer_records() -> None:
+    whole, quick = cases(Path("flights"), 1.0), cases(Path("flights"), 0.1)
+    pairs = list(zip(whole, quick, strict=True))
+    assert all(a.arguments == b.arguments and a.records >= b.records for a, b in pairs)
+
+
+def test_kernels_have_names_of_their_own() -> None:
+    names = [kernel.name for kernel in kernels()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [kernel for kernel in kernels() if not kernel.name.startswith("send")],
+    ids=lambda kernel: kernel.name,
+)
+def test_a_round_of_a_kernel_can_be_repeated(kernel: Kernel) -> None:
+    for _ in range(2):
+        kernel.prepare()()
