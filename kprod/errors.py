@@ -12,28 +12,76 @@ Broker error codes, names and their classes follow Apache Kafka 4.2
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from kprod.types import Persisted, TopicPartition
 
 
 class KprodError(Exception):
-    """Root of the tree. Instances pickle, with their attributes."""
+    """Root of the tree.
+
+    Instances can be pickled and copied; attributes, notes and ``__cause__`` go with them. In a
+    pickle, a cause that may not be readable elsewhere is a KprodError that says what it was.
+    """
 
     retriable: bool = False
     refreshes_metadata: bool = False
     persisted: Persisted = Persisted.NO
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__.copy())
+        state = {**_attributes(self), "__cause__": _portable(self.__cause__)}
+        return _empty, (type(self), self.args), state
+
+    def __setstate__(self, state: dict[str, Any] | None) -> None:
+        if state is not None:
+            attributes = state.copy()
+            self.__cause__ = attributes.pop("__cause__", None)
+            self.__dict__.update(attributes)
+
+    def __copy__(self) -> Self:
+        again = _empty(type(self), self.args)
+        again.__dict__.update(_attributes(self))
+        again.__cause__ = self.__cause__
+        return again
 
 
-def _rebuild(cls: type[KprodError], args: tuple[Any, ...], state: dict[str, Any]) -> KprodError:
-    error = cls.__new__(cls)
+_E = TypeVar("_E", bound=KprodError)
+_PLAIN = str | bytes | int | float | None
+
+
+def _empty(kind: type[_E], args: tuple[Any, ...]) -> _E:
+    """An error without its attributes: ``__init__`` may want other arguments than ``args``."""
+    error = kind.__new__(kind)
     error.args = args
-    error.__dict__.update(state)
     return error
+
+
+def _attributes(error: KprodError) -> dict[str, Any]:
+    """With a list of notes of its own: one may be added to the copy."""
+    attributes = error.__dict__.copy()
+    if "__notes__" in attributes:
+        attributes["__notes__"] = list(attributes["__notes__"])
+    return attributes
+
+
+def _portable(cause: BaseException | None) -> BaseException | None:
+    """The cause as it can be read in another process, which may not have its class.
+
+    A class of the application's may even write a pickle that cannot be read again, and take the
+    whole error with it: an ``__init__`` with other arguments than it passes on is enough for that.
+    """
+    if cause is None or isinstance(cause, KprodError):
+        return cause
+    kind = type(cause)
+    if kind.__module__ == "builtins" and all(isinstance(arg, _PLAIN) for arg in cause.args):
+        with suppress(TypeError):  # made in some other way than by its class
+            return kind(*cause.args)
+    said = "(it has no text)"
+    with suppress(Exception):
+        said = str(cause)
+    return KprodError(f"{kind.__module__}.{kind.__qualname__}: {said}")
 
 
 KafkaError = KprodError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -33,7 +32,7 @@ from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.lifetime import forget, watch_over
-from kprod.types import BytesLike, DeliveryReport, Header, ProducerRecord, TopicPartition
+from kprod.types import BytesLike, DeliveryReport, Headers, ProducerRecord, TopicPartition
 from kprod_ext import FastLane, batch_size_upper_bound
 
 log = logging.getLogger(__name__)
@@ -117,7 +116,7 @@ class KafkaProducer(FastLane):
             topic: str,
             value: Any = None,
             key: Any = None,
-            headers: Sequence[Header] | None = None,
+            headers: Headers | None = None,
             partition: int | None = None,
             timestamp_ms: int | None = None,
         ) -> FutureRecordMetadata:
@@ -128,7 +127,7 @@ class KafkaProducer(FastLane):
         topic: str,
         value: Any,
         key: Any,
-        headers: Sequence[Header] | None,
+        headers: Headers | None,
         partition: int | None,
         timestamp_ms: int | None,
     ) -> FutureRecordMetadata:

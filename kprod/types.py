@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,6 +12,9 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 Header: TypeAlias = tuple[str, bytes | None]
 """One record header: a text key, and a value that may be null."""
+
+Headers: TypeAlias = Mapping[str, bytes | None] | Sequence[Header]
+"""The headers of a record as ``send`` takes them; in a sequence a key may come more than once."""
 
 
 class TopicPartition(NamedTuple):

@@ -152,9 +152,10 @@ cdef class FastLane:
         """Queue one record; the future tells where it was stored, or why it was not.
 
         ``value`` and ``key`` are bytes-like or None, or whatever the serializers take; ``headers``
-        are ``(str, bytes | None)`` pairs; ``timestamp_ms`` is milliseconds since the epoch (None:
-        now). Returns at once unless the topic is new, ``buffer_memory`` is full, or very many
-        delivery callbacks wait to be run; then it waits, at most ``max_block_ms``.
+        are a dict or a list of ``(str, bytes | None)`` pairs; ``timestamp_ms`` is milliseconds
+        since the epoch (None: now). Returns at once unless the topic is new, ``buffer_memory`` is
+        full, or very many delivery callbacks wait to be run; then it waits, at most
+        ``max_block_ms``.
 
         Raises, with nothing queued: InvalidTopicError, InvalidRecordError, RecordTypeError,
         SerializationError, PartitionError, RecordTooLargeError for a bad argument;

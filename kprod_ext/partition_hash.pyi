@@ -7,3 +7,10 @@ def murmur2(data: Buffer, /) -> int:
     ``(murmur2(key) & 0x7FFFFFFF) % partitions``. Any C-contiguous buffer is read as its raw
     bytes. Raises TypeError for anything else. Thread-safe.
     """
+
+def fnv1a(data: Buffer, /) -> int:
+    """Hash bytes with FNV-1a by Fowler, Noll and Vo, as Sarama's partitioner begins with.
+
+    Returns the hash as an unsigned 32-bit number. Any C-contiguous buffer is read as its raw bytes.
+    Raises TypeError for anything else. Thread-safe.
+    """

@@ -23,7 +23,7 @@ from kprod.buffer.delivery import Wait
 from kprod.buffer.incomplete import IncompleteBatches
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.split import split
-from kprod.clock import Clock
+from kprod.clock import Clock, in_seconds
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
@@ -164,9 +164,9 @@ class RecordAccumulator:
             return self.pool.allocate(size, timeout)
         except TimeoutError:
             raise BufferFullError(
-                f"no room for {size} bytes within {timeout:g} s: buffer_memory of {self.pool.total}"
-                f" bytes is exhausted ({self.pool.available} available); the brokers take records"
-                " more slowly than send() is called"
+                f"no room for {size} bytes within {in_seconds(timeout)}: buffer_memory of"
+                f" {self.pool.total} bytes is exhausted ({self.pool.available} available); the"
+                " brokers take records more slowly than send() is called"
             ) from None
         except RuntimeError:
             raise ProducerClosedError(

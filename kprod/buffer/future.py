@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kprod.buffer.delivery import NO_OFFSET, NO_TIMESTAMP, BatchDelivery
+from kprod.clock import in_seconds
 from kprod.errors import KprodError, KprodTimeoutError
 from kprod.types import RecordMetadata, TopicPartition
 from kprod_ext import RecordFuture
@@ -98,7 +99,7 @@ class FutureRecordMetadata(RecordFuture):
             delivery, index = self.delivery.locate(self.index)  # it may have been split meanwhile
             if not delivery.done:
                 raise KprodTimeoutError(
-                    f"no outcome for a record of {delivery.tp} after {timeout or 0:.3g} s;"
+                    f"no outcome for a record of {delivery.tp} after {in_seconds(timeout or 0)};"
                     " it is still being sent"
                 )
         return self._told(delivery, index)

@@ -9,10 +9,11 @@ argument, what was given and what is expected.
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection, ItemsView, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 from kprod.config.shown import shown
 from kprod.config.topic_name import MAX_TOPIC_LENGTH, is_topic_name
@@ -105,19 +106,29 @@ def _integer(argument: str, value: Any) -> int:
 def freeze_headers(headers: Any) -> tuple[Header, ...]:
     """The headers as a tuple of ``(str, bytes | None)`` that no later change by the caller reaches.
 
-    ``headers`` is None or a list or tuple of pairs; order and repeated names are kept. Buffers are
-    copied to bytes. Raises RecordTypeError or InvalidRecordError naming the header by its index.
+    ``headers`` is None, a dict, or a list or tuple of pairs; order and repeated names are kept. A
+    pair is a tuple or list, or a dict of ``key`` and ``value`` as Arrow and Spark have it. Buffers
+    are copied to bytes. Raises RecordTypeError or InvalidRecordError, naming the header's index.
     """
     if headers is None:
         return ()
-    if not isinstance(headers, list | tuple):
-        _refuse_headers(headers)
     # One copy first: another thread may change the list while the pairs are looked at.
-    pairs = tuple(headers)
+    pairs = tuple(_pairs(headers))
     for pair in pairs:
         if not _is_frozen(pair):
             return tuple(_frozen(index, pair) for index, pair in enumerate(pairs))
     return pairs
+
+
+def _pairs(headers: Any) -> Collection[Any]:
+    if isinstance(headers, list | tuple | ItemsView):
+        return headers
+    if isinstance(headers, Mapping):
+        return headers.items()
+    raise RecordTypeError(
+        f"headers: expected a dict, or a list or tuple of (str, bytes or None) pairs, or None;"
+        f" got {shown(headers)}"
+    )
 
 
 def _is_frozen(pair: Any) -> bool:
@@ -127,22 +138,15 @@ def _is_frozen(pair: Any) -> bool:
     return type(name) is str and name.isascii() and (value is None or type(value) is bytes)
 
 
-def _refuse_headers(headers: Any) -> NoReturn:
-    hint = ""
-    if isinstance(headers, dict):
-        hint = "; a dict cannot repeat a name: pass list(d.items())"
-    raise RecordTypeError(
-        f"headers: expected a list or tuple of (str, bytes or None) pairs, or None;"
-        f" got {shown(headers)}{hint}"
-    )
-
-
 def _frozen(index: int, pair: Any) -> Header:
-    if not isinstance(pair, tuple) or len(pair) != 2:
+    if isinstance(pair, Mapping) and pair.keys() == {"key", "value"}:
+        pair = pair["key"], pair["value"]
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise RecordTypeError(
-            f"headers[{index}]: expected a tuple (str, bytes or None), got {shown(pair)}"
+            f"headers[{index}]: expected a pair (str, bytes or None), got {shown(pair)}"
         )
-    return _frozen_name(index, pair[0]), _frozen_value(index, pair[1])
+    name, value = pair
+    return _frozen_name(index, name), _frozen_value(index, value)
 
 
 def _frozen_name(index: int, name: Any) -> str:

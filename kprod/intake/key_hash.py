@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kprod.types import BytesLike
-from kprod_ext import murmur2
+from kprod_ext import fnv1a, murmur2
 
-_FNV_OFFSET = 0x811C9DC5
-_FNV_PRIME = 0x01000193
 _BITS = 0xFFFFFFFF
 
 
@@ -24,14 +22,6 @@ class KeyHash:
     hash: Callable[[BytesLike], int]
     mask: int
     empty_is_a_key: bool = True
-
-
-def fnv1a(data: BytesLike) -> int:
-    """The 32 bit FNV-1a hash by Fowler, Noll and Vo; unsigned."""
-    state = _FNV_OFFSET
-    for byte in data if type(data) is bytes else memoryview(data).tobytes():
-        state = (state ^ byte) * _FNV_PRIME & _BITS
-    return state
 
 
 def _fnv1a_distance(data: BytesLike) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.callbacks import Callbacks
+from kprod.clock import in_seconds
 from kprod.errors import IllegalStateError, KprodTimeoutError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.loop import GRACE, Sender, SenderThread
@@ -65,7 +66,8 @@ class Engine:
     def flush(self, timeout: float | None) -> DeliveryReport:
         """See ``KafkaProducer.flush``."""
         self.refuse_inside("flush")
-        deadline = self._sender.clock.monotonic() + (FOREVER if timeout is None else timeout)
+        seconds = FOREVER if timeout is None else timeout
+        deadline = self._sender.clock.monotonic() + seconds
         accumulator = self._sender.accumulator
         batches = accumulator.incomplete.copy()
         accumulator.begin_flush()
@@ -76,11 +78,11 @@ class Engine:
             accumulator.end_flush()
         if not told:
             pending = self.report().pending
-            raise KprodTimeoutError(f"flush: {pending} records pending after {timeout:g} s")
+            raise KprodTimeoutError(f"flush: {pending} records pending after {in_seconds(seconds)}")
         if not self._callbacks.drain(self._left(deadline)):
             running = self._callbacks.waiting
             raise KprodTimeoutError(
-                f"flush: {running} delivery callbacks have not returned after {timeout:g} s"
+                f"flush: {running} delivery callbacks have not returned after {in_seconds(seconds)}"
             )
         return self.report()
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-import pickle
 
 import pytest
 
@@ -56,18 +54,6 @@ def example(kind: type[KprodError]) -> KprodError:
 @pytest.mark.parametrize("kind", CLASSES)
 def test_errors_are_what_python_users_expect_to_catch(kind: type[KprodError]) -> None:
     assert issubclass(kind, NATURAL.get(kind.__name__, KprodError))
-
-
-@pytest.mark.parametrize("kind", CLASSES)
-@pytest.mark.parametrize("how", ["pickle", "copy"])
-def test_errors_travel_with_all_they_know(kind: type[KprodError], how: str) -> None:
-    error = example(kind)
-    error.persisted = Persisted.MAYBE
-    error.add_note("seen in a task")
-    again = pickle.loads(pickle.dumps(error)) if how == "pickle" else copy.copy(error)
-    assert type(again) is kind
-    assert str(again) == str(error)
-    assert vars(again) == vars(error)
 
 
 @pytest.mark.parametrize("kind", [KprodTimeoutError, DeliveryTimeoutError, ConnectionLost])

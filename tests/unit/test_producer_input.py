@@ -58,7 +58,7 @@ BAD: list[tuple[str, type[KprodError], type[Exception], dict[str, Any]]] = [
     ("value", SerializationError, TypeError, {"value": 5}),
     ("value", SerializationError, TypeError, {"value": memoryview(bytes(8))[::2]}),
     ("key", SerializationError, TypeError, {"key": ["list"]}),
-    ("headers", RecordTypeError, TypeError, {"headers": {"h": b""}}),
+    ("headers[0]", RecordTypeError, TypeError, {"headers": {"h": "text"}}),
     ("headers[0]", RecordTypeError, TypeError, {"headers": [("h",)]}),
     ("headers[0]", RecordTypeError, TypeError, {"headers": [("h", "text")]}),
     ("headers[1]", InvalidRecordError, ValueError, {"headers": [("a", b""), ("\ud800", b"")]}),

@@ -1,0 +1,70 @@
+"""What may be a password is in no error, no log and no repr."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.config import ProducerConfig
+from kprod.config.elsewhere import IGNORED, UNAVAILABLE, UNAVAILABLE_FAMILIES
+from kprod.errors import ConfigError
+
+SECRET = "hunter2-hunter2"
+FOREIGN = [
+    *UNAVAILABLE,
+    *IGNORED,
+    *(f"{family}x" for family in UNAVAILABLE_FAMILIES),
+    "ssl_password",
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "sasl_plain_password",
+    "sasl.password",
+    "sasl.jaas.config",
+    "sasl_oauth_token_provider",
+    "basic.auth.user.info",
+    "pasword",
+]
+
+
+class Plugged:
+    """An object of the application's whose repr says more than it should."""
+
+    def __repr__(self) -> str:
+        return SECRET
+
+    def __call__(self, value: object) -> bytes:
+        return b""
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_the_value_of_an_option_kprod_has_not_is_never_shown(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = ""
+    with caplog.at_level(logging.DEBUG):
+        try:
+            ProducerConfig.from_options({name: SECRET})
+        except ConfigError as error:
+            told = f"{error} {error!r} {pickle.dumps(error)!r}"
+    assert name in told + caplog.text
+    assert SECRET not in told + caplog.text
+
+
+def test_what_is_plugged_in_is_named_by_its_type() -> None:
+    config = ProducerConfig.from_options(
+        {"value_serializer": Plugged(), "key_serializer": Plugged()}
+    )
+    assert SECRET not in repr(config)
+    assert "test_secrets.Plugged" in repr(config)
+
+
+def test_a_producer_tells_its_name_only(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.DEBUG),
+        KafkaProducer(client_id="quiet", value_serializer=Plugged()) as producer,
+    ):
+        assert repr(producer) == "<KafkaProducer client_id=quiet>"
+    assert SECRET not in caplog.text
