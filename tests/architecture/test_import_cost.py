@@ -7,7 +7,10 @@ import sys
 
 from tests.architecture.sources import ROOT
 
-EXPENSIVE = ("asyncio", "kio", "numpy", "pandas", "pyarrow", "pyspark", "rich", "typer")
+EXPENSIVE = (
+    *("asyncio", "concurrent.futures", "crc32c", "email", "importlib.metadata", "ssl"),
+    *("kio", "numpy", "pandas", "pyarrow", "pyspark", "rich", "typer"),
+)
 
 
 def test_import_kprod_pulls_in_nothing_expensive() -> None:
