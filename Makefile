@@ -13,7 +13,7 @@ export KPROD_DEBUG KPROD_SANITIZE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
 .DELETE_ON_ERROR:
-.PHONY: build demo test lint types bench acceptance docs clean FORCE
+.PHONY: build demo test campaign sanitize lint types bench acceptance docs clean FORCE
 
 build: $(VENV)/dev build/extensions
 
@@ -22,6 +22,15 @@ demo: $(VENV)/demo build/extensions
 
 test: build
 	$(SANITIZER) $(BIN)/python -m pytest $(ARGS)
+
+campaign: build
+	$(BIN)/python -m tests.fault.campaign $(ARGS)
+
+# Afterwards the extensions are compiled for release again, by the next target that needs them.
+sanitize:
+	rm -f build/sanitizer.*
+	PYTHONMALLOC=malloc $(MAKE) test KPROD_SANITIZE=1 ARGS="tests/ext tests/property $(ARGS)"
+	@! ls build/sanitizer.* 2>/dev/null
 
 lint: build
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -22,8 +23,8 @@ LONG = 40.0
 MANY = 100_000
 PARTITIONS = 4
 TOPIC = "closing"
-LATE = 1.5
-"""Seconds that a busy machine may take longer than promised, which is a tenth of a second."""
+LATE = 0.1 if os.environ.get("KPROD_CAMPAIGN") == "long" else 1.5
+"""Seconds it may take longer than it was given: the first is promised, a busy machine gets more."""
 
 
 @pytest.fixture
@@ -42,7 +43,9 @@ def knowing(broker: BrokerProcess, **options: object) -> KafkaProducer:
 def seconds_of(act: Callable[[], object]) -> float:
     started = time.monotonic()
     act()
-    return time.monotonic() - started
+    took = time.monotonic() - started
+    print(f"closed in {took * 1000:.1f} ms")
+    return took
 
 
 @pytest.mark.slow
