@@ -12,6 +12,12 @@ _LEVEL = "set compression_level"
 _CALLBACKS = "add callbacks to the future that send() returns"
 _MESSAGES = "kprod bounds bytes, not messages: set {}"
 
+_EVENTS = "outcomes are told by futures and interceptors, everything else by the logger kprod"
+_STATISTICS = "call metrics() when you want to know"
+_HOOKS = "set transport= to replace how kprod reaches brokers"
+_CONSUMER = "kprod only produces"
+_MOCK = "start a kprod.broker.EmbeddedBroker"
+
 UNAVAILABLE_FAMILIES = {"ssl_": _SECURITY, "sasl_": _SECURITY, "transaction": _TRANSACTIONS}
 
 UNAVAILABLE = {
@@ -29,6 +35,30 @@ UNAVAILABLE = {
     "on_delivery": _CALLBACKS,
     "dr_cb": _CALLBACKS,
     "dr_msg_cb": _CALLBACKS,
+    "delivery_report_only_error": _CALLBACKS,
+    "error_cb": _EVENTS,
+    "throttle_cb": _EVENTS,
+    "log_cb": _EVENTS,
+    "background_event_cb": _EVENTS,
+    "enabled_events": _EVENTS,
+    "logger": _EVENTS,
+    "stats_cb": _STATISTICS,
+    "statistics_interval_ms": _STATISTICS,
+    "stats_interval_ms": _STATISTICS,
+    "socket_cb": _HOOKS,
+    "connect_cb": _HOOKS,
+    "closesocket_cb": _HOOKS,
+    "resolve_cb": _HOOKS,
+    "plugin_library_paths": "set interceptors",
+    "partitioner_cb": "set partitioner",
+    "default_topic_config": "set topic_options, or the options themselves",
+    "default_topic_conf": "set topic_options, or the options themselves",
+    "state_change_callback": _EVENTS,
+    "oauthbearer_token_refresh_cb": _SECURITY,
+    "enable_sasl_oauthbearer_unsecure_jwt": _SECURITY,
+    "group_id": _CONSUMER,
+    "test_mock_num_brokers": _MOCK,
+    "test_mock_broker_rtt": _MOCK,
     "enable_gapless_guarantee": "a record that fails does not stop those after it",
     "bootstrap_topics_filter": "metadata is asked for the topics in use only",
 }
@@ -38,6 +68,10 @@ _CONNECT_TIME = "set max_block_ms or socket_connection_setup_timeout_ms"
 _OWN_METRICS = "metrics() is always available and never reported elsewhere"
 _OWN_LOOP = "the network loop is kprod's own; set transport= to replace it"
 _SOCKET = "sockets have TCP_NODELAY and SO_KEEPALIVE; set send_buffer_bytes, receive_buffer_bytes"
+_LIBRDKAFKA = "it tunes the inside of librdkafka"
+_LOGGING = "set the level of the logger kprod"
+_METADATA = "metadata is asked for when it is needed, at the pace of retry_backoff_ms"
+_LOOP = "await takes the loop that runs"
 _JVM = "it concerns the Java virtual machine only"
 
 _IGNORED = {
@@ -62,6 +96,37 @@ _IGNORED = {
     "socket_nagle_disable": _SOCKET,
     "socket_keepalive_enable": _SOCKET,
     "sticky_partitioning_linger_ms": "records without a key change partition when a batch is full",
+    "message_copy_max_bytes": _LIBRDKAFKA,
+    "builtin_features": _LIBRDKAFKA,
+    "socket_blocking_max_ms": _LIBRDKAFKA,
+    "socket_max_fails": _LIBRDKAFKA,
+    "enable_random_seed": _LIBRDKAFKA,
+    "opaque": _LIBRDKAFKA,
+    "open_cb": _LIBRDKAFKA,
+    "internal_termination_signal": _LIBRDKAFKA,
+    "queue_buffering_backpressure_threshold": _LIBRDKAFKA,
+    "queuing_strategy": _LIBRDKAFKA,
+    "msg_order_cmp": _LIBRDKAFKA,
+    "api_version_fallback_ms": _NEGOTIATED,
+    "wakeup_timeout_ms": _OWN_LOOP,
+    "loop": _LOOP,
+    "log_queue": _LOGGING,
+    "log_level": _LOGGING,
+    "log_thread_name": _LOGGING,
+    "log_connection_close": _LOGGING,
+    "debug": _LOGGING,
+    "topic_metadata_refresh_fast_interval_ms": _METADATA,
+    "topic_metadata_refresh_fast_cnt": _METADATA,
+    "topic_metadata_refresh_sparse": _METADATA,
+    "topic_metadata_propagation_max_ms": "set max_block_ms",
+    "topic_blacklist": "metadata is asked for the topics in use only",
+    "broker_address_ttl": "names are resolved for every connection",
+    "broker_address_family": "every address of a name is tried",
+    "reconnect_backoff_jitter_ms": "pauses vary by a fifth",
+    "produce_offset_report": "every outcome has its offset",
+    "client_rack": "a producer talks to leaders, wherever they are",
+    "metric_group_prefix": "the groups of metrics() have Kafka's names",
+    "auto_include_jmx_reporter": _JVM,
     "security_providers": _JVM,
     "config_providers": _JVM,
 }

@@ -159,6 +159,7 @@ _ROWS = (
         WholeNumber(1, unit="bytes", instead={0: 1}),
         "Size at which a batch is sent without waiting. A larger record travels alone; 0 makes"
         " every record travel alone.",
+        ("max_batch_size",),
     ),
     Option(
         "buffer_memory",

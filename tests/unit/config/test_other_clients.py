@@ -1,0 +1,134 @@
+"""Whatever another Kafka client calls an option, kprod knows what to say about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.config import ProducerConfig
+from kprod.errors import ConfigError
+
+JAVA = """
+    acks auto.include.jmx.reporter batch.size bootstrap.servers buffer.memory client.dns.lookup
+    client.id compression.gzip.level compression.lz4.level compression.type
+    compression.zstd.level config.providers connections.max.idle.ms delivery.timeout.ms
+    enable.idempotence enable.metrics.push interceptor.classes key.serializer linger.ms
+    max.block.ms max.in.flight.requests.per.connection max.request.size metadata.max.age.ms
+    metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
+    metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms
+    partitioner.class partitioner.ignore.keys receive.buffer.bytes reconnect.backoff.max.ms
+    reconnect.backoff.ms request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms
+    sasl.jaas.config security.protocol security.providers send.buffer.bytes
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms ssl.key.password
+    transaction.timeout.ms transaction.two.phase.commit.enable transactional.id value.serializer
+"""
+
+LIBRDKAFKA = """
+    acks allow.auto.create.topics api.version.fallback.ms api.version.request
+    api.version.request.timeout.ms background_event_cb batch.num.messages batch.size
+    bootstrap.servers broker.address.family broker.address.ttl broker.version.fallback
+    builtin.features client.dns.lookup client.id client.rack closesocket_cb compression.codec
+    compression.level compression.type connect_cb connections.max.idle.ms debug
+    default.topic.config default_topic_conf delivery.report.only.error delivery.timeout.ms dr_cb
+    dr_msg_cb enable.gapless.guarantee enable.idempotence enable.metrics.push enable.random.seed
+    enable.sasl.oauthbearer.unsecure.jwt enable.ssl.certificate.verification enabled_events
+    error_cb group.id interceptors internal.termination.signal key.serializer linger.ms
+    log.connection.close log.queue log.thread.name log_cb log_level logger max.in.flight
+    max.in.flight.requests.per.connection message.copy.max.bytes message.max.bytes
+    message.send.max.retries message.timeout.ms metadata.broker.list metadata.max.age.ms
+    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy msg_order_cmp oauth_cb
+    oauthbearer_token_refresh_cb on_delivery opaque open_cb partitioner partitioner_cb
+    plugin.library.paths produce.offset.report queue.buffering.backpressure.threshold
+    queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms
+    queuing.strategy receive.message.max.bytes reconnect.backoff.jitter.ms
+    reconnect.backoff.max.ms reconnect.backoff.ms request.required.acks request.timeout.ms
+    resolve_cb retries retry.backoff.max.ms retry.backoff.ms sasl.kerberos.keytab sasl.mechanism
+    sasl.mechanisms sasl.password sasl.username security.protocol socket.blocking.max.ms
+    socket.connection.setup.timeout.ms socket.keepalive.enable socket.max.fails
+    socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms
+    socket_cb ssl.ca.location ssl.cipher.suites ssl.key.pem ssl_engine statistics.interval.ms
+    stats.interval.ms stats_cb sticky.partitioning.linger.ms test.mock.broker.rtt
+    test.mock.num.brokers throttle_cb topic.blacklist topic.metadata.propagation.max.ms
+    topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms
+    topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse transaction.timeout.ms
+    transactional.id value.serializer
+"""
+
+KAFKA_PYTHON = """
+    acks allow_auto_create_topics api_version api_version_auto_timeout_ms batch_size
+    bootstrap_servers bootstrap_timeout_ms buffer_memory client_dns_lookup client_id
+    compression_type connections_max_idle_ms default_api_timeout_ms delivery_timeout_ms
+    enable_idempotence kafka_client key_serializer linger_ms max_block_ms
+    max_in_flight_requests_per_connection max_request_size metadata_max_age_ms
+    metric_group_prefix metric_reporters metrics_enabled metrics_num_samples
+    metrics_sample_window_ms net partitioner proxy_url receive_buffer_bytes
+    receive_message_max_bytes reconnect_backoff_max_ms reconnect_backoff_ms request_timeout_ms
+    retries retry_backoff_ms sasl_mechanism security_protocol selector send_buffer_bytes
+    sock_chunk_buffer_count sock_chunk_bytes socket_connection_setup_timeout_max_ms
+    socket_connection_setup_timeout_ms socket_options socks5_proxy ssl_cafile ssl_certfile
+    ssl_check_hostname ssl_ciphers ssl_context ssl_crlfile ssl_keyfile ssl_password
+    state_change_callback transaction_timeout_ms transactional_id value_serializer
+    wakeup_timeout_ms
+"""
+
+AIOKAFKA = """
+    acks api_version bootstrap_servers client_id compression_type connections_max_idle_ms
+    enable_idempotence key_serializer linger_ms loop max_batch_size max_request_size
+    metadata_max_age_ms partitioner request_timeout_ms retry_backoff_ms
+    sasl_kerberos_domain_name sasl_kerberos_service_name sasl_mechanism
+    sasl_oauth_token_provider sasl_plain_password sasl_plain_username security_protocol
+    ssl_context transaction_timeout_ms transactional_id value_serializer
+"""
+
+
+@pytest.mark.parametrize("name", sorted({*f"{JAVA}{LIBRDKAFKA}{KAFKA_PYTHON}{AIOKAFKA}".split()}))
+def test_the_options_of_other_clients_are_known(name: str) -> None:
+    problem = ""
+    try:
+        ProducerConfig.from_options({name: object()})
+    except ConfigError as error:
+        problem = str(error)
+    assert "unknown option" not in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("queue.buffering.max.messages", "kprod bounds bytes, not messages: set buffer_memory"),
+        ("queue.buffering.max.kbytes", "set buffer_memory, in bytes"),
+        ("batch.num.messages", "kprod bounds bytes, not messages: set batch_size"),
+        ("delivery.report.only.error", "add callbacks to the future that send() returns"),
+        ("statistics.interval.ms", "call metrics() when you want to know"),
+        ("error_cb", "outcomes are told by futures and interceptors"),
+        ("default.topic.config", "set topic_options"),
+        ("test.mock.num.brokers", "start a kprod.broker.EmbeddedBroker"),
+    ],
+)
+def test_what_to_do_instead_is_said(name: str, advice: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be used") as refused:
+        ProducerConfig.from_options({name: 5})
+    assert advice in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "value"),
+    [
+        ("metadata.broker.list", "bootstrap_servers", "a:1"),
+        ("request.required.acks", "acks", "all"),
+        ("queue.buffering.max.ms", "linger_ms", 7),
+        ("message.timeout.ms", "delivery_timeout_ms", 60_000),
+        ("message.send.max.retries", "retries", 7),
+        ("message.max.bytes", "max_request_size", 7_000),
+        ("compression.codec", "compression_type", "lz4"),
+        ("max.in.flight", "max_in_flight_requests_per_connection", 3),
+        ("topic.metadata.refresh.interval.ms", "metadata_max_age_ms", 7_000),
+        ("socket.send.buffer.bytes", "send_buffer_bytes", 7_000),
+        ("interceptor.classes", "interceptors", []),
+        ("partitioner.class", "partitioner", "round_robin"),
+        ("max_batch_size", "batch_size", 7_000),
+    ],
+)
+def test_another_name_for_the_same_thing(name: str, ours: str, value: object) -> None:
+    options = {"client_id": "x"}
+    by_their_name = ProducerConfig.from_options({**options, name: value})
+    assert by_their_name == ProducerConfig.from_options({**options, ours: value})
