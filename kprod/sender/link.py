@@ -223,7 +223,9 @@ class BrokerLink:
         if self.transport is None or now < self._deadline():
             return
         if self._connection is None:
-            self._give_up_setup(f"not connected after {self._setup_limit:.3g} s", now)
+            progress = self.transport.progress()
+            why = f"not connected after {self._setup_limit:.3g} s" + (progress and f": {progress}")
+            self._give_up_setup(why, now)
         elif not self._connection.established:
             limit = f"within {self._setup_limit:.3g} s of connecting"
             self._give_up_setup(f"no answer to ApiVersions {limit}: is it a Kafka broker?", now)

@@ -143,7 +143,7 @@ class SenderThread:
     def stop(self, deadline: float) -> bool:
         """Send what is queued until ``deadline``, then end the rest; every record has its outcome.
 
-        False when the thread is busy elsewhere, as with a name that is not resolved: it ends later.
+        False when the thread is busy elsewhere, as in a transport of others: it ends later.
         """
         self.request_stop(deadline)
         # Not by Thread.join: interrupted by a signal it takes the thread for ended (bpo-45274).

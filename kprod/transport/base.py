@@ -25,6 +25,13 @@ class Transport(Protocol):
         """
         ...
 
+    def progress(self) -> str:
+        """What connecting waits for and what has failed so far, in words; "" for nothing to tell.
+
+        For the error of a caller whose patience has ended.
+        """
+        return ""
+
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
         """Send the buffers in order; how many bytes were taken, 0 when none can be right now.
 
@@ -65,8 +72,9 @@ class Backend(Protocol):
     def dial(self, host: str, port: int) -> Transport:
         """Start a connection; it is watched at once, for reading and writing.
 
-        Raises ConnectionLost when the name cannot be resolved. Any other failure to connect,
-        even an immediate one, is for ``poll`` to report and for ``advance`` to raise.
+        Does not block, not even to resolve a name. A failure to connect, even an immediate one, is
+        for ``poll`` to report and for ``advance`` to raise; that a name cannot be resolved may also
+        be raised at once, as ConnectionLost.
         """
         ...
 

@@ -6,8 +6,9 @@ import selectors
 import socket
 from collections.abc import Callable
 
-from kprod.errors import ConnectionLost, IllegalStateError
+from kprod.errors import IllegalStateError
 from kprod.transport.base import Backend, Readiness, Transport
+from kprod.transport.name_lookup import NameLookup, NameLookups
 from kprod.transport.tcp_transport import Address, TcpTransport
 from kprod.transport.wakeup import WakeUp
 from kprod_ext import let_signals_in
@@ -15,7 +16,10 @@ from kprod_ext import let_signals_in
 __all__ = ["Address", "Resolver", "TcpBackend", "resolve"]
 
 Resolver = Callable[[str, int], list[Address]]
-"""Every address of a name, in the order in which to try them. May raise OSError."""
+"""Every address of a name, in the order in which to try them. May block, and raise OSError.
+
+Called in a thread of its own, several at a time for several names.
+"""
 
 
 def resolve(host: str, port: int) -> list[Address]:
@@ -24,11 +28,20 @@ def resolve(host: str, port: int) -> list[Address]:
     return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
 
 
+def _read_as_number(host: str, port: int) -> list[Address] | None:
+    """The address of a host that is written as a number; None for a name. Asks nobody."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return None
+    return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
+
+
 class TcpBackend(Backend):
     """Sockets with TCP_NODELAY and SO_KEEPALIVE; buffer sizes in bytes, None leaves the system's.
 
-    ``dial`` calls ``resolver`` in the calling thread: other connections wait for as long as that
-    takes. Used by one thread at a time, except for ``wake``. ``poll`` and ``dial`` raise
+    ``resolver`` tells the addresses of names, and of numbers, too; None asks the system, about
+    names only. Used by one thread at a time, except for ``wake``. ``poll`` and ``dial`` raise
     IllegalStateError once it is closed.
     """
 
@@ -38,19 +51,21 @@ class TcpBackend(Backend):
         self,
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
-        resolver: Resolver = resolve,
+        resolver: Resolver | None = None,
     ) -> None:
-        self._resolver = resolver
         self._options = _socket_options(send_buffer_bytes, receive_buffer_bytes)
         self._silent: dict[str, Address] = {}  # by name: the address last given up on
         self._stillborn: dict[TcpTransport, None] = {}  # refused by every address within dial()
         self._closed = False
         self._wakeup = WakeUp()
+        self._reads_numbers = resolver is None
+        self._lookups = NameLookups(resolver or resolve, self._wakeup.set)
+        self._resolving: dict[TcpTransport, NameLookup] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wakeup, selectors.EVENT_READ, None)
 
     def dial(self, host: str, port: int) -> TcpTransport:
-        """See ``Backend.dial``. Asks the resolver anew each time.
+        """See ``Backend.dial``. Asks the resolver anew each time, in a thread of its own.
 
         Addresses that refuse are passed over at once. One that stays silent is not, for only the
         caller knows how long to wait; so when the caller gives up on it, the next connection to
@@ -58,15 +73,28 @@ class TcpBackend(Backend):
         """
         self._check_open()
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            addresses = self._resolver(host, port)
-        except (OSError, UnicodeError) as error:  # UnicodeError: a name that IDNA cannot encode
-            raise ConnectionLost(f"cannot resolve {name}: {error}") from error
-        addresses = _behind(self._silent.get(name), addresses)
-        transport = TcpTransport(name, addresses, self._options, self._selector)
-        if not transport.start():
-            self._stillborn[transport] = None
+        transport = TcpTransport(name, None, self._options, self._selector)
+        number = _read_as_number(host, port) if self._reads_numbers else None
+        if number is None:
+            self._resolving[transport] = self._lookups.ask(host, port)
+        else:
+            self._begin(transport, number)
         return transport
+
+    def _begin(self, transport: TcpTransport, addresses: list[Address]) -> None:
+        if not transport.resolved(_behind(self._silent.get(transport.name), addresses)):
+            self._stillborn[transport] = None
+
+    def _begin_resolved(self) -> None:
+        """Go on with the transports whose names have been looked up."""
+        for transport in [known for known, lookup in self._resolving.items() if lookup.done]:
+            try:
+                addresses = self._resolving.pop(transport).addresses()
+            except Exception as error:
+                transport.unresolvable(error)
+                self._stillborn[transport] = None
+            else:
+                self._begin(transport, addresses)
 
     def watch(self, transport: Transport, *, write: bool) -> None:
         """See ``Backend.watch``. A system call only when the interest changes."""
@@ -75,6 +103,9 @@ class TcpBackend(Backend):
     def poll(self, timeout: float | None) -> list[Readiness]:
         """See ``Backend.poll``."""
         self._check_open()
+        # Before waiting: an answer that comes later wakes us, and is seen here the next time.
+        if self._resolving:
+            self._begin_resolved()
         ready = [Readiness(transport, True, True) for transport in self._stillborn]
         for key, events in let_signals_in(self._selector.select, 0 if ready else timeout):
             if key.data is None:
@@ -90,6 +121,7 @@ class TcpBackend(Backend):
         if ours.waits_for is not None:
             self._silent[ours.name] = ours.waits_for
         self._stillborn.pop(ours, None)
+        self._resolving.pop(ours, None)
         ours.unwatch()
 
     def wake(self) -> None:
@@ -101,6 +133,9 @@ class TcpBackend(Backend):
         if self._closed:
             return
         self._closed = True
+        for resolving in self._resolving:
+            resolving.close()
+        self._resolving.clear()
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
                 key.data.close()
@@ -110,6 +145,7 @@ class TcpBackend(Backend):
     def abandon(self) -> None:
         """See ``Backend.abandon``. Takes no lock: another thread of the parent may have held it."""
         self._closed = True
+        self._resolving.clear()
         watched = [key.data for key in self._selector.get_map().values() if key.data is not None]
         # The selector first: unregistering a socket would reach into the parent's epoll set.
         self._selector.close()

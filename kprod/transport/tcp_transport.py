@@ -29,20 +29,23 @@ class Address(NamedTuple):
 
 
 class TcpTransport(Transport):
-    """A connection to ``name`` ("host:port") at the first of ``addresses`` that accepts.
+    """A connection to ``name`` ("host:port") at the first of its ``addresses`` that accepts.
 
+    None of them: they are not known yet, ``resolved`` or ``unresolvable`` is called later.
     Registers its sockets with ``selector``, with itself as data. Not thread-safe.
     """
 
     def __init__(
         self,
         name: str,
-        addresses: Sequence[Address],
+        addresses: Sequence[Address] | None,
         options: Sequence[tuple[int, int, int]],
         selector: selectors.BaseSelector,
     ) -> None:
         self.name = name
-        self._untried = list(reversed(addresses))
+        self._resolving = addresses is None
+        self._unresolvable: Exception | None = None
+        self._untried = list(reversed(addresses or ()))
         self._options = options
         self._selector = selector
         self._address: Address | None = None
@@ -56,6 +59,17 @@ class TcpTransport(Transport):
         return f"TcpTransport({self.name})"
 
     # Connecting ---------------------------------------------------------------------------------
+
+    def resolved(self, addresses: Sequence[Address]) -> bool:
+        """The name stands for these: begin to connect; False when none can be tried."""
+        self._resolving = False
+        self._untried = list(reversed(addresses))
+        return self.start()
+
+    def unresolvable(self, cause: Exception) -> None:
+        """The name stands for nothing."""
+        self._resolving = False
+        self._unresolvable = cause
 
     def start(self) -> bool:
         """Begin to connect to the next address that can be tried; False when none is left."""
@@ -89,6 +103,8 @@ class TcpTransport(Transport):
         """See ``Transport.advance``."""
         if self._sock is not None and self._connected:
             return True
+        if self._resolving:
+            return False
         while self._sock is not None:
             try:
                 self._connected = _has_connected(self._sock)
@@ -105,12 +121,23 @@ class TcpTransport(Transport):
         """The address that has neither accepted nor refused yet."""
         return None if self._connected or self._sock is None else self._address
 
+    def progress(self) -> str:
+        """See ``Transport.progress``."""
+        if self._resolving:
+            return "the name is not resolved yet"
+        silent = [] if self.waits_for is None else [f"{self._address} does not answer"]
+        return "; ".join(self._failures + silent)
+
     def _note(self, error: OSError) -> None:
         self._failures.append(f"{self._address}: {error.strerror or error}")
 
     def _no_socket(self) -> ConnectionLost:
         if self._closed:
             return ConnectionLost(f"the connection to {self.name} is closed")
+        if self._unresolvable is not None:
+            lost = ConnectionLost(f"cannot resolve {self.name}: {self._unresolvable}")
+            lost.__cause__ = self._unresolvable
+            return lost
         causes = "; ".join(self._failures) or "the name has no address"
         return ConnectionLost(f"cannot connect to {self.name} ({causes})")
 
@@ -118,6 +145,8 @@ class TcpTransport(Transport):
 
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
         """See ``Transport.send``. One system call; at most IOV_MAX buffers of one call are sent."""
+        if self._resolving:
+            return 0
         if self._sock is None:
             raise self._no_socket()
         if len(buffers) > _MOST_BUFFERS:
@@ -131,6 +160,8 @@ class TcpTransport(Transport):
 
     def receive(self, limit: int) -> bytes | None:
         """See ``Transport.receive``. One system call."""
+        if self._resolving:
+            return None
         if self._sock is None:
             raise self._no_socket()
         try:
@@ -163,13 +194,13 @@ class TcpTransport(Transport):
 
     def close(self) -> None:
         """See ``Transport.close``."""
-        self._closed = True
+        self._closed, self._resolving = True, False
         self._untried.clear()
         self._drop_socket()
 
     def abandon(self) -> None:
         """Close this process's descriptor and nothing else; the parent's connection goes on."""
-        self._closed = True
+        self._closed, self._resolving = True, False
         if self._sock is not None:
             self._sock.close()
             self._sock = None

@@ -64,6 +64,26 @@ def test_a_name_that_does_not_exist_yet() -> None:
         assert future.get(20).offset == 0
 
 
+def test_a_name_that_takes_too_long_to_resolve_is_told_so() -> None:
+    may_answer = threading.Event()
+
+    def resolve(host: str, port: int) -> list[Address]:
+        may_answer.wait(20)
+        return []
+
+    options = {"max_block_ms": 500, "socket_connection_setup_timeout_ms": 50, **AT_ONCE}
+    with (
+        KafkaProducer(
+            bootstrap_servers="slow.example",
+            transport=lambda: TcpBackend(resolver=resolve),
+            **options,
+        ) as producer,
+        pytest.raises(KprodTimeoutError, match=r"slow\.example:9092.*the name is not resolved yet"),
+    ):
+        producer.send(TOPIC, b"v")
+    may_answer.set()
+
+
 def test_a_broker_that_comes_back_at_another_address(tmp_path: Path) -> None:
     """The name is resolved anew for each connection."""
     names = Names()

@@ -125,15 +125,16 @@ def test_refusal_names_the_address_and_the_cause(network: Network) -> None:
     transport.close()
 
 
-def test_a_name_that_does_not_exist_fails_when_dialled(network: Network) -> None:
-    with pytest.raises(ConnectionLost, match=UNKNOWN_HOST):
-        network.backend.dial(UNKNOWN_HOST, 9092)
+def test_a_name_that_does_not_exist_is_named(network: Network) -> None:
+    with pytest.raises(ConnectionLost, match=f"cannot resolve {UNKNOWN_HOST}:9092"):
+        use_until_lost(network.backend, network.backend.dial(UNKNOWN_HOST, 9092).advance)
 
 
 def test_nothing_is_sent_or_received_before_there_is_a_connection(network: Network) -> None:
     transport = network.backend.dial(*network.listen(Echo))
     assert transport.receive(10) is None
     while not transport.advance():
+        assert isinstance(transport.progress(), str)
         network.backend.poll(LONG)
     assert transport.receive(10) is None
 
