@@ -38,7 +38,7 @@ cdef class BufferPool:
     cdef void give_back(self, Block* block, Py_ssize_t size) noexcept
 
     cdef PooledBuffer _hand_out(self, PooledBuffer buffer, Block* block, Py_ssize_t size)
-    cdef Block* _wait_for(self, Py_ssize_t size, double timeout) except? NULL
+    cdef Block* _wait_for(self, Py_ssize_t size, double timeout, object on_wait) except? NULL
     cdef void _withdraw(self, _Waiter waiter, double seconds) noexcept
 
     # The caller of these holds the lock.

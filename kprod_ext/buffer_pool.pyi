@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import final
 
 @final
@@ -53,9 +54,12 @@ class BufferPool:
 
     @property
     def closed(self) -> bool: ...
-    def allocate(self, size: int, timeout: float) -> PooledBuffer:
+    def allocate(
+        self, size: int, timeout: float, on_wait: Callable[[], object] | None = None
+    ) -> PooledBuffer:
         """Take ``size`` bytes, waiting up to ``timeout`` seconds for them (0 or less: do not wait).
 
+        ``on_wait`` is called, with no lock held, once this thread is among those that wait.
         The content is undefined. Raises ValueError when ``size`` is not in 1..total or ``timeout``
         is NaN, TimeoutError when the memory did not become free in time, RuntimeError when the
         pool is closed or gets closed meanwhile, MemoryError when the system refuses. An exception,

@@ -90,8 +90,8 @@ cdef class BufferPool:
     def __dealloc__(self):
         free_blocks(self._free)
 
-    def allocate(self, Py_ssize_t size, double timeout):
-        """Take size bytes, waiting up to timeout seconds for them."""
+    def allocate(self, Py_ssize_t size, double timeout, on_wait=None):
+        """Take size bytes, waiting up to timeout seconds for them; first on_wait is called then."""
         cdef Block* block = NULL
         cdef Block* trash = NULL
         cdef PooledBuffer buffer = PooledBuffer.__new__(PooledBuffer)
@@ -109,7 +109,7 @@ cdef class BufferPool:
         if not taken:
             if timeout <= 0:
                 raise TimeoutError(f"{size} bytes are not free")
-            block = self._wait_for(size, timeout)
+            block = self._wait_for(size, timeout, on_wait)
         return self._hand_out(buffer, block, size)
 
     def deallocate(self, PooledBuffer buffer not None):
@@ -203,7 +203,7 @@ cdef class BufferPool:
         free_blocks(trash)
         ring(served)
 
-    cdef Block* _wait_for(self, Py_ssize_t size, double timeout) except? NULL:
+    cdef Block* _wait_for(self, Py_ssize_t size, double timeout, object on_wait) except? NULL:
         """Join the queue; return the pooled block that was given, or NULL if bytes were."""
         cdef Block* trash = NULL
         cdef _Waiter served = None
@@ -224,6 +224,8 @@ cdef class BufferPool:
             raise RuntimeError("the pool is closed")
         began = monotonic()
         try:
+            if on_wait is not None:
+                on_wait()
             waiter.bell.acquire(True, min(timeout, LONGEST_WAIT))
         except BaseException:
             # A signal handler raised. The waiter may have been served just before: then the

@@ -8,8 +8,10 @@ so both make the same bytes and the same futures.
 cimport cython
 
 from kprod_ext.held_record cimport HeldRecord, freeze_headers, hold_record, release_record
+from kprod_ext.prefetch cimport CACHE_LINE, kprod_prefetch, kprod_prefetch_to_write
 from kprod_ext.record_future cimport RecordFuture
 from kprod_ext.record_layout cimport Record
+from kprod_ext.record_lock cimport release_lock, take_lock
 from kprod_ext.records_builder cimport MemoryRecordsBuilder
 
 cdef extern from *:
@@ -50,10 +52,10 @@ cdef class OpenBatch:
         """What was there before: the caller drops it, for nothing may be freed under the lock."""
         cdef MemoryRecordsBuilder old_builder
         cdef object old_delivery
-        self._lock.acquire()
+        take_lock(&self._lock)
         old_builder, old_delivery = self._builder, self._delivery
         self._builder, self._delivery = builder, delivery
-        self._lock.release()
+        release_lock(&self._lock)
         return (old_builder, old_delivery)
 
     def try_append(self, timestamp_ms, key, value, headers=()):
@@ -74,7 +76,8 @@ cdef class OpenBatch:
         cdef MemoryRecordsBuilder builder
         cdef object delivery
         cdef Py_ssize_t index
-        self._lock.acquire()
+        take_lock(&self._lock)
+        self._fetch_early()
         try:
             builder = self._builder
             delivery = self._delivery
@@ -83,11 +86,24 @@ cdef class OpenBatch:
             index = builder.record_count
             nbytes[0] = builder.try_append_record(record)
             full[0] = builder.full()
+            self._buffer = <void*>builder._buffer
+            self._tail = builder._buffer.data + builder._end
         finally:
-            self._lock.release()
+            release_lock(&self._lock)
         if nbytes[0] == 0:
             return None
         return make_future(self._future_type, delivery, index, record)
+
+    cdef void _fetch_early(self) noexcept nogil:
+        """Ask for all that an append touches at once: with thousands of partitions in use nothing
+        of it is in a cache, and each thing is found by way of the one before."""
+        kprod_prefetch_to_write(self._tail)
+        kprod_prefetch_to_write(self._tail + CACHE_LINE)
+        kprod_prefetch_to_write(<char*><void*>self._builder)
+        kprod_prefetch_to_write(<char*><void*>self._builder + CACHE_LINE)
+        kprod_prefetch_to_write(<char*><void*>self._builder + 2 * CACHE_LINE)
+        kprod_prefetch_to_write(<char*><void*>self._delivery)
+        kprod_prefetch(self._buffer)
 
 
 def write_first(

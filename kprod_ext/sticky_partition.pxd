@@ -1,5 +1,7 @@
 cimport cython
 
+from kprod_ext.record_lock cimport RecordLock
+
 
 @cython.final
 @cython.no_gc           # refers to nothing
@@ -8,6 +10,6 @@ cdef class StickyPartition:
     cdef readonly bint spent
     cdef Py_ssize_t _produced
     cdef Py_ssize_t _batch_size
-    cdef cython.pymutex _lock           # guards counting
+    cdef RecordLock _lock               # guards counting
 
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept

@@ -3,6 +3,8 @@
 
 cimport cython
 
+from kprod_ext.record_lock cimport release_lock, take_lock
+
 
 @cython.final
 cdef class StickyPartition:
@@ -19,9 +21,9 @@ cdef class StickyPartition:
         return self.count(nbytes, batch_ready)
 
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept:
-        self._lock.acquire()
+        take_lock(&self._lock)
         self._produced += nbytes
         if self._produced >= (self._batch_size if batch_ready else 2 * self._batch_size):
             self.spent = True
-        self._lock.release()
+        release_lock(&self._lock)
         return self.spent

@@ -18,8 +18,8 @@ from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import Appended, BatchQueue
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios, decompress
-from kprod.buffer.copy_on_write import CopyOnWriteMap
 from kprod.buffer.delivery import Wait
+from kprod.buffer.growing_map import GrowingMap
 from kprod.buffer.incomplete import IncompleteBatches
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.split import split
@@ -96,7 +96,7 @@ class RecordAccumulator:
         self._wait = wait
         self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
-        self._queues: CopyOnWriteMap[TopicPartition, BatchQueue] = CopyOnWriteMap()
+        self._queues: GrowingMap[TopicPartition, BatchQueue] = GrowingMap()
         self._attention = Attention()
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
@@ -161,7 +161,8 @@ class RecordAccumulator:
 
     def _allocate(self, size: int, timeout: float) -> PooledBuffer:
         try:
-            return self.pool.allocate(size, timeout)
+            # The sender may sleep over what lingers; with somebody waiting it sends that at once.
+            return self.pool.allocate(size, timeout, self._wake)
         except TimeoutError:
             raise BufferFullError(
                 f"no room for {size} bytes within {in_seconds(timeout)}: buffer_memory of"

@@ -1,4 +1,4 @@
-"""A map that is read without a lock and copied to be changed (Kafka's ``CopyOnWriteMap``)."""
+"""A map that only grows, and is read without a lock."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class CopyOnWriteMap(Generic[K, V]):
+class GrowingMap(Generic[K, V]):
     """Entries are added, never changed or removed. Thread-safe.
 
-    A reader takes the current dict in one attribute read; a writer builds a larger one under
-    ``_writing`` and publishes it. A reader therefore sees every entry that was published before
-    it looked, and never a dict that changes under it.
+    One lookup in a dict, or one new key, is atomic, with and without a GIL. So a reader finds every
+    entry that was added before it looked, and adding takes the same time however many there are;
+    Kafka's ``CopyOnWriteMap`` copies them all, as Java's maps must not be read meanwhile.
     """
 
     def __init__(self) -> None:
-        self._writing = threading.Lock()  # guards replacing _entries
+        self._writing = threading.Lock()  # guards adding to _entries, and walking over them
         self._entries: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
@@ -36,16 +36,18 @@ class CopyOnWriteMap(Generic[K, V]):
             with self._writing:
                 found = self._entries.get(key)
                 if found is None:
-                    found = make()
-                    self._entries = {**self._entries, key: found}
+                    found = self._entries[key] = make()
         return found
 
     def values(self) -> list[V]:
-        """The entries published so far."""
-        return list(self._entries.values())
+        """The entries there are at this moment."""
+        with self._writing:
+            return list(self._entries.values())
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._entries)
+        with self._writing:
+            keys = list(self._entries)
+        return iter(keys)
 
     def __len__(self) -> int:
         return len(self._entries)
