@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from kprod_ext.record_future cimport RecordFuture
+from kprod_ext.record_layout cimport Field, Record
 from kprod_ext.sticky_partition cimport StickyPartition
 
 
@@ -13,8 +14,17 @@ cdef class TopicLane:
     cdef StickyPartition _sticky            # for records without a key; None: not for this lane
     cdef object _filled
 
-    cdef RecordFuture append(self, object key, object value, object partition, object timestamp_ms)
-    cdef Py_ssize_t _place(self, object key, object partition, StickyPartition sticky) noexcept
+    # The future of a record that was appended; None: it is for the Python lane.
+    cdef RecordFuture append_plain(
+        self, object key, object value, object partition, object timestamp_ms
+    )
+    cdef RecordFuture append_held(
+        self, object key, object value, object headers, object partition, object timestamp_ms
+    )
+    cdef RecordFuture _append(self, Record* record, object partition, object timestamp_ms)
+    cdef Py_ssize_t _place(
+        self, const Field* key, object partition, StickyPartition sticky
+    ) noexcept
 
 
 @cython.final

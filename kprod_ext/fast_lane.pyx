@@ -1,20 +1,23 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 """``send`` in the steady state: one call, no Python frame, the record straight into the open batch.
 
-Taken for records without headers whose key and value are ``bytes`` or None, to a topic and
-partition that were used before, while the partition's open batch has room. Everything else is for
-the Python lane, which is also what lets a topic onto this one.
+Taken for records whose key and value are bytes-like or None, to a topic and partition that were
+used before, while the partition's open batch has room. Everything else, and everything that is
+wrong, is for the Python lane, which is also what lets a topic onto this one.
 """
 
 cimport cython
+from cpython.bytearray cimport PyByteArray_CheckExact
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from libc.stdint cimport int64_t
 
+from kprod_ext.held_record cimport HeldRecord, hold_record, is_frozen, release_record
 from kprod_ext.murmur2 cimport murmur2_hash
 from kprod_ext.open_batch cimport OpenBatch
 from kprod_ext.record_future cimport RecordFuture
-from kprod_ext.record_layout cimport Record
+from kprod_ext.record_layout cimport Field, Record, payload_size
 from kprod_ext.sticky_partition cimport StickyPartition
 
 cdef extern from *:
@@ -62,13 +65,50 @@ cdef class TopicLane:
         """Where records without a key go; None: they ask the Python lane."""
         self._sticky = sticky
 
-    cdef RecordFuture append(self, object key, object value, object partition, object timestamp_ms):
+    cdef RecordFuture append_plain(
+        self, object key, object value, object partition, object timestamp_ms
+    ):
+        """Key and value are bytes or None, and there are no headers."""
+        cdef Record record
+        record.key.data = NULL if key is None else PyBytes_AS_STRING(key)
+        record.key.size = -1 if key is None else PyBytes_GET_SIZE(key)
+        record.value.data = NULL if value is None else PyBytes_AS_STRING(value)
+        record.value.size = -1 if value is None else PyBytes_GET_SIZE(value)
+        record.headers = NULL
+        record.header_count = 0
+        if record.key.size > self._largest - max(record.value.size, 0):
+            return None
+        return self._append(&record, partition, timestamp_ms)
+
+    cdef RecordFuture append_held(
+        self, object key, object value, object headers, object partition, object timestamp_ms
+    ):
+        """Key and value are bytes-like or None, headers a tuple or a list."""
+        cdef HeldRecord held
+        cdef RecordFuture future = None
+        cdef Py_ssize_t size
+        # A copy of a list: another thread may change it while its pairs are looked at.
+        cdef tuple pairs = tuple(headers)
+        if not is_frozen(pairs):
+            return None
+        try:
+            hold_record(&held, 0, key, value, pairs)
+        except (ValueError, BufferError, TypeError):
+            return None                     # told by the Python lane, in the user's words
+        try:
+            size = payload_size(&held.record)
+            if 0 <= size <= self._largest:
+                future = self._append(&held.record, partition, timestamp_ms)
+        finally:
+            release_record(&held)
+        return future
+
+    cdef RecordFuture _append(self, Record* record, object partition, object timestamp_ms):
         cdef StickyPartition sticky = self._sticky
-        cdef Py_ssize_t place = self._place(key, partition, sticky)
+        cdef Py_ssize_t place = self._place(&record.key, partition, sticky)
         cdef Py_ssize_t nbytes = 0
         cdef bint full = False
         cdef OpenBatch batch
-        cdef Record record
         cdef RecordFuture future
         if place == ELSEWHERE or self._partitions[place] is None:
             return None
@@ -79,15 +119,7 @@ cdef class TopicLane:
             record.timestamp_ms = timestamp_ms
         else:
             return None
-        record.key.data = NULL if key is None else PyBytes_AS_STRING(key)
-        record.key.size = -1 if key is None else PyBytes_GET_SIZE(key)
-        record.value.data = NULL if value is None else PyBytes_AS_STRING(value)
-        record.value.size = -1 if value is None else PyBytes_GET_SIZE(value)
-        record.headers = NULL
-        record.header_count = 0
-        if record.key.size > self._largest - max(record.value.size, 0):
-            return None
-        future = batch.append(&record, &nbytes, &full)
+        future = batch.append(record, &nbytes, &full)
         if future is None:
             return None
         if sticky is not None and sticky.partition == place:
@@ -97,19 +129,34 @@ cdef class TopicLane:
         return future
 
     cdef Py_ssize_t _place(
-        self, object key, object partition, StickyPartition sticky
+        self, const Field* key, object partition, StickyPartition sticky
     ) noexcept:
         """The partition's number, or ELSEWHERE."""
         if partition is None:
-            if key is None:
+            if key.size < 0:
                 return ELSEWHERE if sticky is None or sticky.spent else sticky.partition
             return <Py_ssize_t>(
-                murmur2_hash(<const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+                murmur2_hash(<const unsigned char*>key.data, key.size)
                 & <unsigned int>LARGEST_PARTITION
             ) % self.partition_count
         if PyLong_CheckExact(partition) and 0 <= partition < self.partition_count:
             return partition
         return ELSEWHERE
+
+
+cdef inline bint is_plain(object data) noexcept:
+    return data is None or PyBytes_CheckExact(data)
+
+
+cdef inline bint is_bytes_like(object data) noexcept:
+    """Bytes in a row, of which nothing runs Python code when they are borrowed."""
+    cdef Py_buffer* view
+    if is_plain(data) or PyByteArray_CheckExact(data):
+        return True
+    if type(data) is not memoryview:
+        return False
+    view = PyMemoryView_GET_BUFFER(data)
+    return view.ndim == 1 and view.itemsize == 1
 
 
 @cython.final
@@ -163,16 +210,18 @@ cdef class FastLane:
         was no room for so long; ProducerClosedError after ``close``.
         """
         cdef TopicLane lane
-        cdef RecordFuture future
-        if (
-            headers is None
-            and (value is None or PyBytes_CheckExact(value))
-            and (key is None or PyBytes_CheckExact(key))
-            and type(topic) is str
-        ):
-            lane = self._lane_table._lanes.get(topic)
-            if lane is not None:
-                future = lane.append(key, value, partition, timestamp_ms)
-                if future is not None:
-                    return future
+        cdef RecordFuture future = None
+        lane = self._lane_table._lanes.get(topic) if type(topic) is str else None
+        if lane is not None:
+            if headers is None and is_plain(key) and is_plain(value):
+                future = lane.append_plain(key, value, partition, timestamp_ms)
+            elif (
+                (headers is None or type(headers) is list or type(headers) is tuple)
+                and is_bytes_like(key)
+                and is_bytes_like(value)
+            ):
+                headers = () if headers is None else headers
+                future = lane.append_held(key, value, headers, partition, timestamp_ms)
+            if future is not None:
+                return future
         return self._send(topic, value, key, headers, partition, timestamp_ms)

@@ -16,18 +16,61 @@ from tests.support.scripted_cluster import ScriptedCluster
 PARTITIONS = 3
 BATCH_SIZE = 300  # a few records, so that batches fill, close and are opened again
 
+ODD_BYTES: list[Any] = [
+    "text",
+    7,
+    memoryview(b"2222").cast("H"),
+    memoryview(bytes(9)).cast("B", (3, 3)),
+    memoryview(b"abcdef")[::2],
+    bytearray(2_100),
+]
+ODD_HEADERS: list[Any] = [
+    "text",
+    {"in": b"a dict"},
+    [["a", b"list"]],
+    [("too", b"many", b"things")],
+    [("name", "text")],
+    [("name", bytearray(b"bytes"))],
+    [(7, b"bytes")],
+    [("large", bytes(1_990))],
+    [("n" * 1_990, None)],
+]
+
+
+COUNTED = (
+    "record-send-total",
+    "record-error-total",
+    "batch-total",
+    "byte-total",
+    "record-size-max",
+    "batch-size-max",
+)
+
+
+def one_of(things: list[Any]) -> st.SearchStrategy[Any]:
+    """Any of them, also those that have no hash."""
+    return st.integers(0, len(things) - 1).map(things.__getitem__)
+
+
+def lent(payload: bytes | None) -> Any:
+    """The same bytes, in memory of their own that is lent."""
+    return None if payload is None else memoryview(b"-" + payload + b"-")[1:-1]
+
+
 payloads = st.none() | st.binary(max_size=120)
 timestamps = st.integers(min_value=1, max_value=2**40) | st.sampled_from([0, 2**62, -1, True, 1.5])
 partitions = st.integers(min_value=0, max_value=PARTITIONS - 1) | st.sampled_from([-1, True, "0"])
-headers = st.none() | st.lists(st.tuples(st.text(max_size=5), payloads), max_size=3)
+names = st.text(max_size=5) | st.sampled_from(["\ud800", "name"])
+pairs = st.lists(st.tuples(names, payloads), max_size=12)
+headers = st.none() | pairs | pairs.map(tuple) | one_of(ODD_HEADERS)
 
 
 @dataclass(frozen=True)
 class Sending:
     """The arguments of one send; a key or a partition is always there, chance has no part in it."""
 
-    value: bytes | None
-    key: bytes | None
+    value: Any
+    key: Any
     partition: Any
     timestamp_ms: Any
     headers: Any
@@ -35,8 +78,8 @@ class Sending:
 
 sendings = st.builds(
     Sending,
-    value=payloads,
-    key=st.binary(max_size=20),
+    value=payloads | payloads.map(lent) | one_of(ODD_BYTES),
+    key=st.binary(max_size=20) | st.binary(max_size=20).map(bytearray),
     partition=st.none() | partitions,
     timestamp_ms=timestamps,
     headers=headers,
@@ -65,8 +108,8 @@ class Lane:
             linger_ms=60_000,
         )
 
-    def run(self, sent: list[Sending]) -> tuple[list[Any], list[Any]]:
-        """The outcome of every send, and what the cluster stored."""
+    def run(self, sent: list[Sending]) -> tuple[list[Any], list[Any], dict[str, float]]:
+        """The outcome of every send, what the cluster stored, and what was counted."""
         outcomes = [self._send(sending) for sending in sent]
         self.producer.close(timeout=20)
         told = [o if isinstance(o, str) else o.get(timeout=0) for o in outcomes]
@@ -74,7 +117,8 @@ class Lane:
             (tp, [(b.base_sequence, b.crc, list(b.records())) for b in batches])
             for tp, batches in sorted(self.cluster.log.items())
         ]
-        return told, stored
+        counted = self.producer.metrics()["producer-metrics"]
+        return told, stored, {name: counted[name] for name in COUNTED}
 
     def _send(self, s: Sending) -> Any:
         try:

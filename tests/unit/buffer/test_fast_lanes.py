@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.fast_lanes import FastLanes
 from kprod.cluster.metadata import Metadata
@@ -66,11 +68,39 @@ def test_what_the_lane_does_not_know_is_for_the_python_lane() -> None:
     assert send.send("t", b"v", partition=-1) == asked
     assert send.send("t", b"v", partition=True) == asked
     assert send.send("t", "text", partition=0) == asked
-    assert send.send("t", bytearray(b"v"), partition=0) == asked
-    assert send.send("t", b"v", headers=[("h", b"x")], partition=0) == asked
+    assert send.send("t", memoryview(b"2222").cast("H"), partition=0) == asked
+    assert send.send("t", memoryview(bytes(9)).cast("B", (3, 3)), partition=0) == asked
+    assert send.send("t", memoryview(b"abcd")[::2], partition=0) == asked
+    odd: Any = [("h", bytearray(b"x"))], [["h", b"x"]]
+    assert [send.send("t", b"v", headers=headers, partition=0) for headers in odd] == 2 * [asked]
+    assert send.send("t", b"v", headers=[("\ud800", b"x")], partition=0) == asked
+    assert send.send("t", b"v", headers={"h": b"x"}, partition=0) == asked
+    assert send.send("t", b"v", headers=[("h", b"x" * 1_001)], partition=0) == asked
     assert send.send("t", b"v", partition=0, timestamp_ms=-1) == asked
     assert send.send("t", b"v" * 1_001, partition=0) == asked
     assert send.send("other", b"v", partition=0) == asked
+
+
+def test_headers_and_whatever_is_like_bytes_take_the_fast_lane() -> None:
+    rig = rig_with_topic(1, batch_size=2_000)
+    send = lane_over(rig)
+    rig.queue(b"first")
+    send.lanes.admit(TP, 1, None)
+    pairs = [(f"name-{n}", b"x" if n % 2 else None) for n in range(20)]
+    futures = [
+        send.send("t", bytearray(b"1"), b"key", partition=0),
+        send.send("t", memoryview(b"-2-")[1:2], memoryview(b"key"), []),
+        send.send("t", b"3", bytearray(b"key"), pairs, 0, 7),
+        send.send("t", None, None, tuple(pairs), 0),
+    ]
+    assert all(isinstance(future, RecordFuture) for future in futures)
+    assert futures[0].header_size == futures[1].header_size == -1
+    assert futures[2].header_size == sum(len(name) + (value is not None) for name, value in pairs)
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: bool(rig.cluster.log))
+    records = [r for batches in rig.cluster.log.values() for b in batches for r in b.records()]
+    assert [record.value for record in records] == [b"first", b"1", b"2", b"3", None]
+    assert [list(record.headers) for record in records] == [[], [], [], pairs, pairs]
 
 
 def test_records_without_a_key_stick_until_the_partition_had_its_share() -> None:
