@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.acceptance.tables import figure
 
-WIDTH, LABEL_WIDTH, VALUE_WIDTH = 860, 250, 190
+WIDTH, LABEL_WIDTH, VALUE_WIDTH = 920, 230, 280
 ROW, BAR, TOP = 26, 14, 8
 OURS = "kprod"
 

@@ -1,8 +1,8 @@
 /* The hot half of the counting sink: reads Produce requests, counts what is in them, acknowledges
  * each at once and keeps nothing. Other requests are answered by a function of the caller's.
  *
- * In C because producers that are measured here deliver more batches a second than an interpreter
- * can name in its answers; every byte is read into this process, as a broker would. One thread.
+ * In C because it shares the machine with the producers it measures, and has a part in the latency
+ * of each of their records. Every byte is read into this process, as a broker would. One thread.
  *
  * Formats: Produce versions 3 to 9 (9 is the first with compact lengths), batches of magic 2.
  */

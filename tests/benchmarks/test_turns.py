@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.rivals.clients import CLIENTS
-from benchmarks.rivals.comparison import Comparison, TurnFailed, compare, take
+from benchmarks.rivals.comparison import Comparison, compare, take
 from benchmarks.rivals.comparisons import comparisons
 from benchmarks.rivals.turn import Turn, run_turn
 from benchmarks.sink.sink_process import SinkProcess
@@ -69,13 +69,12 @@ def test_a_turn_has_processes_of_its_own() -> None:
 
 def test_a_client_that_fails_is_told_and_left_out() -> None:
     bad = Turn(client="kprod send", records=10, compression="rar")
-    with pytest.raises(TurnFailed, match="rar"):
-        take(bad)
     told: list[str] = []
     taken = compare(Comparison("one", "?", {"bad": bad}), 1, told.append)
     assert taken.rounds == {"bad": [None]}
     assert taken.spreads("bad") == {}
     assert len(taken.problems) == 1
+    assert "rar" in taken.problems[0]
     assert any("failed" in line for line in told)
 
 
