@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
 from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.cluster.troubles import Troubles
 from kprod.errors import (
     REFRESHES_METADATA,
     BrokerError,
@@ -55,8 +56,7 @@ class Metadata:
         self._full_wanted = False
         self._in_flight = False
         self._answers = 0
-        self._topic_errors: dict[str, BrokerError] = {}
-        self._last_failure: KprodError | None = None
+        self._troubles = Troubles()
         self._closed = False
         self._failures = 0
         self._fruitless = 0  # answers in a row that brought nothing new
@@ -126,7 +126,7 @@ class Metadata:
         return news
 
     def _raise_refusal(self, topic: str, since: int) -> None:
-        refused = self._topic_errors.get(topic)
+        refused = self._troubles.topics.get(topic)
         if refused is not None and not refused.retriable and self._answers > since >= 0:
             raise refused
 
@@ -136,23 +136,16 @@ class Metadata:
         what = f"topic {topic!r}" if found is None else f"partition {partition} of topic {topic!r}"
         if found is not None:
             why = f"the topic has {len(found)} partitions (0 to {len(found) - 1})"
-        elif topic in self._topic_errors:
-            why = f"the cluster answers {self._topic_errors[topic]}"
-        elif self._last_failure is not None:
-            why = str(self._last_failure)
         else:
-            why = "no broker has answered yet"
+            why = self._troubles.why(topic)
         error = KprodTimeoutError(f"no metadata for {what} within {timeout:.3g} s: {why}")
-        error.__cause__ = self._trouble(topic)
+        error.__cause__ = self._troubles.cause(topic)
         return error
-
-    def _trouble(self, topic: str) -> KprodError | None:
-        return self._topic_errors.get(topic) or self._last_failure
 
     def trouble(self, topic: str) -> KprodError | None:
         """Why nothing new is known of ``topic``, as far as a broker or a connection told."""
         with self._lock:
-            return self._trouble(topic)
+            return self._troubles.cause(topic)
 
     def age(self, now: float) -> float:
         """Seconds since the cluster last told of itself; 0 before it did. Any thread."""
@@ -214,14 +207,11 @@ class Metadata:
             return False
         with self._lock:
             usable = [topic for topic in reply.topics if topic.name and topic.error_code == 0]
-            self._topic_errors = {
-                topic.name: BrokerError(topic.error_code, f"topic {topic.name!r}")
-                for topic in reply.topics
-                if topic.name and topic.error_code != 0
-            }
+            self._troubles.answered((topic.name or "", topic.error_code) for topic in reply.topics)
+            errors = self._troubles.topics
             # Not only those the answer mentions: one it leaves out would be due at once, for ever.
             self._new_topics -= self._asked
-            for name, error in self._topic_errors.items():
+            for name, error in errors.items():
                 if not error.retriable:  # nobody asks for it again until a send names it again
                     self._last_use.pop(name, None)
             snapshot = self.snapshot.with_topics(map(_topic_info, usable), brokers)
@@ -230,10 +220,10 @@ class Metadata:
             self.snapshot = snapshot
             self._full_wanted = (
                 self._full_wanted
-                or any(error.retriable for error in self._topic_errors.values())
+                or any(error.retriable for error in errors.values())
                 or any(_awaits_leader(p) for topic in usable for p in topic.partitions)
             )
-            self._in_flight, self._failures, self._last_failure = False, 0, None
+            self._in_flight, self._failures = False, 0
             self._last_success = now
             self._answers += 1
             self._tell_waiters()
@@ -248,13 +238,13 @@ class Metadata:
             self._full_wanted = True
             self._failures += 1
             self._last_attempt = now
-            self._last_failure = error
+            self._troubles.request_failed(error)
             self._tell_waiters()
 
-    def connection_failed(self, error: KprodError) -> None:
+    def connection_failed(self, broker: str, error: KprodError) -> None:
         """A broker cannot be reached: the leaders may have moved, and waiters want to know why."""
         with self._lock:
-            self._last_failure = error
+            self._troubles.broker_failed(broker, error)
             self._full_wanted = bool(self._last_use)
 
     def rebootstrap(self) -> None:

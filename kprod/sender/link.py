@@ -12,6 +12,7 @@ from kprod.errors import ConnectionLost, KprodError, ProtocolError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Exchange
+from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Transport
 
 log = logging.getLogger(__name__)
@@ -51,11 +52,13 @@ class BrokerLink:
         backend: Backend,
         settings: LinkSettings,
         metrics: ProducerMetrics,
-        on_failure: Callable[[KprodError], None],
+        on_failure: Callable[[str, KprodError], None],
+        troubles: TroubleLog,
     ) -> None:
         self.broker = broker
         self.transport: Transport | None = None
         self._on_failure = on_failure
+        self._troubles = troubles
         self._backend = backend
         self._settings = settings
         self._metrics = metrics
@@ -64,6 +67,7 @@ class BrokerLink:
         self._setup_began = -FOREVER
         self._setup_limit = 0.0
         self._setups_too_long = 0
+        self._coming_up = False
         self._last_active = 0.0
         self._failures = 0
         self._retry_at = 0.0
@@ -138,11 +142,14 @@ class BrokerLink:
     def connect(self, now: float) -> None:
         """Start a connection; what goes wrong is reported and backed off."""
         self._setup_began = self._last_active = now
+        self._coming_up = True
         self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
         try:
             self.transport = self._backend.dial(self.broker.host, self.broker.port)
         except Exception as error:
-            self._back_off(self._explain(error), now)
+            explained = self._explain(error)
+            self._tell(explained, now)
+            self._back_off(explained, now)
 
     def send(self, exchange: Exchange, now: float) -> None:
         """Queue a request and write what the socket takes. ``usable`` must have been true."""
@@ -191,8 +198,9 @@ class BrokerLink:
             self._last_active = now
             self._traffic.bytes_in += len(chunk)
             connection.received(chunk, now)  # which may end the connection
-            if connection.established:
-                self._setups_too_long = 0
+            if self._coming_up and connection.established:
+                self._coming_up, self._setups_too_long = False, 0
+                self._troubles.works(str(self.broker), now)
             if len(chunk) < RECEIVE_BYTES:
                 return
 
@@ -242,7 +250,9 @@ class BrokerLink:
     def drop(self, error: KprodError, now: float) -> None:
         """The connection failed: end it, back off, fail what it carried."""
         self._metrics.connections_lost += 1
+        idle = self.usable(now) and not self.in_flight
         self._end(error, now)
+        self._tell(error, now, quietly=idle)
         self._back_off(error, now)
 
     def close(self, now: float) -> None:
@@ -272,11 +282,17 @@ class BrokerLink:
         except Exception:
             log.exception("%s: the connection could not be closed", self.broker)
 
+    def _tell(self, error: KprodError, now: float, *, quietly: bool = False) -> None:
+        if quietly:  # nobody misses anything: brokers close connections that are idle
+            log.debug("%s: %s", self._settings.client_id, error)
+        else:
+            self._troubles.failed(str(self.broker), error, now)
+
     def _back_off(self, error: KprodError, now: float) -> None:
         self._failures += 1
         self._latest_failure = error
         self._retry_at = now + self._settings.reconnect.delay(self._failures)
-        self._on_failure(error)
+        self._on_failure(str(self.broker), error)
 
     def _explain(self, error: Exception) -> KprodError:
         """Name the broker; what is not ours (a bug in a transport) becomes a lost connection."""

@@ -12,6 +12,7 @@ from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Exchange
 from kprod.sender.link import BrokerLink, LinkSettings
+from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Readiness
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class Network:
         settings: LinkSettings,
         metrics: ProducerMetrics,
         clock: Clock,
-        on_failure: Callable[[KprodError], None],
+        on_failure: Callable[[str, KprodError], None],
         rng: random.Random | None = None,
         *,
         goes_back: bool = True,
@@ -46,6 +47,7 @@ class Network:
         self._metrics = metrics
         self._clock = clock
         self._on_failure = on_failure
+        self._troubles = TroubleLog(settings.client_id)
         self._rng = rng or random.Random()
         self._patient_until: float | None = None  # None: nobody waits for a broker to ask
         self._links: dict[int, BrokerLink] = {}
@@ -58,7 +60,12 @@ class Network:
 
     def _add(self, broker: Broker) -> None:
         self._links[broker.node_id] = BrokerLink(
-            broker, self._backend, self._settings, self._metrics, self._on_failure
+            broker,
+            self._backend,
+            self._settings,
+            self._metrics,
+            self._on_failure,
+            self._troubles,
         )
 
     def wake(self) -> None:

@@ -46,7 +46,7 @@ def learn(metadata: Metadata, answer: MetadataReply, now: float) -> list[str]:
 def test_nothing_is_due_while_nobody_wants_a_topic(metadata: Metadata) -> None:
     assert metadata.due(0.0) == NEVER
     metadata.request_update()
-    metadata.connection_failed(LOST)
+    metadata.connection_failed("broker 1", LOST)
     assert metadata.due(0.0) == NEVER
 
 

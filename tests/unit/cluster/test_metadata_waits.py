@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -130,10 +131,65 @@ def test_a_timeout_says_that_nobody_answered() -> None:
 def test_a_timeout_names_the_last_connection_failure() -> None:
     metadata = new_metadata()
     lost = ConnectionLost("broker-1:9092: Connection refused")
-    metadata.connection_failed(lost)
+    metadata.connection_failed("broker 1", lost)
     error = timeout_of(metadata)
     assert "broker-1:9092: Connection refused" in str(error)
     assert error.__cause__ is lost
+
+
+def test_a_timeout_names_every_broker_that_failed_the_latest_first() -> None:
+    metadata = new_metadata()
+    refused, unknown = (
+        ConnectionLost("broker 1: refused"),
+        ConnectionLost("broker 2: cannot resolve"),
+    )
+    metadata.connection_failed("broker 1", ConnectionLost("broker 1: no response"))
+    metadata.connection_failed("broker 2", unknown)
+    metadata.connection_failed("broker 1", refused)
+    error = timeout_of(metadata)
+    assert str(error).endswith(": broker 1: refused; broker 2: cannot resolve")
+    assert error.__cause__ is refused
+
+
+def test_a_timeout_does_not_name_more_brokers_than_one_can_read() -> None:
+    metadata = new_metadata()
+    for number in range(100):
+        metadata.connection_failed(f"{number}", ConnectionLost(f"{number}: refused"))
+    assert str(timeout_of(metadata)).endswith("; 95: refused; and 45 more")
+
+
+def test_what_failed_before_an_answer_is_no_cause_any_more() -> None:
+    metadata = new_metadata()
+    metadata.connection_failed("broker 1", ConnectionLost("broker 1: refused"))
+    metadata.answered(reply(topic("other")), 0.0)
+    error = timeout_of(metadata)
+    assert "refused" not in str(error)
+    assert error.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"),
+    [
+        (3, "UNKNOWN_TOPIC_OR_PARTITION .*it does not exist.*allow_auto_create_topics"),
+        (5, "LEADER_NOT_AVAILABLE .*no leader yet"),
+    ],
+)
+def test_a_timeout_explains_what_the_cluster_answers(code: int, meaning: str) -> None:
+    metadata = new_metadata()
+    metadata.answered(reply(topic("t", error=code)), 0.0)
+    assert re.search(
+        f"topic 't' within 0.02 s: the cluster answers {meaning}", str(timeout_of(metadata))
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"), [(17, "does not take this name"), (29, "may not describe or create it")]
+)
+def test_a_refusal_says_what_it_means(code: int, meaning: str) -> None:
+    metadata = new_metadata()
+    asker = Asker(metadata, reply(topic("t", error=code)))
+    with pytest.raises(BrokerError, match=meaning):
+        metadata.await_topic("t", LONG, asker.wake)
 
 
 def test_a_timeout_names_what_the_cluster_answers() -> None:

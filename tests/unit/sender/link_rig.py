@@ -7,6 +7,7 @@ from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.link import BrokerLink, LinkSettings
+from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.memory_transport import MemoryTransport
 from tests.support.fake_clock import FakeClock
 from tests.support.mistaken_backend import MistakenBackend
@@ -38,7 +39,14 @@ class LinkRig:
             idle_timeout=540,
             reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
         )
-        self.link = BrokerLink(BROKER, self.mistakes, settings, self.metrics, self.errors.append)
+        self.link = BrokerLink(
+            BROKER,
+            self.mistakes,
+            settings,
+            self.metrics,
+            lambda broker, error: self.errors.append(error),
+            TroubleLog("client"),
+        )
 
     @property
     def transport(self) -> MemoryTransport:

@@ -155,6 +155,25 @@ def test_an_error_that_is_kept_does_not_keep_the_memory_of_what_was_sent(
     assert buffer.lent == 0
 
 
+def test_only_a_loss_that_somebody_misses_is_worth_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = LinkRig(RawServer())
+    rig.connect()
+    rig.transport.hang_up()
+    rig.poll()
+    assert caplog.messages == []
+    rig.clock.advance(1)
+    rig.connect()
+    rig.send()
+    rig.transport.hang_up()
+    rig.poll()
+    assert caplog.messages == ["client: broker 7 at host:9092: the broker closed the connection"]
+    rig.clock.advance(1)
+    rig.connect()
+    assert "broker 7 at host:9092 is connected again after 1 s" in caplog.messages[1]
+
+
 def test_an_answer_that_came_before_the_connection_closed_counts() -> None:
     rig = LinkRig(RawServer())
     rig.connect()

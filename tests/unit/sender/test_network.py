@@ -46,7 +46,7 @@ class NetworkRig:
             settings,
             ProducerMetrics(),
             self.clock,
-            self.errors.append,
+            lambda broker, error: self.errors.append(error),
             SteadyRandom(1),
         )
 

@@ -1,0 +1,63 @@
+"""What keeps us from knowing the cluster, by broker and by topic, in words for users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kprod.errors import BrokerError, KprodError
+
+MOST_TOLD = 5
+MOST_KEPT = 50
+
+_MEANINGS = {
+    3: "it does not exist; being asked for creates it only if allow_auto_create_topics here and"
+    " auto.create.topics.enable at the brokers are on",
+    5: "it has no leader yet",
+    17: "Kafka does not take this name",
+    29: "this client may not describe or create it",
+}
+
+
+class Troubles:
+    """The latest failure of every broker, the latest refusal of every topic. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[str, KprodError] = {}  # those that failed last come last
+        self._request: KprodError | None = None
+        self.topics: dict[str, BrokerError] = {}
+
+    def broker_failed(self, broker: str, error: KprodError) -> None:
+        """The connection to ``broker`` failed; ``error`` names it."""
+        self._brokers.pop(broker, None)
+        self._brokers[broker] = error
+        if len(self._brokers) > MOST_KEPT:
+            del self._brokers[next(iter(self._brokers))]
+
+    def request_failed(self, error: KprodError) -> None:
+        """A request for metadata failed."""
+        self._request = error
+
+    def answered(self, codes: Iterable[tuple[str, int]]) -> None:
+        """A broker has answered, with these error codes for topics."""
+        self._brokers.clear()
+        self._request = None
+        self.topics = {name: _explained(name, code) for name, code in codes if name and code}
+
+    def cause(self, topic: str) -> KprodError | None:
+        """The error that tells most about why nothing new is known of ``topic``."""
+        latest = next(reversed(self._brokers.values()), self._request)
+        return self.topics.get(topic) or latest
+
+    def why(self, topic: str) -> str:
+        """Why nothing is known of ``topic``, as far as a broker or a connection told."""
+        if topic in self.topics:
+            return f"the cluster answers {self.topics[topic]}"
+        request = [] if self._request is None else [str(self._request)]
+        told = list(dict.fromkeys([*map(str, reversed(self._brokers.values())), *request]))
+        more = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
+        return "; ".join(told[:MOST_TOLD] + more) or "no broker has answered yet"
+
+
+def _explained(name: str, code: int) -> BrokerError:
+    meaning = _MEANINGS.get(code)
+    return BrokerError(code, f"topic {name!r}" + (f": {meaning}" if meaning else ""))

@@ -1,0 +1,75 @@
+"""The log tells of every trouble, and of none too often."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kprod.errors import ConnectionLost
+from kprod.sender.trouble_log import INTERVAL, KEPT, TroubleLog
+
+ONE = "broker 1 at one:9092"
+REFUSED = ConnectionLost(f"{ONE}: Connection refused")
+
+
+@pytest.fixture
+def troubles() -> TroubleLog:
+    return TroubleLog("my-client")
+
+
+def test_the_first_failure_is_told_at_once(
+    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    troubles.failed(ONE, REFUSED, 0.0)
+    assert caplog.messages == ["my-client: broker 1 at one:9092: Connection refused"]
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_the_next_ones_are_counted_and_told_after_a_minute(
+    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for second in range(int(INTERVAL) * 3 + 1):
+        troubles.failed(ONE, REFUSED, float(second))
+    assert len(caplog.messages) == 4
+    assert caplog.messages[1:] == [f"my-client: {REFUSED} (59 more failures in the last 60 s)"] * 3
+
+
+def test_every_broker_is_told_of(troubles: TroubleLog, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(3):
+        troubles.failed(f"broker {number}", ConnectionLost(f"broker {number}: gone"), 0.0)
+    assert [message[-14:] for message in caplog.messages] == [f"broker {n}: gone" for n in range(3)]
+
+
+def test_that_it_works_again_is_told_once(
+    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    troubles.works(ONE, 0.0)
+    assert caplog.messages == []
+    for second in range(10):
+        troubles.failed(ONE, REFUSED, float(second))
+    troubles.works(ONE, 12.0)
+    troubles.works(ONE, 13.0)
+    assert caplog.messages[1:] == [f"my-client: {ONE} is connected again after 12 s, 10 failures"]
+
+
+def test_a_broker_that_comes_and_goes_is_told_of_twice_a_minute(
+    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for second in range(int(INTERVAL) * 10):
+        troubles.failed(ONE, REFUSED, second + 0.0)
+        troubles.works(ONE, second + 0.5)
+    assert len(caplog.messages) == 20
+    assert caplog.messages[-1].endswith("after 0.5 s, 1 failures")
+
+
+def test_what_is_remembered_is_bounded(
+    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(KEPT + 1):
+        troubles.failed(f"broker {number}", REFUSED, float(number))
+    caplog.clear()
+    troubles.failed(f"broker {KEPT}", REFUSED, 0.0)
+    assert caplog.messages == []
+    troubles.failed("broker 0", REFUSED, 0.0)
+    assert len(caplog.messages) == 1
