@@ -93,13 +93,20 @@ class BatchDelivery:
             part = BatchDelivery(self.tp, self._hurry, self.callbacks)
             part.fail(error)
             parts.append((first, part))
-        self._parts = tuple(parts)  # before anybody is told, who will look there
-        return self._settle(NO_OFFSET, NO_TIMESTAMP, None)
+        return self._settle(NO_OFFSET, NO_TIMESTAMP, None, tuple(parts))
 
-    def _settle(self, base_offset: int, append_time: int, error: KprodError | None) -> bool:
+    def _settle(
+        self,
+        base_offset: int,
+        append_time: int,
+        error: KprodError | None,
+        parts: tuple[tuple[int, BatchDelivery], ...] = (),
+    ) -> bool:
         with self._lock:
             if self.done:
                 return False
+            if parts:
+                self._parts = parts  # before anybody is told, who will look there
             self.base_offset, self.append_time, self.error = base_offset, append_time, error
             self.done = True
             tasks, self._tasks = self._tasks, None

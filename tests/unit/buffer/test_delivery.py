@@ -178,3 +178,15 @@ def test_a_cut_batch_ends_with_the_last_of_its_halves(
     assert not delivery.done
     parts[order[1]].fail(ERROR)
     assert delivery.done
+
+
+# Errors of its own for each record ----------------------------------------------------------------
+
+
+def test_an_outcome_that_was_told_is_not_changed_by_errors_of_single_records(
+    delivery: BatchDelivery,
+) -> None:
+    assert delivery.fail(ERROR)
+    assert not delivery.fail_each([(0, KprodTimeoutError("another"))])
+    assert delivery.locate(1) == (delivery, 1)
+    assert delivery.error is ERROR
