@@ -10,6 +10,7 @@ from kprod_ext.fast_lane import FastLane, LaneTable, TopicLane
 from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signal
 from kprod_ext.open_batch import OpenBatch, write_first
 from kprod_ext.partition_hash import fnv1a, murmur2
+from kprod_ext.produce_wire import frame_produce, read_produce_response
 from kprod_ext.record_future import RecordFuture
 from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
 from kprod_ext.rest import Rest
@@ -28,9 +29,11 @@ __all__ = [
     "TopicLane",
     "batch_size_upper_bound",
     "fnv1a",
+    "frame_produce",
     "hold_signals",
     "let_signals_in",
     "murmur2",
     "raised_by_signal",
+    "read_produce_response",
     "write_first",
 ]

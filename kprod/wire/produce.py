@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
-from kprod.errors import UnsupportedVersionError
+from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import encode_request_header
-from kprod.wire.reader import WireReader
 from kprod.wire.versions import ApiKey, is_flexible
 from kprod.wire.writer import WireWriter
+from kprod_ext import frame_produce, read_produce_response
 
 __all__ = [
     "BrokerEndpoint",
@@ -29,24 +29,10 @@ __all__ = [
     "encode_produce_request",
 ]
 
-_LOG_START_FROM = 5
-_RECORD_ERRORS_FROM = 8
-_LEADER_HINTS_FROM = 10
 _TOPIC_IDS_FROM = 13
 
 _FRAME_SIZE = struct.Struct(">i")
-_CORRELATION_ID = struct.Struct(">i")
-_CORRELATION_ID_AT = 8  # behind the frame's size, the API and its version
-_PARTITION = struct.Struct(">i")
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
-
-_RESULT_BEFORE_LOG_START = struct.Struct(">ihqq")  # partition, error, base offset, append time
-_RESULT = struct.Struct(">ihqqq")  # ... and the log's start offset
-_LEADER = struct.Struct(">ii")  # node id, leader epoch
-
-_SMALLEST_TOPIC = 2  # bytes: empty strings and arrays
-_SMALLEST_RECORD_ERROR = 5
-_SMALLEST_ENDPOINT = 11
 
 
 class PartitionBatch(NamedTuple):
@@ -74,22 +60,12 @@ def encode_produce_request(
     is until the request has ended. Batches are grouped by topic, topics in first-seen order.
     Raises UnsupportedVersionError when the version needs a topic id that a batch does not have.
     """
-    out = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
-    out.raw(_head(version, client_id, acks, timeout_ms, transactional_id))
-    topics = _by_topic(version, batches)
-    out.array(len(topics))
-    pieces: list[bytes | memoryview] = []
-    for topic, members in topics.items():
-        out.raw(_topic_name(version, topic))
-        _put_partitions(out, members, pieces)
-        out.no_tags()
-    out.no_tags()
-    pieces.append(out.take())
-    first = bytearray(pieces[0])
-    _FRAME_SIZE.pack_into(first, 0, sum(map(len, pieces)) - _FRAME_SIZE.size)
-    _CORRELATION_ID.pack_into(first, _CORRELATION_ID_AT, correlation_id)
-    pieces[0] = bytes(first)
-    return pieces
+    topics = [
+        (_topic_name(version, topic), members)
+        for topic, members in _by_topic(version, batches).items()
+    ]
+    head = _head(version, client_id, acks, timeout_ms, transactional_id)
+    return frame_produce(head, version, correlation_id, topics)
 
 
 @lru_cache(maxsize=64)
@@ -133,19 +109,7 @@ def _by_topic(
     return topics
 
 
-def _put_partitions(
-    out: WireWriter, members: list[PartitionBatch], pieces: list[bytes | memoryview]
-) -> None:
-    out.array(len(members))
-    for batch in members:
-        out.pack(_PARTITION, batch.partition)
-        out.records(batch.records.nbytes)
-        pieces += (out.take(), batch.records)
-        out.no_tags()
-
-
-@dataclass(slots=True)
-class PartitionResponse:
+class PartitionResponse(NamedTuple):
     """What became of one batch.
 
     ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
@@ -181,79 +145,18 @@ def decode_produce_response(version: int, body: memoryview) -> ProduceResponse:
 
     Unknown tagged fields and bytes behind the body are ignored, as in Kafka's own clients.
     """
-    reader = WireReader(
-        body, f"PRODUCE v{version} response", flexible=is_flexible(ApiKey.PRODUCE, version)
-    )
-    partitions: list[PartitionResponse] = []
-    for _ in range(reader.array(_SMALLEST_TOPIC)):
-        topic, topic_id = _topic(version, reader)
-        partitions += [
-            _partition(version, reader, topic, topic_id)
-            for _ in range(reader.array(_RESULT_BEFORE_LOG_START.size))
-        ]
-        reader.skip_tags()
-    throttle_ms = reader.int32()
-    brokers: list[BrokerEndpoint] = []
-    for tag, field in reader.tags():
-        if tag == 0 and version >= _LEADER_HINTS_FROM:
-            brokers = _endpoints(field)
+    try:
+        results, throttle_ms, endpoints = read_produce_response(version, body)
+    except ValueError as error:
+        raise ProtocolError(f"PRODUCE v{version} response: {error}") from None
+    partitions = [
+        PartitionResponse._make((topic, None if raw is None else _uuid(raw), *rest))
+        for topic, raw, *rest in results
+    ]
+    brokers = [BrokerEndpoint(*endpoint) for endpoint in endpoints]
     return ProduceResponse(partitions, throttle_ms, brokers)
 
 
-def _topic(version: int, reader: WireReader) -> tuple[str | None, UUID | None]:
-    if version >= _TOPIC_IDS_FROM:
-        return None, reader.uuid()
-    return reader.string(), None
-
-
-def _partition(
-    version: int, reader: WireReader, topic: str | None, topic_id: UUID | None
-) -> PartitionResponse:
-    if version >= _LOG_START_FROM:
-        partition, error, base_offset, append_time, log_start = reader.unpack(_RESULT)
-    else:
-        partition, error, base_offset, append_time = reader.unpack(_RESULT_BEFORE_LOG_START)
-        log_start = -1
-    record_errors: list[tuple[int, str | None]] = []
-    message = None
-    if version >= _RECORD_ERRORS_FROM:
-        record_errors = _record_errors(reader)
-        message = reader.nullable_string()
-    leader_id = leader_epoch = -1
-    for tag, field in reader.tags():
-        if tag == 0 and version >= _LEADER_HINTS_FROM:
-            leader_id, leader_epoch = field.unpack(_LEADER)
-            field.skip_tags()
-    return PartitionResponse(
-        topic,
-        topic_id,
-        partition,
-        error,
-        base_offset,
-        append_time,
-        log_start,
-        record_errors,
-        message,
-        leader_id,
-        leader_epoch,
-    )
-
-
-def _record_errors(reader: WireReader) -> list[tuple[int, str | None]]:
-    errors = []
-    for _ in range(reader.array(_SMALLEST_RECORD_ERROR)):
-        errors.append((reader.int32(), reader.nullable_string()))
-        reader.skip_tags()
-    return errors
-
-
-def _endpoints(reader: WireReader) -> list[BrokerEndpoint]:
-    brokers = []
-    for _ in range(reader.array(_SMALLEST_ENDPOINT)):
-        brokers.append(
-            BrokerEndpoint(
-                reader.int32(), reader.string(), reader.int32(), reader.nullable_string()
-            )
-        )
-        reader.skip_tags()
-    return brokers
+@lru_cache(maxsize=1024)
+def _uuid(raw: bytes) -> UUID:
+    return UUID(bytes=raw)

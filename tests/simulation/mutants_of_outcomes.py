@@ -185,7 +185,7 @@ def trusts_leaders(_real: type[ProduceExchange]) -> type[ProduceExchange]:
     class Broken(ProduceExchange):
         def _settle(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
             if part.error_code:
-                part.base_offset = -1
+                part = part._replace(base_offset=-1)
             super()._settle(batch, part, now)
 
     return Broken
