@@ -154,6 +154,27 @@ GOALS = (
         LEAST,
         4,
     ),
+    Goal(
+        2,
+        "send_many, 100 B: records/s against confluent produce_batch",
+        Ratio("bulk", RATE, c.KPROD_MANY, c.BATCH),
+        LEAST,
+        10,
+    ),
+    Goal(
+        2,
+        "send_arrow, 100 B: records/s against confluent produce_batch",
+        Ratio("bulk", RATE, c.KPROD_ARROW, c.BATCH),
+        LEAST,
+        25,
+    ),
+    Goal(
+        2,
+        "send_arrow: records/s against sendmsg of the same bytes",
+        Ratio("bulk", RATE, c.KPROD_ARROW, c.LOOPBACK),
+        LEAST,
+        0.6,
+    ),
     *(
         Goal(
             3,

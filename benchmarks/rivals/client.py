@@ -19,6 +19,11 @@ class Client(ABC):
         """Open it."""
         self.settings = settings
 
+    @classmethod
+    def exists(cls) -> bool:
+        """Whether what is installed has the call; not every version of a client has each."""
+        return True
+
     def prepare(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
         """Get ready to send these; ``keys``, if any, has one for every value."""
         self.values = values

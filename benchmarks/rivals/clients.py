@@ -7,11 +7,13 @@ from benchmarks.rivals.aiokafka_client import Aiokafka
 from benchmarks.rivals.client import Client
 from benchmarks.rivals.confluent_client import Confluent, ConfluentBatch, ConfluentPlain
 from benchmarks.rivals.kafka_python_client import KafkaPython
-from benchmarks.rivals.kprod_client import Kprod, KprodForgetting
+from benchmarks.rivals.kprod_client import Kprod, KprodArrow, KprodForgetting, KprodMany
 
-CLIENTS: dict[str, type[Client]] = {
+_KNOWN: dict[str, type[Client]] = {
     "kprod send": Kprod,
     "kprod send, futures dropped": KprodForgetting,
+    "kprod send_many": KprodMany,
+    "kprod send_arrow": KprodArrow,
     "confluent produce + callback": Confluent,
     "confluent produce": ConfluentPlain,
     "confluent produce_batch": ConfluentBatch,
@@ -20,6 +22,8 @@ CLIENTS: dict[str, type[Client]] = {
     "raw loopback": RawLoopback,
     "memory copy": MemoryCopy,
 }
+
+CLIENTS = {name: client for name, client in _KNOWN.items() if client.exists()}
 
 PACKAGES = ("kprod", "confluent-kafka", "kafka-python", "aiokafka", "pyarrow")
 """What is measured, as packages with a version."""

@@ -45,8 +45,11 @@ class Taken:
         return {name: spread_of([measured[name] for measured in taken]) for name in names}
 
     def ratios(self, figure: str, side: str, other: str) -> Sequence[float]:
-        """``side`` against ``other``, round by round: what both suffered from falls out."""
-        pairs = zip(self.rounds[side], self.rounds[other], strict=True)
+        """``side`` against ``other``, round by round: what both suffered from falls out.
+
+        None when one of them was not there.
+        """
+        pairs = zip(self.rounds.get(side, ()), self.rounds.get(other, ()), strict=False)
         return [a[figure] / b[figure] for a, b in pairs if a and b and b.get(figure)]
 
 

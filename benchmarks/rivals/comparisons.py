@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.rivals.clients import CLIENTS
 from benchmarks.rivals.comparison import Comparison
 from benchmarks.rivals.turn import Turn
 
-KPROD = "kprod send"
+KPROD, KPROD_MANY, KPROD_ARROW = "kprod send", "kprod send_many", "kprod send_arrow"
 DROPPED = "kprod send, futures dropped"
 CALLBACK, PLAIN = "confluent produce + callback", "confluent produce"
 BATCH = "confluent produce_batch"
@@ -74,10 +75,12 @@ def _keyed_large(scale: float) -> Comparison:
 def _bulk(scale: float) -> Comparison:
     records = {
         BATCH: MILLION,
+        KPROD_MANY: 5 * MILLION,
+        KPROD_ARROW: 10 * MILLION,
         LOOPBACK: 10 * MILLION,
         MEMCPY: 10 * MILLION,
     }
-    sides = {side: _turn(side, count, scale) for side, count in records.items()}
+    sides = {side: _turn(side, count, scale) for side, count in records.items() if side in CLIENTS}
     question = "How many records of 100 bytes a second, without keys, many in a call?"
     return Comparison("bulk", question, sides)
 
