@@ -1,23 +1,28 @@
 """The connection breaks at every byte of a request and of its response: once each, in order.
 
 ``KPROD_CAMPAIGN=long`` does so with the exchanges before the first record, too, and with several
-requests in flight, and ends each connection in both ways; by default they take turns.
+requests in flight, and ends each connection in both ways, which take turns otherwise; and it does
+all that to Apache Kafka, too.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kprod.broker.api_key import ApiKey
 from tests.fault.through_proxy import through_proxy
+from tests.support.apache_kafka.broker import ApacheKafka
+from tests.support.apache_kafka.jars import NEWEST
 from tests.support.broker_process import BrokerProcess
 from tests.support.frame_proxy import FrameProxy, Spoil
 from tests.support.judge import read_back
 from tests.support.numbered_records import check_numbered, numbered
+from tests.support.topic_admin import TopicAdmin
 
 LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 STEP = 1 if LONG else 9
@@ -26,6 +31,7 @@ STEP = 1 if LONG else 9
 RESETS = (0, 1) if LONG else (None,)
 """Whether connections end by a reset; None: every other one."""
 
+KINDS = ("embedded", "apache-kafka") if LONG else ("embedded",)
 TOPIC = "every-byte"
 PARTITIONS = 2
 BATCH = 200
@@ -38,6 +44,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield broker
 
 
+@contextmanager
+def started(kind: str, folder: Path) -> Iterator[tuple[int, str]]:
+    """A broker in a process of its own: its port, and its address for the judge."""
+    if kind == "embedded":
+        with BrokerProcess(folder, {TOPIC: PARTITIONS}) as broker:
+            yield broker.port, broker.bootstrap_servers
+    else:
+        with ApacheKafka(folder, NEWEST) as kafka:
+            TopicAdmin(kafka.bootstrap_servers).create(TOPIC, PARTITIONS)
+            yield kafka.front_port, kafka.bootstrap_servers
+
+
 def positions(proxy: FrameProxy, api: ApiKey, how: str, step: int) -> range:
     """From before the first byte to behind the last."""
     sizes = proxy.sizes[api]
@@ -46,12 +64,15 @@ def positions(proxy: FrameProxy, api: ApiKey, how: str, step: int) -> range:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reset", RESETS)
 @pytest.mark.parametrize("how", ["cut-request", "cut-response"])
-def test_every_byte_of_a_produce_exchange(tmp_path: Path, how: str, reset: int | None) -> None:
+def test_every_byte_of_a_produce_exchange(
+    tmp_path: Path, kind: str, how: str, reset: int | None
+) -> None:
     with (
-        BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker,
-        FrameProxy(broker.port) as proxy,
+        started(kind, tmp_path) as (port, bootstrap),
+        FrameProxy(port) as proxy,
         through_proxy(proxy.port) as producer,
     ):
         places = [producer.send(TOPIC, numbered(0), partition=0).get(20)]
@@ -64,19 +85,20 @@ def test_every_byte_of_a_produce_exchange(tmp_path: Path, how: str, reset: int |
             places.append(future.get(20))
             assert proxy.done == number
         assert producer.metrics()["producer-metrics"]["record-retry-total"] >= len(cuts) - 1
-        found = read_back(broker.bootstrap_servers, TOPIC, PARTITIONS)
+        found = read_back(bootstrap, TOPIC, PARTITIONS)
     check_numbered(found, places, PARTITIONS)
-    print(f"{how}: cut at each of {len(cuts)} positions, {len(places)} records, each once")
+    print(f"{kind}, {how}: cut at each of {len(cuts)} positions, {len(places)} records, each once")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200 if LONG else 60)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["cut-request", "cut-response"])
-def test_with_several_requests_in_flight(tmp_path: Path, how: str) -> None:
+def test_with_several_requests_in_flight(tmp_path: Path, kind: str, how: str) -> None:
     """The batches behind the one whose connection breaks are retried with it, in their order."""
     with (
-        BrokerProcess(tmp_path, {TOPIC: PARTITIONS}) as broker,
-        FrameProxy(broker.port) as proxy,
+        started(kind, tmp_path) as (port, bootstrap),
+        FrameProxy(port) as proxy,
         through_proxy(proxy.port, batch_size=BATCH) as producer,
     ):
         futures = [producer.send(TOPIC, numbered(n, 100), partition=n % 2) for n in range(2)]
@@ -88,8 +110,9 @@ def test_with_several_requests_in_flight(tmp_path: Path, how: str) -> None:
                 futures.append(producer.send(TOPIC, value, partition=number % PARTITIONS))
             assert producer.flush(20).failed == 0
         places = [future.get(0) for future in futures]
-        found = read_back(broker.bootstrap_servers, TOPIC, PARTITIONS)
+        found = read_back(bootstrap, TOPIC, PARTITIONS)
     check_numbered(found, places, PARTITIONS)
+    print(f"{kind}, {how}, several in flight: {proxy.done} cuts, {len(places)} records, each once")
 
 
 @pytest.mark.slow
@@ -111,3 +134,4 @@ def test_every_byte_of_what_comes_before_the_first_record(
             assert proxy.done == len(places) - 1
         found = read_back(broker.bootstrap_servers, topic, 1)
     check_numbered(found, places, 1)
+    print(f"{api.name}, {how}: {proxy.done} cuts, each new producer delivered")
