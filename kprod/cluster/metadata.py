@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterable
 
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
-from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import (
+    Broker,
+    ClusterSnapshot,
+    LeaderHint,
+    PartitionInfo,
+    TopicInfo,
+)
 from kprod.cluster.troubles import Troubles
 from kprod.errors import (
     REFRESHES_METADATA,
@@ -263,10 +269,10 @@ class Metadata:
         with self._lock:
             self._full_wanted = bool(self._last_use)
 
-    def take_leader_hint(self, tp: TopicPartition, leader_id: int, leader_epoch: int) -> None:
+    def take_leader_hint(self, tp: TopicPartition, hint: LeaderHint) -> None:
         """Use the leader that a produce response named (KIP-951)."""
         with self._lock:
-            self.snapshot = self.snapshot.with_leader(tp, leader_id, leader_epoch)
+            self.snapshot = self.snapshot.with_leader(tp, hint)
 
     def used(self, topics: Iterable[str], now: float) -> None:
         """Records of these topics were just sent: keep them in the snapshot."""

@@ -40,6 +40,14 @@ class PartitionInfo(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
+class LeaderHint(NamedTuple):
+    """The leader a produce response names (KIP-951), and where it is if the response says so."""
+
+    leader_id: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+    broker: Broker | None = None
+
+
 class Leadership(NamedTuple):
     """One broker's time in office at one partition, from election to election.
 
@@ -142,12 +150,18 @@ class ClusterSnapshot:
         }
         return ClusterSnapshot(topics=MappingProxyType(topics), cluster_id=self.cluster_id)
 
-    def with_leader(self, tp: TopicPartition, leader_id: int, leader_epoch: int) -> ClusterSnapshot:
-        """A snapshot that took a leader hint from a produce response (KIP-951), if it is news."""
+    def with_leader(self, tp: TopicPartition, hint: LeaderHint) -> ClusterSnapshot:
+        """A snapshot that took a hint from a produce response (KIP-951), if it is news."""
         topic = self.topics.get(tp.topic)
-        if topic is None or tp.partition >= len(topic.partitions) or leader_id not in self.brokers:
+        if topic is None or tp.partition >= len(topic.partitions):
             return self
+        leader_id, leader_epoch, broker = hint
         if leader_epoch <= topic.partitions[tp.partition].leader_epoch:
+            return self
+        brokers = self.brokers
+        if broker is not None and brokers.get(leader_id) != broker:
+            brokers = MappingProxyType({**brokers, leader_id: broker})
+        if leader_id not in brokers:
             return self
         moved = PartitionInfo(tp.partition, leader_id, leader_epoch)
         partitions = (
@@ -157,7 +171,7 @@ class ClusterSnapshot:
         )
         changed = TopicInfo(topic.name, topic.topic_id, partitions)
         return ClusterSnapshot(
-            self.brokers, MappingProxyType({**self.topics, tp.topic: changed}), self.cluster_id
+            brokers, MappingProxyType({**self.topics, tp.topic: changed}), self.cluster_id
         )
 
     def __iter__(self) -> Iterator[TopicInfo]:

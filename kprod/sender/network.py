@@ -50,6 +50,7 @@ class Network:
         self._troubles = TroubleLog(settings.client_id)
         self._rng = rng or random.Random()
         self._patient_until: float | None = None  # None: nobody waits for a broker to ask
+        self._adopted: Mapping[int, Broker] = {}
         self._links: dict[int, BrokerLink] = {}
         self._leaving: list[BrokerLink] = []  # they get no new requests, and end with the last one
         self.may_connect = True  # False: who drives the sender has no time to resolve names
@@ -77,8 +78,14 @@ class Network:
         """See ``Backend.interruptible``."""
         return getattr(self._backend, "interruptible", False)
 
+    def follow(self, brokers: Mapping[int, Broker]) -> None:
+        """``adopt`` them unless this very mapping was adopted last."""
+        if brokers is not self._adopted:
+            self.adopt(brokers)
+
     def adopt(self, brokers: Mapping[int, Broker]) -> None:
         """The cluster consists of ``brokers`` now: keep, add, and let go of links accordingly."""
+        self._adopted = brokers
         for node_id, broker in brokers.items():
             link = self._links.get(node_id)
             if link is None:

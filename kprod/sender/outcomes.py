@@ -9,6 +9,7 @@ from collections.abc import Callable
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import (
     BrokerError,
     DeliveryTimeoutError,
@@ -33,7 +34,7 @@ from kprod.types import Persisted, TopicPartition
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
-NOT_TOLD = (-1, -1)
+NOT_TOLD = LeaderHint()
 NEVER_SENT_BEFORE = (
     "it was never sent before: another producer writes with the same producer id, or the broker is"
     " mistaken; whether it has stored the records is not known"
@@ -103,7 +104,7 @@ class Outcomes:
         now: float,
         *,
         maybe: bool = False,
-        leader: tuple[int, int] = NOT_TOLD,
+        leader: LeaderHint = NOT_TOLD,
     ) -> None:
         """An attempt ended in ``error``; ``maybe``: the broker may have stored it all the same."""
         self._off_wire(batch)
@@ -113,7 +114,7 @@ class Outcomes:
         if error.refreshes_metadata:
             self._metadata.request_update()
         if leader != NOT_TOLD:
-            self._metadata.take_leader_hint(batch.tp, *leader)
+            self._metadata.take_leader_hint(batch.tp, leader)
         if batch.delivery.done:  # its time ran out while it was on the wire
             self._sequences.resolved(batch)
             batch.release()

@@ -193,8 +193,17 @@ class ScriptedBroker:
                 schema.ProduceResponse,
                 responses=tuple(topics),
                 throttle_time=timedelta(milliseconds=self.throttle_ms),
+                **self._endpoints(schema, leader[0]),
             ),
         )
+
+    def _endpoints(self, schema: Any, node_id: int) -> dict[str, Any]:
+        """Where the leader is that an answer names, as brokers tell from version 10 on."""
+        leader = self.cluster.brokers.get(node_id)
+        if leader is None or not hasattr(schema, "NodeEndpoint"):
+            return {}
+        endpoint = schema.NodeEndpoint(node_id=node_id, host=leader.host, port=leader.port)
+        return {"node_endpoints": (endpoint,)}
 
 
 @dataclass

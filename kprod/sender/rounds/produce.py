@@ -63,6 +63,7 @@ class ProduceRound:
         self._renumber(now)
         self._accumulator.reopened(self._sequences.take_changed())
         snapshot = self._metadata.snapshot
+        self._network.follow(snapshot.brokers)  # a hint at a leader may have named a new one
         watcher = self._load_watcher
         measured = watcher.topics if watcher is not None else ()
         ready = self._accumulator.ready(snapshot, now, measured)

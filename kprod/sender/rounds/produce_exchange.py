@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from kprod.buffer.batch import ProducerBatch
+from kprod.cluster.snapshot import Broker, LeaderHint
 from kprod.errors import BrokerError, KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
 from kprod.sender.outcomes import Outcomes
@@ -52,6 +53,7 @@ class ProduceExchange:
         self._timeout_ms = timeout_ms
         self._node_id = node_id
         self._sent_at = sent_at
+        self._named: Mapping[int, Broker] = {}  # leaders that the answer tells the addresses of
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         parts = [
@@ -76,6 +78,7 @@ class ProduceExchange:
             return 0
         response = decode_produce_response(version, body)
         self._outcomes.answered_after(self._node_id, now - self._sent_at, response.throttle_ms)
+        self._named = {broker.node_id: Broker(*broker) for broker in response.brokers}
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items() if topic_id}
         for part in response.partitions:
             topic = part.topic or (names.get(part.topic_id, "") if part.topic_id else "")
@@ -102,7 +105,7 @@ class ProduceExchange:
         # With an error, too, a leader tells an offset if it has stored the batch: it lost its
         # office or its disk while replicas were fetching it (Kafka's DelayedProduce).
         stored = part.base_offset >= 0
-        leader = part.leader_id, part.leader_epoch
+        leader = LeaderHint(part.leader_id, part.leader_epoch, self._named.get(part.leader_id))
         self._outcomes.attempt_failed(batch, error, now, maybe=stored, leader=leader)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:

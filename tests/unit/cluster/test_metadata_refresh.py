@@ -7,6 +7,7 @@ import pytest
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import ConnectionLost, KprodTimeoutError
 from kprod.types import TopicPartition
 from kprod.wire.control import BrokerEndpoint, MetadataReply, PartitionReply, TopicReply
@@ -210,7 +211,7 @@ def test_an_unused_topic_is_forgotten(metadata: Metadata) -> None:
 def test_a_leader_hint_is_used_until_metadata_knows_better(metadata: Metadata) -> None:
     tp = TopicPartition("t", 0)
     metadata.answered(reply(topic("t", [1], epoch=4)), 0.0)
-    metadata.take_leader_hint(tp, 2, 5)
+    metadata.take_leader_hint(tp, LeaderHint(2, 5))
     metadata.answered(reply(topic("t", [1], epoch=4)), 0.0)
     leader = metadata.snapshot.leader(tp)
     assert leader is not None

@@ -9,7 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import (
+    Broker,
+    ClusterSnapshot,
+    LeaderHint,
+    PartitionInfo,
+    TopicInfo,
+)
 from kprod.types import TopicPartition
 
 ONE, TWO = Broker(1, "h1", 9092, "r1"), Broker(2, "h2", 9092)
@@ -77,7 +83,7 @@ def test_a_view_cannot_be_changed() -> None:
 def test_later_views_leave_the_earlier_alone() -> None:
     before = snapshot(topic([(1, 7)]))
     before.with_topics([topic([(2, 8)])], {2: TWO})
-    before.with_leader(TP, 2, 8)
+    before.with_leader(TP, LeaderHint(2, 8))
     before.without_topics(["t"])
     assert leaders(before) == [(1, 7)]
     assert before.brokers == BROKERS
@@ -139,7 +145,11 @@ def test_topics_can_be_forgotten() -> None:
 
 def test_a_hint_moves_one_partition() -> None:
     view = snapshot(topic([(1, 7), (1, 7), (1, 7)]))
-    assert leaders(view.with_leader(TopicPartition("t", 1), 2, 8)) == [(1, 7), (2, 8), (1, 7)]
+    assert leaders(view.with_leader(TopicPartition("t", 1), LeaderHint(2, 8))) == [
+        (1, 7),
+        (2, 8),
+        (1, 7),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +167,20 @@ def test_a_hint_that_is_no_news_changes_nothing(
     tp: TopicPartition, leader_id: int, epoch: int
 ) -> None:
     view = snapshot(topic([(1, 7)]))
-    assert view.with_leader(tp, leader_id, epoch) is view
+    assert view.with_leader(tp, LeaderHint(leader_id, epoch)) is view
+
+
+@pytest.mark.parametrize("node_id", [2, 3], ids=["moved", "new"])
+def test_a_hint_may_tell_where_the_leader_is(node_id: int) -> None:
+    there = Broker(node_id, "elsewhere", 9092)
+    view = snapshot(topic([(1, 7)])).with_leader(TP, LeaderHint(node_id, 8, there))
+    assert leaders(view) == [(node_id, 8)]
+    assert view.brokers == {**BROKERS, node_id: there}
+
+
+def test_an_old_hint_moves_no_broker() -> None:
+    view = snapshot(topic([(1, 7)]))
+    assert view.with_leader(TP, LeaderHint(2, 7, Broker(2, "elsewhere", 9092))) is view
 
 
 def test_a_broker_shows_where_it_is() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kprod.wire.versions import ApiKey
-from tests.support.scripted_cluster import ScriptedCluster, refuse
+from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
 from tests.support.sender_rig import SenderRig
 
 SOON = 2.0
@@ -47,3 +47,20 @@ def test_a_leader_named_in_the_refusal_is_used_at_once() -> None:
     assert rig.run(lambda: future.is_done, seconds=SOON)
     assert new.count(ApiKey.PRODUCE) == 1
     assert rig.clock.now - started < 0.5, "the back-off for the old leader was applied to the new"
+
+
+def test_a_leader_nobody_has_heard_of_is_used_at_once_where_the_refusal_says_it_is() -> None:
+    cluster = ScriptedCluster(topics={"t": [1]})
+    old = cluster.add(1)
+    rig = SenderRig(cluster, retry_backoff_ms=900)
+    rig.know("t")
+    asked = old.count(ApiKey.METADATA)
+    new = cluster.add(3)
+    old.next(ApiKey.METADATA, silence)
+    old.next(ApiKey.PRODUCE, refuse(6, leader=(3, 1)))
+    future = rig.queue()
+    started = rig.clock.now
+    assert rig.run(lambda: future.is_done, seconds=SOON)
+    assert new.count(ApiKey.PRODUCE) == 1
+    assert rig.clock.now - started < 0.5
+    assert old.count(ApiKey.METADATA) <= asked + 1
