@@ -5,7 +5,12 @@ from __future__ import annotations
 from benchmarks.limits.raw_clients import MemoryCopy, RawLoopback
 from benchmarks.rivals.aiokafka_client import Aiokafka
 from benchmarks.rivals.client import Client
-from benchmarks.rivals.confluent_client import Confluent, ConfluentBatch, ConfluentPlain
+from benchmarks.rivals.confluent_client import (
+    Confluent,
+    ConfluentBatch,
+    ConfluentBounded,
+    ConfluentPlain,
+)
 from benchmarks.rivals.kafka_python_client import KafkaPython
 from benchmarks.rivals.kprod_client import Kprod, KprodArrow, KprodForgetting, KprodMany
 
@@ -15,6 +20,7 @@ _KNOWN: dict[str, type[Client]] = {
     "kprod send_many": KprodMany,
     "kprod send_arrow": KprodArrow,
     "confluent produce + callback": Confluent,
+    "confluent produce + callback, bounded": ConfluentBounded,
     "confluent produce": ConfluentPlain,
     "confluent produce_batch": ConfluentBatch,
     "kafka-python send": KafkaPython,

@@ -15,6 +15,7 @@ from benchmarks.rivals.turn import Turn
 KPROD, KPROD_MANY, KPROD_ARROW = "kprod send", "kprod send_many", "kprod send_arrow"
 DROPPED = "kprod send, futures dropped"
 CALLBACK, PLAIN = "confluent produce + callback", "confluent produce"
+BOUNDED = "confluent produce + callback, bounded"
 BATCH = "confluent produce_batch"
 KAFKA_PYTHON, AIOKAFKA = "kafka-python send", "aiokafka send"
 LOOPBACK, MEMCPY = "raw loopback", "memory copy"
@@ -25,6 +26,7 @@ MANY_PARTITIONS = 10_000
 FEW = "6 partitions"
 MANY = "10,000 partitions"
 MANY_HASTY = "10,000 partitions, linger 5 ms"
+RIVAL_FEW, RIVAL_MANY = "confluent, 6 partitions", "confluent, 10,000 partitions"
 LEVELS = {"lz4": 1, "zstd": 3}
 """Given to both sides: librdkafka's level 1 and python-lz4's are both the fast mode."""
 
@@ -105,16 +107,22 @@ def _compressed(codec: str, level: int, scale: float) -> Comparison:
 
 
 def _memory(scale: float) -> Comparison:
-    turn = _turn(DROPPED, 10 * MILLION, scale, keys=KEYS, measure="memory")
+    """The rival has a queue of the same size; it sends less, for its memory is full soon, too."""
+    records = {DROPPED: 10 * MILLION, BOUNDED: 2 * MILLION}
+    sides = {
+        side: _turn(side, count, scale, keys=KEYS, measure="memory", buffer_memory=BUFFER_MEMORY)
+        for side, count in records.items()
+    }
     question = "How much memory does the process have at most, for ten million records?"
-    return Comparison("memory", question, {DROPPED: turn})
+    return Comparison("memory", question, sides)
 
 
 def _partitions(scale: float) -> Comparison:
     """Two sides with the same settings: room for a batch everywhere, and time to fill it.
 
     The third has the usual linger, which sends batches that hold a few records: what that costs is
-    no question of how many partitions are known, and judged by no goal.
+    no question of how many partitions are known, and judged by no goal. Nor are the rival's sides,
+    which are there to compare with.
     """
     room: dict[str, Any] = {
         "keys": 10 * MANY_PARTITIONS,
@@ -128,6 +136,8 @@ def _partitions(scale: float) -> Comparison:
         FEW: _turn(DROPPED, 3 * MILLION, enough, **patient),
         MANY: _turn(DROPPED, 3 * MILLION, enough, partitions=MANY_PARTITIONS, **patient),
         MANY_HASTY: _turn(DROPPED, MILLION / 4, scale, partitions=MANY_PARTITIONS, **room),
+        RIVAL_FEW: _turn(BOUNDED, MILLION, scale, **patient),
+        RIVAL_MANY: _turn(BOUNDED, MILLION, scale, partitions=MANY_PARTITIONS, **patient),
     }
     question = "What does a keyed record cost with 10,000 partitions in use, and with 6?"
     return Comparison("partitions", question, sides)

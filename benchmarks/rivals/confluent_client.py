@@ -11,6 +11,9 @@ from benchmarks.rivals.settings import TOPIC, Settings
 POLL_EVERY = 1000
 """Records between two looks for callbacks: more often is slower, much less lets them pile up."""
 
+FULL_SECONDS = 0.01
+"""How long to wait for callbacks when the queue is full."""
+
 CALL_RECORDS = 10_000
 """Records of one ``produce_batch``; 1,000 and 100,000 are slower, if anything."""
 
@@ -73,6 +76,23 @@ class Confluent(Client):
     def close(self) -> None:
         """See Client."""
         self._producer.flush(30)
+
+
+class ConfluentBounded(Confluent):
+    """``produce`` with a callback; when the queue is full, wait for callbacks and try again."""
+
+    def _produce(self, **options: Any) -> None:
+        assert self.keys is not None, "measured with keys only"
+        produce, poll = self._producer.produce, self._producer.poll
+        for number, (value, key) in enumerate(zip(self.values, self.keys, strict=True)):
+            while True:
+                try:
+                    produce(TOPIC, value, key, **options)
+                    break
+                except BufferError:
+                    poll(FULL_SECONDS)
+            if number % POLL_EVERY == 0:
+                poll(0)
 
 
 class ConfluentPlain(Confluent):
