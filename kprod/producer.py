@@ -214,7 +214,10 @@ class KafkaProducer(FastLane):
     def _refuse_too_large(
         self, record: ProducerRecord, key: BytesLike | None, value: BytesLike | None
     ) -> None:
-        size = batch_size_upper_bound(key, value, record.headers)
+        try:
+            size = batch_size_upper_bound(key, value, record.headers)
+        except ValueError as error:
+            raise RecordTooLargeError(f"a record for topic {record.topic!r}: {error}") from None
         limits = {
             "max_request_size": self.config.max_request_size,
             "buffer_memory": self.config.buffer_memory,

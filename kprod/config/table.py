@@ -30,6 +30,7 @@ _SECURITY = Choice(
     refusals=MappingProxyType(dict.fromkeys(("ssl", "sasl_plaintext", "sasl_ssl"), _NOT_YET)),
 )
 _SERIALIZER = SerializerPlug()
+_MOST_RECORDS = 2**31 - 2**24
 _SOCKET_BUFFER = WholeNumber(1, unit="bytes", instead={None: None, 0: None, -1: None})
 
 
@@ -156,7 +157,7 @@ _ROWS = (
     Option(
         "batch_size",
         16384,
-        WholeNumber(1, unit="bytes", instead={0: 1}),
+        WholeNumber(1, _MOST_RECORDS, unit="bytes", instead={0: 1}),
         "Size at which a batch is sent without waiting. A larger record travels alone; 0 makes"
         " every record travel alone.",
         ("max_batch_size",),
@@ -176,7 +177,8 @@ _ROWS = (
     Option(
         "max_request_size",
         1048576,
-        _bytes(1),
+        # A frame's size is a signed 32-bit number, too, and names of topics come on top.
+        WholeNumber(1, _MOST_RECORDS, unit="bytes", instead={MAX_INT32: _MOST_RECORDS}),
         "Largest request, and largest record before compression.",
         ("message.max.bytes",),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -185,6 +186,27 @@ def test_without_time_to_wait_a_topic_becomes_known_all_the_same(broker: Scripte
                 return
             pause.wait(0.001)
     raise AssertionError("the topic never became known")
+
+
+class Noting:
+    """An interceptor that keeps the errors it is told of."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        self.errors.append(error)
+
+
+def test_a_record_beyond_what_the_format_can_hold(broker: ScriptedBroker) -> None:
+    noting = Noting()
+    options: dict[str, Any] = {"max_request_size": 2**31 - 1, "buffer_memory": 2**40}
+    untouched = memoryview(mmap.mmap(-1, 2**30 + 1))  # takes no memory until it is read
+    with producer_before(broker.cluster, interceptors=[noting], **options) as producer:
+        with pytest.raises(RecordTooLargeError, match=r"topic 't'.*2 GiB") as refused:
+            producer.send("t", untouched, key=untouched)
+        assert noting.errors == [refused.value]
+        assert producer.flush(LONG).pending == 0
 
 
 @pytest.mark.parametrize("call", ["send", "partitions_for"])

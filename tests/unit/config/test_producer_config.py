@@ -291,3 +291,11 @@ def test_repr_shows_options_but_not_what_plugged_in_objects_tell() -> None:
     assert "linger_ms=77" in text
     assert "Chatty" in text
     assert "hunter2" not in text
+
+
+def test_a_request_leaves_room_in_its_frame_for_what_surrounds_the_records() -> None:
+    largest = 2**31 - 2**24
+    assert configured(max_request_size=2**31 - 1).max_request_size == largest
+    assert configured(max_request_size=largest).max_request_size == largest
+    with pytest.raises(ConfigError, match=f"from 1 to {largest}, or 2147483647"):
+        configured(max_request_size=largest + 1)
