@@ -67,6 +67,7 @@ class KafkaProducer(FastLane):
         self._interceptors = Interceptors(self.config.interceptors)
         self._serializers = Serializers(self.config.key_serializer, self.config.value_serializer)
         self._max_block = self.config.max_block_ms / 1000
+        self._largest_batch = min(self.config.max_request_size, self.config.buffer_memory)
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
         self._close_seconds = self.config.delivery_timeout_ms / 1000 + GRACE
         self._closed = False
@@ -218,6 +219,8 @@ class KafkaProducer(FastLane):
             size = batch_size_upper_bound(key, value, record.headers)
         except ValueError as error:
             raise RecordTooLargeError(f"a record for topic {record.topic!r}: {error}") from None
+        if size <= self._largest_batch:
+            return
         limits = {
             "max_request_size": self.config.max_request_size,
             "buffer_memory": self.config.buffer_memory,

@@ -9,12 +9,13 @@ another thread, and Python runs the handler in the main one all the same.
 """
 
 from cpython.exc cimport PyErr_SetObject
+from cpython.long cimport PyLong_Check
 from cpython.pythread cimport PyThread_get_thread_ident
 
 import os
 import sys
 import threading
-from _signal import getsignal as handler_of, signal as set_handler, valid_signals
+import _signal
 
 cdef extern from "Python.h":
     int PyErr_SetInterruptEx(int number)
@@ -22,11 +23,16 @@ cdef extern from "Python.h":
 cdef enum:
     NUMBERS = 128
 
+cdef object handler_of = _signal.getsignal
+cdef object set_handler = _signal.signal
+cdef tuple SIGNALS = tuple(sorted(map(int, _signal.valid_signals())))
+
 
 cdef class _Gate:
     """The handler that stands in for the application's. Used by the main thread only."""
 
     cdef list own               # the application's handlers by signal number
+    cdef list taken             # numbers of the signals it stands in for
     cdef list pending           # numbers of the signals that came, in order
     cdef object raised          # what a handler raised while signals were let in
     cdef bint shut
@@ -34,6 +40,7 @@ cdef class _Gate:
 
     def __cinit__(self):
         self.own = [None] * NUMBERS
+        self.taken = []
         self.pending = []
 
     def __call__(self, number, frame):
@@ -54,19 +61,22 @@ cdef class _Gate:
         """Stand in for every handler that is Python code. Raises what one that was due raises."""
         for number in SIGNALS:
             own = handler_of(number)
-            if callable(own) and own is not self:
+            # The defaults are numbers, and what is not Python's own handler is None.
+            if own is not None and not PyLong_Check(own) and own is not self:
                 self.own[number] = own
+                self.taken.append(number)
                 set_handler(number, self)  # this runs handlers that are due
 
     cdef object hand_back(self):
         """Put the application's handlers back; what one of them raised meanwhile."""
         cdef object raised = None
-        for number in SIGNALS:
+        for number in self.taken:
             while handler_of(number) is self:  # not if the application has set another meanwhile
                 try:
                     set_handler(number, self.own[number])
                 except BaseException as error:
                     raised = raised or error
+        self.taken.clear()
         return raised
 
     cdef object deliver(self):
@@ -84,7 +94,6 @@ cdef class _Gate:
 
 
 cdef _Gate GATE = _Gate()
-cdef list SIGNALS = sorted(map(int, valid_signals()))
 cdef unsigned long MAIN = threading.main_thread().ident
 
 
