@@ -19,7 +19,9 @@ class Latch:
     def __init__(self) -> None:
         self.is_open = False
         self._lock = threading.Lock()  # guards _bells and opening
-        self._bells: list[threading.Lock] = []  # one for each thread that waits; it holds it
+        # One for each thread that waits; it holds it. A tuple, for most batches are waited for by
+        # nobody, and what the garbage collector has to walk over is made once per batch.
+        self._bells: tuple[threading.Lock, ...] = ()
 
     def open(self) -> None:
         """Let everybody through. Calling it again finishes a call that was interrupted."""
@@ -41,13 +43,12 @@ class Latch:
         with self._lock:
             if self.is_open:
                 return
-            self._bells.append(bell)
+            self._bells = (*self._bells, bell)
         try:
             bell.acquire(timeout=timeout)
         finally:
             with self._lock:
-                if bell in self._bells:
-                    self._bells.remove(bell)
+                self._bells = tuple(other for other in self._bells if other is not bell)
 
 
 def _limited(timeout: float | None) -> float:

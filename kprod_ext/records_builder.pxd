@@ -6,6 +6,7 @@ from kprod_ext.record_layout cimport Record
 
 
 @cython.final
+@cython.no_gc           # refers to a buffer and its pool, neither of which refers to it
 cdef class MemoryRecordsBuilder:
     cdef PooledBuffer _buffer
     cdef Py_ssize_t _first_capacity     # of the buffer, before it grew

@@ -73,6 +73,7 @@ cdef int load_checksum() except -1:
 
 
 @cython.final
+@cython.no_gc           # refers to a buffer and its pool, neither of which refers to it
 cdef class MemoryRecordsBuilder:
     """Writes one record batch into a pooled buffer."""
 

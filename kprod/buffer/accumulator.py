@@ -119,7 +119,7 @@ class RecordAccumulator:
         Waits at most ``timeout`` seconds for memory. Raises BufferFullError when there is none,
         ProducerClosedError after ``close``; nothing is queued then.
         """
-        queue = self._queues.get_or_create(tp, lambda: BatchQueue(tp, self._settings(tp.topic)))
+        queue = self._queues.get(tp) or self._new_queue(tp)
         with queue.lock:
             self._refuse_when_closed()
             appended = queue.try_append(timestamp_ms, key, value, headers)
@@ -184,9 +184,16 @@ class RecordAccumulator:
             pool=self.pool,
         )
         now = self._clock.monotonic()
-        hurry = partial(self._hurry_up, queue)
-        wait = None if self._wait is None else partial(self._wait_for, self._wait, queue)
+        hurry, wait = queue.hurry, queue.wait
         return ProducerBatch(tp, self.pool, buffer, builder, now, hurry, self.callbacks, wait)
+
+    def _new_queue(self, tp: TopicPartition) -> BatchQueue:
+        """The queue of a partition that is used for the first time, as far as this thread knows."""
+        queue = BatchQueue(tp, self._settings(tp.topic))
+        queue.hurry = partial(self._hurry_up, queue)
+        if self._wait is not None:
+            queue.wait = partial(self._wait_for, self._wait, queue)
+        return self._queues.get_or_create(tp, lambda: queue)
 
     def _hurry_up(self, queue: BatchQueue) -> None:
         """Somebody waits for a batch of ``queue``."""
@@ -207,9 +214,7 @@ class RecordAccumulator:
 
     def open_batch(self, tp: TopicPartition) -> OpenBatch:
         """Where records of a partition that was used before may be appended directly."""
-        return self._queues.get_or_create(
-            tp, lambda: BatchQueue(tp, self._settings(tp.topic))
-        ).open_batch
+        return (self._queues.get(tp) or self._new_queue(tp)).open_batch
 
     def filled(self, tp: TopicPartition) -> None:
         """A record that was appended directly has filled the open batch of ``tp``."""
@@ -333,7 +338,7 @@ class RecordAccumulator:
         """Replace a batch that is off the wire by two smaller ones, at its place in the queue."""
         queue = self._queue_of(batch)
         codec = queue.settings.codec
-        parts = split(batch, codec, decompress, partial(self._hurry_up, queue))
+        parts = split(batch, codec, decompress, queue.hurry)
         if codec:
             self._ratios.start_over(batch.tp.topic, batch.builder.actual_compression_ratio)
         for part in parts:

@@ -53,7 +53,6 @@ class Attention:
     def __init__(self) -> None:
         # Appending and taking from the left are each atomic, with and without a GIL.
         self._noted: deque[BatchQueue] = deque()
-        self._place: dict[BatchQueue, Place] = {}
         self._due: dict[Post, Place] = defaultdict(Place)
         self._lingering: dict[Post, Place] = defaultdict(lambda: Place(passing=True))
         self._leaderless: dict[str, Place] = defaultdict(Place)  # by topic
@@ -61,7 +60,6 @@ class Attention:
         self._shut = Place()
         self._timers: Timers[BatchQueue] = Timers()  # of those that linger or rest
         self._ages: Timers[BatchQueue] = Timers()  # no later than the oldest batch was created
-        self._leaders: dict[BatchQueue, Leadership] = {}
         self._snapshot = ClusterSnapshot()
         self.depths = QueueDepths()
 
@@ -84,14 +82,14 @@ class Attention:
 
     def reopened(self, queue: BatchQueue) -> None:
         """The gate may let ``queue`` pass now, if it did not before."""
-        if self._place.get(queue) is self._shut:
+        if queue.place is self._shut:
             self.note_anew(queue)
 
     def look(self, snapshot: ClusterSnapshot, now: float) -> None:
         """Put every queue to which something happened where it belongs at ``now``."""
         if snapshot is not self._snapshot:
             if snapshot != self._snapshot:
-                for queue in list(self._place):
+                for queue in self._standing():
                     self.note_anew(queue)
             self._snapshot = snapshot
         for queue in self._timers.take_due(now):
@@ -105,9 +103,9 @@ class Attention:
         return dict.fromkeys(self._noted.popleft() for _ in range(len(self._noted)))
 
     def _consider(self, queue: BatchQueue, now: float) -> None:
-        place = self._place.get(queue)
+        place = queue.place
         if place is not None and not place.passing:
-            if queue in self._leaders:
+            if queue.leader is not None:
                 self.depths.see(queue)
             return
         batch, full = queue.head()
@@ -121,7 +119,7 @@ class Attention:
             self._forget_leader(queue)
             self._move(queue, self._leaderless[queue.tp.topic])
             return
-        self._leaders[queue] = leader
+        queue.leader = leader
         self.depths.see(queue)
         post = leader.leader_id, queue.settings.acks
         when = _due_at(batch, leader, AT_ONCE if full else queue.settings.linger)
@@ -132,21 +130,26 @@ class Attention:
             self._timers.set(queue, when)
 
     def _forget_leader(self, queue: BatchQueue) -> None:
-        self._leaders.pop(queue, None)
+        queue.leader = None
         self.depths.forget(queue)
 
     def _move(self, queue: BatchQueue, place: Place) -> None:
         """Let ``queue`` stand at ``place``; where it stands already it keeps its turn."""
-        if self._place.get(queue) is not place:
+        if queue.place is not place:
             self._leave(queue)
             place[queue] = None
-            self._place[queue] = place
+            queue.place = place
 
     def _leave(self, queue: BatchQueue) -> None:
-        place = self._place.pop(queue, None)
+        place, queue.place = queue.place, None
         if place is not None:
             del place[queue]
             self._timers.discard(queue)
+
+    def _standing(self) -> list[BatchQueue]:
+        """All that stand anywhere."""
+        by_leader = chain(self._due.values(), self._lingering.values(), self._leaderless.values())
+        return [queue for there in (*by_leader, self._resting, self._shut) for queue in there]
 
     # What was seen --------------------------------------------------------------------------------
 
@@ -166,7 +169,9 @@ class Attention:
         post = node_id, acks
         due = self._due.get(post, ())
         lingering = self._lingering.get(post, ()) if hurry else ()
-        return ((queue, self._leaders[queue]) for queue in chain(due, lingering))
+        for queue in chain(due, lingering):
+            if queue.leader is not None:  # so it is, for those that stand here
+                yield queue, queue.leader
 
     def next_look(self) -> float:
         """When the first linger or back-off ends."""
@@ -208,7 +213,7 @@ class Attention:
 
     def take_all(self) -> list[ProducerBatch]:
         """Remove every batch."""
-        queues = dict.fromkeys(self._place) | self._take_noted()
+        queues = dict.fromkeys(self._standing()) | self._take_noted()
         for queue in queues:
             self.note_anew(queue)
         return [batch for queue in queues for batch in queue.take_all()]

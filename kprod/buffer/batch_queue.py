@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.delivery import Wait
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.buffer.queue_settings import QueueSettings
+from kprod.cluster.snapshot import Leadership
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext import OpenBatch
+
+if TYPE_CHECKING:
+    from kprod.buffer.attention import Place
 
 
 class Appended(NamedTuple):
@@ -30,17 +35,42 @@ class Appended(NamedTuple):
     linger: float | None = None
 
 
+def _nobody() -> None:
+    """Hurry nobody."""
+
+
 class BatchQueue:
     """Appends at the tail by any thread; takes and retries at the head by the sender's thread only.
 
     Records enter through ``open_batch``, which has a lock of its own: the fast lane appends there
     without this queue's. Only the sender's thread removes batches, so the head it has looked at
     stays the head until it takes it.
+
+    ``hurry`` and ``wait`` are those of the deliveries of its batches. ``place`` and ``leader`` are
+    for ``Attention`` to remember what it saw.
     """
+
+    __slots__ = (
+        "_batches",
+        "_drained",
+        "_newest",
+        "hurry",
+        "leader",
+        "lock",
+        "open_batch",
+        "place",
+        "settings",
+        "tp",
+        "wait",
+    )
 
     def __init__(self, tp: TopicPartition, settings: QueueSettings) -> None:
         self.tp = tp
         self.settings = settings
+        self.hurry: Callable[[], None] = _nobody
+        self.wait: Wait | None = None
+        self.place: Place | None = None
+        self.leader: Leadership | None = None
         self.open_batch = OpenBatch(FutureRecordMetadata)
         self.lock = threading.Lock()  # guards the two below, and which batch is open
         self._batches: deque[ProducerBatch] = deque()

@@ -69,7 +69,7 @@ class BatchDelivery:
         self.wait_for = wait_for
         self._hurry = hurry
         self._lock = threading.Lock()  # guards _waiters, _tasks and settling
-        self._waiters: list[tuple[int, Callback]] = []
+        self._waiters: list[tuple[int, Callback]] | None = None  # made for the first
         self._tasks: dict[asyncio.AbstractEventLoop, WaitingTasks] | None = None
         self._told = Latch()  # opens once the waiters were handed over
         self._parts: tuple[tuple[int, BatchDelivery], ...] = ()
@@ -121,9 +121,10 @@ class BatchDelivery:
     def _take_waiters(self) -> list[tuple[int, Callback]]:
         """Those not told yet, in the order of their records. When there is none, that was all."""
         with self._lock:
-            taken, self._waiters = self._waiters, []
+            taken, self._waiters = self._waiters, None
             if not taken:
                 self._told.open()
+                return []
         taken.sort(key=itemgetter(0))
         return taken
 
@@ -155,6 +156,8 @@ class BatchDelivery:
         """
         with self._lock:
             if not self._told.is_open:
+                if self._waiters is None:
+                    self._waiters = []
                 self._waiters.append((index, tell))
                 return
         self.callbacks.put([tell])
