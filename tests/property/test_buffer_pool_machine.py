@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -106,7 +104,6 @@ class PoolMachine(RuleBasedStateMachine):
         for buffer in self.live.values():
             self.pool.deallocate(buffer)
         assert self.pool.available == TOTAL
-        gc.collect()
 
 
 TestBufferPool = PoolMachine.TestCase
