@@ -126,15 +126,28 @@ class ClusterSnapshot:
         return topic.topic_id if topic is not None else None
 
     def with_topics(
-        self, answered: Iterable[TopicInfo], brokers: Mapping[int, Broker]
+        self,
+        answered: Iterable[TopicInfo],
+        brokers: Mapping[int, Broker],
+        cluster_id: str | None = None,
     ) -> ClusterSnapshot:
-        """A snapshot in which ``answered`` replaced what was known of those topics."""
-        topics = dict(self.topics)
+        """A snapshot in which ``answered`` replaced what was known of those topics.
+
+        When another cluster has answered, nothing that is known of leaders holds any more.
+        """
+        known = self.without_brokers() if self.is_of_another(cluster_id) else self
+        topics = dict(known.topics)
         for topic in answered:
             topics[topic.name] = topic.newer_than(topics.get(topic.name))
         return ClusterSnapshot(
-            MappingProxyType(dict(brokers)), MappingProxyType(topics), self.cluster_id
+            MappingProxyType(dict(brokers)),
+            MappingProxyType(topics),
+            cluster_id or self.cluster_id,
         )
+
+    def is_of_another(self, cluster_id: str | None) -> bool:
+        """True when both clusters have told their id, and it is not the same."""
+        return None not in (cluster_id, self.cluster_id) and cluster_id != self.cluster_id
 
     def without_topics(self, names: Iterable[str]) -> ClusterSnapshot:
         """A snapshot that forgot ``names``."""

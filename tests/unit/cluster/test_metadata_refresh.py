@@ -218,6 +218,22 @@ def test_a_leader_hint_is_used_until_metadata_knows_better(metadata: Metadata) -
     assert (leader.leader_id, leader.leader_epoch) == (2, 5)
 
 
+def test_another_cluster_behind_the_same_address_is_warned_of(
+    metadata: Metadata, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = reply(topic("t", [1], epoch=9))
+    metadata.answered(answer._replace(cluster_id="first"), 0.0)
+    metadata.answered(answer._replace(cluster_id="first"), 0.0)
+    assert caplog.messages == []
+    metadata.answered(reply(topic("t", [2], epoch=0))._replace(cluster_id="second"), 0.0)
+    assert caplog.messages == [
+        "another cluster answers, second, no longer first: do the bootstrap servers lead to both?"
+    ]
+    leader = metadata.snapshot.leader(TopicPartition("t", 0))
+    assert leader is not None
+    assert leader.leader_id == 2
+
+
 @pytest.mark.parametrize("numbers", [{-1: 1, 0: 1, 1: 2}, {0: 1, 1: 2, 10**9: 1}, {0: 1, 1: 2}])
 def test_impossible_partition_numbers_are_passed_by(
     metadata: Metadata, numbers: dict[int, int]

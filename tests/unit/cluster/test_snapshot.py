@@ -143,6 +143,22 @@ def test_topics_can_be_forgotten() -> None:
 # Hints of produce responses -----------------------------------------------------------------------
 
 
+def test_another_cluster_knows_better_whatever_its_epochs_are() -> None:
+    first = ClusterSnapshot().with_topics([topic([(1, 7)])], BROKERS, "first")
+    other = topic([(1, 7)], name="other")
+    both = first.with_topics([other], BROKERS, "first")
+    view = both.with_topics([topic([(2, 0)])], {2: TWO}, "second")
+    assert leaders(view) == [(2, 0)]
+    assert view.cluster_id == "second"
+    assert view.topics["other"].available == (), "its leaders are the first cluster's"
+
+
+def test_a_cluster_that_does_not_tell_its_id_is_no_other() -> None:
+    first = ClusterSnapshot().with_topics([topic([(1, 7)])], BROKERS, "first")
+    view = first.with_topics([topic([(2, 0)])], BROKERS, None)
+    assert (leaders(view), view.cluster_id) == ([(1, 7)], "first")
+
+
 def test_a_hint_moves_one_partition() -> None:
     view = snapshot(topic([(1, 7), (1, 7), (1, 7)]))
     assert leaders(view.with_leader(TopicPartition("t", 1), LeaderHint(2, 8))) == [

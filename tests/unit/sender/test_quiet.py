@@ -87,6 +87,17 @@ def test_a_connection_that_breaks_every_time_is_made_at_the_pace_of_the_back_off
     assert broker.connections < 3 * 75
 
 
+def test_what_a_broken_connection_carried_waits_for_no_more_than_the_next_one(
+    broker: ScriptedBroker,
+) -> None:
+    rig = rig_of(broker, reconnect_backoff_ms=50, retry_backoff_ms=1000)
+    started = rig.clock.now
+    for _ in range(20):
+        broker.next(ApiKey.PRODUCE, cut)
+        assert rig.run(rig.queue().succeeded)
+    assert rig.clock.now - started < 20 * 0.07
+
+
 def test_a_handshake_that_breaks_every_time_is_tried_at_the_pace_of_the_back_off(
     broker: ScriptedBroker,
 ) -> None:
