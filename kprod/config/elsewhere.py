@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 _SECURITY = "TLS and SASL are not available in this version of kprod"
 _TRANSACTIONS = "transactions are not available in this version of kprod"
@@ -133,6 +134,29 @@ _IGNORED = {
 
 IGNORED: Mapping[str, str] = MappingProxyType(_IGNORED)
 """Accepted without effect: name, and what holds (or what to set) instead."""
+
+
+_NOT_USED: Mapping[str, Any] = MappingProxyType(
+    {
+        "transaction_timeout_ms": 60000,
+        "ssl_check_hostname": True,
+        "enable_ssl_certificate_verification": True,
+        "sasl_kerberos_service_name": "kafka",
+        "delivery_report_only_error": False,
+        "enable_gapless_guarantee": False,
+        "statistics_interval_ms": 0,
+        "stats_interval_ms": 0,
+        "test_mock_num_brokers": 0,
+    }
+)
+"""Values with which options of other clients do nothing by themselves; many are their defaults."""
+
+
+def not_used(name: str, value: Any) -> bool:
+    """Whether a program that sets an option of another client to this does not rely on it."""
+    # None is how programs say so, and what kafka-python has for most of them.
+    nothing = _NOT_USED.get(name)
+    return value is None or (type(value) is type(nothing) and bool(value == nothing))
 
 
 def unavailable(name: str) -> str | None:

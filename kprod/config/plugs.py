@@ -27,6 +27,11 @@ PARTITIONERS = MappingProxyType(
 )
 """Every spelling, librdkafka's among them, and the name the configuration keeps."""
 
+_NO_PARTITION_METHOD = (
+    "objects with partition(topic, key, ...), as kafka-python 3 has them, cannot be used: pass a"
+    " callable, or write the method choose"
+)
+
 
 def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
@@ -72,11 +77,21 @@ class PartitionerPlug:
             return "default"
         if isinstance(value, str) and value in PARTITIONERS:
             return PARTITIONERS[value]
+        if _is_kafka_pythons(value):
+            return "default"
         chooses = all(callable(getattr(value, name, None)) for name in ("choose", "appended"))
         _refuse_class(value, chooses)
         if not chooses and not callable(value):
+            if callable(getattr(value, "partition", None)):
+                raise Refused(_NO_PARTITION_METHOD)
             raise Refused
         return value
+
+
+def _is_kafka_pythons(value: Any) -> bool:
+    """Whether it is the default partitioner of kafka-python 3, which does as ours does."""
+    kind = type(value)
+    return kind.__name__ == "DefaultPartitioner" and kind.__module__ == "kafka.partitioner.default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from kprod.config.elsewhere import IGNORED, unavailable
+from kprod.config.elsewhere import IGNORED, not_used, unavailable
 from kprod.config.kinds import Refused
 from kprod.config.option import Option
 from kprod.config.shown import shown
@@ -71,8 +71,7 @@ class OptionReader:
         """An option kprod does not have. Its value is never shown: it may be a password."""
         name = _plain(spelled)
         if (reason := unavailable(name)) is not None:
-            # None is how programs say "not used", and what kafka-python has for most of them.
-            if value is not None:
+            if not not_used(name, value):
                 self.problems.append(f"{spelled} cannot be used: {reason}")
         elif name in IGNORED:
             _log.warning("option %s is ignored: %s", spelled, IGNORED[name])

@@ -1,0 +1,99 @@
+"""What is written for kafka-python's producer finds the same names, arguments and options here."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer, RecordMetadata
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.config import ProducerConfig
+from kprod.errors import ConfigError
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    import kafka
+    from kafka.partitioner import DefaultPartitioner, Partitioner
+    from kafka.producer.future import FutureRecordMetadata as TheirFuture
+    from kafka.producer.future import RecordMetadata as TheirMetadata
+
+DEFAULTS = kafka.KafkaProducer.DEFAULT_CONFIG
+ONLY_THEIRS = {"success", "failure", "rebind", "args", "error_on_callbacks"}
+"""Of their futures: the hands of their sender, and of their tests."""
+TRANSACTIONS = {"init_transactions", "begin_transaction", "commit_transaction"}
+TRANSACTIONS |= {"abort_transaction", "send_offsets_to_transaction"}
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_futures_have_the_names_of_theirs() -> None:
+    assert public(TheirFuture) - public(FutureRecordMetadata) == ONLY_THEIRS
+
+
+def test_metadata_of_records_have_the_fields_of_theirs() -> None:
+    assert RecordMetadata._fields == TheirMetadata._fields
+
+
+def test_producers_have_the_names_of_theirs() -> None:
+    missing = public(kafka.KafkaProducer) - public(KafkaProducer) - TRANSACTIONS
+    assert missing == {"DEFAULT_CONFIG", "DEPRECATED_CONFIGS", "max_usable_produce_magic"}
+
+
+@pytest.mark.parametrize("name", ["send", "flush", "partitions_for", "bootstrap_connected"])
+def test_calls_have_the_arguments_of_theirs(name: str) -> None:
+    theirs, ours = (
+        [(found.name, found.default, found.kind) for found in parameters(kind, name)]
+        for kind in (kafka.KafkaProducer, KafkaProducer)
+    )
+    assert ours == theirs
+
+
+def parameters(kind: type, name: str) -> list[inspect.Parameter]:
+    return list(inspect.signature(getattr(kind, name)).parameters.values())
+
+
+def test_their_defaults_are_options_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        config = ProducerConfig.from_options(DEFAULTS)
+    assert (config.acks, config.linger_ms, config.partitioner) == (-1, 0, "default")
+    assert config.bootstrap_servers == (("localhost", 9092),)
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULTS))
+def test_each_of_their_defaults_is_taken(name: str) -> None:
+    ProducerConfig.from_options({name: DEFAULTS[name]})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssl_check_hostname", False),
+        ("transaction_timeout_ms", 1000),
+        ("sasl_kerberos_service_name", "broker"),
+        ("transactional_id", "x"),
+        ("ssl_check_hostname", 1),
+    ],
+)
+def test_what_asks_for_more_than_their_defaults_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name} cannot be used"):
+        ProducerConfig.from_options({name: value})
+
+
+class Own(Partitioner):  # type: ignore[misc]
+    """A partitioner in the form of kafka-python 3."""
+
+    def partition(self, *_: Any) -> int:
+        return 0
+
+
+def test_their_default_partitioner_is_ours_and_another_needs_another_form() -> None:
+    config = ProducerConfig.from_options({"partitioner": DefaultPartitioner()})
+    assert config.partitioner == "default"
+    with pytest.raises(ConfigError, match=r"partition\(topic, key, \.\.\.\).*pass a callable"):
+        ProducerConfig.from_options({"partitioner": Own()})
