@@ -21,8 +21,8 @@ This page is written by `python -m kprod.config`.
 _FOREIGN = """\
 ## Options of other clients
 
-Refused, because a program that sets them relies on what they do. None, and the defaults of kafka-python,
-are taken as "not used":
+Refused, because a program that sets them relies on what they do. None, and the defaults of
+kafka-python, are taken as "not used":
 """
 _HARMLESS = "Accepted without effect, with a warning in the log:\n"
 
