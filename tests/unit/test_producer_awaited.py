@@ -1,0 +1,120 @@
+"""An asyncio program waits for the records of a whole producer, whatever becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kprod import KafkaProducer, Persisted, RecordMetadata
+from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import BrokerError, ProducerClosedError
+from kprod.types import TopicPartition
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
+from tests.support.scripted_producer import producer_before
+
+LONG = 20.0
+INVALID_RECORD = 87
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"t": [1, 1]}).add(1)
+
+
+@pytest.fixture
+def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
+    made = producer_before(broker.cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
+    made.send("t", b"before", partition=0).get(LONG)
+    yield made
+    made.close(0)
+
+
+async def outcome_of(future: FutureRecordMetadata) -> RecordMetadata:
+    return await future
+
+
+def test_a_thousand_tasks_send_and_wait_without_lingering(producer: KafkaProducer) -> None:
+    async def send(number: int) -> RecordMetadata:
+        return await producer.send("t", b"%d" % number, partition=number % 2)
+
+    async def run() -> list[RecordMetadata]:
+        return await asyncio.wait_for(asyncio.gather(*map(send, range(1000))), LONG)
+
+    stored = asyncio.run(run())
+    for partition, first in ((0, 1), (1, 0)):
+        offsets = [told.offset for told in stored if told.partition == partition]
+        assert offsets == list(range(first, first + 500))
+
+
+def test_records_that_fail_beside_records_that_do_not(
+    broker: ScriptedBroker, producer: KafkaProducer
+) -> None:
+    async def run() -> tuple[RecordMetadata | BaseException, RecordMetadata | BaseException]:
+        broker.next(ApiKey.PRODUCE, refuse(INVALID_RECORD))
+        refused = asyncio.ensure_future(producer.send("t", b"bad", partition=0))
+        await asyncio.wait([refused])
+        stored = producer.send("t", b"good", partition=0)
+        return await asyncio.gather(refused, stored, return_exceptions=True)
+
+    failed, stored = asyncio.run(run())
+    assert isinstance(failed, BrokerError)
+    assert failed.code == INVALID_RECORD
+    assert isinstance(stored, RecordMetadata)
+
+
+def test_closing_ends_what_is_awaited(broker: ScriptedBroker, producer: KafkaProducer) -> None:
+    async def run() -> BaseException | None:
+        broker.next(ApiKey.PRODUCE, silence)
+        task = asyncio.create_task(outcome_of(producer.send("t", b"v", partition=0)))
+        await asyncio.sleep(0)
+        while broker.count(ApiKey.PRODUCE) < 2:
+            await asyncio.sleep(0.001)
+        await asyncio.to_thread(producer.close, 0)
+        await asyncio.wait([task], timeout=LONG)
+        return task.exception()
+
+    error = asyncio.run(run())
+    assert isinstance(error, ProducerClosedError)
+    assert error.persisted is Persisted.MAYBE
+
+
+def test_a_cancelled_task_does_not_call_its_record_back(producer: KafkaProducer) -> None:
+    async def run() -> RecordMetadata:
+        future = producer.send("t", b"v", partition=0)
+        task = asyncio.create_task(outcome_of(future))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await future
+
+    assert asyncio.run(run()).offset == 1
+
+
+@pytest.mark.threads
+def test_no_wake_up_is_lost_between_asking_and_settling() -> None:
+    async def run() -> None:
+        for _ in range(300):
+            delivery = BatchDelivery(TopicPartition("t", 0), lambda: None)
+            start = threading.Barrier(2)
+
+            def settle(
+                start: threading.Barrier = start, delivery: BatchDelivery = delivery
+            ) -> None:
+                start.wait(LONG)
+                delivery.succeed(0, -1)
+
+            settler = threading.Thread(target=settle)
+            settler.start()
+            futures = [FutureRecordMetadata(delivery, index, 0, 0, 0, -1) for index in range(3)]
+            start.wait(LONG)
+            told = await asyncio.wait_for(asyncio.gather(*futures), LONG)
+            assert [stored.offset for stored in told] == [0, 1, 2]
+            settler.join(LONG)
+
+    asyncio.run(run())
