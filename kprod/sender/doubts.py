@@ -5,7 +5,8 @@ refuses everything behind it too. Or it has the batch, and no longer knows so: i
 repetition of its last five batches only, and of the very last one once it was started again
 (Kafka's ``ProducerStateManager`` keeps no more in its snapshots). Then it knows a later batch, or
 accepts the next one; and since it takes a producer's batches only without a gap, every earlier one
-is stored too.
+is stored too. A log that was cut short in between, and knows nothing of the producer any more,
+would accept any: there the offsets of the earlier ones are missing (``Sequences.leaves_room``).
 """
 
 from __future__ import annotations

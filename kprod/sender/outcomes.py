@@ -89,12 +89,13 @@ class Outcomes:
         self._acknowledge(batch, base_offset, append_time)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        roomy = self._sequences.leaves_room(batch, base_offset)
         for earlier in self._doubts.take(batch.tp):
-            if proves(batch, earlier):
+            if roomy and proves(batch, earlier):
                 self._succeed(earlier, -1, -1)
             else:
                 self._leave_in_doubt(earlier)
-        self._sequences.acknowledged(batch)
+        self._sequences.acknowledged(batch, base_offset)
         self._succeed(batch, base_offset, append_time)
 
     def attempt_failed(

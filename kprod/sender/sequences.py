@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kprod.buffer.batch import ProducerBatch, ProducerId
 from kprod.cluster.snapshot import Leadership
@@ -35,6 +36,13 @@ def advance(sequence: int, records: int) -> int:
     return (sequence + records) & LAST_SEQUENCE
 
 
+class Anchor(NamedTuple):
+    """The sequence and the offset just behind what was acknowledged last."""
+
+    next_sequence: int
+    next_offset: int
+
+
 @dataclass(slots=True)
 class PartitionSequence:
     """Where one partition stands.
@@ -49,6 +57,7 @@ class PartitionSequence:
     on_wire: int = 0
     proven_leader: Leadership | None = None
     proven_until: float = 0.0
+    anchor: Anchor | None = None
     needs_new_epoch: bool = False
 
 
@@ -109,15 +118,16 @@ class Sequences:
         if not batch.in_line:
             if self.producer is not None and not batch.has_sequence:
                 if state.producer != self.producer:
-                    state.producer, state.next_sequence, state.proven_leader = (
-                        self.producer,
-                        0,
-                        None,
-                    )
+                    self._start_over(state)
                 self._number(state, batch)
             state.unresolved.append(batch)
             batch.in_line = True
         state.on_wire += 1
+
+    def _start_over(self, state: PartitionSequence) -> None:
+        """The partition goes on under the present producer id and epoch."""
+        state.producer, state.next_sequence = self.producer, 0
+        state.proven_leader = state.anchor = None
 
     @staticmethod
     def _number(state: PartitionSequence, batch: ProducerBatch) -> None:
@@ -151,15 +161,33 @@ class Sequences:
         if not state.unresolved or state.unresolved[-1] is batch or batch.overtaken:
             return False
         before, now = state.proven_leader, batch.attempted_leader
-        return before is not None and now is not None and before.topic_id == now.topic_id
+        if state.anchor is None or before is None or now is None:
+            return False
+        return before.topic_id == now.topic_id
+
+    def leaves_room(self, batch: ProducerBatch, base_offset: int) -> bool:
+        """True when all that was sent before ``batch`` may lie before ``base_offset``.
+
+        Behind what was acknowledged last there must be as many offsets as sequence numbers. There
+        are fewer when the log was cut short in between and began anew with ``batch``.
+        """
+        anchor = self._of(batch.tp).anchor
+        if anchor is None or base_offset < 0:
+            return False
+        numbers = (batch.base_sequence - anchor.next_sequence) & LAST_SEQUENCE
+        return base_offset - anchor.next_offset >= numbers
 
     def all_resolved(self, tp: TopicPartition) -> bool:
         """True when no batch of the partition was sent and is without an outcome."""
         return not self._of(tp).unresolved
 
-    def acknowledged(self, batch: ProducerBatch) -> None:
-        """The leader that ``batch`` was sent to has stored it."""
+    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+        """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
         state = self._of(batch.tp)
+        if not batch.overtaken:
+            behind = base_offset + batch.record_count
+            after = advance(batch.base_sequence, batch.record_count)
+            state.anchor = Anchor(after, behind) if base_offset >= 0 else None
         state.proven_leader = batch.attempted_leader
         state.proven_until = batch.last_attempt_at + PROOF_LASTS
         for earlier in state.unresolved:
@@ -205,8 +233,8 @@ class Sequences:
                 break  # the epochs of this id are used up; identity comes first
             doomed += [batch for batch in state.unresolved if batch.maybe_written]
             state.unresolved = [batch for batch in state.unresolved if not batch.maybe_written]
-            state.producer, state.next_sequence = self.producer, 0
-            state.proven_leader, state.needs_new_epoch = None, False
+            self._start_over(state)
+            state.needs_new_epoch = False
             del self._awaiting_epoch[tp]
             self._changed[tp] = None
             for batch in state.unresolved:

@@ -192,15 +192,39 @@ class SlowWires:
 
 @dataclass(frozen=True, slots=True)
 class MoveLeader:
+    """``from_snapshot``: the new leader knows no more than the last batch of each producer."""
+
     at: float
     topic: int
     partition: int
     to: int
     gap: float = 0.05
     lose_tail: bool = False
+    from_snapshot: bool = False
 
     def apply(self, world: World) -> None:
-        world.move_leader(self.topic, self.partition, self.to, self.gap, lose_tail=self.lose_tail)
+        world.move_leader(
+            self.topic,
+            self.partition,
+            self.to,
+            self.gap,
+            lose_tail=self.lose_tail,
+            from_snapshot=self.from_snapshot,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fragile:
+    """The logs of a topic lose all they hold when they next find a sequence out of order.
+
+    So an unclean election falls between a refusal and the proof that the batch was stored.
+    """
+
+    at: float
+    topic: int
+
+    def apply(self, world: World) -> None:
+        world.make_fragile(self.topic)
 
 
 @dataclass(frozen=True, slots=True)

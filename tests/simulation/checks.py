@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from kprod.broker.record_batch import StoredRecord, read_batches
@@ -11,7 +12,7 @@ from kprod.errors import DeliveryTimeoutError
 from kprod.types import Persisted, TopicPartition
 from tests.simulation.app import uid_of
 from tests.simulation.history import History, Sent
-from tests.simulation.model.partition_log import PartitionLog
+from tests.simulation.model.partition_log import PartitionLog, StoredBatch
 from tests.simulation.schedule import Schedule
 
 NO_OFFSET = -1
@@ -44,6 +45,17 @@ class Judge:
         self._written: dict[PartitionLog, list[tuple[int, int]]] = {}  # producer ids and uids
         self._found: dict[int, list[Found]] = defaultdict(list)
 
+    @cached_property
+    def _lost_after_all(self) -> set[int]:
+        """What was stored, acknowledged by a broker, and lost by an unclean election."""
+        promised = [
+            batch
+            for log in self._logs
+            for batch in log.lost
+            if (TopicPartition(log.topic, log.partition), *_writer(batch)) in self._history.promised
+        ]
+        return {uid_of(record.value or b"-1|") for _, record in _records(promised)}
+
     def check(self, *, nothing_works: bool) -> None:
         """``nothing_works``: the cluster has refused the producer for good."""
         for log in self._logs:
@@ -63,7 +75,7 @@ class Judge:
 
     def _read(self, log: PartitionLog) -> None:
         written = self._written[log] = []
-        for producer_id, record in _records(log):
+        for producer_id, record in _records(log.batches):
             uid = uid_of(record.value or b"-1|")
             written.append((producer_id, uid))
             self._found[uid].append(Found(log, record))
@@ -110,7 +122,7 @@ class Judge:
 
     def _no_loss(self, sent: Sent) -> None:
         stored, found = sent.stored, self._found[sent.uid]
-        if stored is None:
+        if stored is None or sent.uid in self._lost_after_all:
             return
         offsets = [hit.record.offset for hit in found]
         if not found:
@@ -137,6 +149,8 @@ class Judge:
 
     def _orders(self) -> None:
         for log, written in self._written.items():
+            if log.unclean:  # it took any sequence for its first, twice
+                continue
             if self._setup.idempotent:
                 # What a request under a former producer id has stored late is of unknown fate.
                 for producer_id in {producer_id for producer_id, _ in written}:
@@ -175,10 +189,15 @@ class Judge:
         return _same_batch(first, second) and self._order[second.uid] < self._order[first.uid]
 
 
-def _records(log: PartitionLog) -> Iterator[tuple[int, StoredRecord]]:
-    for batch in read_batches(b"".join(stored.data for stored in log.batches)):
+def _records(batches: Iterable[StoredBatch]) -> Iterator[tuple[int, StoredRecord]]:
+    for batch in read_batches(b"".join(stored.data for stored in batches)):
         for record in batch.records():
             yield batch.producer_id, record
+
+
+def _writer(batch: StoredBatch) -> tuple[int, int, int]:
+    fields = batch.fields
+    return fields.producer_id, fields.epoch, fields.base_sequence
 
 
 def _same_batch(first: Sent, second: Sent) -> bool:

@@ -11,6 +11,7 @@ from tests.simulation.actions import (
     CutAll,
     Disturb,
     ForgetProducers,
+    Fragile,
     Grow,
     HideBroker,
     HideTopic,
@@ -69,6 +70,8 @@ def vocabulary(dice: Dice) -> list[Draw]:
     ]
     if setup.produce_version >= 13 and setup.metadata_version >= 10:
         kinds.append(_recreate)
+    if not dice.gentle and setup.idempotent:
+        kinds.append(_forgetful)
     if not dice.gentle:
         kinds += [*(_disturbance(how) for how in DISHONEST), _disturbed_control_badly]
     return kinds
@@ -179,7 +182,25 @@ def _move_leader(dice: Dice) -> list[Action]:
     rng = dice.rng
     gap, lose_tail = rng.choice((0.0, 0.02, 0.3)), dice.chance(0.5)
     place = dice.topic(), rng.randrange(3)
-    return [MoveLeader(dice.when_busy(), *place, dice.node(), gap, lose_tail)]
+    from_snapshot = not dice.gentle and dice.chance(0.3)
+    return [MoveLeader(dice.when_busy(), *place, dice.node(), gap, lose_tail, from_snapshot)]
+
+
+def _forgetful(dice: Dice) -> list[Action]:
+    """Of several batches under way no answer comes, and the broker remembers the last one only.
+
+    In half of the cases an unclean election takes its log before there is proof of the others.
+    """
+    topic, at = dice.topic(), dice.when()
+    fault = Interference(PRODUCE, "amnesia", partition=None)
+    actions: list[Action] = [
+        Send(at, topic, 3, 20, "explicit"),
+        Disturb(round(at + 0.5, 4), dice.node(), fault),
+        Send(round(at + 0.51, 4), topic, 30, 60, "explicit"),
+    ]
+    if dice.chance(0.5):
+        actions.append(Fragile(at, topic))
+    return actions
 
 
 def _hide_topic(dice: Dice) -> list[Action]:

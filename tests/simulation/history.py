@@ -36,6 +36,8 @@ class History:
     refused: list[tuple[int, KprodError]] = field(default_factory=list)
     failed_partitions: set[TopicPartition] = field(default_factory=set)
     doubted: set[TopicPartition] = field(default_factory=set)  # a broker found a sequence wrong
+    promised: set[tuple[TopicPartition, int, int, int]] = field(default_factory=set)
+    """Place, producer id, epoch and first sequence of the batches a broker has acknowledged."""
     violations: list[str] = field(default_factory=list)
     closed: bool = False
 

@@ -17,6 +17,7 @@ HONEST = (
     "throttle",  # the response asks for ``seconds`` of silence
 )
 DISHONEST = (
+    "amnesia",  # no response; when the connection ends, the broker is as one just started again
     "swallow",  # no response to this one, but to the next ones
     "duplicate",  # the response comes twice
     "swap",  # the response comes after that of the next request

@@ -121,6 +121,16 @@ def keeps_numbers(_real: type[Sequences]) -> type[Sequences]:
     return Broken
 
 
+def trusts_cut_logs(_real: type[Sequences]) -> type[Sequences]:
+    """A log that has lost everything takes a later batch, and that proves the earlier ones."""
+
+    class Broken(Sequences):
+        def leaves_room(self, batch: ProducerBatch, base_offset: int) -> bool:
+            return True
+
+    return Broken
+
+
 def trusts_namesakes(_real: type[Metadata]) -> type[Metadata]:
     """A topic made anew with the same leader epoch counts as the one that has acknowledged."""
 

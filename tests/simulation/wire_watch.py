@@ -182,6 +182,9 @@ class WireWatch:
         for place, fields in request.batches:
             name = None if place[1] is not None else place[0]
             code = codes.get((name, place[1], place[2]))
+            if code == 0:
+                writer = fields.producer_id, fields.epoch, fields.base_sequence
+                self.history.promised.add((_by_name(place), *writer))
             if code in (0, DUPLICATE):
                 self._proven[place] = transport.node_id, fields.producer_id, fields.epoch
             if code in SEQUENCE_CODES:

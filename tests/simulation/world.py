@@ -144,12 +144,25 @@ class World:
         self.wires.slow = 1.0
 
     def move_leader(
-        self, topic: int, partition: int, to: int, gap: float, *, lose_tail: bool
+        self,
+        topic: int,
+        partition: int,
+        to: int,
+        gap: float,
+        *,
+        lose_tail: bool,
+        from_snapshot: bool,
     ) -> None:
         found = self.cluster.topics.get(self._topic(topic))
         if found is not None:
             moved = found.partitions[partition % len(found.partitions)]
-            self.cluster.move(moved, to % len(self.nodes), gap, lose_tail=lose_tail)
+            to %= len(self.nodes)
+            self.cluster.move(moved, to, gap, lose_tail=lose_tail, from_snapshot=from_snapshot)
+
+    def make_fragile(self, topic: int) -> None:
+        found = self.cluster.topics.get(self._topic(topic))
+        for partition in found.partitions if found is not None else ():
+            partition.log.fragile = True
 
     def _topic(self, number: int) -> str:
         return self.setup.topics[number % len(self.setup.topics)]
@@ -255,6 +268,8 @@ class World:
         self.wires.slow = 1.0
         self.cluster.hidden.clear()
         self.cluster.unlisted.clear()
+        for log in self.cluster.logs:
+            log.fragile = False
         self.backend.wake()
         self._be_patient()
 

@@ -101,9 +101,22 @@ class Cluster:
         alive = [(start + step) % count for step in range(count) if self.up[(start + step) % count]]
         return alive[0] if alive else NOBODY
 
-    def move(self, partition: Partition, to: int, gap: float, *, lose_tail: bool) -> None:
-        """Nobody leads for ``gap`` seconds, then ``to`` does, or another one that is alive."""
+    def move(
+        self,
+        partition: Partition,
+        to: int,
+        gap: float,
+        *,
+        lose_tail: bool,
+        from_snapshot: bool = False,
+    ) -> None:
+        """Nobody leads for ``gap`` seconds, then ``to`` does, or another one that is alive.
+
+        ``from_snapshot``: it was started a moment ago, and remembers less than the one before.
+        """
         partition.leader = NOBODY
+        if from_snapshot:
+            partition.log.load_snapshot()
         if lose_tail:
             partition.log.truncate(partition.log.committed)
         self.changed()
@@ -115,6 +128,13 @@ class Cluster:
             partition.epoch += 1
             partition.log.committed = partition.log.end
             self.changed()
+
+    def elect_uncleanly(self, partition: Partition) -> None:
+        """Somebody without a single record led for a moment; now the former leader does again."""
+        partition.log.lose_everything()
+        partition.log.fragile = False
+        partition.epoch += 2
+        self.changed()
 
     def went_down(self, node_id: int, gap: float, *, lose_tail: bool) -> None:
         self.up[node_id] = False

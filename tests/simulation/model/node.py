@@ -145,6 +145,12 @@ class Node:
             self._cluster.came_up(self.node_id, from_snapshot=from_snapshot)
             self._view = self._cluster.view()
 
+    def remember_little(self) -> None:
+        """As after a quick restart: of each producer no more than its last batch is known."""
+        for partition in self._cluster.partitions:
+            if partition.leader == self.node_id:
+                partition.log.load_snapshot()
+
     # Requests ---------------------------------------------------------------------------------
 
     def carry_out(self, end: ServerEnd, frame: bytes, fault: Interference | None) -> None:

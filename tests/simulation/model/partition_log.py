@@ -99,6 +99,9 @@ class PartitionLog:
         self.committed = 0
         self._producers: dict[int, ProducerEntry] = {}
         self._forgotten_below = 0
+        self.fragile = False  # loses all it holds when it next finds a sequence out of order
+        self.unclean = False  # has lost what was acknowledged
+        self.lost: list[StoredBatch] = []
 
     @property
     def end(self) -> int:
@@ -144,6 +147,13 @@ class PartitionLog:
         if entry is None or entry.epoch != fields.epoch:
             entry = self._producers[fields.producer_id] = ProducerEntry(fields.epoch)
         entry.batches.append(batch)
+
+    def lose_everything(self) -> None:
+        """A replica that has none of it was elected (an unclean election), and this one follows."""
+        self.lost += self.batches
+        self.unclean = True
+        self.committed = 0
+        self.truncate(0)
 
     def truncate(self, end: int) -> None:
         """Lose what lies at ``end`` and above; the memory of producers follows the log."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.simulation.events import EventQueue
 from tests.simulation.interference import Interference
 from tests.simulation.model.cluster import Cluster, Partition
+from tests.simulation.model.partition_log import OUT_OF_ORDER
 from tests.simulation.model.server_end import ServerEnd
 from tests.simulation.model.wire import (
     PartitionData,
@@ -86,6 +87,8 @@ class ProduceHandler:
                 return
             appended = partition.log.append(data.records)
             result.code, result.base_offset = appended.code, appended.base_offset
+            if appended.code == OUT_OF_ORDER and partition.log.fragile:
+                self._cluster.elect_uncleanly(partition)
             if not appended.code:
                 log_end = partition.log.end
                 stored.append(Stored(result, partition, partition.epoch, log_end, appended.again))

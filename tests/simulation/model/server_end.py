@@ -28,6 +28,7 @@ class ServerEnd:
         self._busy = False
         self._deaf = False  # nothing passes any more, and nobody notices
         self._client_left = False
+        self._forgets = False  # what it knows of producers, when the connection ends
         self._fault: Interference | None = None
         self._fault_drawn = False
         self._held: list[tuple[bytes, Answer]] = []
@@ -132,6 +133,8 @@ class ServerEnd:
         elif how == "garbage":
             half = frame[4 : 4 + max(6, len(frame) // 2)]
             self._send(len(half).to_bytes(4, "big") + half, NOTHING_SAID)
+        elif how == "amnesia":
+            self._forgets = True
         elif how != "swallow":
             self._send(frame, answer)
         if how == "duplicate":
@@ -179,3 +182,5 @@ class ServerEnd:
     def _die(self) -> None:
         self.alive = False
         self._node.forget(self)
+        if self._forgets:
+            self._node.remember_little()

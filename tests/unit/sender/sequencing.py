@@ -48,9 +48,10 @@ class Line:
         return batch
 
     def acknowledge(self, *batches: ProducerBatch) -> None:
+        """They are stored in a log that holds 100 other records, and then nothing else."""
         for batch in batches:
             self.sequences.off_wire(batch)
-            self.sequences.acknowledged(batch)
+            self.sequences.acknowledged(batch, batch.base_sequence + 100)
 
     def refuse(self, *batches: ProducerBatch, maybe: bool = False) -> None:
         """An attempt failed, there will be another."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, DeliveryTimeoutError, ProducerClosedError
 from kprod.types import Persisted, TopicPartition
@@ -38,6 +40,15 @@ def move(broker: ScriptedBroker, heard: Heard) -> bytes | None:
     return refuse(NOT_LEADER)(broker, heard)
 
 
+def recognise(offset: int) -> Answer:
+    """The batch is known, and where it is."""
+
+    def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
+        return broker.produce_answer(heard, lambda tp, batches: (0, offset))
+
+    return answer
+
+
 def two_unanswered(
     *after: Answer, brokers: int = 1, **options: Any
 ) -> tuple[SenderRig, list[FutureRecordMetadata]]:
@@ -57,7 +68,7 @@ def two_unanswered(
 
 
 def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it() -> None:
-    rig, (first, second) = two_unanswered(refuse(DUPLICATE))
+    rig, (first, second) = two_unanswered(recognise(2))
     ended: list[str] = []
     first.add_callback(lambda metadata: ended.append("first"))
     second.add_callback(lambda metadata: ended.append("second"))
@@ -69,7 +80,7 @@ def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it() -> Non
 
 
 def test_what_was_proven_has_given_its_memory_back_and_the_epoch_stays() -> None:
-    rig, _ = two_unanswered(refuse(DUPLICATE))
+    rig, _ = two_unanswered(recognise(2))
     after = rig.queue(b"3" * 60)
     assert rig.run(lambda: after.is_done)
     assert after.succeeded()
@@ -92,6 +103,16 @@ def test_without_proof_the_records_may_be_stored_and_the_partition_goes_on() -> 
         assert future.exception.code == OUT_OF_ORDER
         assert future.exception.persisted is Persisted.MAYBE
     assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
+
+
+@pytest.mark.parametrize("answer", [recognise(1), recognise(0), refuse(DUPLICATE)])
+def test_an_offset_too_low_for_what_was_sent_before_proves_nothing(answer: Answer) -> None:
+    """The log was cut short and takes any batch for the first; or the offset is not told."""
+    rig, (first, second) = two_unanswered(answer)
+    assert rig.run(lambda: first.is_done and second.is_done)
+    assert second.succeeded()
+    assert first.exception is not None
+    assert first.exception.persisted is Persisted.MAYBE
 
 
 def test_another_leader_proves_nothing() -> None:

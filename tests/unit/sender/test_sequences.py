@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import pytest
 
 from kprod.broker.record_batch import read_batches
@@ -335,36 +333,3 @@ def test_the_halves_of_a_batch_take_its_place() -> None:
         assert [line.admits(other) for other in order] == [other is batch for other in order]
         line.send(batch)
         line.acknowledge(batch)
-
-
-# What later batches prove -------------------------------------------------------------------------
-
-
-def test_a_batch_is_provable_while_later_ones_have_no_outcome() -> None:
-    line = Line()
-    line.prove()
-    first, second = line.send(), line.send()
-    assert line.sequences.is_provable(first)
-    assert not line.sequences.is_provable(second)
-    line.give_up(second)
-    assert not line.sequences.is_provable(first)
-
-
-def test_a_batch_that_was_overtaken_is_not_provable() -> None:
-    """A log that began with the second batch has a gap where the first would be."""
-    line = Line()
-    line.prove()
-    first, second, _ = (line.send() for _ in range(3))
-    line.refuse(first, maybe=True)
-    line.acknowledge(second)
-    assert not line.sequences.is_provable(first)
-
-
-def test_a_batch_refused_by_another_topic_of_the_same_name_is_not_provable() -> None:
-    line = Line()
-    line.prove()
-    first, second = line.send(), line.send()
-    line.refuse(first, second, maybe=True)
-    line.leader = LEADER._replace(topic_id=UUID(int=1))
-    line.send(first)
-    assert not line.sequences.is_provable(first)
