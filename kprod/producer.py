@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.fast_lanes import FastLanes
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.bulk.bulk_calls import BulkCalls
+from kprod.bulk.writing import BulkParts
 from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
 from kprod.errors import (
@@ -44,7 +46,7 @@ LONGEST_LENGTH = 5
 """Bytes that the length of a key or value takes at most."""
 
 
-class KafkaProducer(FastLane):
+class KafkaProducer(FastLane, BulkCalls):
     """Writes records to Kafka. Thread-safe; one producer for a whole process is the usual way.
 
     Options are keyword arguments in kafka-python's spelling or in Kafka's own (``linger_ms`` or
@@ -108,6 +110,7 @@ class KafkaProducer(FastLane):
         plugs = closable((*_plugs(config), *config.interceptors))
         last = partial(close_all, plugs) if plugs else None
         self._engine = Engine(self._sender, self._callbacks, self._metrics, config.client_id, last)
+        self._bulk = self._bulk_parts()
         watch_over(self, self._engine, at_exit=self._exit_seconds, dropped=self._close_seconds)
 
     if TYPE_CHECKING:  # it is compiled: kprod_ext/fast_lane.pyx
@@ -188,13 +191,27 @@ class KafkaProducer(FastLane):
             self._fast_lanes.admit(tp, len(topic), self._lane_partitioner.sticky(tp.topic))
         return appended.future
 
+    def _bulk_parts(self) -> BulkParts | None:
+        """What bulk calls need; nothing in it refers to the producer, or none were ever dropped."""
+        if self._lane_partitioner is None:
+            return None
+        return BulkParts(
+            accumulator=self._accumulator,
+            metadata=self._metadata,
+            partitioner=self._lane_partitioner,
+            clock=self._clock,
+            wake=self._wake,
+            blocking_time=partial(_blocking_time, self._engine, self._max_block),
+            largest=_largest_payload(self.config),
+        )
+
     def _follow(self, record: ProducerRecord, future: FutureRecordMetadata) -> None:
         """Let the interceptors know how the record ends."""
         future.add_callback(self._interceptors.on_acknowledgement)
         future.add_errback(lambda error: self._interceptors.on_send_error(record, error))
 
     def _blocking_time(self) -> float:
-        return 0.0 if self._engine.is_sender else self._max_block
+        return _blocking_time(self._engine, self._max_block)
 
     def _await_callbacks(self, deadline: float) -> None:
         if not self._callbacks.await_room(self._left(deadline)):
@@ -339,6 +356,11 @@ class KafkaProducer(FastLane):
 
     def __repr__(self) -> str:
         return f"<KafkaProducer client_id={self.config.client_id}>"
+
+
+def _blocking_time(engine: Engine, max_block: float) -> float:
+    """Seconds a call may wait: none in the thread that would have to end the wait."""
+    return 0.0 if engine.is_sender else max_block
 
 
 def _largest_payload(config: ProducerConfig) -> int:

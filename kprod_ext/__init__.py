@@ -6,27 +6,38 @@ Depends on nothing in ``kprod`` and raises only built-in exceptions.
 from __future__ import annotations
 
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+from kprod_ext.bulk_lane import BulkLane, BulkTurn
 from kprod_ext.fast_lane import FastLane, LaneTable, TopicLane
 from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signal
+from kprod_ext.object_chunk import ObjectChunk, all_plain
 from kprod_ext.open_batch import OpenBatch, write_first
 from kprod_ext.partition_hash import fnv1a, murmur2
 from kprod_ext.produce_wire import frame_produce, read_produce_response
+from kprod_ext.record_chunk import RecordChunk
 from kprod_ext.record_future import RecordFuture
 from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
 from kprod_ext.rest import Rest
+from kprod_ext.sent_records import RecordRun, SentRecords
 from kprod_ext.sticky_partition import StickyPartition
 
 __all__ = [
     "BufferPool",
+    "BulkLane",
+    "BulkTurn",
     "FastLane",
     "LaneTable",
     "MemoryRecordsBuilder",
+    "ObjectChunk",
     "OpenBatch",
     "PooledBuffer",
+    "RecordChunk",
     "RecordFuture",
+    "RecordRun",
     "Rest",
+    "SentRecords",
     "StickyPartition",
     "TopicLane",
+    "all_plain",
     "batch_size_upper_bound",
     "fnv1a",
     "frame_produce",

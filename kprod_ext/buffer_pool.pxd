@@ -32,7 +32,7 @@ cdef class BufferPool:
     cdef double _waited
     cdef bint _closed
 
-    cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
+    cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept nogil
     cdef bint can_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
     cdef void shrink(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
     cdef void give_back(self, Block* block, Py_ssize_t size) noexcept
@@ -43,8 +43,8 @@ cdef class BufferPool:
 
     # The caller of these holds the lock.
     cdef bint _take(self, Py_ssize_t size, Block** block, Block** trash) noexcept
-    cdef Block* _pop_free(self) noexcept
-    cdef void _unpool(self, Py_ssize_t wanted, Block** trash) noexcept
+    cdef Block* _pop_free(self) noexcept nogil
+    cdef void _unpool(self, Py_ssize_t wanted, Block** trash) noexcept nogil
     cdef bint _feed(self, _Waiter waiter, Block** trash) noexcept
     cdef _Waiter _serve(self, Block** trash)
     cdef int _enqueue(self, _Waiter waiter) except -1

@@ -263,7 +263,7 @@ cdef class BufferPool:
                 and capacity - buffer.capacity <= self._unpooled + self._free_bytes
             )
 
-    cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept:
+    cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept nogil:
         """Enlarge a buffer of this pool, keeping its content; never waits or overtakes a waiter."""
         cdef Block* trash = NULL
         cdef void* moved = NULL
@@ -311,13 +311,13 @@ cdef class BufferPool:
         self._unpooled -= size
         return True
 
-    cdef Block* _pop_free(self) noexcept:
+    cdef Block* _pop_free(self) noexcept nogil:
         cdef Block* block = self._free
         self._free = block.next
         self._free_bytes -= self.poolable_size
         return block
 
-    cdef void _unpool(self, Py_ssize_t wanted, Block** trash) noexcept:
+    cdef void _unpool(self, Py_ssize_t wanted, Block** trash) noexcept nogil:
         """Give up pooled blocks until wanted bytes are unpooled or none is left."""
         cdef Block* block
         while self._unpooled < wanted and self._free != NULL:
@@ -378,7 +378,7 @@ cdef class BufferPool:
         return 0
 
 
-cdef void free_blocks(Block* block) noexcept:
+cdef void free_blocks(Block* block) noexcept nogil:
     cdef Block* next_block
     while block != NULL:
         next_block = block.next

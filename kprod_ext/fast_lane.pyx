@@ -11,7 +11,6 @@ from cpython.bytearray cimport PyByteArray_CheckExact
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
-from libc.stdint cimport int64_t
 
 from kprod_ext.held_record cimport HeldRecord, hold_record, is_frozen, release_record
 from kprod_ext.murmur2 cimport murmur2_hash
@@ -19,22 +18,7 @@ from kprod_ext.open_batch cimport OpenBatch
 from kprod_ext.record_future cimport RecordFuture
 from kprod_ext.record_layout cimport Field, Record, payload_size
 from kprod_ext.sticky_partition cimport StickyPartition
-
-cdef extern from *:
-    """
-    #include <time.h>
-    #ifdef CLOCK_REALTIME_COARSE
-    #define KPROD_CLOCK CLOCK_REALTIME_COARSE
-    #else
-    #define KPROD_CLOCK CLOCK_REALTIME
-    #endif
-    static long long kprod_wall_ms(void) {
-        struct timespec now;
-        clock_gettime(KPROD_CLOCK, &now);
-        return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    }
-    """
-    int64_t kprod_wall_ms() noexcept
+from kprod_ext.wall_clock cimport kprod_wall_ms
 
 cdef enum:
     ELSEWHERE = -1          # not for this lane

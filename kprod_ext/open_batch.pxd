@@ -18,5 +18,10 @@ cdef class OpenBatch:
     cdef tuple _exchange(self, MemoryRecordsBuilder builder, object delivery)
     cdef void _fetch_early(self) noexcept nogil
 
+    # For who holds the lock: the two as addresses, NULL for None. And both, for who does not.
+    cdef void* builder_address(self) noexcept nogil
+    cdef void* delivery_address(self) noexcept nogil
+    cdef tuple now_open(self)
+
     # A record from memory: its future, or None when it was not taken. nbytes and full are outputs.
     cdef RecordFuture append(self, const Record* record, Py_ssize_t* nbytes, bint* full)

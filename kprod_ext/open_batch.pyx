@@ -58,6 +58,20 @@ cdef class OpenBatch:
         release_lock(&self._lock)
         return (old_builder, old_delivery)
 
+    cdef tuple now_open(self):
+        cdef MemoryRecordsBuilder builder
+        cdef object delivery
+        take_lock(&self._lock)
+        builder, delivery = self._builder, self._delivery
+        release_lock(&self._lock)
+        return (builder, delivery)
+
+    cdef void* builder_address(self) noexcept nogil:
+        return NULL if self._builder is None else <void*>self._builder
+
+    cdef void* delivery_address(self) noexcept nogil:
+        return NULL if self._delivery is None else <void*>self._delivery
+
     def try_append(self, timestamp_ms, key, value, headers=()):
         """(future, bytes, batch is full), or None when no batch is open or it has no room."""
         cdef HeldRecord held

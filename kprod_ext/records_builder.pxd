@@ -32,15 +32,19 @@ cdef class MemoryRecordsBuilder:
     cdef bint _transactional
 
     # For compiled callers: a record straight from memory. Bytes it takes, 0 when there is no room.
+    # take returns -1 for a record that try_append_record would raise for.
     cdef Py_ssize_t try_append_record(self, const Record* record) except -1
-    cdef bint full(self) noexcept
+    cdef Py_ssize_t take(self, const Record* record) noexcept nogil
+    cdef bint full(self) noexcept nogil
 
     cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1
     cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
-    cdef Py_ssize_t _estimated(self) noexcept
-    cdef bint _within_limit(self, Py_ssize_t size) noexcept
-    cdef bint _make_room(self, Py_ssize_t size) noexcept
-    cdef int _put(self, int64_t offset, const Record* record, Py_ssize_t body) except -1
+    cdef Py_ssize_t _estimated(self) noexcept nogil
+    cdef bint _within_limit(self, Py_ssize_t size) noexcept nogil
+    cdef bint _make_room(self, Py_ssize_t size) noexcept nogil
+    cdef Py_ssize_t _put(
+        self, int64_t offset, const Record* record, Py_ssize_t body
+    ) noexcept nogil
     cdef int _compress(self, object compress) except -1
     cdef int _give_up_excess(self) except -1
     cdef int _seal(self) except -1

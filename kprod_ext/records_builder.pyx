@@ -40,6 +40,8 @@ from kprod_ext.varint cimport varint_size
 cdef object CRC32C = None    # crc32c.crc32c, from the first batch on: its import takes 20 ms
 
 cdef enum:
+    NO_ROOM = 0
+    REFUSED = -1
     NO_COMPRESSION = 0
     LAST_CODEC = 4      # zstd
 
@@ -225,22 +227,39 @@ cdef class MemoryRecordsBuilder:
     def estimated_bytes_written(self):
         return self._estimated()
 
-    cdef bint full(self) noexcept:
+    cdef bint full(self) noexcept nogil:
         return self.closed_for_append or (
             self.record_count > 0 and self._write_limit <= self._estimated()
         )
 
-    cdef Py_ssize_t try_append_record(self, const Record* record) except -1:
+    cdef Py_ssize_t take(self, const Record* record) noexcept nogil:
         cdef int64_t offset = <int64_t>self._last_offset + 1
-        cdef Py_ssize_t body = self._body_size(offset, record)
-        cdef Py_ssize_t size = varint_size(body) + body
+        cdef int64_t delta = 0
+        cdef Py_ssize_t body = payload_size(record)
+        cdef Py_ssize_t size
+        if body < 0 or record.timestamp_ms < 0:
+            return REFUSED
+        if self.record_count > 0:
+            delta = record.timestamp_ms - self.base_timestamp
+        body = body_size(body, delta, offset)
+        if body > INT32_MAX:
+            return REFUSED
         if self.closed_for_append:
-            return 0
-        self._check_usable()
+            return NO_ROOM
+        if self._buffer.given_back:
+            return REFUSED
+        size = varint_size(body) + body
         if offset > INT32_MAX or not self._within_limit(size) or not self._make_room(size):
             self.closed_for_append = True
-            return 0
-        self._put(offset, record, body)
+            return NO_ROOM
+        return size if self._put(offset, record, body) == size else REFUSED
+
+    cdef Py_ssize_t try_append_record(self, const Record* record) except -1:
+        cdef Py_ssize_t size = self.take(record)
+        if size == REFUSED:
+            self._body_size(<int64_t>self._last_offset + 1, record)
+            self._check_usable()
+            raise SystemError("a record took other than the bytes it was measured to take")
         return size
 
     cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1:
@@ -254,7 +273,8 @@ cdef class MemoryRecordsBuilder:
         self._check_usable()
         if not self._make_room(size):
             raise ValueError(f"no room for a record of {size} bytes in the buffer")
-        self._put(offset, record, body)
+        if self._put(offset, record, body) != size:
+            raise SystemError("a record took other than the bytes it was measured to take")
         return size
 
     cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1:
@@ -269,16 +289,16 @@ cdef class MemoryRecordsBuilder:
             raise ValueError("the record is larger than the format allows (2 GiB)")
         return body
 
-    cdef Py_ssize_t _estimated(self) noexcept:
+    cdef Py_ssize_t _estimated(self) noexcept nogil:
         if self.compression == NO_COMPRESSION:
             return HEADER_SIZE + self.uncompressed_bytes
         return HEADER_SIZE + <Py_ssize_t>(<double>self.uncompressed_bytes * self._expansion)
 
-    cdef bint _within_limit(self, Py_ssize_t size) noexcept:
+    cdef bint _within_limit(self, Py_ssize_t size) noexcept nogil:
         """The limit holds from the second record on: a batch always takes one."""
         return self.record_count == 0 or self._estimated() + size <= self._write_limit
 
-    cdef bint _make_room(self, Py_ssize_t size) noexcept:
+    cdef bint _make_room(self, Py_ssize_t size) noexcept nogil:
         """Whether size more bytes fit; records to be compressed may make the buffer grow."""
         cdef Py_ssize_t end = self._end + size
         if end > INT32_MAX:
@@ -293,7 +313,10 @@ cdef class MemoryRecordsBuilder:
             or self._pool.try_grow(self._buffer, end)
         )
 
-    cdef int _put(self, int64_t offset, const Record* record, Py_ssize_t body) except -1:
+    cdef Py_ssize_t _put(
+        self, int64_t offset, const Record* record, Py_ssize_t body
+    ) noexcept nogil:
+        """Write a record there is room for. Bytes it took: its size, or we have made a mistake."""
         cdef Py_ssize_t size = varint_size(body) + body
         cdef int64_t delta = 0
         cdef char* start = self._buffer.data + self._end
@@ -301,8 +324,6 @@ cdef class MemoryRecordsBuilder:
         if self.record_count > 0:
             delta = record.timestamp_ms - self.base_timestamp
         end = put_record(start, record, body, delta, offset)
-        if end - start != size:
-            raise SystemError(f"a record of {size} bytes took {end - start}")
         if self.record_count == 0:
             self.base_timestamp = record.timestamp_ms
         self.max_timestamp = max(self.max_timestamp, record.timestamp_ms)
@@ -311,7 +332,7 @@ cdef class MemoryRecordsBuilder:
         self.uncompressed_bytes += size
         self._end += size
         self._last_offset = <int32_t>offset
-        return 0
+        return end - start
 
     cdef int _compress(self, object compress) except -1:
         """Replace the records by their compressed form, if that is smaller."""

@@ -13,3 +13,4 @@ cdef class StickyPartition:
     cdef RecordLock _lock               # guards counting
 
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept
+    cdef Py_ssize_t bytes_left(self, bint batch_ready) noexcept

@@ -27,3 +27,7 @@ cdef class StickyPartition:
             self.spent = True
         release_lock(&self._lock)
         return self.spent
+
+    cdef Py_ssize_t bytes_left(self, bint batch_ready) noexcept:
+        """Bytes until it has had its share, as far as this thread knows."""
+        return (self._batch_size if batch_ready else 2 * self._batch_size) - self._produced

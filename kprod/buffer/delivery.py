@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -149,6 +149,20 @@ class BatchDelivery:
                 return part.locate(index - first)
         return self, index
 
+    def pieces(self, first: int, count: int) -> Iterator[tuple[BatchDelivery, int, int]]:
+        """Who tells the outcomes of ``count`` records from index ``first`` on, in order.
+
+        Each piece is a delivery, the index of its first such record there, and how many they are.
+        """
+        if not self._parts:
+            yield self, first, count
+            return
+        ends = [start for start, _ in self._parts[1:]] + [first + count]
+        for (start, part), end in zip(self._parts, ends, strict=True):
+            low, high = max(first, start), min(first + count, end)
+            if low < high:
+                yield from part.pieces(low - start, high - low)
+
     def on_done(self, tell: Callback, index: int = 0) -> None:
         """Put ``tell`` to the callbacks once the batch has ended; now, if it has.
 
@@ -161,6 +175,10 @@ class BatchDelivery:
                 self._waiters.append((index, tell))
                 return
         self.callbacks.put([tell])
+
+    def hasten(self) -> None:
+        """Somebody is about to wait: the batch need not linger. Never waits."""
+        self._hurry_once()
 
     def wait(self, timeout: float | None) -> bool:
         """Wait at most ``timeout`` seconds (None: without limit); True once the batch has ended.

@@ -1,0 +1,76 @@
+"""The bulk calls of a producer: ``send_many``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.bulk.delivery import BulkDelivery
+from kprod.bulk.one_by_one import send_one_by_one
+from kprod.bulk.row_checks import RowChecks
+from kprod.bulk.row_sending import send_rows
+from kprod.bulk.rows import Rows
+from kprod.bulk.writing import BulkParts
+from kprod.intake.arguments import check_topic
+from kprod.types import BytesLike, ProducerRecord
+
+
+class BulkCalls:
+    """Part of ``KafkaProducer``: it sends many records with one call. Thread-safe."""
+
+    _bulk: BulkParts | None
+    """None when code of the application must see each record."""
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        keys: Iterable[Any] | None = None,
+        headers: Iterable[Any] | None = None,
+        partitions: Iterable[int | None] | int | None = None,
+        timestamps_ms: Iterable[int | None] | int | None = None,
+    ) -> BulkDelivery:
+        """Queue many records of one topic, in order; one handle tells what becomes of them.
+
+        ``values`` is a list, tuple or iterator of what ``send`` takes as a value or, without
+        ``keys``, of ``(key, value)`` pairs. The other arguments have one item per record, or one
+        value for all: a number; for ``headers`` a list of ``(str, bytes | None)`` pairs.
+
+        Waits for memory at most ``max_block_ms`` without progress. With lists and tuples every
+        argument is checked before anything is queued (values that a serializer must see first are
+        not). What goes wrong later raises with the records before it queued: ``error.accepted`` is
+        how many, ``error.delivery`` their handle. So do an exception of an iterator, and Ctrl-C:
+        then one record more may be queued. Raises what ``send`` raises.
+        """
+        self._ensure_usable()
+        topic = check_topic(topic)
+        rows = Rows(
+            values, keys=keys, headers=headers, partitions=partitions, timestamps_ms=timestamps_ms
+        )
+        checks = RowChecks(topic, self._refuse_too_large)
+        if self._bulk is None:
+            return send_one_by_one(self._send, topic, rows, checks)
+        return send_rows(self._bulk, topic, rows, checks)
+
+    # What the producer does for both, and for send ------------------------------------------------
+
+    def _ensure_usable(self) -> None:
+        raise AssertionError("the producer has its own")
+
+    def _refuse_too_large(
+        self, record: ProducerRecord, key: BytesLike | None, value: BytesLike | None
+    ) -> None:
+        raise AssertionError("the producer has its own")
+
+    def _send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> FutureRecordMetadata:
+        raise AssertionError("the producer has its own")

@@ -1,0 +1,175 @@
+"""One handle for all records of a bulk call: what became of them, together or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from kprod.buffer.delivery import NO_OFFSET, BatchDelivery
+from kprod.bulk.report import BulkReport, OffsetRange
+from kprod.clock import SystemClock
+from kprod.errors import DeliveryError, KprodError, KprodTimeoutError
+from kprod.types import Persisted, RecordMetadata, TopicPartition
+from kprod_ext import RecordRun, SentRecords
+
+UNKNOWN = -1
+
+
+class BulkDelivery:
+    """The outcomes of the records of one ``send_many`` or ``send_arrow``. Thread-safe.
+
+    It holds one small object per batch and one to four bytes per record, and no record. ``len`` is
+    the number of records that were queued, numbered from 0 in the order in which they were given.
+    ``await`` gives what ``get`` returns. Pickling is refused: it belongs to its process.
+    """
+
+    def __init__(self, sent: SentRecords) -> None:
+        self._sent = sent
+
+    def __len__(self) -> int:
+        return self._sent.count
+
+    @property
+    def is_done(self) -> bool:
+        """True once every record was acknowledged or has failed."""
+        return all(run.delivery.done for run in self._sent.runs)
+
+    def get(self, timeout: float | None = None) -> BulkReport:
+        """Wait at most ``timeout`` seconds (None: no limit) until every record has its outcome.
+
+        Raises DeliveryError, with the first record's error as its cause, when any has failed;
+        KprodTimeoutError when some have no outcome yet: they are still on their way;
+        IllegalStateError inside a delivery callback, where waiting would hold up all others.
+        """
+        if not self._wait(timeout):
+            pending = sum(run.count for run in self._sent.runs if not run.delivery.done)
+            raise KprodTimeoutError(
+                f"{pending} of {len(self)} records have no outcome after {timeout:g} s;"
+                " they are still being sent"
+            )
+        failed = [(piece, count) for _, piece, _, count in self._pieces() if piece.error]
+        if failed:
+            raise self._failure(failed)
+        return BulkReport(len(self), self._offsets())
+
+    def outcome(self, record: int) -> RecordMetadata | KprodError | None:
+        """What became of a record: where it was stored, or its error; None while that is open.
+
+        The sizes in the metadata are -1, and so is the timestamp unless the broker told it: the
+        handle keeps nothing of what was handed in. Raises IndexError; negative numbers count from
+        the end. Looking at every record costs some 2 us for each.
+        """
+        number = record + len(self) if record < 0 else record
+        delivery, index = self._sent.locate(number)
+        delivery, index = delivery.locate(index)
+        if not delivery.done:
+            return None
+        error: KprodError | None = delivery.error
+        return _metadata(delivery, index) if error is None else error
+
+    def __getitem__(self, record: int) -> RecordMetadata | KprodError | None:
+        return self.outcome(record)
+
+    def __iter__(self) -> Iterator[RecordMetadata | KprodError | None]:
+        return map(self.outcome, range(len(self)))
+
+    def failed_indices(self) -> list[int]:
+        """The numbers of the records that have failed so far, ascending: to send them again.
+
+        Whether they may be in the log all the same is told by ``persisted`` of their errors.
+        """
+        return self._sent.records_of(
+            [
+                (run.place, run.ordinal + at, count)
+                for run, piece, at, count in self._pieces()
+                if piece.error
+            ]
+        )
+
+    @property
+    def exceptions(self) -> list[KprodError]:
+        """Why records have failed so far: one error for each batch that did."""
+        return [piece.error for _, piece, _, _ in self._pieces() if piece.error]
+
+    def __await__(self) -> Generator[Any, None, BulkReport]:
+        self._hurry()
+        for run in self._sent.runs:
+            if not run.delivery.done:
+                yield from run.delivery.wait_in_loop()
+        return self.get(0)
+
+    def _wait(self, timeout: float | None) -> bool:
+        clock = SystemClock()
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        self._hurry()
+        for run in self._sent.runs:
+            left = None if deadline is None else max(0.0, deadline - clock.monotonic())
+            if not (run.delivery.done or run.delivery.wait(left)):
+                return False
+        return True
+
+    def _hurry(self) -> None:
+        """Somebody waits: no batch need linger any more."""
+        for run in self._sent.runs:
+            run.delivery.hasten()
+
+    def _pieces(self) -> Iterator[tuple[RecordRun, BatchDelivery, int, int]]:
+        """The runs, cut where their batches were split: (run, delivery, records before, count)."""
+        for run in self._sent.runs:
+            before = 0
+            for piece, _, count in run.delivery.pieces(run.first, run.count):
+                yield run, piece, before, count
+                before += count
+
+    def _offsets(self) -> dict[TopicPartition, OffsetRange]:
+        ranges: dict[TopicPartition, OffsetRange] = {}
+        for run in self._sent.runs:
+            for piece, index, count in run.delivery.pieces(run.first, run.count):
+                first, last = _offset(piece, index), _offset(piece, index + count - 1)
+                seen = ranges.get(piece.tp, OffsetRange(first, last, 0))
+                known = [offset for offset in (seen.first, first) if offset != NO_OFFSET]
+                ranges[piece.tp] = OffsetRange(
+                    min(known, default=NO_OFFSET), max(seen.last, last), seen.records + count
+                )
+        return ranges
+
+    def _failure(self, failed: list[tuple[BatchDelivery, int]]) -> DeliveryError:
+        records = sum(count for _, count in failed)
+        first = failed[0][0]
+        error = DeliveryError(
+            f"{records:,} of {len(self):,} records failed, {len(self) - records:,} were"
+            f" acknowledged; first: {first.tp}: {type(first.error).__name__}: {first.error}",
+            acknowledged=len(self) - records,
+            failed=records,
+            pending=0,
+            topic_partition=first.tp,
+        )
+        error.__cause__ = first.error
+        if any(piece.error and piece.error.persisted is Persisted.MAYBE for piece, _ in failed):
+            error.persisted = Persisted.MAYBE
+        return error
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a BulkDelivery cannot be pickled: it waits for outcomes in its process")
+
+    def __repr__(self) -> str:
+        state = "done" if self.is_done else "pending"
+        return f"<BulkDelivery records={len(self)} {state}>"
+
+
+def _offset(delivery: BatchDelivery, index: int) -> int:
+    return NO_OFFSET if delivery.base_offset == NO_OFFSET else delivery.base_offset + index
+
+
+def _metadata(delivery: BatchDelivery, index: int) -> RecordMetadata:
+    return RecordMetadata(
+        topic=delivery.tp.topic,
+        partition=delivery.tp.partition,
+        topic_partition=delivery.tp,
+        offset=_offset(delivery, index),
+        timestamp=delivery.append_time,
+        checksum=None,
+        serialized_key_size=UNKNOWN,
+        serialized_value_size=UNKNOWN,
+        serialized_header_size=UNKNOWN,
+    )

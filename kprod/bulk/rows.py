@@ -1,0 +1,174 @@
+"""The arguments of ``send_many``, cut into blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+
+from kprod.config.shown import shown
+from kprod.errors import InvalidRecordError, RecordTypeError
+from kprod.intake.arguments import check_partition, check_timestamp, freeze_headers
+from kprod_ext import all_plain
+
+BLOCK_ROWS = 2048
+"""Rows that are held at the same time: their addresses fit into the processor's nearer caches."""
+STREAM_ROWS = 512
+"""The same for rows from an iterator, which wait until so many have come."""
+
+Column: TypeAlias = Any
+"""None, one value for every record, or a list or an iterator of them."""
+
+
+class Block(NamedTuple):
+    """Rows ``start`` to ``start + len(values)``, and what ended the input right after them.
+
+    ``columns`` are keys, headers, partitions and timestamps: each a list or, for all rows, a value.
+    """
+
+    start: int
+    values: list[Any]
+    columns: tuple[Column, ...]
+    failure: BaseException | None = None
+
+
+class Rows:
+    """What one ``send_many`` was given. ``sized``: it can be looked at before anything is sent."""
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        keys: Any = None,
+        headers: Any = None,
+        partitions: Any = None,
+        timestamps_ms: Any = None,
+    ) -> None:
+        """Raises RecordTypeError and InvalidRecordError for what can be judged without a look."""
+        self.sized = isinstance(values, list | tuple)
+        self._values = list(values) if isinstance(values, tuple) else _many("values", values)
+        self._columns: tuple[Column, ...] = (
+            None if keys is None else self._column("keys", keys),
+            self._headers(headers),
+            self._places(partitions),
+            self._times(timestamps_ms),
+        )
+
+    def all_plain(self, largest: int) -> bool:
+        """Whether no check could refuse a row: bytes or None of at most ``largest``, no lists."""
+        keys, *others = self._columns
+        if not isinstance(self._values, list) or any(type(c) is list for c in others):
+            return False
+        return others[0] is None and all_plain(self._values, keys, largest)
+
+    @property
+    def largest_partition(self) -> int:
+        """The partition all rows name, -1 for none; of a list of them it says nothing."""
+        partition = self._columns[2]
+        return partition if type(partition) is int else -1
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows in order. Of a sized input as often as one likes, of another one once."""
+        return self._sized_blocks() if self.sized else self._streamed_blocks()
+
+    def _sized_blocks(self) -> Iterator[Block]:
+        values = self._values
+        for start in range(0, len(values), BLOCK_ROWS):
+            end = start + BLOCK_ROWS
+            columns = [c[start:end] if type(c) is list else c for c in self._columns]
+            yield Block(start, values[start:end], tuple(columns))
+
+    def _streamed_blocks(self) -> Iterator[Block]:
+        values = iter(self._values)
+        columns = [iter(c) if _is_many(c) else c for c in self._columns]
+        start = 0
+        while True:
+            taken, failure = _take(values, STREAM_ROWS)
+            cut: list[Any] = []
+            for name, column in zip(_NAMES, columns, strict=True):
+                if not _is_many(column):
+                    cut.append(column)
+                    continue
+                part, why = _take(column, len(taken))
+                if len(part) < len(taken):
+                    failure = why or InvalidRecordError(
+                        f"{name}: ended after {start + len(part)} records, before the values did"
+                    )
+                    del taken[len(part) :]
+                cut.append(part)
+            cut = [part[: len(taken)] if type(part) is list else part for part in cut]
+            if taken or failure is not None:
+                yield Block(start, taken, tuple(cut), failure)
+            if failure is not None or len(taken) < STREAM_ROWS:
+                return
+            start += len(taken)
+
+    def _column(self, name: str, column: Any) -> Column:
+        """A column of one value per record: a list if the values are sized."""
+        many = _many(name, column)
+        if not self.sized:
+            return many if type(many) is not tuple else list(many)
+        many = list(many)
+        if len(many) != len(self._values):
+            raise InvalidRecordError(
+                f"{name}: expected one for each of {len(self._values)} records, got {len(many)}"
+            )
+        return many
+
+    def _headers(self, headers: Any) -> Column:
+        if headers is None:
+            return None
+        if isinstance(headers, Mapping) or (
+            isinstance(headers, list | tuple) and all(_is_pair(pair) for pair in headers)
+        ):
+            return freeze_headers(headers) or None
+        return self._column("headers", headers)
+
+    def _places(self, partitions: Any) -> Column:
+        if partitions is None or _is_number(partitions):
+            return check_partition(partitions)
+        return self._column("partitions", partitions)
+
+    def _times(self, timestamps_ms: Any) -> Column:
+        if timestamps_ms is None or _is_number(timestamps_ms):
+            return check_timestamp(timestamps_ms)
+        return self._column("timestamps_ms", timestamps_ms)
+
+
+_NAMES = ("keys", "headers", "partitions", "timestamps_ms")
+
+
+def _many(name: str, column: Any) -> Any:
+    if isinstance(column, str | bytes | bytearray | memoryview | Mapping):
+        raise RecordTypeError(
+            f"{name}: expected a list, tuple or iterator with one item per record, got"
+            f" {shown(column)}"
+        )
+    if not isinstance(column, Iterable):
+        raise RecordTypeError(
+            f"{name}: expected a list, tuple or iterator with one item per record, got"
+            f" {shown(column)}"
+        )
+    return column
+
+
+def _is_many(column: Column) -> bool:
+    return column is not None and type(column) is not tuple and not _is_number(column)
+
+
+def _is_number(column: Any) -> bool:
+    return hasattr(column, "__index__") and not isinstance(column, Iterable)
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)
+
+
+def _take(column: Iterator[Any], count: int) -> tuple[list[Any], BaseException | None]:
+    """At most ``count`` items, and what the iterator raised after them, if it did."""
+    taken: list[Any] = []
+    try:
+        taken.extend(islice(column, count))  # what came before an exception stays in the list
+    except BaseException as error:
+        return taken, error
+    return taken, None

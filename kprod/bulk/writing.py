@@ -1,0 +1,131 @@
+"""One bulk call at work: compiled code writes, and this helps it over what stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.clock import Clock
+from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import TopicInfo
+from kprod.intake.partitioner import DefaultPartitioner
+from kprod.types import TopicPartition
+from kprod_ext import BulkLane, BulkTurn, RecordChunk, SentRecords, StickyPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkParts:
+    """What of a producer a bulk call works with.
+
+    ``blocking_time`` tells the seconds that a call may wait without progress; ``largest`` is the
+    bytes that key, value and headers of a record may have without a second look.
+    """
+
+    accumulator: RecordAccumulator
+    metadata: Metadata
+    partitioner: DefaultPartitioner
+    clock: Clock
+    wake: Callable[[], None]
+    blocking_time: Callable[[], float]
+    largest: int
+    turn: BulkTurn = field(default_factory=BulkTurn)
+
+
+class BulkWriting:
+    """Queues chunks of records of one topic, in order. One thread.
+
+    ``sent`` knows, after ``finish``, where every record went.
+    """
+
+    def __init__(self, parts: BulkParts, topic: str) -> None:
+        """Raises as ``Metadata.await_topic``: the topic may be a new one."""
+        self.sent = SentRecords()
+        self._parts = parts
+        self._name = topic
+        self._topic = self._await()
+        self._lane = BulkLane(len(self._topic), parts.turn, self.sent)
+
+    def write(self, chunk: RecordChunk) -> None:
+        """Queue the chunk's records.
+
+        Raises BufferFullError when there is no memory for the next one within ``blocking_time``,
+        ProducerClosedError after ``close``; the records before it are queued.
+        """
+        while True:
+            lane = self._current_lane()
+            stop = lane.write(chunk, self._sticky())
+            self._tell_filled(lane.filled)
+            if stop == "done":
+                return
+            if stop == "no room":
+                self._append(chunk, lane)
+            elif stop == "unknown":
+                self._admit(lane.partition)
+            else:
+                self._parts.partitioner.choose(self._topic, None)
+
+    def _tell_filled(self, partitions: list[int]) -> None:
+        for partition in partitions:
+            self._parts.accumulator.filled(TopicPartition(self._name, partition))
+        if partitions:
+            self._parts.wake()
+
+    def finish(self) -> None:
+        """Nothing more is written."""
+        self._lane.finish()
+        self._parts.wake()  # after an interruption nobody else may have told the sender
+
+    def await_partition(self, partition: int) -> None:
+        """Wait until the topic is known to have a partition. Raises KprodTimeoutError."""
+        if partition >= len(self._topic):
+            self._topic = self._await(partition)
+
+    def _await(self, partition: int | None = None) -> TopicInfo:
+        parts = self._parts
+        return parts.metadata.await_topic(self._name, parts.blocking_time(), parts.wake, partition)
+
+    def _current_lane(self) -> BulkLane:
+        """The lane; another one when the topic's number of partitions is another one now."""
+        self._topic = self._parts.metadata.snapshot.topic(self._name) or self._await()
+        if len(self._topic) != self._lane.partition_count:
+            self._lane.finish()
+            self._lane = BulkLane(len(self._topic), self._parts.turn, self.sent)
+        return self._lane
+
+    def _sticky(self) -> StickyPartition | None:
+        """Where records without a key go; a partition that lost its leader is left."""
+        partitioner = self._parts.partitioner
+        if len(self._topic.available) < len(self._topic) and partitioner.sticky(self._name):
+            partitioner.choose(self._topic, None)
+        return partitioner.sticky(self._name)
+
+    def _admit(self, partition: int) -> None:
+        self.await_partition(partition)
+        if partition < self._lane.partition_count:
+            tp = TopicPartition(self._name, partition)
+            self._lane.admit(partition, self._parts.accumulator.open_batch(tp))
+
+    def _append(self, chunk: RecordChunk, lane: BulkLane) -> None:
+        """Queue the record that begins a new batch, whose memory may have to be waited for."""
+        parts = self._parts
+        timestamp_ms, key, value, headers = chunk.row()
+        try:
+            appended = parts.accumulator.append(
+                TopicPartition(self._name, lane.partition),
+                parts.clock.wall_ms() if timestamp_ms is None else timestamp_ms,
+                key,
+                value,
+                headers,
+                parts.blocking_time(),
+            )
+        finally:
+            for view in (key, value):
+                if isinstance(view, memoryview):  # of the chunk's memory: a traceback keeps it
+                    view.release()
+        lane.appended(chunk, appended.future.delivery, appended.future.index)
+        if appended.wake_sender:
+            parts.wake()
+        parts.partitioner.appended(
+            self._topic, lane.partition, appended.nbytes, appended.batch_ready
+        )

@@ -1,0 +1,49 @@
+from typing import Any, Protocol, final, type_check_only
+
+from kprod_ext.record_chunk import RecordChunk
+
+@type_check_only
+class RowChecks(Protocol):
+    """What becomes of a cell that is not of the plain type; ``row`` counts from 0 in this load."""
+
+    def payload(self, row: int, field: str, data: Any) -> bytes | None:
+        """A key or value that is neither ``bytes`` nor None."""
+    def partition(self, row: int, partition: Any) -> int | None:
+        """A partition that is not a plain number of 0 to 2**31 - 1."""
+    def timestamp(self, row: int, timestamp_ms: Any) -> int | None:
+        """A timestamp that is not a plain number of 0 to 2**63 - 1."""
+    def headers(self, row: int, headers: Any) -> tuple[tuple[str, bytes | None], ...]:
+        """A record's own headers, frozen."""
+    def size(self, row: int, key: Any, value: Any, headers: Any) -> None:
+        """A record that may be too large: raises if it is."""
+
+@final
+class ObjectChunk(RecordChunk):
+    """A block of records that are Python objects; it keeps them alive. ``largest`` is the bytes
+    that key, value and headers of a record may have together before ``checks.size`` is asked.
+    """
+
+    def __new__(cls, capacity: int, largest: int, checks: RowChecks) -> ObjectChunk: ...
+    @property
+    def largest_partition(self) -> int:
+        """The largest partition any load has named, -1 for none."""
+    def load(
+        self,
+        values: list[Any],
+        keys: list[Any] | None = None,
+        headers: list[Any] | tuple[tuple[str, bytes | None], ...] | None = None,
+        partitions: list[Any] | int | None = None,
+        timestamps_ms: list[Any] | int | None = None,
+    ) -> None:
+        """Hold these records in place of those before; the lists are as long as ``values``.
+
+        Without ``keys`` an item of ``values`` that is a pair is (key, value). ``headers``: a list
+        of the records' own, or a tuple that all share. When a check raises, the rows before the bad
+        one are there. Raises ValueError for more rows than ``capacity`` or lists of other lengths.
+        """
+
+def all_plain(values: list[Any], keys: list[Any] | None, largest: int) -> bool:
+    """Whether every value and key is ``bytes`` or None, or (without ``keys``) a pair of these.
+
+    And no more than ``largest`` bytes for any record. Raises ValueError for lists of two lengths.
+    """

@@ -1,0 +1,150 @@
+"""Blocks of Python objects: what they hold, and what they ask about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kprod_ext import BulkLane, BulkTurn, ObjectChunk, RecordChunk, SentRecords, all_plain
+
+
+class Asked:
+    """Checks that note what they are asked, and let it pass as something harmless."""
+
+    def __init__(self) -> None:
+        self.about: list[Any] = []
+
+    def payload(self, row: int, field: str, data: Any) -> bytes | None:
+        self.about.append((row, field, data))
+        if data == "bad":
+            raise TypeError(f"row {row}")
+        return b"made"
+
+    def partition(self, row: int, partition: Any) -> int | None:
+        self.about.append((row, "partition", partition))
+        if partition == "bad":
+            raise TypeError(f"row {row}")
+        return None
+
+    def timestamp(self, row: int, timestamp_ms: Any) -> int | None:
+        self.about.append((row, "timestamp", timestamp_ms))
+        return None
+
+    def headers(self, row: int, headers: Any) -> tuple[tuple[str, bytes | None], ...]:
+        return tuple(headers or ())
+
+    def size(self, row: int, key: Any, value: Any, headers: Any) -> None:
+        self.about.append((row, "size", len(bytes(value))))
+        raise OverflowError(f"row {row}")
+
+
+def test_the_next_row_is_shown_as_it_was_given() -> None:
+    chunk = ObjectChunk(4, 1000, Asked())
+    chunk.load(
+        [b"value", None], [b"", None], [[("a", b"1"), ("ä", None)], None], [3, None], [7, None]
+    )
+    timestamp, key, value, headers = chunk.row()
+    assert (timestamp, key, bytes(value or b""), headers) == (
+        7,
+        b"",
+        b"value",
+        (("a", b"1"), ("ä", None)),
+    )
+    assert isinstance(chunk, RecordChunk)
+    assert (chunk.capacity, chunk.count, chunk.at, chunk.largest_partition) == (4, 2, 0, 3)
+
+
+def test_there_is_no_row_in_an_empty_chunk() -> None:
+    with pytest.raises(IndexError):
+        ObjectChunk(4, 1000, Asked()).row()
+
+
+def test_only_what_is_not_plain_is_asked_about() -> None:
+    asked = Asked()
+    ObjectChunk(4, 1000, asked).load(
+        [b"a", "x", (b"k", 1.5)], None, None, [0, None, 2**31], [0, -1, 5]
+    )
+    assert asked.about == [
+        (1, "value", "x"),
+        (2, "value", 1.5),
+        (1, "partition", None),
+        (2, "partition", 2**31),
+        (1, "timestamp", -1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "keys", "partitions", "good"),
+    [
+        (["bad"], None, None, 0),
+        ([b"a", b"b", "bad"], None, None, 2),
+        ([b"a", b"b", "bad"], None, [0, "bad", 0], 1),
+        ([b"a", "bad", b"c"], None, [0, 0, "bad"], 1),
+        ([b"a", b"b", b"x" * 2000], None, None, 2),
+        ([b"a", b"x" * 2000, "bad"], [b"k", b"k", b"k"], None, 1),
+    ],
+)
+def test_the_rows_before_the_first_bad_one_are_there(
+    values: list[Any], keys: list[Any] | None, partitions: list[Any] | None, good: int
+) -> None:
+    chunk = ObjectChunk(4, 1000, Asked())
+    with pytest.raises((TypeError, OverflowError), match=f"row {good}"):
+        chunk.load(values, keys, None, partitions)
+    assert (chunk.count, chunk.at) == (good, 0)
+
+
+def test_headers_count_towards_the_size() -> None:
+    asked = Asked()
+    chunk = ObjectChunk(4, 1000, asked)
+    with pytest.raises(OverflowError, match="row 1"):
+        chunk.load([b"a", b"b"], None, [None, [("h", b"x" * 999)]])
+    with pytest.raises(OverflowError, match="row 0"):
+        chunk.load([b"a", b"b"], None, (("h", b"x" * 999),))
+    chunk.load([b"a", b"b"], None, (("h", b"x" * 900),))
+    assert chunk.count == 2
+
+
+def test_columns_must_fit() -> None:
+    chunk = ObjectChunk(2, 1000, Asked())
+    with pytest.raises(ValueError, match="3 rows for a chunk of 2"):
+        chunk.load([b"", b"", b""])
+    for column in range(4):
+        columns: list[Any] = [None, None, None, None]
+        columns[column] = [None]
+        with pytest.raises(ValueError, match="a column of 1 for 2 rows"):
+            chunk.load([b"", b""], *columns)
+    for capacity in (0, -1, 2**20 + 1):
+        with pytest.raises(ValueError, match="capacity"):
+            ObjectChunk(capacity, 1000, Asked())
+
+
+def test_plain_means_bytes_that_are_small_enough() -> None:
+    assert all_plain([b"a", None, (b"k", b"v"), (None, None)], None, 10)
+    assert all_plain([b"a", None], [None, b"k"], 10)
+    for values, keys in (
+        (["a"], None),
+        ([bytearray()], None),
+        ([b"x" * 11], None),
+        ([(b"k" * 6, b"v" * 5)], None),
+        ([(b"k", b"v")], [b"k"]),
+        ([b"x"], ["k"]),
+        ([b"x"], [b"k" * 10]),
+        ([(b"a", b"b", b"c")], None),
+    ):
+        assert not all_plain(values, keys, 10)
+    with pytest.raises(ValueError, match="1 keys for 2 values"):
+        all_plain([b"", b""], [b""], 10)
+
+
+def test_a_lane_without_its_batches_says_what_it_needs() -> None:
+    chunk = ObjectChunk(4, 1000, Asked())
+    lane = BulkLane(2, BulkTurn(), SentRecords())
+    chunk.load([b"x"])
+    assert lane.write(chunk, None) == "sticky"
+    chunk.load([b"x"], None, None, 1)
+    assert (lane.write(chunk, None), lane.partition) == ("unknown", 1)
+    chunk.load([b"x"], None, None, 5)
+    assert (lane.write(chunk, None), lane.partition) == ("unknown", 5)
+    with pytest.raises(ValueError, match="1 partition or more"):
+        BulkLane(0, BulkTurn(), SentRecords())

@@ -1,0 +1,182 @@
+"""The handle of a bulk call: together, one by one, awaited, and when some records fail."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer, Persisted, RecordMetadata, TopicPartition
+from kprod.errors import (
+    BrokerError,
+    DeliveryError,
+    IllegalStateError,
+    KprodTimeoutError,
+    RecordTooLargeError,
+)
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
+from tests.support.scripted_producer import producer_before
+
+INVALID_RECORD, TOO_LARGE = 87, 10
+VALUES = [b"%03d" % n for n in range(100)]
+
+
+def cluster_of(partitions: int) -> ScriptedCluster:
+    cluster = ScriptedCluster(topics={"t": [1] * partitions})
+    cluster.add(1)
+    return cluster
+
+
+def producer_of(cluster: ScriptedCluster, **options: Any) -> KafkaProducer:
+    """One that has been connected, so that what a broker is told to do meets the next records."""
+    producer = producer_before(cluster, **options)
+    producer.send("t", b"first", partition=0).get(timeout=20)
+    return producer
+
+
+def test_the_report_tells_offsets_by_partition() -> None:
+    with producer_of(cluster_of(2)) as producer:
+        handle = producer.send_many("t", VALUES, partitions=[n % 2 for n in range(100)])
+        report = handle.get(timeout=20)
+    assert report.records == len(handle) == 100
+    assert {tp.partition: (r.first, r.last, r.records) for tp, r in report.offsets.items()} == {
+        0: (1, 50, 50),
+        1: (0, 49, 50),
+    }
+
+
+def test_every_record_has_its_outcome() -> None:
+    with producer_of(cluster_of(2), batch_size=200) as producer:
+        handle = producer.send_many("t", VALUES, partitions=[n % 2 for n in range(100)])
+        handle.get(timeout=20)
+        outcomes = list(handle)
+    for number, outcome in enumerate(outcomes):
+        assert isinstance(outcome, RecordMetadata)
+        assert outcome.topic_partition == TopicPartition("t", number % 2)
+        assert outcome.offset == number // 2 + (number % 2 == 0)
+        assert handle[number] == handle[number - 100] == handle.outcome(number) == outcome
+    for outside in (100, -101):
+        with pytest.raises(IndexError):
+            handle[outside]
+
+
+def test_records_that_failed_are_told_by_their_numbers() -> None:
+    cluster = cluster_of(2)
+    broker = cluster.brokers[1]
+    with producer_of(cluster, batch_size=200, linger_ms=60_000) as producer:
+        broker.next(ApiKey.PRODUCE, refuse(INVALID_RECORD))
+        handle = producer.send_many("t", VALUES, partitions=[n % 2 for n in range(100)])
+        with pytest.raises(DeliveryError, match="of 100 records failed") as raised:
+            handle.get(timeout=20)
+        failed = handle.failed_indices()
+    assert raised.value.failed == len(failed) > 0
+    assert raised.value.acknowledged == 100 - len(failed)
+    assert isinstance(raised.value.__cause__, BrokerError)
+    assert raised.value.persisted is Persisted.NO
+    assert handle.exceptions[0] is raised.value.__cause__
+    stored = {value for partition in (0, 1) for value in cluster.values("t", partition)}
+    for number, value in enumerate(VALUES):
+        assert (number in failed) == (value not in stored)
+        assert isinstance(handle[number], BrokerError) == (number in failed)
+
+
+def test_of_a_batch_that_was_split_only_the_record_that_is_too_large_fails() -> None:
+    cluster = cluster_of(1)
+    broker = cluster.brokers[1]
+    with producer_of(cluster, linger_ms=60_000) as producer:
+        # Four records; cut in two, the first half cut again, its first record refused alone.
+        broker.next(ApiKey.PRODUCE, *[refuse(TOO_LARGE)] * 3)
+        handle = producer.send_many("t", VALUES[:4])
+        with pytest.raises(DeliveryError, match="1 of 4 records failed"):
+            handle.get(timeout=20)
+    assert handle.failed_indices() == [0]
+    assert isinstance(handle[0], RecordTooLargeError)
+    assert [outcome.offset for outcome in list(handle)[1:]] == [1, 2, 3]  # type: ignore[union-attr]
+
+
+def test_waiting_has_a_limit_and_the_records_go_on() -> None:
+    cluster = cluster_of(1)
+    with producer_of(cluster) as producer:
+        cluster.brokers[1].next(ApiKey.PRODUCE, silence)
+        handle = producer.send_many("t", VALUES)
+        with pytest.raises(KprodTimeoutError, match="100 of 100 records have no outcome"):
+            handle.get(timeout=0.05)
+        assert not handle.is_done
+        assert (handle[0], handle.failed_indices(), handle.exceptions) == (None, [], [])
+        producer.close(timeout=0)
+
+
+def test_who_waits_does_not_wait_for_the_linger() -> None:
+    with producer_of(cluster_of(3), linger_ms=50_000) as producer:
+        handle = producer.send_many("t", VALUES, partitions=[n % 3 for n in range(100)])
+        assert handle.get(timeout=20).records == 100
+
+
+def test_it_can_be_awaited() -> None:
+    cluster = cluster_of(3)
+
+    async def main(producer: KafkaProducer) -> None:
+        handles = [producer.send_many("t", VALUES) for _ in range(3)]
+        reports = await asyncio.gather(*handles)
+        assert [report.records for report in reports] == [100] * 3
+        assert (await handles[0]).records == 100
+        cluster.brokers[1].next(ApiKey.PRODUCE, refuse(INVALID_RECORD))
+        with pytest.raises(DeliveryError):
+            await producer.send_many("t", VALUES)
+        cluster.brokers[1].next(ApiKey.PRODUCE, silence)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await producer.send_many("t", VALUES)
+
+    with producer_of(cluster, linger_ms=50_000) as producer:
+        asyncio.run(main(producer))
+        producer.close(timeout=0)
+
+
+def test_a_callback_must_not_wait_for_it() -> None:
+    told: list[BaseException] = []
+    cluster = cluster_of(1)
+    with producer_of(cluster) as producer:
+        handle = producer.send_many("t", [b"x"], timestamps_ms=1)
+        pending = producer.send("t", b"y")
+
+        def callback(_: RecordMetadata) -> None:
+            cluster.brokers[1].next(ApiKey.PRODUCE, silence)
+            try:
+                producer.send_many("t", VALUES).get(timeout=10)
+            except IllegalStateError as error:
+                told.append(error)
+
+        pending.add_callback(callback)
+        handle.get(timeout=20)
+        pending.get(timeout=20)
+        producer.close(timeout=5)
+    assert len(told) == 1
+
+
+def test_it_is_not_pickled() -> None:
+    with producer_of(cluster_of(1)) as producer:
+        handle = producer.send_many("t", VALUES)
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(handle)
+        assert repr(handle) in (
+            "<BulkDelivery records=100 pending>",
+            "<BulkDelivery records=100 done>",
+        )
+
+
+def test_sending_many_loads_no_asyncio() -> None:
+    script = (
+        "import sys; from kprod import KafkaProducer; from kprod.broker import EmbeddedBroker\n"
+        "with EmbeddedBroker(topics={'t': 1}) as broker:\n"
+        "    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:\n"
+        "        before = 'asyncio' in sys.modules\n"
+        "        producer.send_many('t', [b'x']).get(10)\n"
+        "        sys.exit('asyncio' in sys.modules and not before)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=50).returncode == 0

@@ -1,0 +1,281 @@
+"""What ``send_many`` takes, what it refuses before anything is queued, and how it ends early."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer, TopicPartition
+from kprod.errors import (
+    BufferFullError,
+    InvalidRecordError,
+    InvalidTopicError,
+    KprodError,
+    KprodTimeoutError,
+    PartitionError,
+    ProducerClosedError,
+    RecordTooLargeError,
+    RecordTypeError,
+    SerializationError,
+)
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedCluster, silence
+from tests.support.scripted_producer import producer_before
+
+
+class Interrupted(BaseException):
+    """As Ctrl-C is one: no error."""
+
+
+def cluster_of(partitions: int = 1) -> ScriptedCluster:
+    cluster = ScriptedCluster(topics={"t": [1] * partitions})
+    cluster.add(1)
+    return cluster
+
+
+def stored(cluster: ScriptedCluster) -> list[bytes | None]:
+    return [value for p in range(8) for value in cluster.values("t", p)]
+
+
+GOOD = [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "arguments"),
+    [
+        (RecordTypeError, "values: expected a list", {"values": b"abc"}),
+        (RecordTypeError, "values: expected a list", {"values": {"a": b"1"}}),
+        (RecordTypeError, "values: expected a list", {"values": 7}),
+        (RecordTypeError, "keys: expected a list", {"keys": b"abc"}),
+        (InvalidRecordError, "keys: expected one for each of 3 records, got 2", {"keys": [1, 2]}),
+        (InvalidRecordError, "headers: expected one for each", {"headers": [None, None]}),
+        (SerializationError, "record 1: value for topic 't'", {"values": [b"a", "text", 3]}),
+        (SerializationError, "record 2: key for topic 't'", {"keys": [b"a", None, 1.5]}),
+        (SerializationError, "record 0: value for topic", {"values": [(b"k", b"v", b"w")]}),
+        (SerializationError, "record 0: key for topic", {"values": [("k", b"v")]}),
+        (RecordTypeError, "record 1: partition", {"partitions": [0, "1", 0]}),
+        (PartitionError, "record 1: partition", {"partitions": [0, -1, 0]}),
+        (PartitionError, "partition: expected", {"partitions": -1}),
+        (InvalidRecordError, "record 2: timestamp_ms", {"timestamps_ms": [1, 2, -3]}),
+        (InvalidRecordError, "timestamp_ms: expected", {"timestamps_ms": -1}),
+        (RecordTypeError, "record 1: headers", {"headers": [None, 7, None]}),
+        (RecordTooLargeError, "record 1: a record", {"values": [b"a", b"x" * 2_000_000]}),
+        (RecordTooLargeError, "record 0: a record", {"headers": [("h", b"x" * 2_000_000)]}),
+        (InvalidTopicError, "topic: expected", {"topic": "no such name"}),
+    ],
+)
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_bad_argument_is_refused_before_anything_is_queued(
+    kind: Any, error: type[KprodError], said: str, arguments: dict[str, Any]
+) -> None:
+    cluster = cluster_of()
+    with producer_before(cluster) as producer:
+        given = {"topic": "t", "values": GOOD, **arguments}
+        if isinstance(given["values"], list):
+            given["values"] = kind(given["values"])
+        with pytest.raises(error, match=said):
+            producer.send_many(**given)
+    assert stored(cluster) == []
+
+
+def test_of_several_bad_cells_the_first_row_is_named() -> None:
+    with (
+        producer_before(cluster_of()) as producer,
+        pytest.raises(PartitionError, match="record 1: partition"),
+    ):
+        producer.send_many("t", [b"a", b"b", "text"], partitions=[0, -1, 0])
+
+
+def test_no_records_are_no_error() -> None:
+    with producer_before(cluster_of()) as producer:
+        nothings: list[Any] = [[], (), iter(())]
+        for nothing in nothings:
+            handle = producer.send_many("t", nothing)
+            assert (len(handle), handle.is_done, list(handle)) == (0, True, [])
+            report = handle.get(timeout=0)
+            assert (report.records, dict(report.offsets)) == (0, {})
+
+
+def test_one_value_may_stand_for_all_records() -> None:
+    cluster = cluster_of(3)
+    with producer_before(cluster) as producer:
+        producer.send_many("t", GOOD, headers=[("h", b"1")], partitions=2, timestamps_ms=5)
+    records = [r for b in cluster.log[TopicPartition("t", 2)] for r in b.records()]
+    assert [r.value for r in records] == GOOD
+    assert {(r.timestamp, tuple(r.headers)) for r in records} == {(5, (("h", b"1"),))}
+
+
+def test_columns_of_an_iterator_may_be_endless() -> None:
+    cluster = cluster_of(2)
+    with producer_before(cluster) as producer:
+        handle = producer.send_many("t", (b"%d" % n for n in range(2000)), partitions=cycle([0, 1]))
+        report = handle.get(timeout=20)
+    assert {tp.partition: r.records for tp, r in report.offsets.items()} == {0: 1000, 1: 1000}
+    assert cluster.values("t", 1) == [b"%d" % n for n in range(1, 2000, 2)]
+
+
+def test_a_buffer_that_changes_afterwards_is_sent_as_it_was() -> None:
+    cluster = cluster_of()
+    with producer_before(cluster, linger_ms=60_000) as producer:
+        buffer = bytearray(b"before")
+        producer.send_many("t", [buffer, memoryview(buffer)])
+        buffer[:] = b"after!"
+    assert stored(cluster) == [b"before", b"before"]
+
+
+def test_a_time_of_its_own_is_given_to_records_without_one() -> None:
+    cluster = cluster_of()
+    with producer_before(cluster) as producer:
+        times = [f.get(10).timestamp for f in (producer.send("t", b"x") for _ in range(2))]
+        producer.send_many("t", GOOD, timestamps_ms=[None, 1, None])
+    found = [r.timestamp for b in cluster.log[TopicPartition("t", 0)] for r in b.records()]
+    assert found[3] == 1
+    assert times[0] - 1000 <= found[2] <= times[0] + 60_000
+    assert abs(found[4] - found[2]) < 60_000
+
+
+# Partial failure ----------------------------------------------------------------------------------
+
+
+def counting(to: int, then: BaseException) -> Iterator[bytes]:
+    """Numbers, then an exception."""
+    for number in range(to):
+        yield b"%d" % number
+    raise then
+
+
+@pytest.mark.parametrize("how_many", [0, 1, 511, 512, 1500])
+@pytest.mark.parametrize("options", [{}, {"value_serializer": bytes}])
+def test_what_an_iterator_gave_before_it_failed_is_sent(
+    how_many: int, options: dict[str, Any]
+) -> None:
+    cluster = cluster_of()
+    with producer_before(cluster, **options) as producer:
+        with pytest.raises(LookupError) as raised:
+            producer.send_many("t", counting(how_many, LookupError("gone")))
+        assert raised.value.accepted == how_many  # type: ignore[attr-defined]
+        delivery = raised.value.delivery  # type: ignore[attr-defined]
+        assert delivery.get(timeout=20).records == how_many
+    assert stored(cluster) == [b"%d" % number for number in range(how_many)]
+
+
+def test_an_interruption_of_the_iterator_is_one_of_the_call() -> None:
+    cluster = cluster_of()
+    with producer_before(cluster) as producer:
+        with pytest.raises(Interrupted) as raised:
+            producer.send_many("t", counting(600, Interrupted()))
+        accepted: int = raised.value.accepted  # type: ignore[attr-defined]
+    assert stored(cluster) == [b"%d" % number for number in range(accepted)]
+
+
+@pytest.mark.parametrize(
+    ("error", "columns"),
+    [
+        (SerializationError, {"values": iter([b"0", b"1", "text", b"3"])}),
+        (PartitionError, {"values": iter([b"0", b"1", b"2"]), "partitions": iter([0, 0, -1])}),
+        (InvalidRecordError, {"values": iter([b"0", b"1", b"2"]), "keys": iter([b"k", b"k"])}),
+        (RecordTooLargeError, {"values": iter([b"0", b"1", b"x" * 2_000_000])}),
+    ],
+)
+def test_a_bad_item_of_an_iterator_ends_the_call_there(
+    error: type[Exception], columns: dict[str, Any]
+) -> None:
+    cluster = cluster_of()
+    with producer_before(cluster) as producer:
+        with pytest.raises(error) as raised:
+            producer.send_many("t", **columns)
+        assert raised.value.accepted == 2  # type: ignore[attr-defined]
+        assert "the first 2 records were queued" in raised.value.__notes__[0]
+        assert pickle.loads(pickle.dumps(raised.value)).accepted == 2
+    assert stored(cluster) == [b"0", b"1"]
+
+
+def test_a_full_buffer_ends_the_call_after_max_block() -> None:
+    cluster = cluster_of()
+    broker = cluster.brokers[1]
+    values = [b"%04d" % n * 25 for n in range(1000)]
+    with producer_before(
+        cluster, buffer_memory=20_000, batch_size=2_000, max_request_size=2_000, max_block_ms=100
+    ) as producer:
+        producer.send("t", b"first").get(timeout=20)
+        broker.next(ApiKey.PRODUCE, silence)
+        with pytest.raises(BufferFullError) as raised:
+            producer.send_many("t", values)
+        accepted: int = raised.value.accepted  # type: ignore[attr-defined]
+        delivery = raised.value.delivery  # type: ignore[attr-defined]
+        assert 100 < accepted < 250
+        assert len(delivery) == accepted
+        assert delivery[0] is None
+        producer.close(timeout=0)
+        assert delivery.is_done
+        assert delivery.failed_indices() == list(range(accepted))
+        assert all(isinstance(error, ProducerClosedError) for error in delivery.exceptions)
+
+
+def test_a_producer_that_is_closed_meanwhile_ends_the_call() -> None:
+    cluster = cluster_of()
+    producer = producer_before(cluster)
+
+    def values() -> Iterator[bytes]:
+        for number in range(2000):
+            if number == 700:
+                producer.close(timeout=20)
+            yield b"%d" % number
+
+    with pytest.raises(ProducerClosedError) as raised:
+        producer.send_many("t", values())
+    assert raised.value.accepted == 512  # type: ignore[attr-defined]
+    assert stored(cluster) == [b"%d" % number for number in range(512)]
+
+
+def test_a_closed_producer_takes_nothing() -> None:
+    producer = producer_before(cluster_of())
+    producer.close()
+    with pytest.raises(ProducerClosedError):
+        producer.send_many("t", GOOD)
+
+
+def test_an_unknown_topic_is_waited_for_and_then_refused() -> None:
+    with producer_before(cluster_of(), max_block_ms=200) as producer:
+        with pytest.raises(KprodTimeoutError, match="no metadata for topic 'other'"):
+            producer.send_many("other", GOOD)
+        with pytest.raises(KprodTimeoutError, match="no metadata for partition 7"):
+            producer.send_many("t", GOOD, partitions=[0, 7, 0])
+
+
+# Several threads ----------------------------------------------------------------------------------
+
+
+def test_calls_of_several_threads_keep_their_own_order() -> None:
+    cluster = cluster_of(4)
+    numbers = range(3000)
+
+    def many(producer: KafkaProducer, name: bytes) -> None:
+        pairs = [(b"%d" % (n % 17), b"%s %d" % (name, n)) for n in numbers]
+        assert producer.send_many("t", pairs).get(timeout=50).records == len(pairs)
+
+    def single(producer: KafkaProducer, name: bytes) -> None:
+        futures = [producer.send("t", b"%s %d" % (name, n), b"%d" % (n % 17)) for n in numbers]
+        assert all(future.get(timeout=50) for future in futures)
+
+    with producer_before(cluster, batch_size=500, linger_ms=1) as producer:
+        threads = [
+            threading.Thread(target=target, args=(producer, name))
+            for name, target in ((b"a", many), (b"b", many), (b"c", single))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=55)
+    for name in (b"a", b"b", b"c"):
+        by_partition = [
+            [int(v.split()[1]) for v in cluster.values("t", p) if v and v.split()[0] == name]
+            for p in range(4)
+        ]
+        assert all(found == sorted(found) for found in by_partition)
+        assert sorted(n for found in by_partition for n in found) == list(numbers)
