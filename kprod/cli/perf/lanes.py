@@ -4,46 +4,66 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from kprod.cli.perf.workload import Chunk
+from kprod.cli.perf.workload import Chunk, Workload
+
+if TYPE_CHECKING:
+    from kprod.producer import KafkaProducer
 
 Told = Callable[[object], object]
 """Called with the outcome, KprodError or not, of what is watched, in the thread for callbacks."""
 
 
 class Lane(ABC):
-    """One way of sending, on one producer and topic. Thread: one."""
+    """One way of sending the records of a workload with one producer. Thread: one.
+
+    The first record of a chunk is watched. It goes by ``send`` on every lane: then its latency
+    means the same everywhere, and it waits for what is sent with it all the same.
+    """
 
     most: ClassVar[int]
     """Records between two looks at the clock, and so between two that are watched."""
 
-    def __init__(self, producer: Any, topic: str) -> None:
+    def __init__(self, producer: KafkaProducer, workload: Workload) -> None:
         self._producer = producer
-        self._topic = topic
+        self._topic = workload.topic
 
-    @abstractmethod
     def send(self, chunk: Chunk, told: Told) -> None:
         """Queue all records; ``told`` is called when the one that is watched has its outcome."""
+        key = None if chunk.keys is None else chunk.keys[0]
+        self._producer.send(self._topic, chunk.values[0], key).add_both(told)
+        if len(chunk.values) > 1:
+            self._send_rest(chunk)
+
+    @abstractmethod
+    def _send_rest(self, chunk: Chunk) -> None:
+        """Queue all records but the first; there is one at least."""
 
 
 class OneByOne(Lane):
-    """``send`` for each record; the first of a chunk is watched."""
+    """``send`` for each record."""
 
     most = 200
 
-    def send(self, chunk: Chunk, told: Told) -> None:
-        """See Lane."""
+    def _send_rest(self, chunk: Chunk) -> None:
         send, topic = self._producer.send, self._topic
         if chunk.keys is None:
-            future = send(topic, chunk.values[0])
             for value in chunk.values[1:]:
                 send(topic, value)
         else:
-            future = send(topic, chunk.values[0], chunk.keys[0])
             for value, key in zip(chunk.values[1:], chunk.keys[1:], strict=True):
                 send(topic, value, key)
-        future.add_both(told)
 
 
-LANES: dict[str, type[Lane]] = {"send": OneByOne}
+class ManyAtOnce(Lane):
+    """``send_many`` with lists."""
+
+    most = 5_000
+
+    def _send_rest(self, chunk: Chunk) -> None:
+        keys = None if chunk.keys is None else chunk.keys[1:]
+        self._producer.send_many(self._topic, chunk.values[1:], keys=keys)
+
+
+LANES: dict[str, type[Lane]] = {"send": OneByOne, "send_many": ManyAtOnce}

@@ -31,7 +31,7 @@ class Measurement:
         """Sends what warms up. Raises KprodError when it cannot be delivered."""
         self._producer = producer
         self._workload = workload
-        self._lane = LANES[lane](producer, workload.topic)
+        self._lane = LANES[lane](producer, workload)
         self._latencies: list[float] = []
         self._first_error: str | None = None
         self._warm_up(warm_up)

@@ -31,6 +31,7 @@ class LaneName(Enum):
     """What ``--lane`` takes: the keys of ``lanes.LANES``."""
 
     SEND = "send"
+    SEND_MANY = "send_many"
 
 
 BootstrapServers: TypeAlias = Annotated[

@@ -20,8 +20,12 @@ PACES_A_SECOND = 500
 
 
 class Chunk(NamedTuple):
-    """Records that are sent without looking at the clock in between; ``keys`` None: without."""
+    """Records that are sent without looking at the clock in between; ``keys`` None: without.
 
+    ``start`` is how many records of the workload come before.
+    """
+
+    start: int
     values: Sequence[bytes]
     keys: Sequence[bytes] | None
 
@@ -47,10 +51,15 @@ class Workload:
         if self.rate is not None:
             size = max(1, min(most, int(self.rate / PACES_A_SECOND)))
         values = _ring(self.values, size)
-        keys = _ring([b"key-%d" % number for number in range(self.keys)], size)
+        keys = _ring(self.distinct_keys(), size)
         for start in range(0, self.records, size):
             count = min(size, self.records - start)
-            yield Chunk(_cut(values, start, count), _cut(keys, start, count) if keys else None)
+            cut = _cut(keys, start, count) if keys else None
+            yield Chunk(start, _cut(values, start, count), cut)
+
+    def distinct_keys(self) -> list[bytes]:
+        """Every key, in the order in which they are used."""
+        return [b"key-%d" % number for number in range(self.keys)]
 
     def payload_bytes(self, records: int) -> int:
         """Bytes of the values of the first ``records`` records."""

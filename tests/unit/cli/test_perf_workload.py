@@ -17,6 +17,7 @@ def workload(records: int, *, keys: int = 0, rate: float | None = None) -> Workl
 def test_values_and_keys_go_round_without_a_seam(most: int) -> None:
     chunks = list(workload(23, keys=5).chunks(most))
     assert max(len(chunk.values) for chunk in chunks) <= most
+    assert [chunk.start for chunk in chunks] == list(range(0, 23, most))
     values = [value for chunk in chunks for value in chunk.values]
     keys = [key for chunk in chunks for key in chunk.keys or ()]
     assert values == [(b"a", b"bb", b"ccc")[number % 3] for number in range(23)]
