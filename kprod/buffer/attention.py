@@ -61,6 +61,7 @@ class Attention:
         self._timers: Timers[BatchQueue] = Timers()  # of those that linger or rest
         self._ages: Timers[BatchQueue] = Timers()  # no later than the oldest batch was created
         self._snapshot = ClusterSnapshot()
+        self._looked_up: dict[BatchQueue, Leadership] = {}  # who leads what, of that snapshot
         self.depths = QueueDepths()
 
     def note(self, queue: BatchQueue) -> None:
@@ -92,6 +93,7 @@ class Attention:
                 for queue in self._standing():
                     self.note_anew(queue)
             self._snapshot = snapshot
+            self._looked_up.clear()
         for queue in self._timers.take_due(now):
             self._leave(queue)
             self._consider(queue, now)
@@ -114,7 +116,7 @@ class Attention:
             self._forget_leader(queue)
             return
         self._ages.set_at_latest(queue, batch.created_at)
-        leader = self._snapshot.leadership(queue.tp)
+        leader = self._looked_up.get(queue) or self._look_up(queue)
         if leader is None:
             self._forget_leader(queue)
             self._move(queue, self._leaderless[queue.tp.topic])
@@ -128,6 +130,13 @@ class Attention:
         else:
             self._move(queue, self._resting if batch.attempts else self._lingering[post])
             self._timers.set(queue, when)
+
+    def _look_up(self, queue: BatchQueue) -> Leadership | None:
+        """Once per snapshot: a queue is considered twice for every batch of it."""
+        leader = self._snapshot.leadership(queue.tp)
+        if leader is not None:
+            self._looked_up[queue] = leader
+        return leader
 
     def _forget_leader(self, queue: BatchQueue) -> None:
         queue.leader = None

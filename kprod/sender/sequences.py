@@ -194,11 +194,13 @@ class Sequences:
             if earlier is batch:
                 break
             earlier.overtaken = True
-        self.resolved(batch)
+        self._resolve(state, batch)
 
     def resolved(self, batch: ProducerBatch) -> None:
         """``batch`` has its outcome, or will get none from the broker any more."""
-        state = self._of(batch.tp)
+        self._resolve(self._of(batch.tp), batch)
+
+    def _resolve(self, state: PartitionSequence, batch: ProducerBatch) -> None:
         if batch in state.unresolved:
             state.unresolved.remove(batch)
             self._changed[batch.tp] = None
