@@ -147,7 +147,7 @@ class BrokerLink:
         try:
             self.transport = self._backend.dial(self.broker.host, self.broker.port)
         except Exception as error:
-            explained = self._explain(error)
+            explained = self._explain(error, now)
             self._tell(explained, now)
             self._back_off(explained, now)
 
@@ -168,7 +168,7 @@ class BrokerLink:
             elif readable:
                 self._read(now)
         except Exception as error:
-            self.drop(self._explain(error), now)
+            self.drop(self._explain(error, now), now)
             return
         if self._connection is not None and (writable or self._connection.has_output):
             self._write(now)  # also what reading brought up: the handshake may ask again
@@ -208,7 +208,7 @@ class BrokerLink:
         try:
             self._write_all(now)
         except Exception as error:
-            self.drop(self._explain(error), now)
+            self.drop(self._explain(error, now), now)
 
     def _write_all(self, now: float) -> None:
         if self.transport is None or self._connection is None:
@@ -239,13 +239,13 @@ class BrokerLink:
             self._give_up_setup(f"no answer to ApiVersions {limit}: is it a Kafka broker?", now)
         elif self._connection.waiting_since() is not None:
             limit = f"{self._settings.request_timeout:g} s"
-            self.drop(self._explain(ConnectionLost(f"no response within {limit}")), now)
+            self.drop(self._explain(ConnectionLost(f"no response within {limit}"), now), now)
         else:
             self.close(now)
 
     def _give_up_setup(self, why: str, now: float) -> None:
         self._setups_too_long += 1
-        self.drop(self._explain(ConnectionLost(why)), now)
+        self.drop(self._explain(ConnectionLost(why), now), now)
 
     def drop(self, error: KprodError, now: float) -> None:
         """The connection failed: end it, back off, fail what it carried."""
@@ -263,7 +263,7 @@ class BrokerLink:
         transport, self.transport = self.transport, None
         connection, self._connection = self._connection, None
         if transport is not None:
-            self._let_go(transport)
+            self._let_go(transport, now)
         if connection is not None:
             if connection.useful:
                 # A handshake is not enough: a broker that breaks off at every request would be
@@ -272,15 +272,16 @@ class BrokerLink:
             self._metrics.connections_closed += 1
             connection.close(error, now)
 
-    def _let_go(self, transport: Transport) -> None:
+    def _let_go(self, transport: Transport, now: float) -> None:
         """A mistake in a transport must not keep what it carried from being failed."""
         try:
             try:
                 self._backend.forget(transport)
             finally:
                 transport.close()
-        except Exception:
-            log.exception("%s: the connection could not be closed", self.broker)
+        except Exception as error:
+            what = f"{self.broker}: the connection could not be closed"
+            self._troubles.mistake(what, error, now)
 
     def _tell(self, error: KprodError, now: float, *, quietly: bool = False) -> None:
         if quietly:  # nobody misses anything: brokers close connections that are idle
@@ -294,7 +295,7 @@ class BrokerLink:
         self._retry_at = now + self._settings.reconnect.delay(self._failures)
         self._on_failure(str(self.broker), error)
 
-    def _explain(self, error: Exception) -> KprodError:
+    def _explain(self, error: Exception, now: float) -> KprodError:
         """Name the broker; what is not ours (a bug in a transport) becomes a lost connection."""
         explained: KprodError
         if isinstance(error, ProtocolError):
@@ -304,13 +305,14 @@ class BrokerLink:
         else:
             explained = ConnectionLost(f"{self.broker}: {error}")
         if not isinstance(error, KprodError):
-            log.error("%s: unexpected failure of the connection", self.broker, exc_info=error)
+            what = f"{self.broker}: unexpected failure of the connection"
+            self._troubles.mistake(what, error, now)
         explained.__cause__ = error.__cause__ or error
-        _forget_frames(error)
+        forget_frames(error)
         return explained
 
 
-def _forget_frames(error: BaseException | None) -> None:
+def forget_frames(error: BaseException | None) -> None:
     """Drop the tracebacks: their frames hold the views that were being written.
 
     The error lives as long as someone may ask why; the memory of a batch must not.

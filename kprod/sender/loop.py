@@ -194,6 +194,7 @@ class SenderThread:
         longest = FOREVER if stop_at is None else stop_at - self._sender.clock.monotonic()
         try:
             self._sender.turn(longest)
-        except Exception:
-            log.exception("a turn of the sender failed; it goes on")
+        except Exception as error:
+            troubles, now = self._sender.network.troubles, self._sender.clock.monotonic()
+            troubles.mistake("a turn of the sender failed; it goes on", error, now)
             self._pause.wait(AFTER_A_BUG)  # not network.poll: that may be what fails

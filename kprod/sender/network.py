@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,11 +10,9 @@ from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Exchange
-from kprod.sender.link import BrokerLink, LinkSettings
+from kprod.sender.link import BrokerLink, LinkSettings, forget_frames
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Readiness
-
-log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 PATIENCE = 0.5
@@ -47,7 +44,7 @@ class Network:
         self._metrics = metrics
         self._clock = clock
         self._on_failure = on_failure
-        self._troubles = TroubleLog(settings.client_id)
+        self.troubles = TroubleLog(settings.client_id)
         self._rng = rng or random.Random()
         self._patient_until: float | None = None  # None: nobody waits for a broker to ask
         self._adopted: Mapping[int, Broker] = {}
@@ -66,7 +63,7 @@ class Network:
             self._settings,
             self._metrics,
             self._on_failure,
-            self._troubles,
+            self.troubles,
         )
 
     def wake(self) -> None:
@@ -186,9 +183,11 @@ class Network:
         except KprodError as error:
             exchange.failed(error, now, sent=False)
         except Exception as error:  # of encode: nothing was queued, the connection is as it was
-            log.exception("a %s request could not be written", exchange.api.name)
-            unwritten = KprodError(f"the {exchange.api.name} request could not be written: {error}")
+            what = f"the {exchange.api.name} request could not be written"
+            self.troubles.mistake(what, error, now)
+            unwritten = KprodError(f"{what}: {error}")
             unwritten.__cause__ = error
+            forget_frames(error)
             exchange.failed(unwritten, now, sent=False)
 
     # Waiting --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from dataclasses import dataclass
 
 from kprod.errors import KprodError
@@ -33,6 +34,7 @@ class TroubleLog:
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._troubles: dict[str, _Trouble] = {}
+        self._mistakes: dict[str, float] = {}  # when each was told last
 
     def failed(self, broker: str, error: KprodError, now: float) -> None:
         """A connection to ``broker`` could not be made, or broke; ``error`` names it."""
@@ -65,6 +67,17 @@ class TroubleLog:
             after = f"after {now - trouble.since:.3g} s, {trouble.failures} failures"
             log.warning("%s: %s is connected again %s", self._client_id, broker, after)
         trouble.failures, trouble.told = 0, False
+
+    def mistake(self, what: str, error: Exception, now: float) -> None:
+        """Something is broken, here or in a transport: told with its stack, but not each time."""
+        if now - self._mistakes.get(what, -INTERVAL) < INTERVAL:
+            return
+        if len(self._mistakes) >= KEPT:
+            self._mistakes.clear()
+        self._mistakes[what] = now
+        # As text: a handler that keeps records would keep the frames, and the memory they look at.
+        stack = "".join(traceback.format_exception(error)).rstrip()
+        log.error("%s: %s\n%s", self._client_id, what, stack)
 
     def _make_room(self) -> None:
         if len(self._troubles) >= KEPT:

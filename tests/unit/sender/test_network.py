@@ -10,9 +10,11 @@ from kprod.backoff import ExponentialBackoff
 from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
+from kprod.sender.exchange import Buffers
 from kprod.sender.link import LinkSettings
 from kprod.sender.network import PATIENCE, Network
 from kprod.wire.versions import ApiKey
+from kprod_ext import BufferPool, PooledBuffer
 from tests.support.fake_clock import FakeClock
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
@@ -143,6 +145,32 @@ def test_a_request_that_cannot_be_written_fails_and_harms_nothing_else(
         rig.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
         rig.network.poll(0)
     assert before.ends == after.ends == [("answered", b"fine")]
+
+
+class LendsAndFails(Unwritable):
+    """Breaks while a view of pooled memory is in its hands; notes whether any was at its end."""
+
+    def __init__(self, buffer: PooledBuffer) -> None:
+        super().__init__(ValueError("a mistake in encode"))
+        self.views_at_end = -1
+        self._buffer = buffer
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        view = memoryview(self._buffer)
+        assert view
+        return super().encode(version, correlation_id, client_id)
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        super().failed(error, now, sent=sent)
+        self.views_at_end = self._buffer.lent
+
+
+def test_a_request_that_cannot_be_written_leaves_its_memory_free() -> None:
+    rig = NetworkRig("boot")
+    request = LendsAndFails(BufferPool(1000, 100).allocate(100, 0))
+    rig.network.send(rig.connect_any(), request, rig.clock.now)
+    assert request.ends == [("failed", False)]
+    assert request.views_at_end == 0
 
 
 # Being patient ------------------------------------------------------------------------------------

@@ -54,6 +54,20 @@ def test_an_idle_connection_is_closed_and_made_again_when_needed(broker: Scripte
     assert rig.metrics.connections_lost == 0
 
 
+def test_a_connection_the_broker_closes_while_it_is_idle_costs_a_record_nothing(
+    broker: ScriptedBroker,
+) -> None:
+    rig = rig_of(broker)
+    assert rig.run(rig.queue().succeeded)
+    for connection in rig.backend.connections:
+        connection.hang_up()  # and the record is written before that is seen
+    started, future = rig.clock.now, rig.queue(b"unlucky")
+    assert rig.run(lambda: future.is_done)
+    assert future.succeeded()
+    assert rig.clock.now - started < 0.1
+    assert broker.cluster.values("t") == [b"value", b"unlucky"]
+
+
 def test_brokers_that_are_down_are_tried_at_the_pace_of_the_back_off(
     broker: ScriptedBroker,
 ) -> None:

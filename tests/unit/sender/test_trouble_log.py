@@ -73,3 +73,21 @@ def test_what_is_remembered_is_bounded(
     assert caplog.messages == []
     troubles.failed("broker 0", REFUSED, 0.0)
     assert len(caplog.messages) == 1
+
+
+def test_a_mistake_is_told_with_its_stack_and_not_every_time(
+    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for second in range(int(INTERVAL) * 2):
+        troubles.mistake("it could not be closed", ZeroDivisionError("a mistake"), float(second))
+    assert (
+        caplog.messages == ["my-client: it could not be closed\nZeroDivisionError: a mistake"] * 2
+    )
+
+
+def test_mistakes_that_are_remembered_are_bounded(
+    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(2 * KEPT):
+        troubles.mistake(f"mistake {number}", ZeroDivisionError(), 0.0)
+    assert len(caplog.messages) == 2 * KEPT
