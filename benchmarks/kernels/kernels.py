@@ -72,6 +72,12 @@ def kernels() -> Iterator[Kernel]:
             RECORDS,
             partial(_send, key),
         )
+    yield Kernel(
+        "send_many, 100 B",
+        "And of a thousand in one call?",
+        RECORDS,
+        _send_many,
+    )
 
 
 def _empty_loop() -> Work:
@@ -175,6 +181,13 @@ def _send(key: bytes | None) -> Work:
             send(TOPIC, value, key)
 
     return send_all
+
+
+def _send_many() -> Work:
+    values = [bytes(100)] * RECORDS
+    producer = _producer()
+    _send(None)
+    return partial(producer.send_many, TOPIC, values)
 
 
 @cache
