@@ -30,7 +30,7 @@ class Spread:
     def as_json(self) -> dict[str, Any]:
         """By name, to four significant digits."""
         figures = asdict(self) | {"iqr": self.iqr}
-        return {name: _rounded(figure) for name, figure in figures.items()}
+        return {name: significant(figure) for name, figure in figures.items()}
 
 
 def spread_of(values: Sequence[float]) -> Spread:
@@ -46,7 +46,8 @@ def spread_of(values: Sequence[float]) -> Spread:
     return Spread(len(ordered), ordered[0], q1, median, q3, ordered[-1])
 
 
-def _rounded(figure: float) -> float:
+def significant(figure: float) -> float:
+    """The figure to as many digits as are stored."""
     if isinstance(figure, int):
         return figure
     rounded = float(f"{figure:.{DIGITS}g}")

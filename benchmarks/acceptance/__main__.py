@@ -24,7 +24,7 @@ from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
 from benchmarks.rivals.comparison import Comparison, Taken, compare
 from benchmarks.rivals.comparisons import comparisons
-from benchmarks.spread import spread_of
+from benchmarks.spread import significant, spread_of
 
 QUICK_SCALE, QUICK_ROUNDS, ROUNDS = 0.2, 3, 5
 WIDTH = 150
@@ -121,11 +121,17 @@ def _comparison(comparison: Comparison, taken: Taken) -> dict[str, Any]:
         side: {
             "turn": turn.as_json(),
             "figures": {name: one.as_json() for name, one in taken.spreads(side).items()},
+            "rounds": [one and _numbers(one) for one in taken.rounds[side]],
             "sink": next((one["sink"] for one in taken.rounds[side] if one), None),
         }
         for side, turn in comparison.sides.items()
     }
     return {"question": comparison.question, "sides": sides, "problems": taken.problems}
+
+
+def _numbers(measured: Mapping[str, Any]) -> dict[str, float]:
+    """A round's figures as they were, but for what the receiver counted."""
+    return {name: significant(one) for name, one in measured.items() if name != "sink"}
 
 
 def _conclude(console: Console, taken: Mapping[str, Taken]) -> int:

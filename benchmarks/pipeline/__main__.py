@@ -115,7 +115,7 @@ def _take_all(
             console.print(f"round {number} of {rounds}, {key[0]}: {key[1]}", style="dim")
             try:
                 taken[key].append(measure())
-            except (TurnFailed, RuntimeError) as failure:
+            except (TurnFailed, RuntimeError, OSError) as failure:
                 problems.append(f"round {number}, {key[0]}: {key[1]}: {failure}")
                 console.print(f"not measured: {failure}", style="bold", markup=False)
     return taken

@@ -61,7 +61,7 @@ def compare(comparison: Comparison, rounds: int, say: Say) -> Taken:
             say(f"{comparison.name}: round {number} of {rounds}, {side}")
             try:
                 taken.rounds[side].append(take(turn))
-            except (TurnFailed, RuntimeError) as failure:
+            except (TurnFailed, RuntimeError, OSError) as failure:
                 taken.rounds[side].append(None)
                 taken.problems.append(f"round {number}, {side}: {failure}")
                 say(f"  failed: {failure}")
@@ -98,7 +98,10 @@ def _in_a_process(turn: Turn, bootstrap_servers: str) -> dict[str, Any]:
         raise TurnFailed(f"no end after {TURN_SECONDS:.0f} s") from None
     if ran.returncode:
         raise TurnFailed(ran.stderr.strip()[-LAST_WORDS:] or f"exit code {ran.returncode}")
-    measured: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    try:
+        measured: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise TurnFailed(f"no figures in {ran.stdout[-LAST_WORDS:]!r}") from None
     return measured
 
 
