@@ -124,8 +124,8 @@ class BulkWriting:
                 if isinstance(view, memoryview):  # of the chunk's memory: a traceback keeps it
                     view.release()
         lane.appended(chunk, appended.future.delivery, appended.future.index)
-        if appended.wake_sender:
-            parts.wake()
+        if appended.wake_sender or appended.linger is not None:
+            parts.wake()  # also for a linger that begins: the next record may be long in coming
         parts.partitioner.appended(
             self._topic, lane.partition, appended.nbytes, appended.batch_ready
         )

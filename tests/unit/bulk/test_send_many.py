@@ -279,3 +279,28 @@ def test_calls_of_several_threads_keep_their_own_order() -> None:
         ]
         assert all(found == sorted(found) for found in by_partition)
         assert sorted(n for found in by_partition for n in found) == list(numbers)
+
+
+def test_what_lingers_leaves_in_time_while_more_is_awaited() -> None:
+    cluster = cluster_of()
+    seen: list[bool] = []
+
+    def trickle() -> Iterator[bytes]:
+        yield from [b"first"] * 1024  # two chunks
+        seen.append(arrives(cluster, 1024))
+        yield b"last"
+
+    with producer_before(cluster, linger_ms=20, batch_size=1_000_000) as producer:
+        producer.send("t", b"warm").get(20)
+        threading.Event().wait(0.1)  # the sender sleeps, with nothing to look at
+        assert producer.send_many("t", trickle()).get(20).records == 1025
+    assert seen == [True]
+
+
+def arrives(cluster: ScriptedCluster, records: int) -> bool:
+    """Whether that many records come to be stored without being waited for."""
+    for _ in range(2000):
+        if len(stored(cluster)) >= records:
+            return True
+        threading.Event().wait(0.005)
+    return False
