@@ -6,6 +6,7 @@ records it holds. Compiled code makes the futures; how they wait and call back i
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol
@@ -60,8 +61,9 @@ class FutureRecordMetadata(RecordFuture):
         """Why the record failed; None before, and when it was stored.
 
         A property, as in kafka-python; ``as_concurrent`` has the method of concurrent.futures.
+        Every look gives a copy of its own, which may be raised or given a note.
         """
-        return self._outcome().error
+        return _copied(self._outcome().error)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -177,7 +179,7 @@ class FutureRecordMetadata(RecordFuture):
     def _tell_failure(
         self, fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        error = self._outcome().error
+        error = _copied(self._outcome().error)
         if error is not None:
             _call_safely(fn, (*args, error), kwargs)
 
@@ -188,8 +190,7 @@ class FutureRecordMetadata(RecordFuture):
     def _told(self, delivery: BatchDelivery, index: int) -> RecordMetadata:
         """What ``get`` returns or raises, from where ``locate`` says; there is an outcome."""
         if delivery.error is not None:
-            # All records of the batch share the error: it must not grow with every one that asks.
-            raise delivery.error.with_traceback(None)
+            raise copy.copy(delivery.error)  # see _copied
         tp = delivery.tp
         base, stamp = delivery.base_offset, delivery.append_time
         return RecordMetadata(
@@ -210,6 +211,16 @@ class FutureRecordMetadata(RecordFuture):
     def __repr__(self) -> str:
         state = "failed" if self.failed() else "succeeded" if self.is_done else "pending"
         return f"<FutureRecordMetadata {self.delivery.tp} {state}>"
+
+
+def _copied(error: KprodError | None) -> KprodError | None:
+    """An error to hand out. That of the batch is never raised.
+
+    All its records share it. And raised it would refer to the frames it passed, which refer to the
+    future, which refers to it: a cycle that the garbage collector, which does not know futures,
+    could not end.
+    """
+    return None if error is None else copy.copy(error)
 
 
 def _call_safely(fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

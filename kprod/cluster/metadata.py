@@ -9,6 +9,7 @@ new.
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -137,7 +138,7 @@ class Metadata:
     def _raise_refusal(self, topic: str, since: int) -> None:
         refused = self._troubles.topics.get(topic)
         if refused is not None and not refused.retriable and self._answers > since >= 0:
-            raise refused
+            raise copy.copy(refused)  # others may get it, too, and it must not grow with each
 
     def _timed_out(
         self, topic: str, partition: int | None, found: TopicInfo | None, timeout: float
