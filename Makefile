@@ -30,7 +30,7 @@ campaign: build
 sanitize:
 	rm -f build/sanitizer.*
 	PYTHONMALLOC=malloc $(MAKE) test KPROD_SANITIZE=1 ARGS="tests/ext tests/property $(ARGS)"
-	@! ls build/sanitizer.* 2>/dev/null
+	@! grep -E "ERROR|runtime error" build/sanitizer.* 2>/dev/null
 
 lint: build
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
