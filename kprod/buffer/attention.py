@@ -94,11 +94,17 @@ class Attention:
                     self.note_anew(queue)
             self._snapshot = snapshot
             self._looked_up.clear()
-        for queue in self._timers.take_due(now):
+        due = self._timers.take_due(now)
+        for queue in due:
             self._leave(queue)
-            self._consider(queue, now)
-        for queue in self._take_noted():
-            self._consider(queue, now)
+        unseen = dict.fromkeys([*due, *self._take_noted()])
+        try:
+            for queue in unseen:
+                self._consider(queue, now)
+        except BaseException:
+            # Memory has run out, say. This turn is over, but who else would note them again?
+            self._noted.extend(unseen)
+            raise
 
     def _take_noted(self) -> dict[BatchQueue, None]:
         """Each once, and not what is noted meanwhile: busy callers would keep the sender here."""
