@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -122,3 +123,12 @@ def test_an_error_that_caused_itself() -> None:
     first.__cause__, second.__cause__ = second, first
     again = pickled(first)
     assert again.__cause__.__cause__ is again
+
+
+def test_the_handle_of_a_bulk_call_stays_in_its_process() -> None:
+    error: Any = KprodError("no room")
+    error.accepted, error.delivery = 3, threading.Lock()
+    again = pickled(error)
+    assert again.accepted == 3
+    assert not hasattr(again, "delivery")
+    assert copy.copy(error).delivery is error.delivery
