@@ -118,7 +118,10 @@ cdef class TopicLane:
         """The partition's number, or ELSEWHERE."""
         if partition is None:
             if key.size < 0:
-                return ELSEWHERE if sticky is None or sticky.spent else sticky.partition
+                # It may have been chosen when the topic had more partitions than it has now.
+                if sticky is None or sticky.spent or sticky.partition >= self.partition_count:
+                    return ELSEWHERE
+                return sticky.partition
             return <Py_ssize_t>(
                 murmur2_hash(<const unsigned char*>key.data, key.size)
                 & <unsigned int>LARGEST_PARTITION

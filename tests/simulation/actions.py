@@ -267,14 +267,18 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class Recreate:
-    """A topic is deleted, and made anew with another id ``gap`` seconds later."""
+    """A topic is deleted, and made anew with another id ``gap`` seconds later.
+
+    ``single``: with one partition, however many it had.
+    """
 
     at: float
     topic: int
     gap: float = 0.2
+    single: bool = False
 
     def apply(self, world: World) -> None:
-        world.recreate(self.topic, self.gap)
+        world.recreate(self.topic, self.gap, single=self.single)
 
 
 @dataclass(frozen=True, slots=True)

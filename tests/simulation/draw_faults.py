@@ -217,7 +217,9 @@ def _grow(dice: Dice) -> list[Action]:
 
 def _recreate(dice: Dice) -> list[Action]:
     at, topic, gap = dice.when_busy(), dice.topic(), dice.rng.choice((0.01, 0.4))
-    return [Recreate(at, topic, gap), *_burst(dice, at + gap, topic)]
+    burst = _burst(dice, at + gap, topic)
+    single = not dice.gentle and dice.chance(0.3)
+    return [Recreate(at, topic, gap, single), *burst]
 
 
 def _forget_producers(dice: Dice) -> list[Action]:

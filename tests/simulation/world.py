@@ -186,10 +186,10 @@ class World:
         if name in self.cluster.topics:
             self.cluster.grow(name)
 
-    def recreate(self, topic: int, gap: float) -> None:
+    def recreate(self, topic: int, gap: float, *, single: bool) -> None:
         name = self._topic(topic)
         if name in self.cluster.topics:
-            count = len(self.cluster.topics[name].partitions)
+            count = 1 if single else len(self.cluster.topics[name].partitions)
             self.cluster.delete(name)
             self.events.after(gap, lambda: self.cluster.recreate(name, count))
 
@@ -297,7 +297,7 @@ class World:
         self.app.send(
             Intent(name, None, number, 10)
             for name, count in zip(self.setup.topics, self.setup.partitions, strict=True)
-            for number in range(count)
+            for number in range(min(count, len(self.cluster.topics[name].partitions)))
         )
 
     def _let_zombies_in(self) -> None:

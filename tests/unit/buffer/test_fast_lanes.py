@@ -192,3 +192,13 @@ def test_a_topic_that_was_forgotten_closes_its_lane() -> None:
     known = TopicInfo("other", None, (PartitionInfo(0, 1, 0),))
     send.lanes.close_stale(ClusterSnapshot(topics={"other": known}))
     assert send._lane_table.get("t") is None
+
+
+def test_a_sticky_partition_of_a_topic_that_had_more_does_not_take_the_lane() -> None:
+    """The topic was created again with fewer partitions: the lane has no place for that one."""
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue(b"first")
+    send.lanes.admit(TP, 1, StickyPartition(100_000_000, 100))
+    assert send.send("t", b"no key") == "asked the Python lane"
+    assert isinstance(send.send("t", b"explicit", partition=0), RecordFuture)
