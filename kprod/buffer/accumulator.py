@@ -93,7 +93,6 @@ class RecordAccumulator:
         self._settings = settings
         self._retry_backoff = retry_backoff
         self._wake = wake
-        self._wait = wait
         self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
         self._queues: GrowingMap[TopicPartition, BatchQueue] = GrowingMap()
@@ -101,6 +100,8 @@ class RecordAccumulator:
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
         self._hurry = False  # when the sender looked last
+        self._hurried = self._hurry_up  # one bound method for all queues, not one for each
+        self._waited = None if wait is None else partial(self._wait_for, wait)
         self._closed = False
 
     # Any thread -----------------------------------------------------------------------------------
@@ -190,9 +191,9 @@ class RecordAccumulator:
     def _new_queue(self, tp: TopicPartition) -> BatchQueue:
         """The queue of a partition that is used for the first time, as far as this thread knows."""
         queue = BatchQueue(tp, self._settings(tp.topic))
-        queue.hurry = partial(self._hurry_up, queue)
-        if self._wait is not None:
-            queue.wait = partial(self._wait_for, self._wait, queue)
+        queue.hurry = partial(self._hurried, queue)
+        if self._waited is not None:
+            queue.wait = partial(self._waited, queue)
         return self._queues.get_or_create(tp, lambda: queue)
 
     def _hurry_up(self, queue: BatchQueue) -> None:

@@ -75,7 +75,10 @@ class Attention:
     def note_anew(self, queue: BatchQueue) -> None:
         """The sender changed which batch of ``queue`` is the oldest, or what holds for it."""
         self._leave(queue)
-        self._noted.append(queue)
+        if queue.oldest is not None:
+            self._noted.append(queue)
+        else:  # who pushes the next batch has noted it, or is about to
+            self._forget_leader(queue)
 
     def shut(self, queue: BatchQueue) -> None:
         """The gate did not let ``queue`` pass; it will not before ``reopened``."""
