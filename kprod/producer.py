@@ -72,6 +72,7 @@ class KafkaProducer(FastLane, BulkCalls):
         self._largest_batch = min(self.config.max_request_size, self.config.buffer_memory)
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
         self._close_seconds = self.config.delivery_timeout_ms / 1000 + GRACE
+        self._largest = _largest_payload(self.config)
         self._closed = False
         self._start()
 
@@ -105,7 +106,7 @@ class KafkaProducer(FastLane, BulkCalls):
             self._accumulator,
             self._metadata,
             self._wake,
-            largest=_largest_payload(config),
+            largest=self._largest,
         )
         plugs = closable((*_plugs(config), *config.interceptors))
         last = partial(close_all, plugs) if plugs else None
@@ -156,7 +157,7 @@ class KafkaProducer(FastLane, BulkCalls):
 
     def _queue(self, record: ProducerRecord) -> FutureRecordMetadata:
         """The journey on the caller's side, one line per stage."""
-        deadline = self._clock.monotonic() + self._blocking_time()
+        deadline = self._clock.monotonic() + _blocking_time(self._engine, self._max_block)
         if self._callbacks.crowded:
             self._await_callbacks(deadline)
         key, value = self._serializers.apply(record)
@@ -202,16 +203,13 @@ class KafkaProducer(FastLane, BulkCalls):
             clock=self._clock,
             wake=self._wake,
             blocking_time=partial(_blocking_time, self._engine, self._max_block),
-            largest=_largest_payload(self.config),
+            largest=self._largest,
         )
 
     def _follow(self, record: ProducerRecord, future: FutureRecordMetadata) -> None:
         """Let the interceptors know how the record ends."""
         future.add_callback(self._interceptors.on_acknowledgement)
         future.add_errback(lambda error: self._interceptors.on_send_error(record, error))
-
-    def _blocking_time(self) -> float:
-        return _blocking_time(self._engine, self._max_block)
 
     def _await_callbacks(self, deadline: float) -> None:
         if not self._callbacks.await_room(self._left(deadline)):
@@ -320,7 +318,9 @@ class KafkaProducer(FastLane, BulkCalls):
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers; waits for metadata at most ``max_block_ms``."""
         self._ensure_usable()
-        known = self._metadata.await_topic(check_topic(topic), self._blocking_time(), self._wake)
+        known = self._metadata.await_topic(
+            check_topic(topic), _blocking_time(self._engine, self._max_block), self._wake
+        )
         return {info.partition for info in known.partitions}
 
     def bootstrap_connected(self) -> bool:

@@ -5,6 +5,8 @@ Depends on nothing in ``kprod`` and raises only built-in exceptions.
 
 from __future__ import annotations
 
+from kprod_ext.arrow_chunk import ArrowChunk
+from kprod_ext.arrow_source import ArrowSource
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.bulk_lane import BulkLane, BulkTurn
 from kprod_ext.fast_lane import FastLane, LaneTable, TopicLane
@@ -21,6 +23,8 @@ from kprod_ext.sent_records import RecordRun, SentRecords
 from kprod_ext.sticky_partition import StickyPartition
 
 __all__ = [
+    "ArrowChunk",
+    "ArrowSource",
     "BufferPool",
     "BulkLane",
     "BulkTurn",

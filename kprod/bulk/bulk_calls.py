@@ -1,4 +1,4 @@
-"""The bulk calls of a producer: ``send_many``."""
+"""The bulk calls of a producer: ``send_many`` and ``send_arrow``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.bulk.arrow_sending import ArrowBatches, send_batches, send_batches_one_by_one
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.one_by_one import send_one_by_one
 from kprod.bulk.row_checks import RowChecks
@@ -21,6 +22,8 @@ class BulkCalls:
 
     _bulk: BulkParts | None
     """None when code of the application must see each record."""
+    _largest: int
+    """Bytes of key, value and headers with which a record is within every limit."""
 
     def send_many(
         self,
@@ -53,6 +56,44 @@ class BulkCalls:
         if self._bulk is None:
             return send_one_by_one(self._send, topic, rows, checks)
         return send_rows(self._bulk, topic, rows, checks)
+
+    def send_arrow(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        value: str | int | None = "value",
+        key: str | int | None = None,
+        headers: str | int | None = None,
+        partition: str | int | None = None,
+        timestamp: str | int | None = None,
+    ) -> BulkDelivery:
+        """Queue every row of Arrow data as a record of one topic, in order.
+
+        ``data`` is anything with ``__arrow_c_array__`` or ``__arrow_c_stream__``: a pyarrow
+        RecordBatch, Table or RecordBatchReader, a polars DataFrame. The other arguments name its
+        columns, by name or number. ``value`` and ``key``: binary or text of any width, view or
+        fixed size; ``headers``: a list of structs or a map, of text to binary or text;
+        ``partition``: int32 or int64; ``timestamp``: any timestamp, or int64 milliseconds. A null
+        is a null key, value or list; a null partition or timestamp is one that was not given.
+
+        The types of the columns, and the rows of the first batch, are checked before anything is
+        queued. Waits and fails as ``send_many``. Raises RecordTypeError for data or a column that
+        cannot be sent, else what ``send`` raises.
+        """
+        self._ensure_usable()
+        topic = check_topic(topic)
+        columns = {
+            "value": value,
+            "key": key,
+            "headers": headers,
+            "partition": partition,
+            "timestamp": timestamp,
+        }
+        batches = ArrowBatches(data, columns, self._largest)
+        if self._bulk is None:
+            return send_batches_one_by_one(self._send, topic, batches)
+        return send_batches(self._bulk, topic, batches)
 
     # What the producer does for both, and for send ------------------------------------------------
 

@@ -1,0 +1,120 @@
+"""Which columns of Arrow data are what of a record, judged by their types beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kprod.config.shown import shown
+from kprod.errors import RecordTypeError
+
+Described = tuple[str, str, bool, list[Any]]
+"""Name, format in the C data interface, whether it is dictionary-encoded, children."""
+
+TEXT = ("u", "U", "vu")
+BYTES = ("z", "Z", "vz", "w:")
+LISTS = ("+l", "+L", "+m")
+UNITS = {"tss": (1000, 1), "tsm": (1, 1), "tsu": (1, 1000), "tsn": (1, 1_000_000)}
+"""Multiplier and divisor that make milliseconds of each unit of a timestamp."""
+
+NAMES = {
+    "n": "null", "b": "bool", "c": "int8", "C": "uint8", "s": "int16", "S": "uint16", "i": "int32",
+    "I": "uint32", "l": "int64", "L": "uint64", "e": "halffloat", "f": "float", "g": "double",
+    "z": "binary", "Z": "large_binary", "u": "utf8", "U": "large_utf8", "vz": "binary_view",
+    "vu": "utf8_view", "w:": "fixed_size_binary", "+l": "list", "+L": "large_list", "+s": "struct",
+    "+m": "map", "ts": "timestamp", "td": "date", "d:": "decimal",
+}  # fmt: skip
+
+Chosen = str | int | None
+"""A column by its name or number; None for no such column."""
+
+
+class ArrowColumns(NamedTuple):
+    """The number of each column, -1 for none, and what makes milliseconds of the timestamps."""
+
+    value: int
+    key: int
+    headers: int
+    partition: int
+    timestamp: int
+    multiplier: int
+    divisor: int
+
+
+def arrow_columns(
+    columns: Sequence[Described],
+    *,
+    value: Chosen,
+    key: Chosen,
+    headers: Chosen,
+    partition: Chosen,
+    timestamp: Chosen,
+) -> ArrowColumns:
+    """Find the columns. Raises RecordTypeError naming one that is missing, or its type."""
+    payload = "binary or text (any width, view or fixed size)"
+    chosen = {
+        "value": _number("value", columns, value, (*BYTES, *TEXT, "n"), payload),
+        "key": _number("key", columns, key, (*BYTES, *TEXT, "n"), payload),
+        "headers": _headers(columns, headers),
+        "partition": _number("partition", columns, partition, ("i", "l", "n"), "int32 or int64"),
+        "timestamp": _number(
+            "timestamp", columns, timestamp, ("l", "ts", "n"), "a timestamp, or int64 of ms"
+        ),
+    }
+    form = columns[chosen["timestamp"]][1] if chosen["timestamp"] >= 0 else ""
+    multiplier, divisor = UNITS.get(form[:3], (1, 1))
+    return ArrowColumns(**chosen, multiplier=multiplier, divisor=divisor)
+
+
+def _number(
+    role: str, columns: Sequence[Described], chosen: Chosen, forms: tuple[str, ...], wanted: str
+) -> int:
+    if chosen is None:
+        return -1
+    number = _found(role, columns, chosen)
+    if not _is_one_of(columns[number], forms):
+        raise RecordTypeError(
+            f"{role}: column {columns[number][0]!r} must be {wanted}, not {_type(columns[number])}"
+        )
+    return number
+
+
+def _found(role: str, columns: Sequence[Described], chosen: Chosen) -> int:
+    names = [name for name, *_ in columns]
+    if isinstance(chosen, str):
+        if names.count(chosen) == 1:
+            return names.index(chosen)
+        how_many = "no" if chosen not in names else "more than one"
+        raise RecordTypeError(f"{role}: there is {how_many} column {chosen!r} among {names}")
+    if isinstance(chosen, bool) or not isinstance(chosen, int):
+        raise RecordTypeError(f"{role}: expected a column's name or number, got {shown(chosen)}")
+    if not -len(columns) <= chosen < len(columns):
+        raise RecordTypeError(f"{role}: there is no column {chosen} among {len(columns)}")
+    return chosen % len(columns)
+
+
+def _headers(columns: Sequence[Described], chosen: Chosen) -> int:
+    wanted = "a list of structs, or a map, of a text and a binary or text"
+    number = _number("headers", columns, chosen, LISTS, wanted)
+    if number >= 0:
+        item = columns[number][3][0]
+        pair = item[3]
+        good = item[1] == "+s" and not item[2] and len(pair) == 2 and _is_one_of(pair[0], TEXT)
+        if not (good and _is_one_of(pair[1], (*BYTES, *TEXT, "n"))):
+            inner = ", ".join(_type(child) for child in pair) or _type(item)
+            raise RecordTypeError(
+                f"headers: column {columns[number][0]!r} must be {wanted}, not"
+                f" {_type(columns[number])} of {inner}"
+            )
+    return number
+
+
+def _is_one_of(column: Described, forms: tuple[str, ...]) -> bool:
+    _, form, encoded, _ = column
+    return not encoded and any(form == f or (len(f) == 2 and form[:2] == f) for f in forms)
+
+
+def _type(column: Described) -> str:
+    _, form, encoded, _ = column
+    name = NAMES.get(form) or NAMES.get(form[:2]) or f"the format {form!r}"
+    return f"dictionary-encoded (indices of {name}): cast it to its values" if encoded else name

@@ -1,0 +1,101 @@
+"""``send_arrow``: batches of columns, written by compiled code or, where it must be, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.bulk.arrow_columns import arrow_columns
+from kprod.bulk.delivery import BulkDelivery
+from kprod.bulk.partial_failure import accounted
+from kprod.bulk.rows import BLOCK_ROWS
+from kprod.bulk.writing import BulkParts, BulkWriting
+from kprod.config.shown import shown
+from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
+from kprod.types import TopicPartition
+from kprod_ext import ArrowChunk, ArrowSource, SentRecords
+
+FAULTS: dict[str, tuple[type[Exception], str]] = {
+    "partition": (PartitionError, "its partition is not a number from 0 to 2**31 - 1"),
+    "timestamp": (InvalidRecordError, "its timestamp is before 1970 or beyond 2**63 - 1 ms"),
+    "headers": (InvalidRecordError, "a header's name is null, or its size is broken"),
+    "broken": (InvalidRecordError, "the offsets of its value or key are broken"),
+}
+
+
+class ArrowBatches:
+    """The batches of what ``send_arrow`` was given; ``chunk`` reads the one at hand.
+
+    ``largest`` is the bytes that key, value and headers of a record may have together.
+    """
+
+    def __init__(self, data: Any, columns: dict[str, str | int | None], largest: int) -> None:
+        """Raises RecordTypeError for data or columns that cannot be sent."""
+        try:
+            self._source = ArrowSource(data)
+        except TypeError as error:
+            raise RecordTypeError(
+                "data: expected Arrow data with columns (pyarrow.RecordBatch or Table, polars."
+                f"DataFrame, anything with __arrow_c_array__ or __arrow_c_stream__): {error} in"
+                f" {shown(data)}"
+            ) from None
+        found = arrow_columns(self._source.columns(), **columns)
+        self.chunk = ArrowChunk(BLOCK_ROWS, self._source, *found)
+        self._largest = largest
+        self._rows = 0
+
+    def next(self) -> bool:
+        """Go on to the next batch, every row of which is looked at; False when there is none."""
+        rows = self._source.next_batch()
+        if rows < 0:
+            return False
+        fault = self.chunk.begin(self._largest)
+        if fault is not None:
+            row, why = fault
+            kind, said = FAULTS.get(
+                why, (RecordTooLargeError, f"it takes more than {self._largest} bytes")
+            )
+            raise kind(f"record {self._rows + row}: {said}")
+        self._rows += rows
+        return True
+
+
+def send_batches(parts: BulkParts, topic: str, batches: ArrowBatches) -> BulkDelivery:
+    """Queue all rows, in order, by the compiled lane. See ``KafkaProducer.send_arrow``."""
+    more = batches.next()
+    writing = BulkWriting(parts, topic)
+    writing.await_partition(batches.chunk.largest_partition)
+    delivery = BulkDelivery(writing.sent)
+    with accounted(delivery, writing.finish):
+        while more:
+            writing.write(batches.chunk)
+            if batches.chunk.left:
+                raise MemoryError("no memory for the headers of a record")
+            more = batches.next()
+    return delivery
+
+
+def send_batches_one_by_one(
+    send: Callable[..., FutureRecordMetadata], topic: str, batches: ArrowBatches
+) -> BulkDelivery:
+    """Send every row by ``send``: a serializer gets bytes, as they are in the columns."""
+    sent = SentRecords()
+    places: dict[TopicPartition, int] = {}
+    delivery = BulkDelivery(sent)
+    more = batches.next()
+    with accounted(delivery, lambda: None):
+        while more:
+            for partition, timestamp_ms, key, value, headers in _rows(batches.chunk):
+                future = send(topic, value, key, headers, partition, timestamp_ms)
+                place = places.setdefault(future.topic_partition, len(places))
+                sent.add(place, future.delivery, future.index)
+            if batches.chunk.left:
+                raise MemoryError("no memory for the headers of a record")
+            more = batches.next()
+    return delivery
+
+
+def _rows(chunk: ArrowChunk) -> Iterator[tuple[Any, ...]]:
+    while (row := chunk.next_row()) is not None:
+        yield row

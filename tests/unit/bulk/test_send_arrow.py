@@ -1,0 +1,275 @@
+"""Arrow columns as records: every type, slices and nulls, what is refused, and what is let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kprod import TopicPartition
+from kprod.errors import (
+    InvalidRecordError,
+    KprodError,
+    PartitionError,
+    RecordTooLargeError,
+    RecordTypeError,
+)
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_producer import producer_before
+
+LONG = b"x" * 40  # longer than a view holds by itself
+CELLS = [b"a", None, b"", LONG, b"twelve bytes", "ä".encode()]
+BYTES = [pa.binary(), pa.large_binary(), pa.binary_view()]
+TEXT = [pa.string(), pa.large_string(), pa.string_view()]
+
+
+def cluster_of(partitions: int = 1) -> ScriptedCluster:
+    cluster = ScriptedCluster(topics={"t": [1] * partitions})
+    cluster.add(1)
+    return cluster
+
+
+def stored(cluster: ScriptedCluster, partition: int = 0) -> list[Any]:
+    batches = cluster.log.get(TopicPartition("t", partition), [])
+    return [record for batch in batches for record in batch.records()]
+
+
+def sent(data: Any, partitions: int = 1, **arguments: Any) -> ScriptedCluster:
+    cluster = cluster_of(partitions)
+    with producer_before(cluster) as producer:
+        handle = producer.send_arrow("t", data, **arguments)
+        assert handle.get(timeout=20).records == len(handle)
+    return cluster
+
+
+def column(cells: list[Any], kind: Any) -> Any:
+    if kind in TEXT:
+        cells = [cell if cell is None else cell.decode() for cell in cells]
+    return pa.array(cells, kind)
+
+
+@pytest.mark.parametrize("kind", [*BYTES, *TEXT], ids=str)
+@pytest.mark.parametrize("cut", [slice(None), slice(1, 5), slice(3, 3)], ids=str)
+def test_bytes_and_text_of_every_layout(kind: Any, cut: slice) -> None:
+    values = column(CELLS * 3, kind)
+    keys = column(CELLS[::-1] * 3, kind)
+    batch = pa.record_batch({"value": values, "key": keys})
+    rows = list(zip(CELLS * 3, CELLS[::-1] * 3, strict=True))[cut]
+    for data in (
+        batch[cut],
+        pa.record_batch({"value": values[cut], "key": keys[cut]}),
+        pa.table(batch[cut]),
+        pa.RecordBatchReader.from_batches(batch.schema, [batch[cut]]),
+    ):
+        assert [(r.value, r.key) for r in stored(sent(data, key="key"))] == rows
+
+
+def test_fixed_size_and_null_columns() -> None:
+    values = pa.array([b"abc", None, b"def"], pa.binary(3))
+    batch = pa.record_batch({"value": values, "key": pa.nulls(3)})
+    assert [(r.value, r.key) for r in stored(sent(batch.slice(1), key="key"))] == [
+        (None, None),
+        (b"def", None),
+    ]
+
+
+def test_columns_may_be_named_by_number_and_left_out() -> None:
+    batch = pa.record_batch({"a": [b"1"], "b": [b"2"]})
+    assert [(r.key, r.value) for r in stored(sent(batch, value=-1, key=0))] == [(b"1", b"2")]
+    assert [(r.key, r.value) for r in stored(sent(batch, value=None, key="b"))] == [(b"2", None)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells"),
+    [
+        (pa.int64(), [0, 1_700_000_000_123, None]),
+        (pa.timestamp("ms"), [0, 1_700_000_000_123, None]),
+        (pa.timestamp("us"), [999, 1_700_000_000_123_999, None]),
+        (pa.timestamp("ns", "UTC"), [999_999, 1_700_000_000_123_999_999, None]),
+    ],
+    ids=str,
+)
+def test_timestamps_of_every_unit(kind: Any, cells: list[Any]) -> None:
+    batch = pa.record_batch({"value": [b"a", b"b", b"c"], "at": pa.array(cells, kind)})
+    before = datetime(2020, 1, 1, tzinfo=UTC).timestamp() * 1000
+    times = [r.timestamp for r in stored(sent(batch, timestamp="at"))]
+    assert times[:2] == [0, 1_700_000_000_123]
+    assert times[2] > before
+
+
+def test_timestamps_of_seconds() -> None:
+    batch = pa.record_batch({"value": [b"a"], "at": pa.array([1_700_000_000], pa.timestamp("s"))})
+    assert [r.timestamp for r in stored(sent(batch, timestamp=1))] == [1_700_000_000_000]
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()], ids=str)
+def test_partitions_of_a_column(kind: Any) -> None:
+    batch = pa.record_batch(
+        {"value": [b"a", b"b", b"c", b"d"], "p": pa.array([2, 0, None, 2], kind)}
+    )
+    keyed = batch.append_column("key", pa.array([b"k"] * 4))
+    cluster = sent(keyed, 3, partition="p", key="key")
+    assert {b"a", b"d"} <= {r.value for r in stored(cluster, 2)}
+    assert b"b" in {r.value for r in stored(cluster, 0)}
+    assert sum(len(stored(cluster, p)) for p in range(3)) == 4
+
+
+PAIRS = [[("a", b"1"), ("b", None)], None, [], [("a", b"2"), ("a", b"3")]]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+        pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())])),
+        pa.map_(pa.string(), pa.binary()),
+    ],
+    ids=["list", "large_list", "map"],
+)
+def test_headers_of_lists_and_maps(kind: Any) -> None:
+    cells: list[Any] = PAIRS
+    if not pa.types.is_map(kind):
+        cells = [
+            pairs and [{"key": name, "value": value} for name, value in pairs] for pairs in PAIRS
+        ]
+    batch = pa.record_batch({"value": [b"1", b"2", b"3", b"4"], "h": pa.array(cells, kind)})
+    wanted = [tuple(pairs or ()) for pairs in PAIRS]
+    assert [tuple(r.headers) for r in stored(sent(batch, headers="h"))] == wanted
+    assert [tuple(r.headers) for r in stored(sent(batch.slice(2), headers="h"))] == wanted[2:]
+
+
+def test_more_rows_than_fit_into_a_block_and_more_than_one_batch() -> None:
+    table = pa.table({"value": [b"%d" % n for n in range(10_000)]})
+    reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=3000))
+    values = [b"%d" % n for n in range(10_000)]
+    assert [r.value for r in stored(sent(reader))] == values
+    assert [r.value for r in stored(sent(table))] == values
+
+
+def test_the_batches_are_those_of_send_many() -> None:
+    values = [b"%d" % n * (n % 50) for n in range(4000)]
+    keys = [b"%d" % (n % 97) for n in range(4000)]
+    logs = []
+    for arrow in (True, False):
+        cluster = cluster_of(3)
+        with producer_before(cluster, batch_size=700, linger_ms=60_000) as producer:
+            if arrow:
+                data = pa.table({"value": values, "key": keys, "at": [7] * 4000})
+                told = list(_done(producer.send_arrow("t", data, key="key", timestamp="at")))
+            else:
+                told = list(_done(producer.send_many("t", values, keys=keys, timestamps_ms=7)))
+        logs.append((told, [[b.crc for b in log] for _, log in sorted(cluster.log.items())]))
+    assert logs[0][0] == logs[1][0]
+    assert logs[0] == logs[1]
+
+
+def _done(handle: Any) -> Any:
+    handle.get(timeout=30)
+    return handle
+
+
+def test_serializers_get_the_bytes_of_the_columns() -> None:
+    cluster = cluster_of()
+    seen: list[Any] = []
+
+    def shout(value: Any) -> bytes:
+        seen.append(value)
+        return bytes(value).upper()
+
+    with producer_before(cluster, value_serializer=shout) as producer:
+        data = pa.table({"value": ["a", "b"], "at": [1, 2], "p": [0, None]})
+        handle = producer.send_arrow("t", data, timestamp="at", partition="p")
+        assert handle.get(timeout=20).records == 2
+    assert seen == [b"a", b"b"]
+    assert [(r.value, r.timestamp) for r in stored(cluster)] == [(b"A", 1), (b"B", 2)]
+
+
+# Refused ------------------------------------------------------------------------------------------
+
+
+def table(**columns: Any) -> Any:
+    return pa.table({"value": [b"a", b"b"], **columns})
+
+
+BAD_HEADERS = pa.array([[1], [2]], pa.list_(pa.int32()))
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "data", "arguments"),
+    [
+        (RecordTypeError, "data: expected Arrow data", [b"a"], {}),
+        (RecordTypeError, "data: expected Arrow data", pa.array([b"a"]), {}),
+        (RecordTypeError, "value: there is no column 'v' among", table(), {"value": "v"}),
+        (RecordTypeError, "key: there is no column 'k'", table(), {"key": "k"}),
+        (RecordTypeError, "key: there is no column 5 among 1", table(), {"key": 5}),
+        (RecordTypeError, "key: expected a column's name", table(), {"key": 1.5}),
+        (RecordTypeError, "key: column 'k' must be binary or text", table(k=[1, 2]), {"key": "k"}),
+        (RecordTypeError, "not int64", table(k=[1, 2]), {"key": "k"}),
+        (RecordTypeError, "int32 or int64, not double", table(p=[1.0, 2.0]), {"partition": "p"}),
+        (RecordTypeError, "a timestamp, or int64 of ms", table(t=["a", "b"]), {"timestamp": "t"}),
+        (RecordTypeError, "of int32", table(h=BAD_HEADERS), {"headers": "h"}),
+        (
+            RecordTypeError,
+            "dictionary-encoded",
+            table(d=pa.array(["a", "b"]).dictionary_encode()),
+            {"key": "d"},
+        ),
+        (PartitionError, "record 1: its partition", table(p=[0, -1]), {"partition": "p"}),
+        (PartitionError, "record 0: its partition", table(p=[2**31, 0]), {"partition": "p"}),
+        (InvalidRecordError, "record 1: its timestamp", table(t=[1, -1]), {"timestamp": "t"}),
+        (
+            InvalidRecordError,
+            "record 0: its timestamp",
+            table(t=pa.array([2**62, 1], pa.timestamp("s"))),
+            {"timestamp": "t"},
+        ),
+        (
+            RecordTooLargeError,
+            "record 1: it takes more than",
+            table(k=[b"", b"x" * 2_000_000]),
+            {"key": "k"},
+        ),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_anything_is_queued(
+    error: type[KprodError], said: str, data: Any, arguments: dict[str, Any]
+) -> None:
+    cluster = cluster_of()
+    with producer_before(cluster) as producer, pytest.raises(error, match=said):
+        producer.send_arrow("t", data, **arguments)
+    assert stored(cluster) == []
+
+
+def test_a_stream_that_fails_leaves_its_earlier_batches_queued() -> None:
+    schema = pa.schema([("value", pa.binary())])
+
+    def batches() -> Iterator[Any]:
+        yield pa.record_batch({"value": [b"a", b"b"]})
+        yield pa.record_batch({"value": [b"c"]})
+        raise LookupError("gone")
+
+    cluster = cluster_of()
+    with producer_before(cluster) as producer:
+        with pytest.raises(OSError, match="gone") as raised:
+            producer.send_arrow("t", pa.RecordBatchReader.from_batches(schema, batches()))
+        assert raised.value.accepted == 3  # type: ignore[attr-defined]
+    assert [r.value for r in stored(cluster)] == [b"a", b"b", b"c"]
+
+
+def test_an_empty_stream_is_no_error() -> None:
+    schema = pa.schema([("value", pa.binary())])
+    for data in (schema.empty_table(), pa.RecordBatchReader.from_batches(schema, [])):
+        assert stored(sent(data)) == []
+
+
+def test_all_memory_of_arrow_is_given_back() -> None:
+    before = pa.total_allocated_bytes()
+    for data in (pa.table({"value": [LONG] * 5000}), pa.record_batch({"value": [LONG] * 5000})):
+        sent(data)
+        with producer_before(cluster_of()) as producer, pytest.raises(RecordTypeError):
+            producer.send_arrow("t", data, key="missing")
+    del data
+    assert pa.total_allocated_bytes() == before
