@@ -112,8 +112,14 @@ def run(
     )
     handles = way(producer, sent)
     producer.close(timeout=20)
+    # What was learned of the codec, or cut in two, depends on when the sender looked.
+    exact = splits == 0 and options.get("compression_type") is None
     stored = [
-        (tp, [(b.base_sequence, b.crc, list(b.records())) for b in batches])
+        (
+            tp,
+            [(b.base_sequence, b.crc) for b in batches if exact],
+            [_fields(r) for b in batches for r in b.records()],
+        )
         for tp, batches in sorted(cluster.log.items())
     ]
     return [told for handle in handles for told in outcomes(handle)], stored
@@ -126,6 +132,10 @@ def outcomes(handle: Any) -> list[Any]:
         type(one) if isinstance(one, KprodError) else (one.topic_partition, one.offset)
         for one in told
     ]
+
+
+def _fields(record: Any) -> tuple[Any, ...]:
+    return record.timestamp, record.key, record.value, tuple(record.headers)
 
 
 ways = st.sampled_from([by_lists, by_iterators, by_pairs])
@@ -182,4 +192,4 @@ def test_any_number_of_partitions_can_be_told_apart(partitions: int) -> None:
     ]
     told, stored = run(by_lists, sent, partitions=partitions)
     assert [tp.partition for tp, _ in told] == [row.partition for row in sent]
-    assert sum(len(records) for _, batches in stored for _, _, records in batches) == len(sent)
+    assert sum(len(records) for _, _, records in stored) == len(sent)
