@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """
     if bootstrap_servers is not None and partitions is not None:
         raise typer.BadParameter("--partitions is about the embedded broker's topic")
+    if lane is LaneName.SEND_ARROW and find_spec("pyarrow") is None:
+        raise typer.BadParameter("--lane send_arrow needs pyarrow: pip install pyarrow")
     workload = Workload(
         topic=topic, records=records, values=_values(payload_file, size), keys=keys, rate=rate
     )

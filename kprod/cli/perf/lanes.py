@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kprod.cli.perf.workload import Chunk, Workload
 
@@ -66,4 +66,37 @@ class ManyAtOnce(Lane):
         self._producer.send_many(self._topic, chunk.values[1:], keys=keys)
 
 
-LANES: dict[str, type[Lane]] = {"send": OneByOne, "send_many": ManyAtOnce}
+class Columns(Lane):
+    """``send_arrow`` with record batches, which are slices of columns that are made beforehand."""
+
+    most = 5_000
+
+    def __init__(self, producer: KafkaProducer, workload: Workload) -> None:
+        super().__init__(producer, workload)
+        self._values = _column(workload.values, self.most)
+        self._distinct_values = len(workload.values)
+        self._keys = _column(workload.distinct_keys(), self.most) if workload.keys else None
+        self._distinct_keys = workload.keys
+
+    def _send_rest(self, chunk: Chunk) -> None:
+        from pyarrow import RecordBatch
+
+        start, count = chunk.start + 1, len(chunk.values) - 1
+        columns = {"value": self._values.slice(start % self._distinct_values, count)}
+        if self._keys is not None:
+            columns["key"] = self._keys.slice(start % self._distinct_keys, count)
+        rows = RecordBatch.from_pydict(columns)
+        self._producer.send_arrow(
+            self._topic, rows, value="value", key=None if self._keys is None else "key"
+        )
+
+
+def _column(items: Sequence[bytes], most: int) -> Any:
+    """The items in an Arrow array, and from the first again, so that ``most`` follow each."""
+    import pyarrow
+
+    rounds = 1 + -(-most // len(items))
+    return pyarrow.array((list(items) * rounds)[: len(items) + most], pyarrow.binary())
+
+
+LANES: dict[str, type[Lane]] = {"send": OneByOne, "send_many": ManyAtOnce, "send_arrow": Columns}

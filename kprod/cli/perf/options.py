@@ -32,6 +32,7 @@ class LaneName(Enum):
 
     SEND = "send"
     SEND_MANY = "send_many"
+    SEND_ARROW = "send_arrow"
 
 
 BootstrapServers: TypeAlias = Annotated[
