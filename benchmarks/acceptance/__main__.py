@@ -1,7 +1,7 @@
 """Does kprod reach what it wants to reach? Every comparison, in turns, and a verdict on each goal.
 
     python -m benchmarks.acceptance                 # 5 rounds; stores results/acceptance.json
-    python -m benchmarks.acceptance --quick         # 3 short rounds; to see that it works
+    python -m benchmarks.acceptance --quick         # 2 short rounds; to see that it works
 
 The exit code is 0 when everything was measured, whatever the verdicts are; 1 when a turn failed;
 130 after Ctrl-C, which stores nothing. ``python -m benchmarks.report`` makes the report from it.
@@ -26,7 +26,7 @@ from benchmarks.rivals.comparison import Comparison, Taken, compare
 from benchmarks.rivals.comparisons import comparisons
 from benchmarks.spread import significant, spread_of
 
-QUICK_SCALE, QUICK_ROUNDS, ROUNDS = 0.2, 3, 5
+QUICK_SCALE, QUICK_ROUNDS, ROUNDS = 0.2, 2, 5
 WIDTH = 150
 """Columns of a table where there is no terminal to ask."""
 
