@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.rivals.comparison import TurnFailed
+from benchmarks.rivals.comparison import QUIET, TurnFailed
 from benchmarks.sink.sink_process import SinkProcess
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,13 @@ class Case:
 def _run(command: list[str]) -> dict[str, Any]:
     try:
         ran = subprocess.run(
-            command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=CASE_SECONDS
+            command,
+            cwd=ROOT,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=CASE_SECONDS,
+            env=os.environ | QUIET,
         )
     except subprocess.TimeoutExpired:
         raise TurnFailed(f"no end after {CASE_SECONDS:.0f} s") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,9 @@ from benchmarks.spread import Spread, spread_of
 ROOT = Path(__file__).parents[2]
 TURN_SECONDS = 180.0
 LAST_WORDS = 400
+QUIET = {"OPENBLAS_NUM_THREADS": "1"}
+"""pyarrow loads numpy, whose threads would spin for a while on the cores that are measured."""
+
 COUNTED = ("records", "batches", "requests", "batch_bytes", "batches_by_codec")
 
 Say = Callable[[str], object]
@@ -92,7 +96,13 @@ def _in_a_process(turn: Turn, bootstrap_servers: str) -> dict[str, Any]:
     command += [json.dumps(turn.as_json()), bootstrap_servers]
     try:
         ran = subprocess.run(
-            command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=TURN_SECONDS
+            command,
+            cwd=ROOT,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=TURN_SECONDS,
+            env=os.environ | QUIET,
         )
     except subprocess.TimeoutExpired:
         raise TurnFailed(f"no end after {TURN_SECONDS:.0f} s") from None
