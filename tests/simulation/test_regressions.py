@@ -8,10 +8,12 @@ from tests.simulation.actions import (
     Disturb,
     FlushAll,
     ForgetProducers,
+    Fragile,
     HideTopic,
     Recreate,
     Send,
     ShutDoor,
+    SlowWires,
     StallClient,
 )
 from tests.simulation.interference import Interference
@@ -259,6 +261,27 @@ def test_an_answer_that_comes_too_late_does_not_overtake_the_queue() -> None:
             Disturb(0.0455, 0, Interference("produce", "error-before", code=51)),
             Disturb(0.0455, 0, Interference("produce", "cut-request")),
             StallClient(at=0.0498, seconds=2.4),
+        ),
+    )
+    assert not run(schedule).violations
+
+
+def test_a_duplicate_is_a_promise_as_well() -> None:
+    """Not kprod's bug: an unclean election lost the records after the broker's word."""
+    schedule = Schedule(
+        seed=740280,
+        setup=Setup(
+            replication=0.05,
+            duplicate_code=46,
+            latency=0.01,
+            batch_size=300,
+            request_timeout_ms=300,
+        ),
+        actions=(
+            Send(at=0.0321, topic=0, records=13, size=60, keys="few"),
+            Fragile(at=0.0454, topic=0),
+            SlowWires(at=0.1246, seconds=0.1, factor=500.0),
+            Disturb(0.5454, 0, Interference("produce", "amnesia", part=0.5)),
         ),
     )
     assert not run(schedule).violations

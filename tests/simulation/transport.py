@@ -40,6 +40,7 @@ class SimTransport(Transport):
         self._inbound = bytearray()
         self._ended = False
         self._room = wires.window
+        self.offered_at: float | None = None  # when what comes next was refused for want of room
         self._left_of_frame = 0
         self._to_broker = InOrder(wires.events)
 
@@ -55,6 +56,8 @@ class SimTransport(Transport):
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
         self._check()
         if self._peer is None or self._room <= 0:
+            if self.offered_at is None and not self._left_of_frame:
+                self.offered_at = self._wires.events.now
             return 0
         data = b"".join(buffers)
         taken = min(len(data), self._room)
@@ -72,6 +75,7 @@ class SimTransport(Transport):
                 frame = data[at : at + self._left_of_frame]
                 self.frames.append(frame)
                 self._wires.watcher.sent(self, frame)
+                self.offered_at = None
             step = min(self._left_of_frame, taken - at)
             self._left_of_frame -= step
             at += step

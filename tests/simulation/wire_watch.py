@@ -121,7 +121,8 @@ class WireWatch:
             if request.produce.acks == 0:
                 return
         elif request.header.api == wire.METADATA:
-            self._metadata(set(request.topics))
+            offered_at = self._clock.now if transport.offered_at is None else transport.offered_at
+            self._metadata(set(request.topics), offered_at)
         for place, _ in batches:
             self._in_flight[place] = self._in_flight.get(place, 0) + 1
         line.unanswered.append(Request(request.header, batches))
@@ -136,9 +137,9 @@ class WireWatch:
         fields = BatchFields(*HEADER.unpack_from(data.records))
         return (topic, data.topic_id, data.partition), fields
 
-    def _metadata(self, asked: set[str]) -> None:
+    def _metadata(self, asked: set[str], now: float) -> None:
+        """``now`` is when the socket was offered the request; it may have had no room for it."""
         self.metadata_requests += 1
-        now = self._clock.now
         least = LEAST_JITTER * self._setup.retry_backoff_ms / 1000 - 1e-6
         idle = now - self._setup.metadata_max_idle_ms / 1000
         forgotten = {name for name in asked if self._used.setdefault(name, now) <= idle}
@@ -182,10 +183,9 @@ class WireWatch:
         for place, fields in request.batches:
             name = None if place[1] is not None else place[0]
             code = codes.get((name, place[1], place[2]))
-            if code == 0:
+            if code in (0, DUPLICATE):
                 writer = fields.producer_id, fields.epoch, fields.base_sequence
                 self.history.promised.add((_by_name(place), *writer))
-            if code in (0, DUPLICATE):
                 self._proven[place] = transport.node_id, fields.producer_id, fields.epoch
             if code in SEQUENCE_CODES:
                 self.history.doubted.add(_by_name(place))
