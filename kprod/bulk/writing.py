@@ -94,9 +94,11 @@ class BulkWriting:
         return self._lane
 
     def _sticky(self) -> StickyPartition | None:
-        """Where records without a key go; a partition that lost its leader is left."""
+        """Where records without a key go; a partition without a leader, or that is gone, is left."""
         partitioner = self._parts.partitioner
-        if len(self._topic.available) < len(self._topic) and partitioner.sticky(self._name):
+        sticky = partitioner.sticky(self._name)
+        some_lack_leaders = len(self._topic.available) < len(self._topic)
+        if sticky is not None and (some_lack_leaders or sticky.partition >= len(self._topic)):
             partitioner.choose(self._topic, None)
         return partitioner.sticky(self._name)
 

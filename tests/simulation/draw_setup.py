@@ -20,7 +20,7 @@ def draw_setup(rng: random.Random, *, gentle: bool) -> Setup:
 
 
 def _cluster(rng: random.Random) -> dict[str, Any]:
-    return {
+    drawn: dict[str, Any] = {
         "nodes": rng.choice((1, 2, 3)),
         "partitions": rng.choice(((1,), (2,), (3,), (1, 2), (2, 3))),
         "replication": rng.choice((0.0, 0.002, 0.05)),
@@ -34,6 +34,10 @@ def _cluster(rng: random.Random) -> dict[str, Any]:
         "append_time": rng.random() < 0.1,
         "first_epoch": rng.choice((32766, 32767)) if rng.random() < 0.1 else 0,
     }
+    # A broker that names leaders in its refusals tells metadata with epochs, by which the client
+    # knows which of the two is older. Else it would be sent back and forth.
+    drawn["leader_hints"] &= drawn["metadata_version"] >= 7
+    return drawn
 
 
 def _wires(rng: random.Random, *, hasty: bool) -> dict[str, Any]:

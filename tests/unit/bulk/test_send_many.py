@@ -304,3 +304,20 @@ def arrives(cluster: ScriptedCluster, records: int) -> bool:
             return True
         threading.Event().wait(0.005)
     return False
+
+
+def test_the_sticky_partition_of_a_topic_that_had_more_is_left() -> None:
+    """The topic was made anew with fewer partitions: no wait for one that is gone."""
+    cluster = cluster_of(8)
+    for _ in range(50):
+        with producer_before(cluster, metadata_max_age_ms=20, max_block_ms=5000) as producer:
+            producer.send_many("t", [b"before"]).get(10)
+            if not any(cluster.values("t", partition) for partition in range(1, 8)):
+                continue
+            cluster.topics["t"] = [1]
+            while producer.partitions_for("t") != {0}:
+                producer.send("t", b"time passes", partition=0).get(10)
+            producer.send_many("t", [b"after", b"later"]).get(10)
+            assert cluster.values("t", 0)[-2:] == [b"after", b"later"]
+            return
+    raise AssertionError("fifty producers chose partition 0 of eight")
