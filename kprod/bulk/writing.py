@@ -94,7 +94,7 @@ class BulkWriting:
         return self._lane
 
     def _sticky(self) -> StickyPartition | None:
-        """Where records without a key go; a partition without a leader, or that is gone, is left."""
+        """Where records without a key go: no partition that is gone, or has no leader."""
         partitioner = self._parts.partitioner
         sticky = partitioner.sticky(self._name)
         some_lack_leaders = len(self._topic.available) < len(self._topic)
