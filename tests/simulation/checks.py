@@ -47,14 +47,20 @@ class Judge:
 
     @cached_property
     def _lost_after_all(self) -> set[int]:
-        """What was stored, acknowledged by a broker, and lost by an unclean election."""
-        promised = [
-            batch
-            for log in self._logs
-            for batch in log.lost
-            if (TopicPartition(log.topic, log.partition), *_writer(batch)) in self._history.promised
-        ]
-        return {uid_of(record.value or b"-1|") for _, record in _records(promised)}
+        """What was stored, and lost by an unclean election after the client had good news of it.
+
+        That is an acknowledgement by a broker, or by a later batch: then only if told before.
+        """
+        promised: list[StoredBatch] = []
+        lost_at: dict[int, float] = {}
+        for log in self._logs:
+            tp = TopicPartition(log.topic, log.partition)
+            for when, batch in log.lost:
+                if (tp, *_writer(batch)) in self._history.promised:
+                    promised.append(batch)
+                lost_at |= {_uid(record): when for _, record in _records([batch])}
+        told = {sent.uid for sent in self._history.ended if sent.done_at < lost_at.get(sent.uid, 0)}
+        return told | {_uid(record) for _, record in _records(promised)}
 
     def check(self, *, nothing_works: bool) -> None:
         """``nothing_works``: the cluster has refused the producer for good."""
@@ -193,6 +199,10 @@ def _records(batches: Iterable[StoredBatch]) -> Iterator[tuple[int, StoredRecord
     for batch in read_batches(b"".join(stored.data for stored in batches)):
         for record in batch.records():
             yield batch.producer_id, record
+
+
+def _uid(record: StoredRecord) -> int:
+    return uid_of(record.value or b"-1|")
 
 
 def _writer(batch: StoredBatch) -> tuple[int, int, int]:

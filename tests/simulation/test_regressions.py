@@ -283,5 +283,33 @@ def test_a_duplicate_is_a_promise_as_well() -> None:
             SlowWires(at=0.1246, seconds=0.1, factor=500.0),
             Disturb(0.5454, 0, Interference("produce", "amnesia", part=0.5)),
         ),
+        gentle=False,
+    )
+    assert not run(schedule).violations
+
+
+def test_what_a_later_batch_has_proven_may_be_lost_after_that() -> None:
+    """Told as stored by proof, and lost by an unclean election a second later."""
+    schedule = Schedule(
+        seed=500640,
+        setup=Setup(
+            nodes=2,
+            partitions=(3,),
+            replication=0.05,
+            handshake_version=3,
+            latency=0.01,
+            linger_ms=50,
+        ),
+        actions=(
+            Send(at=0.029, topic=0, records=2, size=60, keys="explicit"),
+            Send(at=0.0931, topic=0, records=1, size=150, keys="none"),
+            Send(at=0.1961, topic=0, records=24, size=150, keys="none"),
+            Send(at=0.3816, topic=0, records=1, size=20, keys="explicit"),
+            Disturb(0.4863, 0, Interference("produce", "amnesia", part=0.0, partition=1)),
+            Fragile(at=0.8252, topic=0),
+            Disturb(1.7147, 0, Interference("produce", "amnesia", part=0.0)),
+            Send(at=1.7413, topic=0, records=4, size=150, keys="none"),
+        ),
+        gentle=False,
     )
     assert not run(schedule).violations

@@ -131,7 +131,7 @@ class Cluster:
 
     def elect_uncleanly(self, partition: Partition) -> None:
         """Somebody without a single record led for a moment; now the former leader does again."""
-        partition.log.lose_everything()
+        partition.log.lose_everything(self._events.now)
         partition.log.fragile = False
         partition.epoch += 2
         self.changed()

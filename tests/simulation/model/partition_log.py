@@ -101,7 +101,7 @@ class PartitionLog:
         self._forgotten_below = 0
         self.fragile = False  # loses all it holds when it next finds a sequence out of order
         self.unclean = False  # has lost what was acknowledged
-        self.lost: list[StoredBatch] = []
+        self.lost: list[tuple[float, StoredBatch]] = []  # and when
 
     @property
     def end(self) -> int:
@@ -148,9 +148,9 @@ class PartitionLog:
             entry = self._producers[fields.producer_id] = ProducerEntry(fields.epoch)
         entry.batches.append(batch)
 
-    def lose_everything(self) -> None:
+    def lose_everything(self, now: float) -> None:
         """A replica that has none of it was elected (an unclean election), and this one follows."""
-        self.lost += self.batches
+        self.lost += [(now, batch) for batch in self.batches]
         self.unclean = True
         self.committed = 0
         self.truncate(0)
