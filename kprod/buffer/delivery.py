@@ -24,6 +24,10 @@ NO_OFFSET = -1
 NO_TIMESTAMP = -1
 
 
+def _nothing() -> None:
+    """What is left to hurry when a batch has ended."""
+
+
 class BatchDelivery:
     """The outcome of one batch: a base offset or an error, settled exactly once. Thread-safe.
 
@@ -124,6 +128,9 @@ class BatchDelivery:
             taken, self._waiters = self._waiters, None
             if not taken:
                 self._told.open()
+                # A future that is kept must not keep the producer's memory with it. Nor would the
+                # garbage collector, which does not see futures, ever find a ring through one.
+                self._hurry, self.wait_for = _nothing, None
                 return []
         taken.sort(key=itemgetter(0))
         return taken
@@ -191,12 +198,13 @@ class BatchDelivery:
         """As ``wait``, and until everything ``on_done`` was given has been put to the callbacks."""
         if timeout != 0:
             self._refuse_in_callback()
-        if self.wait_for is None:
+        wait_for = self.wait_for  # once: it is dropped when all have been told
+        if wait_for is None:
             self._hurry_once()
             return self._told.wait(timeout)
         first = not (self.done or self.awaited)
         self.awaited = self.awaited or first
-        return self.wait_for(self._told, timeout, first)
+        return wait_for(self._told, timeout, first)
 
     def wait_in_loop(self) -> Generator[Any, None, None]:
         """Wait in a task of the running asyncio loop until the batch has ended.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import traceback
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +14,8 @@ from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, KafkaTimeoutError, KprodError, RecordTooLargeError
 from kprod.types import RecordMetadata, TopicPartition
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.sender_rig import SenderRig
 
 TP = TopicPartition("t", 3)
 ERROR = BrokerError(7, "t-3")
@@ -306,3 +310,18 @@ def test_only_the_producer_settles_a_future(delivery: BatchDelivery) -> None:
     assert not hasattr(future_of(delivery), "failure")
     with pytest.raises(AttributeError):
         future_of(delivery).is_done = True  # type: ignore[misc]
+
+
+def test_a_future_that_is_kept_does_not_keep_the_producers_memory() -> None:
+    """Nor does a ring through one live for ever: the garbage collector does not see futures."""
+    cluster = ScriptedCluster(topics={"t": [1]})
+    cluster.add(1)
+    rig = SenderRig(cluster)
+    rig.know("t")
+    future = rig.queue()
+    assert rig.run(future.succeeded)
+    accumulator = weakref.ref(rig.sender.accumulator)
+    del rig, cluster
+    gc.collect()
+    assert accumulator() is None
+    assert future.get(0).offset == 0
