@@ -313,3 +313,21 @@ def test_what_a_later_batch_has_proven_may_be_lost_after_that() -> None:
         gentle=False,
     )
     assert not run(schedule).violations
+
+
+def test_a_request_that_waits_for_room_was_made_before_the_broker_asked_for_silence() -> None:
+    """Not kprod's bug: the small window was full when the request was handed to the socket."""
+    schedule = Schedule(
+        seed=1016385,
+        setup=Setup(nodes=2, partitions=(2, 3), window=150, compression="gzip"),
+        actions=(
+            Disturb(0.4243, 0, Interference("produce", "throttle", 0, 0.44, 0.96, 0)),
+            Send(at=0.7404, topic=0, records=29, size=60, keys="none"),
+            Send(at=0.8597, topic=1, records=30, size=60, keys="none"),
+            Disturb(2.0013, 0, Interference("produce", "throttle", 0, 1.0, 0.4, 0), times=4),
+            Send(at=2.0095, topic=1, records=30, size=60, keys="explicit"),
+            Send(at=3.8697, topic=1, records=21, size=150, keys="explicit"),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations

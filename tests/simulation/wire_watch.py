@@ -46,6 +46,7 @@ class Line:
     """One connection as the wire shows it."""
 
     unanswered: deque[Request] = field(default_factory=deque)
+    throttled_at: float = 0.0
     silent_until: float = 0.0
 
 
@@ -112,7 +113,8 @@ class WireWatch:
     def sent(self, transport: SimTransport, frame: bytes) -> None:
         request = wire.read_request(frame[4:])
         line = self._lines[transport]
-        if self._clock.now < line.silent_until:
+        offered_at = self._clock.now if transport.offered_at is None else transport.offered_at
+        if line.throttled_at <= offered_at < line.silent_until:
             self.history.violated("I16", f"a request on {transport} while it is throttled")
         batches: list[tuple[Place, BatchFields]] = []
         if request.produce is not None:
@@ -121,7 +123,6 @@ class WireWatch:
             if request.produce.acks == 0:
                 return
         elif request.header.api == wire.METADATA:
-            offered_at = self._clock.now if transport.offered_at is None else transport.offered_at
             self._metadata(set(request.topics), offered_at)
         for place, _ in batches:
             self._in_flight[place] = self._in_flight.get(place, 0) + 1
@@ -178,6 +179,8 @@ class WireWatch:
         self._off_wire(request)
         if answer.throttle_ms and request.may_silence:
             over = self._clock.now + answer.throttle_ms / 1000
+            if self._clock.now >= line.silent_until:
+                line.throttled_at = self._clock.now
             line.silent_until = max(line.silent_until, over)
         codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}
         for place, fields in request.batches:
