@@ -2,7 +2,8 @@
 
 Readers take the snapshot by reading one attribute (``Metadata.snapshot``) and never lock; writers
 publish a new one. Replacement rules follow Kafka's ``MetadataSnapshot`` and ``Metadata`` (leader
-epochs never go back unless the topic id changed, KIP-320, KIP-516).
+epochs never go back unless the topic id changed, KIP-320, KIP-516). Topic ids are the 16 bytes of
+the wire; nobody here looks into them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
-from uuid import UUID
 
 from kprod.types import TopicPartition
 
@@ -56,7 +56,7 @@ class Leadership(NamedTuple):
 
     leader_id: int
     leader_epoch: int
-    topic_id: UUID | None
+    topic_id: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TopicInfo:
     """The partitions of a topic, indexed by number, and the numbers of those that have a leader."""
 
     name: str
-    topic_id: UUID | None
+    topic_id: bytes | None
     partitions: tuple[PartitionInfo, ...]
     available: tuple[int, ...] = field(init=False)
 
@@ -120,7 +120,7 @@ class ClusterSnapshot:
             return None
         return Leadership(info.leader_id, info.leader_epoch, self.topic_id(tp.topic))
 
-    def topic_id(self, name: str) -> UUID | None:
+    def topic_id(self, name: str) -> bytes | None:
         """The topic's id, None when the topic is unknown or the cluster tells no ids."""
         topic = self.topics.get(name)
         return topic.topic_id if topic is not None else None

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
-from uuid import UUID
 
 from kprod.errors import ProtocolError
 from kprod.wire.endpoint import BrokerEndpoint
@@ -159,7 +158,7 @@ class TopicReply(NamedTuple):
 
     error_code: int
     name: str | None
-    topic_id: UUID | None
+    topic_id: bytes | None
     partitions: list[PartitionReply]
 
 

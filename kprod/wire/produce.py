@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
-from uuid import UUID
 
 from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.wire.endpoint import BrokerEndpoint
@@ -39,7 +38,7 @@ class PartitionBatch(NamedTuple):
     """One finished record batch and where it goes. ``topic_id`` is needed from version 13 on."""
 
     topic: str
-    topic_id: UUID | None
+    topic_id: bytes | None
     partition: int
     records: memoryview
 
@@ -82,10 +81,10 @@ def _head(
 
 
 @lru_cache(maxsize=1024)
-def _topic_name(version: int, topic: str | UUID) -> bytes:
+def _topic_name(version: int, topic: str | bytes) -> bytes:
     out = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
-    if isinstance(topic, UUID):
-        out.uuid(topic)
+    if isinstance(topic, bytes):
+        out.raw(topic)
     else:
         out.string(topic)
     return out.take()
@@ -93,11 +92,11 @@ def _topic_name(version: int, topic: str | UUID) -> bytes:
 
 def _by_topic(
     version: int, batches: Sequence[PartitionBatch]
-) -> dict[str | UUID, list[PartitionBatch]]:
+) -> dict[str | bytes, list[PartitionBatch]]:
     """The batches under what identifies their topic in this version."""
-    topics: dict[str | UUID, list[PartitionBatch]] = {}
+    topics: dict[str | bytes, list[PartitionBatch]] = {}
     for batch in batches:
-        topic: str | UUID = batch.topic
+        topic: str | bytes = batch.topic
         if version >= _TOPIC_IDS_FROM:
             if batch.topic_id is None:
                 raise UnsupportedVersionError(
@@ -119,7 +118,7 @@ class PartitionResponse(NamedTuple):
     """
 
     topic: str | None
-    topic_id: UUID | None
+    topic_id: bytes | None
     partition: int
     error_code: int
     base_offset: int
@@ -149,14 +148,6 @@ def decode_produce_response(version: int, body: memoryview) -> ProduceResponse:
         results, throttle_ms, endpoints = read_produce_response(version, body)
     except ValueError as error:
         raise ProtocolError(f"PRODUCE v{version} response: {error}") from None
-    partitions = [
-        PartitionResponse._make((topic, None if raw is None else _uuid(raw), *rest))
-        for topic, raw, *rest in results
-    ]
+    partitions = [PartitionResponse._make(result) for result in results]
     brokers = [BrokerEndpoint(*endpoint) for endpoint in endpoints]
     return ProduceResponse(partitions, throttle_ms, brokers)
-
-
-@lru_cache(maxsize=1024)
-def _uuid(raw: bytes) -> UUID:
-    return UUID(bytes=raw)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 from kprod.errors import ProtocolError
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-_ZERO_UUID = bytes(16)
+_ZERO_ID = bytes(16)
 _UINT32_MAX = 0xFFFF_FFFF
 
 
@@ -54,11 +53,11 @@ class WireReader:
         """Pass over ``size`` bytes of fields that are not wanted."""
         self._advance(size)
 
-    def uuid(self) -> UUID | None:
-        """16 bytes; all zero means absent."""
+    def uuid(self) -> bytes | None:
+        """The 16 bytes of an id; all zero means absent."""
         at = self._advance(16)
         raw = bytes(self._data[at : at + 16])
-        return None if raw == _ZERO_UUID else UUID(bytes=raw)
+        return None if raw == _ZERO_ID else raw
 
     def uvarint(self) -> int:
         """An unsigned 32-bit number in at most 5 groups of 7 bits."""

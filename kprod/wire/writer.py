@@ -6,7 +6,6 @@ Source: the Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for the co
 from __future__ import annotations
 
 import struct
-from uuid import UUID
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -34,9 +33,6 @@ class WireWriter:
     def raw(self, data: bytes) -> None:
         """Bytes that are encoded already."""
         self._out += data
-
-    def uuid(self, value: UUID) -> None:
-        self._out += value.bytes
 
     def nullable_string(self, text: str | None) -> None:
         if text is None:

@@ -35,7 +35,7 @@ def body(text: str) -> memoryview:
     return memoryview(bytes.fromhex(text))
 
 
-def produce(version: int, correlation_id: int, topic_id: UUID | None) -> str:
+def produce(version: int, correlation_id: int, topic_id: bytes | None) -> str:
     pieces = encode_produce_request(
         version,
         correlation_id,
@@ -63,7 +63,7 @@ def test_init_producer_id_request() -> None:
 
 def test_produce_requests() -> None:
     assert produce(9, 9, None) == golden.PRODUCE_V9
-    topic_id = UUID("12345678-9abc-def0-0123-456789abcdef")
+    topic_id = UUID("12345678-9abc-def0-0123-456789abcdef").bytes
     assert produce(13, 10, topic_id) == golden.PRODUCE_V13
 
 

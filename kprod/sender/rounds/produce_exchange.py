@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from uuid import UUID
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import Broker, LeaderHint
@@ -37,7 +36,7 @@ class ProduceExchange:
         self,
         outcomes: Outcomes,
         batches: Sequence[ProducerBatch],
-        topic_ids: Mapping[str, UUID | None],
+        topic_ids: Mapping[str, bytes | None],
         *,
         acks: int,
         timeout_ms: int,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from uuid import UUID
 
 from kprod.wire.control import BrokerEndpoint, MetadataReply, PartitionReply, TopicReply
 
@@ -16,7 +15,7 @@ def topic(
     *,
     epoch: int = 0,
     error: int = 0,
-    topic_id: UUID | None = None,
+    topic_id: bytes | None = None,
 ) -> TopicReply:
     """A topic with these leaders for partitions 0, 1, ..."""
     parts = [PartitionReply(0, number, leader, epoch) for number, leader in enumerate(leaders)]

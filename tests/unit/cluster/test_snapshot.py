@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from types import MappingProxyType
-from uuid import UUID
 
 import pytest
 
@@ -20,12 +19,12 @@ from kprod.types import TopicPartition
 
 ONE, TWO = Broker(1, "h1", 9092, "r1"), Broker(2, "h2", 9092)
 BROKERS = {1: ONE, 2: TWO}
-OLD, NEW = UUID(int=1), UUID(int=2)
+OLD, NEW = b"1" * 16, b"2" * 16
 TP = TopicPartition("t", 0)
 
 
 def topic(
-    leaders: Sequence[tuple[int, int]], *, name: str = "t", topic_id: UUID | None = OLD
+    leaders: Sequence[tuple[int, int]], *, name: str = "t", topic_id: bytes | None = OLD
 ) -> TopicInfo:
     """A topic with these leaders and epochs for partitions 0, 1, ..."""
     parts = (PartitionInfo(number, *leader) for number, leader in enumerate(leaders))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import pytest
 
 from tests.unit.sender.sequencing import LEADER, Line
@@ -71,6 +69,6 @@ def test_a_batch_refused_by_another_topic_of_the_same_name_is_not_provable() -> 
     line.prove()
     first, second = line.send(), line.send()
     line.refuse(first, second, maybe=True)
-    line.leader = LEADER._replace(topic_id=UUID(int=1))
+    line.leader = LEADER._replace(topic_id=bytes(15) + b"\x01")
     line.send(first)
     assert not line.sequences.is_provable(first)

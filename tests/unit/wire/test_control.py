@@ -30,7 +30,7 @@ def body(text: str) -> memoryview:
 @pytest.mark.parametrize("version", range(4, 14))
 def test_metadata_responses_of_every_version(version: int) -> None:
     epoch = 9 if version >= 7 else -1
-    topic_id = TOPIC_ID if version >= 10 else None
+    topic_id = TOPIC_ID.bytes if version >= 10 else None
     partitions = [PartitionReply(0, 0, 1, epoch), PartitionReply(5, 1, -1, -1)]
     assert decode_metadata_response(version, metadata_response(version)) == MetadataReply(
         brokers=[BrokerEndpoint(1, "h1", 9092, "r1"), BrokerEndpoint(2, "h2", 9093, None)],
@@ -48,7 +48,7 @@ def test_metadata_responses_of_every_version(version: int) -> None:
 def test_metadata_topic_known_by_id_only() -> None:
     topic = "006400" + TOPIC_ID.bytes.hex() + "00018000000000"
     reply = decode_metadata_response(12, body("000000000100ffffffff02" + topic + "00"))
-    assert reply.topics == [TopicReply(100, None, TOPIC_ID, [])]
+    assert reply.topics == [TopicReply(100, None, TOPIC_ID.bytes, [])]
     with pytest.raises(ProtocolError, match="null where a string must be"):
         decode_metadata_response(11, body("000000000100ffffffff02" + topic + "00"))
 

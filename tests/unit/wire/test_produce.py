@@ -20,7 +20,7 @@ RECORDS = [memoryview(bytes([65 + at]) * (at + 1) * 50) for at in range(4)]
 
 
 def batch(topic: str, partition: int, records: memoryview, topic_id: int = 0) -> PartitionBatch:
-    return PartitionBatch(topic, UUID(int=topic_id) if topic_id else None, partition, records)
+    return PartitionBatch(topic, UUID(int=topic_id).bytes if topic_id else None, partition, records)
 
 
 def encode(version: int, *batches: PartitionBatch) -> list[bytes | memoryview]:
@@ -79,7 +79,7 @@ def test_responses_of_every_version(version: int) -> None:
     reply = decode_produce_response(version, produce_response(version))
     start = 17 if version >= 5 else -1
     by_id = version >= 13
-    name, topic_id = (None, TOPIC_ID) if by_id else ("flights", None)
+    name, topic_id = (None, TOPIC_ID.bytes) if by_id else ("flights", None)
     other = None if by_id else "weather"
     told = version >= 8
     errors: list[tuple[int, str | None]] = [(3, "no key"), (4, None)] if told else []
