@@ -35,7 +35,7 @@ from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.lifetime import forget, watch_over
 from kprod.types import BytesLike, DeliveryReport, Headers, ProducerRecord, TopicPartition
-from kprod_ext import FastLane, batch_size_upper_bound
+from kprod_ext import BulkTurn, FastLane, batch_size_upper_bound
 
 log = logging.getLogger(__name__)
 
@@ -102,11 +102,7 @@ class KafkaProducer(FastLane, BulkCalls):
         self._wake = self._sender.baton.wake
         self._look_within = self._sender.baton.look_within
         self._fast_lanes = FastLanes(
-            self._lane_table,
-            self._accumulator,
-            self._metadata,
-            self._wake,
-            largest=self._largest,
+            self._lane_table, self._accumulator, self._metadata, self._wake, largest=self._largest
         )
         plugs = closable((*_plugs(config), *config.interceptors))
         last = partial(close_all, plugs) if plugs else None
@@ -204,6 +200,7 @@ class KafkaProducer(FastLane, BulkCalls):
             wake=self._wake,
             blocking_time=partial(_blocking_time, self._engine, self._max_block),
             largest=self._largest,
+            turn=BulkTurn(),
         )
 
     def _follow(self, record: ProducerRecord, future: FutureRecordMetadata) -> None:

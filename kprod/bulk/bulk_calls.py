@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kprod.buffer.future import FutureRecordMetadata
-from kprod.bulk.arrow_sending import ArrowBatches, send_batches, send_batches_one_by_one
-from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.one_by_one import send_one_by_one
-from kprod.bulk.row_checks import RowChecks
-from kprod.bulk.row_sending import send_rows
-from kprod.bulk.rows import Rows
 from kprod.bulk.writing import BulkParts
 from kprod.intake.arguments import check_topic
 from kprod.types import BytesLike, ProducerRecord
 
+if TYPE_CHECKING:
+    from kprod.bulk.delivery import BulkDelivery
+
 
 class BulkCalls:
-    """Part of ``KafkaProducer``: it sends many records with one call. Thread-safe."""
+    """Part of ``KafkaProducer``: it sends many records with one call. Thread-safe.
+
+    What only these calls need is imported by them: a tenth of what ``import kprod`` would load.
+    """
 
     _bulk: BulkParts | None
     """None when code of the application must see each record."""
@@ -47,6 +47,9 @@ class BulkCalls:
         how many, ``error.delivery`` their handle. So do an exception of an iterator, and Ctrl-C:
         then one record more may be queued. Raises what ``send`` raises.
         """
+        from kprod.bulk.row_checks import RowChecks
+        from kprod.bulk.rows import Rows
+
         self._ensure_usable()
         topic = check_topic(topic)
         rows = Rows(
@@ -54,7 +57,11 @@ class BulkCalls:
         )
         checks = RowChecks(topic, self._refuse_too_large)
         if self._bulk is None:
+            from kprod.bulk.one_by_one import send_one_by_one
+
             return send_one_by_one(self._send, topic, rows, checks)
+        from kprod.bulk.row_sending import send_rows
+
         return send_rows(self._bulk, topic, rows, checks)
 
     def send_arrow(
@@ -81,6 +88,8 @@ class BulkCalls:
         queued. Waits and fails as ``send_many``. Raises RecordTypeError for data or a column that
         cannot be sent, else what ``send`` raises.
         """
+        from kprod.bulk.arrow_sending import ArrowBatches, send_batches, send_batches_one_by_one
+
         self._ensure_usable()
         topic = check_topic(topic)
         columns = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import Clock
@@ -14,8 +14,7 @@ from kprod.types import TopicPartition
 from kprod_ext import BulkLane, BulkTurn, RecordChunk, SentRecords, StickyPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BulkParts:
+class BulkParts(NamedTuple):
     """What of a producer a bulk call works with.
 
     ``blocking_time`` tells the seconds that a call may wait without progress; ``largest`` is the
@@ -29,7 +28,7 @@ class BulkParts:
     wake: Callable[[], None]
     blocking_time: Callable[[], float]
     largest: int
-    turn: BulkTurn = field(default_factory=BulkTurn)
+    turn: BulkTurn
 
 
 class BulkWriting:

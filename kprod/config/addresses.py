@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from kprod.config.kinds import Refused
@@ -21,12 +19,11 @@ _PORT = re.compile(r"[0-9]{1,5}")
 Address = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
 class Addresses:
     """One or more ``host[:port]``, kept as ``((host, port), ...)`` in order, without repeats."""
 
-    type_name: str = "str or list of str"
-    expected: str = '"host:port", "host1:port,host2:port" or a list of them, IPv6 as "[::1]:9092"'
+    type_name = "str or list of str"
+    expected = '"host:port", "host1:port,host2:port" or a list of them, IPv6 as "[::1]:9092"'
 
     def convert(self, value: Any) -> tuple[Address, ...]:
         if isinstance(value, str):
@@ -93,6 +90,8 @@ def _checked_host(host: str, entry: str) -> str:
 
 
 def _is_ipv6(host: str) -> bool:
+    import socket  # 3 ms, which only a producer that connects has to spend
+
     try:
         socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
     except OSError:

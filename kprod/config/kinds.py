@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Refused(Exception):
@@ -34,8 +35,7 @@ class Kind(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WholeNumber:
+class WholeNumber(NamedTuple):
     """An integer in ``[low, high]``. A float that is a whole number counts; True and False do not.
 
     ``instead`` maps values with a special meaning, which need not be in the range, to what is kept.
@@ -44,7 +44,7 @@ class WholeNumber:
     low: int
     high: int = MAX_INT32
     unit: str = ""
-    instead: Mapping[Any, Any] = field(default_factory=dict)
+    instead: Mapping[Any, Any] = _NOTHING
 
     @property
     def type_name(self) -> str:
@@ -79,12 +79,11 @@ def _whole(value: Any) -> int | float:
         raise Refused from None
 
 
-@dataclass(frozen=True, slots=True)
 class Truth:
     """True or False; nothing that is merely truthy."""
 
-    type_name: str = "bool"
-    expected: str = "True or False"
+    type_name = "bool"
+    expected = "True or False"
 
     def convert(self, value: Any) -> bool:
         if not isinstance(value, bool):
@@ -92,14 +91,13 @@ class Truth:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One of a few spellings, each kept as what it stands for. Text is matched in lower case."""
 
     meanings: Mapping[Any, Any]
     type_name: str
     expected: str
-    refusals: Mapping[Any, str] = field(default_factory=dict)
+    refusals: Mapping[Any, str] = _NOTHING
 
     def convert(self, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, str | int | None):
@@ -112,12 +110,11 @@ class Choice:
         return self.meanings[spelled]
 
 
-@dataclass(frozen=True, slots=True)
 class ClientId:
     """Text for the broker's logs and quotas; None and "" ask for a name made here."""
 
-    type_name: str = "str or None"
-    expected: str = "text of at most 32767 bytes in UTF-8, or None"
+    type_name = "str or None"
+    expected = "text of at most 32767 bytes in UTF-8, or None"
 
     def convert(self, value: Any) -> str | None:
         if value is None:

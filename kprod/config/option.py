@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kprod.config.kinds import Kind, Refused
 from kprod.config.shown import shown
@@ -12,8 +11,7 @@ HIDDEN = "***"
 FIRST_VERSION = "0.1.0"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """An option: its name (kafka-python's spelling), default, kind and meaning.
 
     ``default`` is as a user would write it. ``aliases`` are other clients' spellings; the name

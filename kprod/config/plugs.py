@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -37,12 +36,11 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-@dataclass(frozen=True, slots=True)
 class SerializerPlug:
     """A name, a callable, or an instance with ``serialize``. "bytes" is kept as None."""
 
-    type_name: str = "str, callable, object or None"
-    expected: str = (
+    type_name = "str, callable, object or None"
+    expected = (
         f"{_quoted(SERIALIZERS)}, a callable(object) -> bytes,"
         " an object with serialize(topic, headers, object), or None"
     )
@@ -61,12 +59,11 @@ class SerializerPlug:
         return value
 
 
-@dataclass(frozen=True, slots=True)
 class PartitionerPlug:
     """A name, a callable, or an instance with ``choose`` and ``appended``."""
 
-    type_name: str = "str, callable or object"
-    expected: str = (
+    type_name = "str, callable or object"
+    expected = (
         f"{_quoted(PARTITIONERS)},"
         " a callable(key_bytes, all_partitions, available_partitions) -> int,"
         " or an object with choose and appended"
@@ -94,12 +91,11 @@ def _is_kafka_pythons(value: Any) -> bool:
     return kind.__name__ == "DefaultPartitioner" and kind.__module__ == "kafka.partitioner.default"
 
 
-@dataclass(frozen=True, slots=True)
 class InterceptorPlugs:
     """A list of instances, each with one hook or more; kept as a tuple."""
 
-    type_name: str = "list of objects"
-    expected: str = f"a list of objects, each with one or more of {', '.join(INTERCEPTOR_HOOKS)}"
+    type_name = "list of objects"
+    expected = f"a list of objects, each with one or more of {', '.join(INTERCEPTOR_HOOKS)}"
 
     def convert(self, value: Any) -> tuple[Any, ...]:
         if value is None:
@@ -114,12 +110,11 @@ class InterceptorPlugs:
         return tuple(value)
 
 
-@dataclass(frozen=True, slots=True)
 class TransportPlug:
     """The name of a registered transport, or what makes a backend."""
 
-    type_name: str = "str or callable"
-    expected: str = 'the name of a transport such as "tcp", or a callable that makes a backend'
+    type_name = "str or callable"
+    expected = 'the name of a transport such as "tcp", or a callable that makes a backend'
 
     def convert(self, value: Any) -> Any:
         if not callable(value) and not (isinstance(value, str) and value):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -80,5 +79,7 @@ class OptionReader:
 
 
 def _did_you_mean(name: str) -> str:
+    import difflib  # for mistakes only
+
     close = difflib.get_close_matches(name.lower(), _BY_SPELLING, n=1)
     return f"; did you mean {_BY_SPELLING[close[0]].name!r}?" if close else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -94,7 +93,7 @@ def _memory(reader: OptionReader) -> str | None:
 def _compression(reader: OptionReader) -> str | None:
     codec, level = reader.values["compression_type"], reader.values["compression_level"]
     module = _CODEC_MODULES.get(codec)
-    if module is not None and importlib.util.find_spec(module) is None:
+    if module is not None and not _is_installed(module):
         return f"compression_type={codec!r} needs the package {module}, which is not installed"
     if level is None:
         return None
@@ -104,6 +103,12 @@ def _compression(reader: OptionReader) -> str | None:
     if not low <= level <= high:
         return f"compression_level={level} is not a level of {codec}: {low} to {high}"
     return None
+
+
+def _is_installed(module: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None
 
 
 def _partitioning(reader: OptionReader) -> str | None:

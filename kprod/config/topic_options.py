@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kprod.config.kinds import Refused
@@ -25,12 +24,11 @@ PER_TOPIC = TopicOptions._fields[1:]
 """The names of the options a topic may have for itself."""
 
 
-@dataclass(frozen=True, slots=True)
 class OptionsByTopic:
     """A dict of dicts; what the inner ones say is read by ``topic_reading``."""
 
-    type_name: str = "dict"
-    expected: str = f"a dict of topics to dicts of {', '.join(PER_TOPIC)}"
+    type_name = "dict"
+    expected = f"a dict of topics to dicts of {', '.join(PER_TOPIC)}"
 
     def convert(self, value: Any) -> dict[str, dict[Any, Any]]:
         if value is None:

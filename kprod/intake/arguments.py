@@ -11,7 +11,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, ItemsView, Mapping
 from contextlib import suppress
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -86,21 +85,23 @@ def check_timestamp(timestamp_ms: Any) -> int | None:
     )
 
 
-_HINTS: tuple[tuple[str, type, str], ...] = (
-    ("timestamp_ms", datetime, "; pass int(moment.timestamp() * 1000)"),
-    ("timestamp_ms", float, "; pass int(...) of milliseconds since 1970"),
-)
-
-
 def _integer(argument: str, value: Any) -> int:
     """The value of any integer type, numpy's for one. Floats are refused: they hide lost digits."""
     if not isinstance(value, bool):
         with suppress(TypeError):
             return operator.index(value)
-    hint = "".join(
-        text for name, kind, text in _HINTS if name == argument and isinstance(value, kind)
-    )
+    hint = _timestamp_hint(value) if argument == "timestamp_ms" else ""
     raise RecordTypeError(f"{argument}: expected an int or None, got {shown(value)}{hint}")
+
+
+def _timestamp_hint(value: Any) -> str:
+    from datetime import datetime  # 2 ms, for mistakes only
+
+    if isinstance(value, datetime):
+        return "; pass int(moment.timestamp() * 1000)"
+    if isinstance(value, float):
+        return "; pass int(...) of milliseconds since 1970"
+    return ""
 
 
 def freeze_headers(headers: Any) -> tuple[Header, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kprod.types import BytesLike
 from kprod_ext import fnv1a, murmur2
@@ -12,8 +12,7 @@ from kprod_ext import fnv1a, murmur2
 _BITS = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class KeyHash:
+class KeyHash(NamedTuple):
     """A key goes to ``(hash(key) & mask) % partitions``, of all partitions with or without leader.
 
     ``empty_is_a_key``: whether ``b""`` is hashed too; if not, it counts as no key.

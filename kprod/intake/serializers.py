@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from kprod.errors import InvalidRecordError, SerializationError
-from kprod.intake.named_serializers import NAMED_SERIALIZERS
 from kprod.types import BytesLike, Header, ProducerRecord
 
 _Serialize: TypeAlias = Callable[[str, Sequence[Header], Any], Any]
@@ -47,6 +46,8 @@ def _bound(serializer: Any) -> _Serialize | None:
     if serializer is None:
         return None
     if isinstance(serializer, str):
+        from kprod.intake.named_serializers import NAMED_SERIALIZERS  # it brings json
+
         serializer = NAMED_SERIALIZERS[serializer]
     serialize = getattr(serializer, "serialize", None)
     if callable(serialize):

@@ -7,8 +7,7 @@ Names and groups are those of Kafka's Java client (``SenderMetricsRegistry``, ``
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kprod.metrics.view import View
 
@@ -17,8 +16,7 @@ Reading: TypeAlias = Callable[[View], float]
 BATCH_HEADER_BYTES = 61
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """One row: what a number is called, what it counts in, what it means, where it comes from."""
 
     name: str
@@ -27,8 +25,7 @@ class Metric:
     read: Reading
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(NamedTuple):
     """A row for what is not counted but looked up when somebody asks."""
 
     name: str

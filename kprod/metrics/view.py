@@ -7,7 +7,7 @@ written down; what happened since is a difference of two numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kprod.metrics.counters import Values
 
@@ -15,8 +15,7 @@ SHORTEST = 1.0
 """Seconds that rates are computed over at least: the first records of all are no rate yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """Counters ``now``, and ``before``: ``seconds`` ago; for peaks, the windows between."""
 
     now: Values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -132,6 +131,8 @@ def open_backend(name_or_factory: str | BackendFactory, **options: Any) -> Backe
 
 
 def _unknown(name: str) -> str:
+    import difflib  # for mistakes only
+
     known = sorted(_FACTORIES)
     close = difflib.get_close_matches(name, known, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""

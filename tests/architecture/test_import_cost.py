@@ -10,6 +10,9 @@ from tests.architecture.sources import ROOT
 EXPENSIVE = (
     *("asyncio", "concurrent.futures", "crc32c", "email", "importlib.metadata", "ssl"),
     *("kio", "numpy", "pandas", "pyarrow", "pyspark", "rich", "typer"),
+    *("datetime", "difflib", "importlib.util", "json", "platform", "selectors", "socket", "uuid"),
+    *("kprod.bulk.arrow_sending", "kprod.bulk.delivery", "kprod.bulk.rows"),
+    *("kprod.transport.tcp", "kprod.transport.memory", "kprod.intake.named_serializers"),
 )
 
 
