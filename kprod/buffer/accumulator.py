@@ -263,9 +263,28 @@ class RecordAccumulator:
     ) -> list[tuple[ProducerBatch, Leadership]]:
         """Take at most one batch per partition for one request: sealed, in sequence.
 
-        Of those that were ready when ``ready`` looked; what was left longest comes first.
+        Of those that were ready when ``ready`` looked; what was left longest comes first. When this
+        raises nothing was taken.
         """
         taken: list[tuple[ProducerBatch, Leadership]] = []
+        try:
+            self._drain(taken, node_id, acks, gate, max_bytes)
+        except BaseException:
+            # Memory has run out, say. What is in no queue and in no request would have no outcome.
+            for batch, _ in taken:
+                if self._queue_of(batch).oldest is not batch:
+                    self.put_back(batch)
+            raise
+        return taken
+
+    def _drain(
+        self,
+        taken: list[tuple[ProducerBatch, Leadership]],
+        node_id: int,
+        acks: int,
+        gate: DrainGate,
+        max_bytes: int,
+    ) -> None:
         served: list[BatchQueue] = []
         refused: list[BatchQueue] = []
         size = 0
@@ -280,16 +299,14 @@ class RecordAccumulator:
             if taken and size + batch.size > max_bytes:
                 break
             served.append(queue)
-            queue.take_head()
-            gate.assign(batch)
-            self._seal(batch, queue.settings)
-            size += batch.size
-            taken.append((batch, leader))
+            if self._make_ready(batch, queue, gate):
+                size += batch.size
+                taken.append((batch, leader))
+                queue.take_head()
         for queue in refused:
             self._attention.shut(queue)
         for queue in served:
             self._attention.note_anew(queue)
-        return taken
 
     def reopened(self, partitions: Iterable[TopicPartition]) -> None:
         """The gate may admit what it refused of these partitions."""
@@ -297,6 +314,23 @@ class RecordAccumulator:
             queue = self._queues.get(tp)
             if queue is not None:
                 self._attention.reopened(queue)
+
+    def _make_ready(self, batch: ProducerBatch, queue: BatchQueue, gate: DrainGate) -> bool:
+        """Give the head of ``queue`` its sequence and its bytes; False, and it rests, if it can't.
+
+        It is still queued then, and keeps what it was given. It costs the others nothing.
+        """
+        try:
+            queue.close_head()
+            gate.assign(batch)
+            self._seal(batch, queue.settings)
+        except Exception:
+            log.exception("a batch of %s could not be made ready; it is tried again", batch.tp)
+            batch.attempts += 1
+            batch.retry_at = self._clock.monotonic() + self._retry_backoff.delay(batch.attempts)
+            self._wake()  # to look when that will be
+            return False
+        return True
 
     def _seal(self, batch: ProducerBatch, settings: QueueSettings) -> None:
         first_time = batch.records is None

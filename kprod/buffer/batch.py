@@ -129,13 +129,13 @@ class ProducerBatch:
 
     def give_sequence(self, producer: ProducerId, base_sequence: int) -> None:
         """Set who writes and the sequence of the first record; a sealed batch gets a new header."""
-        self.producer, self.base_sequence = producer, base_sequence
-        if self.records is None:
+        if self.builder.is_closed:
+            self.records = None  # the header below the view is about to change
+            self.builder.reopen_producer_state(producer.producer_id, producer.epoch, base_sequence)
+            self.records = self.builder.build()
+        else:
             self.builder.set_producer_state(producer.producer_id, producer.epoch, base_sequence)
-            return
-        self.records = None  # the header below the view is about to change
-        self.builder.reopen_producer_state(producer.producer_id, producer.epoch, base_sequence)
-        self.records = self.builder.build()
+        self.producer, self.base_sequence = producer, base_sequence
 
     def seal(self, compress: Compressor | None) -> None:
         """Freeze the bytes: what is sent first is what every retry sends."""

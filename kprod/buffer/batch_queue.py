@@ -143,15 +143,19 @@ class BatchQueue:
             first = self._batches[0]
             return first, len(self._batches) > 1 or first.is_full
 
-    def take_head(self) -> ProducerBatch:
-        """Remove the oldest batch; from here on nobody appends to it."""
+    def close_head(self) -> None:
+        """From here on nobody appends to the oldest batch; it is about to be taken."""
         with self.lock:
-            batch = self._batches.popleft()
+            batch = self._batches[0]
             self._finish(batch)
             if batch.drain_order is None:
                 self._drained += 1
                 batch.drain_order = (self._drained,)
-        return batch
+
+    def take_head(self) -> ProducerBatch:
+        """Remove the oldest batch, after ``close_head``."""
+        with self.lock:
+            return self._batches.popleft()
 
     def _finish(self, batch: ProducerBatch) -> None:
         """Nobody appends to ``batch`` any more; ``lock`` is held."""

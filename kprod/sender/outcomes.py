@@ -76,6 +76,15 @@ class Outcomes:
     def left(self, batch: ProducerBatch) -> None:
         """``batch`` is part of a request now."""
         self._on_wire[batch] = None
+        self._sequences.left(batch)
+
+    def not_sent(self, batch: ProducerBatch, now: float) -> None:
+        """There was no request in the end for ``batch``, which was taken for one: queue it."""
+        if batch in self._on_wire:
+            self._off_wire(batch)
+        batch.on_wire = False
+        batch.last_attempt_at = now
+        self._accumulator.put_back(batch)
 
     def answered_after(self, node_id: int, seconds: float, throttle_ms: int) -> None:
         """A request to the node was answered ``seconds`` after it was made."""

@@ -116,13 +116,16 @@ class Sequences:
         """Give a batch that is about to leave its place; one that has a place keeps it."""
         state = self._of(batch.tp)
         if not batch.in_line:
-            if self.producer is not None and not batch.has_sequence:
-                if state.producer != self.producer:
-                    self._start_over(state)
-                self._number(state, batch)
             state.unresolved.append(batch)
             batch.in_line = True
-        state.on_wire += 1
+        if self.producer is not None and not batch.has_sequence:
+            if state.producer != self.producer:
+                self._start_over(state)
+            self._number(state, batch)
+
+    def left(self, batch: ProducerBatch) -> None:
+        """``batch`` is part of a request now, until ``off_wire``."""
+        self._of(batch.tp).on_wire += 1
 
     def _start_over(self, state: PartitionSequence) -> None:
         """The partition goes on under the present producer id and epoch."""
@@ -133,9 +136,10 @@ class Sequences:
     def _number(state: PartitionSequence, batch: ProducerBatch) -> None:
         if state.producer is None:
             raise AssertionError("a sequence needs a producer id")
+        following = advance(state.next_sequence, batch.record_count)
         batch.give_sequence(state.producer, state.next_sequence)
         batch.overtaken = False
-        state.next_sequence = advance(state.next_sequence, batch.record_count)
+        state.next_sequence = following
 
     # After an attempt -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
-from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import KprodError
 from kprod.sender.load_watcher import LoadWatcher
 from kprod.sender.network import Network
@@ -92,10 +92,27 @@ class ProduceRound:
 
     def _request(self, node_id: int, acks: int, snapshot: ClusterSnapshot, now: float) -> bool:
         """Make a request of batches with equal ``acks``; True when there was something."""
-        settings = self._settings
-        taken = self._accumulator.drain(node_id, acks, self._sequences, settings.max_request_size)
+        most = self._settings.max_request_size
+        taken = self._accumulator.drain(node_id, acks, self._sequences, most)
         if not taken:
             return False
+        try:
+            exchange = self._exchange(node_id, acks, taken, snapshot, now)
+        except BaseException:  # memory has run out, say
+            for batch, _ in taken:
+                self._outcomes.not_sent(batch, now)
+            raise
+        self._network.send(node_id, exchange, now)
+        return True
+
+    def _exchange(
+        self,
+        node_id: int,
+        acks: int,
+        taken: list[tuple[ProducerBatch, Leadership]],
+        snapshot: ClusterSnapshot,
+        now: float,
+    ) -> ProduceExchange:
         for batch, leader in taken:
             batch.attempt(now, leader)
             self._outcomes.left(batch)
@@ -104,17 +121,15 @@ class ProduceRound:
         self._metadata.used(topic_ids, now)
         self._requests += 1
         self._last_request[node_id, acks] = self._requests
-        exchange = ProduceExchange(
+        return ProduceExchange(
             self._outcomes,
             batches,
             topic_ids,
             acks=acks,
-            timeout_ms=settings.request_timeout_ms,
+            timeout_ms=self._settings.request_timeout_ms,
             node_id=node_id,
             sent_at=now,
         )
-        self._network.send(node_id, exchange, now)
-        return True
 
     def _renumber(self, now: float) -> None:
         """Partitions whose sequence was refused go on under a new epoch."""

@@ -44,6 +44,7 @@ class Line:
         assert self.admits(batch)
         self.sequences.assign(batch)
         batch.seal(None)
+        self.sequences.left(batch)
         batch.attempt(0.0, self.leader)
         return batch
 
