@@ -1,0 +1,40 @@
+"""Any one allocation fails, in send or in the sender's thread: it costs that record at most."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from tests.support.judge import read_back
+
+ROOT = Path(__file__).parents[2]
+TOPIC = "out-of-memory"
+
+
+def test_an_allocation_that_fails_costs_no_other_record() -> None:
+    pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
+    with EmbeddedBroker(topics={TOPIC: 2}) as broker:
+        command = [sys.executable, "-m", "tests.fault.out_of_memory"]
+        ended = subprocess.run(
+            [*command, broker.bootstrap_servers, TOPIC],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        said = json.loads(ended.stdout)
+        found = Counter(
+            int(stored.value or b"") for stored in read_back(broker.bootstrap_servers, TOPIC, 2)
+        )
+    assert said["refused"] > 20, "hardly any allocation failed: this proves nothing"
+    assert set(found.values()) == {1}, "a record was doubled"
+    assert set(said["stored"]) <= found.keys(), "a record was lost"
+    assert said["taken"] == 0
