@@ -6,9 +6,11 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
+TYPES := $(shell find kprod -name '*.pxd')
+TYPED := $(TYPES:.pxd=.py)
+SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd) $(TYPES) $(TYPED)
 # All of Cython's warnings but one, which takes every `with lock:` block for one that may be skipped.
-CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False
+CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False -X annotation_typing=False
 export KPROD_DEBUG KPROD_SANITIZE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
@@ -35,9 +37,10 @@ sanitize:
 lint: build
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy && $(BIN)/python -m mypy.stubtest kprod_ext --allowlist tests/ext/stubtest_allowlist.txt
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint kprod_ext
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint kprod_ext $(TYPES)
 	$(BIN)/lint-imports --no-cache
 	mkdir -p build/lint && $(BIN)/cython $(CYTHON_WARNINGS) -o build/lint/ kprod_ext/*.pyx
+	$(BIN)/cython $(CYTHON_WARNINGS) -X warn.unused=False -o build/lint/ $(TYPED)
 	CFLAGS=-Werror $(BIN)/python setup.py --quiet build_ext --force --build-temp build/lint --build-lib build/lint
 
 bench: build
@@ -56,7 +59,8 @@ docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf build dist site *.egg-info kprod_ext/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find kprod kprod_ext -name '*.so' -delete
 	find kprod kprod_ext tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The environment: an empty file per set of requirements installed into it.

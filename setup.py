@@ -33,17 +33,24 @@ DIRECTIVES = {
     "wraparound": DEBUG,
     "initializedcheck": DEBUG,
     "linetrace": DEBUG,
+    "auto_pickle": False,
+    "annotation_typing": False,
 }
+
+# A module of kprod that has a .pxd beside it is compiled, too: the .pxd tells the types of what the
+# module's classes hold, and the module stays Python that runs as it is.
+SOURCES = sorted(Path("kprod_ext").glob("*.pyx"))
+SOURCES += sorted(types.with_suffix(".py") for types in Path("kprod").rglob("*.pxd"))
 
 EXTENSIONS = [
     Extension(
-        f"kprod_ext.{source.stem}",
+        ".".join(source.with_suffix("").parts),
         [str(source)],
         define_macros=MACROS,
         extra_compile_args=[*C_FLAGS, *SANITIZERS],
         extra_link_args=SANITIZERS,
     )
-    for source in sorted(Path("kprod_ext").glob("*.pyx"))
+    for source in SOURCES
 ]
 
 # One directory of generated C per mode, so that switching the mode regenerates it.

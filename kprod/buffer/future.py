@@ -15,7 +15,7 @@ from kprod.buffer.delivery import NO_OFFSET, NO_TIMESTAMP, BatchDelivery
 from kprod.clock import in_seconds
 from kprod.errors import KprodError, KprodTimeoutError
 from kprod.types import RecordMetadata, TopicPartition
-from kprod_ext import RecordFuture
+from kprod_ext.record_future import RecordFuture
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -206,7 +206,8 @@ class FutureRecordMetadata(RecordFuture):
         )
 
     def _metadata(self) -> RecordMetadata:
-        return self._told(*self.delivery.locate(self.index))
+        delivery, index = self.delivery.locate(self.index)
+        return self._told(delivery, index)
 
     def __repr__(self) -> str:
         state = "failed" if self.failed() else "succeeded" if self.is_done else "pending"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.architecture.sources import ROOT, files
 
@@ -30,12 +31,19 @@ def test_every_folder_of_the_file_map_exists() -> None:
 
 
 def _modules() -> set[str]:
-    """Every module that has a line of its own; a folder's line speaks for its ``__init__``."""
+    """Every module that has a line of its own.
+
+    A folder's line speaks for its ``__init__``, and that of a ``.py`` for the types beside it.
+    """
     return {
         str(path.relative_to(ROOT))
         for path in files(".py", ".pyx", ".pxd", folders=("kprod", "kprod_ext"))
-        if path.name != "__init__.py"
+        if path.name != "__init__.py" and not _only_tells_types(path)
     }
+
+
+def _only_tells_types(path: Path) -> bool:
+    return path.suffix == ".pxd" and path.with_suffix(".py").exists()
 
 
 def _described() -> dict[str, str]:

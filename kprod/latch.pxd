@@ -1,0 +1,8 @@
+cdef class Latch:
+    cdef readonly bint is_open
+    cdef object _lock
+    cdef tuple _bells
+
+    cpdef void open(self) except *
+    cpdef bint wait(self, object timeout=*) except *
+    cdef object _wait(self, object timeout)
