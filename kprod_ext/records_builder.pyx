@@ -21,6 +21,7 @@ from kprod_ext.batch_header cimport (
     put_batch_header,
 )
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
+from kprod_ext.checksum cimport checksum
 from kprod_ext.held_record cimport (
     HeldRecord,
     freeze_headers,
@@ -36,8 +37,6 @@ from kprod_ext.record_layout cimport (
     put_record,
 )
 from kprod_ext.varint cimport varint_size
-
-cdef object CRC32C = None    # crc32c.crc32c, from the first batch on: its import takes 20 ms
 
 cdef enum:
     NO_ROOM = 0
@@ -67,13 +66,6 @@ cdef Py_ssize_t checked_payload(const Record* record) except -1:
     return payload
 
 
-cdef int load_checksum() except -1:
-    global CRC32C
-    from crc32c import crc32c
-    CRC32C = crc32c
-    return 0
-
-
 @cython.final
 @cython.no_gc           # refers to a buffer and its pool, neither of which refers to it
 cdef class MemoryRecordsBuilder:
@@ -96,8 +88,6 @@ cdef class MemoryRecordsBuilder:
             raise ValueError("the buffer is not from this pool")
         if buffer.capacity < HEADER_SIZE:
             raise ValueError(f"a batch needs at least {HEADER_SIZE} bytes, not {buffer.capacity}")
-        if CRC32C is None:
-            load_checksum()
         self._buffer = buffer
         self._first_capacity = buffer.capacity
         self._pool = pool
@@ -375,7 +365,7 @@ cdef class MemoryRecordsBuilder:
         header.record_count = self.record_count
         put_batch_header(self._buffer.data, &header)
         put_batch_crc(
-            self._buffer.data, CRC32C(memoryview(self._buffer)[CRC_START:self._end])
+            self._buffer.data, checksum(self._buffer.data + CRC_START, self._end - CRC_START)
         )
         return 0
 

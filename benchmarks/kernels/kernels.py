@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
-from crc32c import crc32c
-
 from benchmarks.kernels.kernel import Kernel, Work
 from benchmarks.sink.sink_process import SinkProcess
 from kprod_ext import (
@@ -19,6 +17,7 @@ from kprod_ext import (
     batch_size_upper_bound,
     murmur2,
 )
+from kprod_ext.checksum import crc32c
 
 RECORDS = 1_000
 KEY = b"a-key-of-16-byte"
