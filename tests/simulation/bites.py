@@ -7,6 +7,7 @@ import multiprocessing
 import sys
 from functools import partial
 
+from tests.simulation.as_written import environment
 from tests.simulation.campaign import attempt
 from tests.simulation.draw import draw
 from tests.simulation.mutants import MUTANTS, Mutant
@@ -19,6 +20,16 @@ def noticed(mutant: Mutant, seed: int) -> bool:
     schedule = draw(seed)
     with mutant.planted():
         return bool(attempt(schedule).violations)
+
+
+def caught(place: int) -> bool:
+    """True when some seed shows the mutant at ``place``, and shows nothing without it."""
+    # The known seed first; another change of the drawing of seeds may have moved it.
+    mutant = MUTANTS[place]
+    for seed in (mutant.caught_by, *range(ENOUGH_SEEDS)):
+        if noticed(mutant, seed):
+            return not attempt(draw(seed)).violations
+    return False
 
 
 def seeds_to_notice(place: int, most: int) -> tuple[int, int | None]:
@@ -34,7 +45,7 @@ def main() -> int:
     look = partial(seeds_to_notice, most=options.seeds)
     missed = 0
     print("seeds  planted bug")
-    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+    with environment(), multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         for place, seed in pool.imap(look, range(len(MUTANTS))):
             missed += seed is None
             taken = "none" if seed is None else seed + 1

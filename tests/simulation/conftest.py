@@ -5,9 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from multiprocessing.pool import AsyncResult, Pool
 
 import pytest
 
+from tests.simulation.as_written import environment
+from tests.simulation.bites import caught
 from tests.simulation.campaign import Tally, campaign
 
 CHUNK = 100
@@ -40,3 +43,24 @@ def tally_of(request: pytest.FixtureRequest) -> Iterator[Callable[[range], Tally
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         tallies = {chunk: pool.apply_async(campaign, (chunk,)) for chunk in chunks}
         yield lambda seeds: tallies[seeds].get()
+
+
+@pytest.fixture(scope="session")
+def as_written() -> Iterator[Pool]:
+    """Processes that run the producer from its source, in which bugs can be planted."""
+    workers = min(os.cpu_count() or 1, MOST_WORKERS)
+    with environment(), multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def catching(
+    request: pytest.FixtureRequest, as_written: Pool
+) -> Callable[[int], AsyncResult[bool]]:
+    """Whether a mutant is caught. All that the session asks for are tried ahead."""
+    calls = (getattr(item, "callspec", None) for item in request.session.items)
+    places = [call.params.get("mutant_at") for call in calls if call is not None]
+    tried = {
+        place: as_written.apply_async(caught, (place,)) for place in places if place is not None
+    }
+    return lambda place: tried[place]
