@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from kprod.buffer.batch_queue import BatchQueue
 
@@ -22,8 +22,13 @@ class QueueDepths:
     def see(self, queue: BatchQueue) -> None:
         """Count the batches of ``queue``, one or more."""
         topic, partition = queue.tp
-        self._known.setdefault(topic, {})[partition] = queue.depth
-        self._changed[topic] = None
+        depths = self._known.get(topic)
+        if depths is None:
+            depths = self._known[topic] = {}
+        depth = queue.depth
+        if depths.get(partition) != depth:
+            depths[partition] = depth
+            self._changed[topic] = None
 
     def forget(self, queue: BatchQueue) -> None:
         """``queue`` has no batches, or none that could be sent."""
@@ -33,10 +38,23 @@ class QueueDepths:
             self._changed[topic] = None
 
     def of(self, measured: Container[str]) -> Mapping[str, Mapping[int, int]]:
-        """Batches by topic and partition; empty queues and topics are not named."""
-        changed = [topic for topic in self._changed if topic in measured]
-        if changed:
-            told = {**self._told, **{topic: dict(self._known[topic]) for topic in changed}}
-            self._told = {topic: depths for topic, depths in told.items() if depths}
-        self._changed.clear()
+        """Batches by topic and partition; empty queues and topics are not named.
+
+        The same object as before when nothing has changed.
+        """
+        if self._changed:
+            changed = [topic for topic in self._changed if topic in measured]
+            if changed:
+                self._told = self._told_anew(changed)
+            self._changed.clear()
         return self._told
+
+    def _told_anew(self, changed: Iterable[str]) -> Mapping[str, Mapping[int, int]]:
+        told = dict(self._told)
+        for topic in changed:
+            depths = self._known[topic]
+            if depths:
+                told[topic] = dict(depths)
+            else:
+                told.pop(topic, None)
+        return told

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
@@ -72,6 +72,8 @@ class Metadata:
         self._fruitless = 0  # answers in a row that brought nothing new
         self._last_attempt = -FOREVER
         self._last_success = -FOREVER
+        self._quiet_until = -FOREVER  # until then ``due`` need not look at any of the above,
+        self._next_due = FOREVER  # for nothing is due before this
 
     # Application threads ----------------------------------------------------------------------
 
@@ -128,6 +130,7 @@ class Metadata:
         """Note that a waiter wants ``topic``; True when that is news to the sender's thread."""
         known = topic in self._last_use
         self._last_use[topic] = self._clock.monotonic()
+        self._quiet_until = -FOREVER
         if not known:
             self._new_topics.add(topic)
             return True
@@ -172,13 +175,20 @@ class Metadata:
 
     def due(self, now: float) -> float:
         """Seconds until a metadata request should leave; 0.0 for now, infinite while one is out."""
+        # Asked twice per turn. A change in another thread that this does not see, for it comes
+        # without the lock, is followed by a wake-up, and so by another turn.
+        if now < self._quiet_until:
+            return self._next_due - now
         with self._lock:
             if self._in_flight or not (self._last_use or self._full_wanted):
+                self._quiet_until = self._next_due = FOREVER
                 return FOREVER
             if self._full_wanted or self._new_topics:
                 wait = 0.0
             else:
-                wait = self._last_success + self._max_age - now
+                self._next_due = self._last_success + self._max_age
+                self._quiet_until = self._next_due - self._backoff.maximum
+                wait = self._next_due - now
                 if wait >= self._backoff.maximum:  # later than any back-off ends
                     return wait
             if self._new_topics and self._failures == 0:
@@ -191,6 +201,7 @@ class Metadata:
         """The topics the next request should name; marks that request as under way."""
         with self._lock:
             self._in_flight = True
+            self._quiet_until = -FOREVER
             self._last_attempt = now
             stale = now >= self._last_success + self._max_age
             if self._new_topics and not self._full_wanted and not stale:
@@ -216,6 +227,7 @@ class Metadata:
             self.failed(why, now)
             return False
         with self._lock:
+            self._quiet_until = -FOREVER
             usable = [topic for topic in reply.topics if topic.name and topic.error_code == 0]
             self._troubles.answered((topic.name or "", topic.error_code) for topic in reply.topics)
             errors = self._troubles.topics
@@ -253,6 +265,7 @@ class Metadata:
         with self._lock:
             self._in_flight = False
             self._full_wanted = True
+            self._quiet_until = -FOREVER
             self._failures += 1
             self._last_attempt = now
             self._troubles.request_failed(error)
@@ -262,7 +275,7 @@ class Metadata:
         """A broker cannot be reached: the leaders may have moved, and waiters want to know why."""
         with self._lock:
             self._troubles.broker_failed(broker, error)
-            self._full_wanted = bool(self._last_use)
+            self._ask_for_all()
 
     def rebootstrap(self) -> None:
         """Forget the brokers and who leads what: the cluster is asked for as if for the first time.
@@ -271,25 +284,34 @@ class Metadata:
         """
         with self._lock:
             self.snapshot = snapshot = self.snapshot.without_brokers()
-            self._full_wanted = bool(self._last_use)
+            self._ask_for_all()
         if self.on_publish is not None:
             self.on_publish(snapshot)
 
     def request_update(self) -> None:
         """Something showed that the snapshot is old (leader moved, connection lost)."""
         with self._lock:
-            self._full_wanted = bool(self._last_use)
+            self._ask_for_all()
 
-    def take_leader_hint(self, tp: TopicPartition, hint: LeaderHint) -> None:
-        """Use the leader that a produce response named (KIP-951)."""
+    def _ask_for_all(self) -> None:
+        """The next request names every topic in use; the lock is held."""
+        self._full_wanted = bool(self._last_use)
+        self._quiet_until = -FOREVER
+
+    def take_leader_hints(self, hints: Mapping[TopicPartition, LeaderHint]) -> None:
+        """Use the leaders that a produce response named (KIP-951)."""
         with self._lock:
-            self.snapshot = self.snapshot.with_leader(tp, hint)
+            self.snapshot = self.snapshot.with_leaders(hints)
 
     def used(self, topics: Iterable[str], now: float) -> None:
         """Records of these topics were just sent: keep them in the snapshot."""
-        with self._lock:
-            for topic in topics:
-                self._last_use[topic] = now
+        for topic in topics:
+            if topic in self._last_use:
+                self._last_use[topic] = now  # no lock: only this thread takes topics out
+            else:
+                with self._lock:
+                    self._last_use[topic] = now
+                    self._quiet_until = -FOREVER
 
     def _without_idle(self, snapshot: ClusterSnapshot, now: float) -> ClusterSnapshot:
         idle = [name for name, last in self._last_use.items() if now - last > self._max_idle]

@@ -107,11 +107,8 @@ class ClusterSnapshot:
 
     def leader(self, tp: TopicPartition) -> PartitionInfo | None:
         """The leader of a partition whose broker is known, else None."""
-        topic = self.topics.get(tp.topic)
-        if topic is None or tp.partition >= len(topic.partitions):
-            return None
-        info = topic.partitions[tp.partition]
-        return info if info.leader_id in self.brokers else None
+        info = self._partition(tp)
+        return info if info is not None and info.leader_id in self.brokers else None
 
     def leadership(self, tp: TopicPartition) -> Leadership | None:
         """Who leads a partition since when; None when nobody does whose broker is known."""
@@ -163,29 +160,40 @@ class ClusterSnapshot:
         }
         return ClusterSnapshot(topics=MappingProxyType(topics), cluster_id=self.cluster_id)
 
-    def with_leader(self, tp: TopicPartition, hint: LeaderHint) -> ClusterSnapshot:
-        """A snapshot that took a hint from a produce response (KIP-951), if it is news."""
+    def with_leaders(self, hints: Mapping[TopicPartition, LeaderHint]) -> ClusterSnapshot:
+        """A snapshot that took the hints of a produce response (KIP-951), as far as they are news.
+
+        All at once: every topic they are of is copied, and thousands of leaders may move together.
+        """
+        brokers = dict(self.brokers)
+        moved: dict[str, list[PartitionInfo]] = {}
+        for tp, (leader_id, leader_epoch, broker) in hints.items():
+            known = self._partition(tp)
+            if known is None or leader_epoch <= known.leader_epoch:
+                continue
+            if broker is not None:
+                brokers[leader_id] = broker
+            if leader_id in brokers:
+                partitions = moved.get(tp.topic) or list(self.topics[tp.topic].partitions)
+                partitions[tp.partition] = PartitionInfo(tp.partition, leader_id, leader_epoch)
+                moved[tp.topic] = partitions
+        if not moved:
+            return self
+        topics = dict(self.topics)
+        for name, partitions in moved.items():
+            topics[name] = TopicInfo(name, topics[name].topic_id, tuple(partitions))
+        same = brokers == self.brokers
+        return ClusterSnapshot(
+            self.brokers if same else MappingProxyType(brokers),
+            MappingProxyType(topics),
+            self.cluster_id,
+        )
+
+    def _partition(self, tp: TopicPartition) -> PartitionInfo | None:
         topic = self.topics.get(tp.topic)
         if topic is None or tp.partition >= len(topic.partitions):
-            return self
-        leader_id, leader_epoch, broker = hint
-        if leader_epoch <= topic.partitions[tp.partition].leader_epoch:
-            return self
-        brokers = self.brokers
-        if broker is not None and brokers.get(leader_id) != broker:
-            brokers = MappingProxyType({**brokers, leader_id: broker})
-        if leader_id not in brokers:
-            return self
-        moved = PartitionInfo(tp.partition, leader_id, leader_epoch)
-        partitions = (
-            *topic.partitions[: tp.partition],
-            moved,
-            *topic.partitions[tp.partition + 1 :],
-        )
-        changed = TopicInfo(topic.name, topic.topic_id, partitions)
-        return ClusterSnapshot(
-            brokers, MappingProxyType({**self.topics, tp.topic: changed}), self.cluster_id
-        )
+            return None
+        return topic.partitions[tp.partition]
 
     def __iter__(self) -> Iterator[TopicInfo]:
         return iter(self.topics.values())

@@ -9,6 +9,7 @@ from kprod.cluster.snapshot import TopicInfo
 from kprod.intake.load_table import LoadTable
 
 _NOTHING: Mapping[int, int] = {}
+_NONE: frozenset[int] = frozenset()
 
 
 class _Look:
@@ -17,7 +18,7 @@ class _Look:
     __slots__ = ("avoided", "queued", "tables")
 
     def __init__(
-        self, queued: Mapping[str, Mapping[int, int]], avoided: Collection[int] = ()
+        self, queued: Mapping[str, Mapping[int, int]], avoided: frozenset[int] = _NONE
     ) -> None:
         self.queued = queued
         self.avoided = avoided
@@ -47,15 +48,21 @@ class QueueLoads:
     ) -> None:
         """The sender looked: batches by topic and partition, and nodes that could not take any.
 
-        Called once per turn; of ``queued`` at least ``topics`` must be there if anything is.
+        Called once per turn; of ``queued`` at least ``topics`` must be there if anything is. What
+        was drawn from stays while nothing else is seen: the same object, which nobody changes.
         """
-        since = self._waiting_since
-        self._waiting_since = {node: since.get(node, now) for node in waiting}
-        self._look = _Look(queued, self._avoided(now) if self._availability_timeout else ())
+        if waiting or self._waiting_since:
+            since = self._waiting_since
+            self._waiting_since = {node: since.get(node, now) for node in waiting}
+        avoided = self._avoided(now) if self._availability_timeout else _NONE
+        look = self._look
+        if queued is not look.queued or avoided != look.avoided:
+            self._look = _Look(queued, avoided)
 
-    def _avoided(self, now: float) -> list[int]:
+    def _avoided(self, now: float) -> frozenset[int]:
         limit = self._availability_timeout
-        return [node for node, since in self._waiting_since.items() if now - since > limit]
+        waiting = self._waiting_since.items()
+        return frozenset(node for node, since in waiting if now - since > limit)
 
     def draw(self, topic: TopicInfo, rng: random.Random) -> int | None:
         """One of the topic's partitions that have a leader; None when all are equally good."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
@@ -34,7 +34,6 @@ from kprod.types import Persisted, TopicPartition
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
-NOT_TOLD = LeaderHint()
 NEVER_SENT_BEFORE = (
     "it was never sent before: another producer writes with the same producer id, or the broker is"
     " mistaken; whether it has stored the records is not known"
@@ -90,6 +89,10 @@ class Outcomes:
         """A request to the node was answered ``seconds`` after it was made."""
         self._metrics.answered(node_id, seconds, throttle_ms)
 
+    def leaders_moved(self, hints: Mapping[TopicPartition, LeaderHint]) -> None:
+        """The answer to a request named the new leaders of partitions it has refused."""
+        self._metadata.take_leader_hints(hints)
+
     # An attempt has ended -----------------------------------------------------------------------
 
     def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
@@ -114,7 +117,6 @@ class Outcomes:
         now: float,
         *,
         maybe: bool = False,
-        leader: LeaderHint = NOT_TOLD,
     ) -> None:
         """An attempt ended in ``error``; ``maybe``: the broker may have stored it all the same."""
         self._off_wire(batch)
@@ -123,8 +125,6 @@ class Outcomes:
         batch.last_error = error
         if error.refreshes_metadata:
             self._metadata.request_update()
-        if leader != NOT_TOLD:
-            self._metadata.take_leader_hint(batch.tp, leader)
         if batch.delivery.done:  # its time ran out while it was on the wire
             self._sequences.resolved(batch)
             batch.release()

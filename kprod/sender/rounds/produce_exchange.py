@@ -53,6 +53,7 @@ class ProduceExchange:
         self._node_id = node_id
         self._sent_at = sent_at
         self._named: Mapping[int, Broker] = {}  # leaders that the answer tells the addresses of
+        self._moved: dict[TopicPartition, LeaderHint] = {}  # what it says of partitions it refuses
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         parts = [
@@ -87,6 +88,8 @@ class ProduceExchange:
             else:
                 self._settle(batch, part, now)
         self._end_left_out(now)
+        if self._moved:
+            self._outcomes.leaders_moved(self._moved)
         return response.throttle_ms
 
     def _end_left_out(self, now: float) -> None:
@@ -104,8 +107,10 @@ class ProduceExchange:
         # With an error, too, a leader tells an offset if it has stored the batch: it lost its
         # office or its disk while replicas were fetching it (Kafka's DelayedProduce).
         stored = part.base_offset >= 0
-        leader = LeaderHint(part.leader_id, part.leader_epoch, self._named.get(part.leader_id))
-        self._outcomes.attempt_failed(batch, error, now, maybe=stored, leader=leader)
+        if part.leader_id >= 0:
+            broker = self._named.get(part.leader_id)
+            self._moved[batch.tp] = LeaderHint(part.leader_id, part.leader_epoch, broker)
+        self._outcomes.attempt_failed(batch, error, now, maybe=stored)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         while self._batches:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kprod.backoff import ExponentialBackoff
@@ -34,6 +36,11 @@ def want(metadata: Metadata, name: str) -> None:
         metadata.await_topic(name, 0, lambda: None)
 
 
+def want_partition(metadata: Metadata, name: str, partition: int) -> None:
+    with pytest.raises(KprodTimeoutError):
+        metadata.await_topic(name, 0, lambda: None, partition)
+
+
 def learn(metadata: Metadata, answer: MetadataReply, now: float) -> list[str]:
     """One round trip; the topics it asked for."""
     asked = metadata.wanted(now)
@@ -63,6 +70,39 @@ def test_what_is_known_is_due_again_when_it_is_old(metadata: Metadata) -> None:
     learn(metadata, reply(topic("t")), 0.0)
     assert metadata.due(1.0) == 299.0
     assert metadata.due(300.0) == 0.0
+
+
+CHANGES: dict[str, Callable[[Metadata], object]] = {
+    "new topic": lambda metadata: want(metadata, "other"),
+    "new partition": lambda metadata: want_partition(metadata, "t", 7),
+    "request": lambda metadata: metadata.request_update(),
+    "connection": lambda metadata: metadata.connection_failed("broker 1", LOST),
+    "rebootstrap": lambda metadata: metadata.rebootstrap(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_is_seen_however_long_nothing_was_due(
+    metadata: Metadata, change: Callable[[Metadata], object]
+) -> None:
+    want(metadata, "t")
+    learn(metadata, reply(topic("t")), 0.0)
+    assert [metadata.due(5.0), metadata.due(6.0)] == [295.0, 294.0]
+    change(metadata)
+    assert metadata.due(6.0) == 0.0
+    metadata.wanted(6.0)
+    assert [metadata.due(6.0), metadata.due(7.0)] == [NEVER, NEVER]
+    metadata.failed(LOST, 7.0)
+    assert metadata.due(7.0) == pytest.approx(0.1)
+    learn(metadata, reply(topic("t")), 8.0)
+    assert metadata.due(9.0) == 299.0
+
+
+def test_a_topic_that_was_used_is_wanted_although_nothing_was(metadata: Metadata) -> None:
+    assert [metadata.due(0.0), metadata.due(1.0)] == [NEVER, NEVER]
+    metadata.used(["t"], 1.0)
+    assert metadata.due(1.0) == 0.0
+    assert metadata.wanted(1.0) == ["t"]
 
 
 def test_an_update_on_request_keeps_a_distance_to_the_last_one(metadata: Metadata) -> None:
@@ -211,7 +251,7 @@ def test_an_unused_topic_is_forgotten(metadata: Metadata) -> None:
 def test_a_leader_hint_is_used_until_metadata_knows_better(metadata: Metadata) -> None:
     tp = TopicPartition("t", 0)
     metadata.answered(reply(topic("t", [1], epoch=4)), 0.0)
-    metadata.take_leader_hint(tp, LeaderHint(2, 5))
+    metadata.take_leader_hints({tp: LeaderHint(2, 5)})
     metadata.answered(reply(topic("t", [1], epoch=4)), 0.0)
     leader = metadata.snapshot.leader(tp)
     assert leader is not None

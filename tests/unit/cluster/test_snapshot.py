@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_a_view_cannot_be_changed() -> None:
 def test_later_views_leave_the_earlier_alone() -> None:
     before = snapshot(topic([(1, 7)]))
     before.with_topics([topic([(2, 8)])], {2: TWO})
-    before.with_leader(TP, LeaderHint(2, 8))
+    before.with_leaders({TP: LeaderHint(2, 8)})
     before.without_topics(["t"])
     assert leaders(before) == [(1, 7)]
     assert before.brokers == BROKERS
@@ -160,7 +161,7 @@ def test_a_cluster_that_does_not_tell_its_id_is_no_other() -> None:
 
 def test_a_hint_moves_one_partition() -> None:
     view = snapshot(topic([(1, 7), (1, 7), (1, 7)]))
-    assert leaders(view.with_leader(TopicPartition("t", 1), LeaderHint(2, 8))) == [
+    assert leaders(view.with_leaders({TopicPartition("t", 1): LeaderHint(2, 8)})) == [
         (1, 7),
         (2, 8),
         (1, 7),
@@ -182,21 +183,58 @@ def test_a_hint_that_is_no_news_changes_nothing(
     tp: TopicPartition, leader_id: int, epoch: int
 ) -> None:
     view = snapshot(topic([(1, 7)]))
-    assert view.with_leader(tp, LeaderHint(leader_id, epoch)) is view
+    assert view.with_leaders({tp: LeaderHint(leader_id, epoch)}) is view
 
 
 @pytest.mark.parametrize("node_id", [2, 3], ids=["moved", "new"])
 def test_a_hint_may_tell_where_the_leader_is(node_id: int) -> None:
     there = Broker(node_id, "elsewhere", 9092)
-    view = snapshot(topic([(1, 7)])).with_leader(TP, LeaderHint(node_id, 8, there))
+    view = snapshot(topic([(1, 7)])).with_leaders({TP: LeaderHint(node_id, 8, there)})
     assert leaders(view) == [(node_id, 8)]
     assert view.brokers == {**BROKERS, node_id: there}
 
 
 def test_an_old_hint_moves_no_broker() -> None:
     view = snapshot(topic([(1, 7)]))
-    assert view.with_leader(TP, LeaderHint(2, 7, Broker(2, "elsewhere", 9092))) is view
+    assert view.with_leaders({TP: LeaderHint(2, 7, Broker(2, "elsewhere", 9092))}) is view
 
 
 def test_a_broker_shows_where_it_is() -> None:
     assert str(ONE) == "broker 1 at h1:9092"
+
+
+def test_hints_of_one_answer_are_taken_together() -> None:
+    view = snapshot(topic([(1, 7), (1, 7)]), topic([(1, 7)], name="u"), topic([(1, 7)], name="v"))
+    there = Broker(3, "h3", 9092)
+    hints = {
+        TP: LeaderHint(2, 8),
+        TopicPartition("t", 1): LeaderHint(1, 7),
+        TopicPartition("u", 0): LeaderHint(3, 9, there),
+    }
+    moved = view.with_leaders(hints)
+    assert leaders(moved) == [(2, 8), (1, 7)]
+    assert leaders(moved, "u") == [(3, 9)]
+    assert moved.topic("v") is view.topic("v")
+    assert moved.brokers == {**BROKERS, 3: there}
+
+
+def test_ten_times_as_many_leaders_are_ten_times_the_work() -> None:
+    assert work_of_moving(2000) < 15 * work_of_moving(200)
+
+
+def work_of_moving(count: int) -> int:
+    """How often Python code is entered, or gone on with, while so many leaders of a topic move."""
+    view = snapshot(topic([(1, 7)] * count))
+    entered = 0
+
+    def count_calls(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal entered
+        entered += event == "call"
+
+    sys.setprofile(count_calls)
+    try:
+        moved = view.with_leaders({TopicPartition("t", n): LeaderHint(2, 8) for n in range(count)})
+    finally:
+        sys.setprofile(None)
+    assert leaders(moved) == [(2, 8)] * count
+    return entered

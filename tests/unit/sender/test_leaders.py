@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
+from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
 from tests.support.sender_rig import SenderRig
@@ -47,6 +51,28 @@ def test_a_leader_named_in_the_refusal_is_used_at_once() -> None:
     assert rig.run(lambda: future.is_done, seconds=SOON)
     assert new.count(ApiKey.PRODUCE) == 1
     assert rig.clock.now - started < 0.5, "the back-off for the old leader was applied to the new"
+
+
+def test_leaders_that_move_together_are_followed_in_one_step() -> None:
+    cluster = ScriptedCluster(topics={"t": [1] * 40})
+    old, new = cluster.add(1), cluster.add(2)
+    rig = SenderRig(cluster)
+    rig.know("t")
+    old.next(ApiKey.PRODUCE, refuse(6, leader=(2, 1)))
+    futures = [rig.queue(partition=partition) for partition in range(40)]
+    steps = 0
+
+    def count_steps(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal steps
+        steps += event == "call" and frame.f_code is ClusterSnapshot.with_leaders.__code__
+
+    sys.setprofile(count_steps)
+    try:
+        assert rig.run(lambda: all(future.is_done for future in futures), seconds=SOON)
+    finally:
+        sys.setprofile(None)
+    assert (old.count(ApiKey.PRODUCE), new.count(ApiKey.PRODUCE)) == (1, 1)
+    assert steps == 1
 
 
 def test_a_leader_nobody_has_heard_of_is_used_at_once_where_the_refusal_says_it_is() -> None:
