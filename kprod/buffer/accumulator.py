@@ -308,6 +308,11 @@ class RecordAccumulator:
         for queue in served:
             self._attention.note_anew(queue)
 
+    def look_at_all(self) -> None:
+        """Something went wrong in the midst of the sender's work: no queue shall be forgotten."""
+        for queue in self._queues.values():
+            self._attention.note_anew(queue)
+
     def reopened(self, partitions: Iterable[TopicPartition]) -> None:
         """The gate may admit what it refused of these partitions."""
         for tp in partitions:
@@ -360,7 +365,7 @@ class RecordAccumulator:
         return self._attention.take_all()
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Take out one queued batch."""
+        """Take out one batch, if it is queued."""
         queue = self._queue_of(batch)
         queue.remove(batch)
         self._attention.note_anew(queue)

@@ -175,9 +175,10 @@ class BatchQueue:
             self._batches.insert(place, batch)
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Take out one batch that is queued, wherever it stands."""
+        """Take out one batch, wherever it stands, if it is queued."""
         with self.lock:
-            self._batches.remove(batch)
+            if batch in self._batches:
+                self._batches.remove(batch)
 
     def take_expired(self, created_before: float) -> list[ProducerBatch]:
         """Remove the batches at the head that were created before a time, oldest first."""

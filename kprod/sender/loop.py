@@ -61,6 +61,7 @@ class Sender:
             wait = min(self._rounds(now), longest)
         except Exception:
             # A mistake in any round, turn after turn, must not keep records from their end.
+            self.accumulator.look_at_all()
             self._produce_round.expire(now)
             raise
         if self._identity_round.fatal is not None:

@@ -186,6 +186,7 @@ class Network:
             what = f"the {exchange.api.name} request could not be written"
             self.troubles.mistake(what, error, now)
             unwritten = KprodError(f"{what}: {error}")
+            unwritten.retriable = isinstance(error, MemoryError)
             unwritten.__cause__ = error
             forget_frames(error)
             exchange.failed(unwritten, now, sent=False)

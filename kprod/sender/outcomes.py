@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
@@ -97,8 +98,11 @@ class Outcomes:
 
     def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         """The leader acknowledged ``batch``."""
-        self._off_wire(batch)
-        self._acknowledge(batch, base_offset, append_time)
+        try:
+            self._off_wire(batch)
+            self._acknowledge(batch, base_offset, append_time)
+        except Exception as error:
+            self._broke_off(batch, error)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         roomy = self._sequences.leaves_room(batch, base_offset)
@@ -119,6 +123,12 @@ class Outcomes:
         maybe: bool = False,
     ) -> None:
         """An attempt ended in ``error``; ``maybe``: the broker may have stored it all the same."""
+        try:
+            self._failed(batch, error, now, maybe=maybe)
+        except Exception as mistake:
+            self._broke_off(batch, mistake)
+
+    def _failed(self, batch: ProducerBatch, error: KprodError, now: float, *, maybe: bool) -> None:
         self._off_wire(batch)
         repeated = batch.attempts > 1 or batch.maybe_written
         batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
@@ -175,6 +185,21 @@ class Outcomes:
             maybe_written=batch.maybe_written,
             repeated=repeated,
         )
+
+    def _broke_off(self, batch: ProducerBatch, cause: Exception) -> None:
+        """Memory has run out, say, in the midst of settling ``batch``; nobody else will end it."""
+        log.error("%r could not be settled", batch, exc_info=cause)
+        if batch in self._on_wire:
+            self._off_wire(batch)
+        self._accumulator.remove(batch)
+        self._doubts.discard(batch)
+        self._sequences.resolved(batch)
+        with suppress(ValueError):  # it was given back before
+            batch.release()
+        broken = KprodError(f"{batch.tp}: the end of an attempt could not be noted: {cause!r}")
+        broken.persisted = Persisted.MAYBE
+        batch.delivery.fail(broken)
+        self._accumulator.incomplete.discard(batch)
 
     def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
         return now >= batch.created_at + self._delivery_timeout

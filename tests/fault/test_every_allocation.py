@@ -1,0 +1,85 @@
+"""Each allocation of the sender's work fails once: every record has its outcome, in order."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from kprod.transport.memory_transport import ServerEnd
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.sender_rig import SenderRig
+
+hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
+
+ALLOCATIONS = 300
+"""More than a turn makes on the way to the broker, and on the way back."""
+PARTITIONS = 3
+
+
+class ScarceOnTheWayBack(ServerEnd):
+    """The broker's end of a connection: it has memory; the client, once answered, may have none.
+
+    Allocation ``failing`` after the answer fails, in the first connection that gets one.
+    """
+
+    def __init__(self, broker: ServerEnd, failing: list[int]) -> None:
+        self._broker = broker
+        self._failing = failing
+
+    def receive(self, data: bytes) -> bytes:
+        hooks.remove_mem_hooks()
+        answer = self._broker.receive(data)
+        if self._failing:
+            failing = self._failing.pop()
+            hooks.set_nomemory(failing, failing + 1)
+        return answer
+
+
+def after_the_failure_of(failing: int, *, answered: bool) -> SenderRig:
+    """A sender that met it, in a turn or more that had five batches to send; others follow.
+
+    Checks that all of them end, that nothing is lost that is told as stored, and the order.
+    """
+    cluster = ScriptedCluster(topics={"t": [1] * PARTITIONS})
+    broker = cluster.add(1)
+    on_the_way_back: list[int] = []
+    cluster.listeners[broker.host, broker.port] = lambda: ScarceOnTheWayBack(
+        broker.accept(), on_the_way_back
+    )
+    rig = SenderRig(cluster)
+    rig.know("t")
+    assert rig.run(rig.queue(b"0").succeeded)
+    futures = {n: rig.queue(b"%d" % n, partition=n % PARTITIONS) for n in range(1, 6)}
+    with suppress(MemoryError):
+        if answered:
+            on_the_way_back.append(failing)
+        else:
+            hooks.set_nomemory(failing, failing + 1)
+        for _ in range(4):
+            rig.sender.turn(0.0)
+    hooks.remove_mem_hooks()
+    futures |= {n: rig.queue(b"%d" % n, partition=n % PARTITIONS) for n in range(6, 9)}
+    assert rig.run(lambda: all(future.is_done for future in futures.values()))
+    assert rig.sender.finished
+    assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
+    stored = [cluster.values("t", partition) for partition in range(PARTITIONS)]
+    # Without a repetition's second copy, which this cluster does not refuse as brokers do.
+    in_order = [list(dict.fromkeys(values)) for values in stored]
+    assert in_order == [sorted(values, key=lambda value: value or b"") for values in in_order]
+    told = {b"%d" % n for n, future in futures.items() if future.succeeded()}
+    assert told <= {value for values in stored for value in values}
+    assert answered or len(told) == len(futures), "what was not sent can always be sent later"
+    return rig
+
+
+# Python itself makes one, of a generator that is let go of without memory.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("answered", [False, True])
+def test_every_record_has_an_outcome(caplog: pytest.LogCaptureFixture, *, answered: bool) -> None:
+    failures = 0
+    for failing in range(ALLOCATIONS):
+        rig = after_the_failure_of(failing, answered=answered)
+        failures += "MemoryError" in caplog.text or rig.metrics.connections_lost > 0
+        caplog.clear()
+    assert failures > 5, "hardly any allocation failed: this proves nothing"
