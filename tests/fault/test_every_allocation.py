@@ -7,7 +7,8 @@ from contextlib import suppress
 import pytest
 
 from kprod.transport.memory_transport import ServerEnd
-from tests.support.scripted_cluster import ScriptedCluster
+from kprod.wire.versions import ApiKey
+from tests.support.scripted_cluster import ScriptedCluster, refuse
 from tests.support.sender_rig import SenderRig
 
 hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
@@ -15,6 +16,7 @@ hooks = pytest.importorskip("_testcapi", reason="this Python comes without its h
 ALLOCATIONS = 300
 """More than a turn makes on the way to the broker, and on the way back."""
 PARTITIONS = 3
+NOT_LEADER = 6
 
 
 class ScarceOnTheWayBack(ServerEnd):
@@ -36,9 +38,10 @@ class ScarceOnTheWayBack(ServerEnd):
         return answer
 
 
-def after_the_failure_of(failing: int, *, answered: bool) -> SenderRig:
+def after_the_failure_of(failing: int, when: str) -> SenderRig:
     """A sender that met it, in a turn or more that had five batches to send; others follow.
 
+    ``when``: before anything was "sent", or after the broker has "stored" or "refused" what was.
     Checks that all of them end, that nothing is lost that is told as stored, and the order.
     """
     cluster = ScriptedCluster(topics={"t": [1] * PARTITIONS})
@@ -47,15 +50,19 @@ def after_the_failure_of(failing: int, *, answered: bool) -> SenderRig:
     cluster.listeners[broker.host, broker.port] = lambda: ScarceOnTheWayBack(
         broker.accept(), on_the_way_back
     )
-    rig = SenderRig(cluster)
+    # This cluster would take what follows a refused batch, out of sequence, which brokers do not.
+    in_flight = 1 if when == "refused" else 5
+    rig = SenderRig(cluster, max_in_flight_requests_per_connection=in_flight)
     rig.know("t")
     assert rig.run(rig.queue(b"0").succeeded)
     futures = {n: rig.queue(b"%d" % n, partition=n % PARTITIONS) for n in range(1, 6)}
     with suppress(MemoryError):
-        if answered:
-            on_the_way_back.append(failing)
-        else:
+        if when == "sent":
             hooks.set_nomemory(failing, failing + 1)
+        else:
+            on_the_way_back.append(failing)
+        if when == "refused":
+            broker.next(ApiKey.PRODUCE, refuse(NOT_LEADER))
         for _ in range(4):
             rig.sender.turn(0.0)
     hooks.remove_mem_hooks()
@@ -69,17 +76,18 @@ def after_the_failure_of(failing: int, *, answered: bool) -> SenderRig:
     assert in_order == [sorted(values, key=lambda value: value or b"") for values in in_order]
     told = {b"%d" % n for n, future in futures.items() if future.succeeded()}
     assert told <= {value for values in stored for value in values}
-    assert answered or len(told) == len(futures), "what was not sent can always be sent later"
+    if when == "sent":
+        assert len(told) == len(futures), "what was not sent can always be sent later"
     return rig
 
 
 # Python itself makes one, of a generator that is let go of without memory.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("answered", [False, True])
-def test_every_record_has_an_outcome(caplog: pytest.LogCaptureFixture, *, answered: bool) -> None:
+@pytest.mark.parametrize("when", ["sent", "stored", "refused"])
+def test_every_record_has_an_outcome(caplog: pytest.LogCaptureFixture, when: str) -> None:
     failures = 0
     for failing in range(ALLOCATIONS):
-        rig = after_the_failure_of(failing, answered=answered)
+        rig = after_the_failure_of(failing, when)
         failures += "MemoryError" in caplog.text or rig.metrics.connections_lost > 0
         caplog.clear()
     assert failures > 5, "hardly any allocation failed: this proves nothing"

@@ -82,11 +82,13 @@ class ProduceExchange:
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items() if topic_id}
         for part in response.partitions:
             topic = part.topic or (names.get(part.topic_id, "") if part.topic_id else "")
-            batch = self._batches.pop(TopicPartition(topic, part.partition), None)
+            tp = TopicPartition(topic, part.partition)
+            batch = self._batches.get(tp)
             if batch is None:
                 log.warning("the answer names %s-%d, not asked for", topic, part.partition)
             else:
                 self._settle(batch, part, now)
+                del self._batches[tp]  # after: what cannot be settled fails with the connection
         self._end_left_out(now)
         if self._moved:
             self._outcomes.leaders_moved(self._moved)
