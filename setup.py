@@ -38,20 +38,29 @@ DIRECTIVES = {
 }
 
 # A module of kprod that has a .pxd beside it is compiled, too: the .pxd tells the types of what the
-# module's classes hold, and the module stays Python that runs as it is.
-SOURCES = sorted(Path("kprod_ext").glob("*.pyx"))
-SOURCES += sorted(types.with_suffix(".py") for types in Path("kprod").rglob("*.pxd"))
+# module's classes hold, and the module stays Python that runs as it is. So an index means there
+# what it means in Python: -1 is the last one, and beyond the end is an IndexError.
+LEAVES = sorted(Path("kprod_ext").glob("*.pyx"))
+TYPED = sorted(types.with_suffix(".py") for types in Path("kprod").rglob("*.pxd"))
+AS_IN_PYTHON = {"boundscheck": True, "wraparound": True}
 
-EXTENSIONS = [
-    Extension(
-        ".".join(source.with_suffix("").parts),
-        [str(source)],
-        define_macros=MACROS,
-        extra_compile_args=[*C_FLAGS, *SANITIZERS],
-        extra_link_args=SANITIZERS,
+
+def compiled(sources: list[Path], directives: dict[str, object]) -> list[Extension]:
+    """How ``sources`` become C. One directory for each mode: switching it generates them anew."""
+    extensions = [
+        Extension(
+            ".".join(source.with_suffix("").parts),
+            [str(source)],
+            define_macros=MACROS,
+            extra_compile_args=[*C_FLAGS, *SANITIZERS],
+            extra_link_args=SANITIZERS,
+        )
+        for source in sources
+    ]
+    made: list[Extension] = cythonize(
+        extensions, build_dir=f"build/{MODE}", compiler_directives=directives
     )
-    for source in SOURCES
-]
+    return made
 
-# One directory of generated C per mode, so that switching the mode regenerates it.
-setup(ext_modules=cythonize(EXTENSIONS, build_dir=f"build/{MODE}", compiler_directives=DIRECTIVES))
+
+setup(ext_modules=compiled(LEAVES, DIRECTIVES) + compiled(TYPED, DIRECTIVES | AS_IN_PYTHON))

@@ -32,6 +32,9 @@ cdef class BufferPool:
     cdef double _waited
     cdef bint _closed
 
+    cpdef PooledBuffer allocate(self, Py_ssize_t size, double timeout, object on_wait=*)
+    cpdef void deallocate(self, PooledBuffer buffer) except *
+
     cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept nogil
     cdef bint can_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
     cdef void shrink(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept

@@ -90,7 +90,7 @@ cdef class BufferPool:
     def __dealloc__(self):
         free_blocks(self._free)
 
-    def allocate(self, Py_ssize_t size, double timeout, on_wait=None):
+    cpdef PooledBuffer allocate(self, Py_ssize_t size, double timeout, object on_wait=None):
         """Take size bytes, waiting up to timeout seconds for them; first on_wait is called then."""
         cdef Block* block = NULL
         cdef Block* trash = NULL
@@ -112,10 +112,12 @@ cdef class BufferPool:
             block = self._wait_for(size, timeout, on_wait)
         return self._hand_out(buffer, block, size)
 
-    def deallocate(self, PooledBuffer buffer not None):
+    cpdef void deallocate(self, PooledBuffer buffer) except *:
         """Return a buffer's bytes, and its memory unless a view of it is out."""
         cdef Block* block = NULL
         cdef bint first_time
+        if buffer is None:
+            raise TypeError("a buffer goes back, not None")
         if buffer.pool is not self:
             raise ValueError("the buffer is not from this pool")
         with self._lock:

@@ -15,6 +15,12 @@ cdef class OpenBatch:
     cdef char* _tail                        # to be fetched early, never to be followed
     cdef type _future_type
 
+    cpdef void open(self, MemoryRecordsBuilder builder, object delivery) except *
+    cpdef void shut(self) except *
+    cpdef tuple try_append(
+        self, object timestamp_ms, object key, object value, object headers=*
+    )
+
     cdef tuple _exchange(self, MemoryRecordsBuilder builder, object delivery)
     cdef void _fetch_early(self) noexcept nogil
 
@@ -25,3 +31,14 @@ cdef class OpenBatch:
 
     # A record from memory: its future, or None when it was not taken. nbytes and full are outputs.
     cdef RecordFuture append(self, const Record* record, Py_ssize_t* nbytes, bint* full)
+
+
+cpdef tuple write_first(
+    type future_type,
+    MemoryRecordsBuilder builder,
+    object delivery,
+    object timestamp_ms,
+    object key,
+    object value,
+    object headers=*,
+)

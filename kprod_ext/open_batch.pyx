@@ -40,11 +40,13 @@ cdef class OpenBatch:
             raise TypeError("futures must be a subclass of RecordFuture")
         self._future_type = future_type
 
-    def open(self, MemoryRecordsBuilder builder not None, delivery not None):
+    cpdef void open(self, MemoryRecordsBuilder builder, object delivery) except *:
         """Take records into this batch from now on."""
+        if builder is None or delivery is None:
+            raise TypeError("a batch that takes records has a builder and a delivery")
         self._exchange(builder, delivery)
 
-    def shut(self):
+    cpdef void shut(self) except *:
         """Take no more records: when this returns, no append is under way."""
         self._exchange(None, None)
 
@@ -72,7 +74,9 @@ cdef class OpenBatch:
     cdef void* delivery_address(self) noexcept nogil:
         return NULL if self._delivery is None else <void*>self._delivery
 
-    def try_append(self, timestamp_ms, key, value, headers=()):
+    cpdef tuple try_append(
+        self, object timestamp_ms, object key, object value, object headers=()
+    ):
         """(future, bytes, batch is full), or None when no batch is open or it has no room."""
         cdef HeldRecord held
         cdef Py_ssize_t nbytes = 0
@@ -120,20 +124,22 @@ cdef class OpenBatch:
         kprod_prefetch(self._buffer)
 
 
-def write_first(
-    type future_type not None,
-    MemoryRecordsBuilder builder not None,
-    delivery,
-    timestamp_ms,
-    key,
-    value,
-    headers=(),
+cpdef tuple write_first(
+    type future_type,
+    MemoryRecordsBuilder builder,
+    object delivery,
+    object timestamp_ms,
+    object key,
+    object value,
+    object headers=(),
 ):
     """Write a record into a batch nobody else knows yet: (future, bytes), or None without room."""
     cdef HeldRecord held
     cdef tuple frozen = freeze_headers(headers)
-    cdef Py_ssize_t index = builder.record_count
-    cdef Py_ssize_t nbytes
+    cdef Py_ssize_t index, nbytes
+    if future_type is None or builder is None:
+        raise TypeError("a record needs a class for its future and a builder")
+    index = builder.record_count
     hold_record(&held, timestamp_ms, key, value, frozen)
     try:
         nbytes = builder.try_append_record(&held.record)

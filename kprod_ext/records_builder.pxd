@@ -31,6 +31,20 @@ cdef class MemoryRecordsBuilder:
     cdef int32_t _base_sequence
     cdef bint _transactional
 
+    cpdef void close_for_append(self) noexcept
+    cpdef void set_producer_state(
+        self,
+        int64_t producer_id,
+        int16_t producer_epoch,
+        int32_t base_sequence,
+        bint transactional=*,
+    ) except *
+    cpdef void close(self, object compress=*) except *
+    cpdef void reopen_producer_state(
+        self, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence
+    ) except *
+    cpdef object build(self)
+
     # For compiled callers: a record straight from memory. Bytes it takes, 0 when there is no room.
     # take returns -1 for a record that try_append_record would raise for.
     cdef Py_ssize_t try_append_record(self, const Record* record) except -1

@@ -152,17 +152,17 @@ cdef class MemoryRecordsBuilder:
         finally:
             release_record(&held)
 
-    def close_for_append(self):
+    cpdef void close_for_append(self) noexcept:
         """Take no more records; the header is still to be written."""
         self.closed_for_append = True
 
-    def set_producer_state(
+    cpdef void set_producer_state(
         self,
         int64_t producer_id,
         int16_t producer_epoch,
         int32_t base_sequence,
         bint transactional=False,
-    ):
+    ) except *:
         """Set who writes the batch and with which sequence numbers, before close."""
         if self.is_closed:
             raise RuntimeError("the batch is closed; use reopen_producer_state")
@@ -172,7 +172,7 @@ cdef class MemoryRecordsBuilder:
         self._base_sequence = base_sequence
         self._transactional = transactional
 
-    def close(self, compress=None):
+    cpdef void close(self, object compress=None) except *:
         """Compress the records if asked to and write the header."""
         if self.is_closed:
             return
@@ -185,9 +185,9 @@ cdef class MemoryRecordsBuilder:
             self._seal()
         self.is_closed = True
 
-    def reopen_producer_state(
+    cpdef void reopen_producer_state(
         self, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence
-    ):
+    ) except *:
         """Write another producer state into the header of a closed batch, and its CRC."""
         if not self.is_closed:
             raise RuntimeError("the batch is not closed; use set_producer_state")
@@ -201,7 +201,7 @@ cdef class MemoryRecordsBuilder:
         if self.record_count > 0:
             self._seal()
 
-    def build(self):
+    cpdef object build(self):
         """The whole batch, read-only."""
         if not self.is_closed:
             raise RuntimeError("the batch is not closed")

@@ -146,7 +146,7 @@ class RecordAccumulator:
             except BaseException:
                 # A signal handler raises anywhere, also right after the batch was queued: then it
                 # stays, with its memory. Nobody can take it away before we let go of the lock.
-                if batch is None or not queue.ends_with(batch):
+                if batch is None or not queue.holds(batch):
                     self._take_back(batch, buffer)
                 raise
         if batch is None:

@@ -17,7 +17,9 @@ from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import KprodError
 from kprod.types import BytesLike, Header, TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer, write_first
+from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+from kprod_ext.open_batch import write_first
+from kprod_ext.records_builder import MemoryRecordsBuilder
 
 NO_SEQUENCE = -1
 

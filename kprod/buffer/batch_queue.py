@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.delivery import Wait
@@ -13,13 +13,13 @@ from kprod.buffer.future import FutureRecordMetadata
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.cluster.snapshot import Leadership
 from kprod.types import BytesLike, Header, TopicPartition
-from kprod_ext import OpenBatch
+from kprod_ext.open_batch import OpenBatch
 
 if TYPE_CHECKING:
     from kprod.buffer.attention import Place
 
 
-class Appended(NamedTuple):
+class Appended:
     """What an append did.
 
     ``batch_ready``: every batch of the partition is full, so the sticky partitioner may move on.
@@ -28,11 +28,21 @@ class Appended(NamedTuple):
     none was.
     """
 
-    future: FutureRecordMetadata
-    nbytes: int
-    batch_ready: bool
-    wake_sender: bool
-    linger: float | None = None
+    __slots__ = ("batch_ready", "future", "linger", "nbytes", "wake_sender")
+
+    def __init__(
+        self,
+        future: FutureRecordMetadata,
+        nbytes: int,
+        batch_ready: bool,
+        wake_sender: bool,
+        linger: float | None,
+    ) -> None:
+        self.future = future
+        self.nbytes = nbytes
+        self.batch_ready = batch_ready
+        self.wake_sender = wake_sender
+        self.linger = linger
 
 
 def _nobody() -> None:
@@ -87,11 +97,14 @@ class BatchQueue:
         headers: Sequence[Header],
     ) -> Appended | None:
         """Append to the open batch if there is one and it has room, else None."""
+        newest = self._newest
+        if newest is None or newest.builder.closed_for_append:  # as most who come here have seen
+            return None
         written = self.open_batch.try_append(timestamp_ms, key, value, headers)
         if written is None:
             return None
         future, nbytes, full = written
-        return Appended(future, nbytes, batch_ready=full, wake_sender=full)
+        return Appended(future, nbytes, full, full, None)
 
     def push(
         self,
@@ -111,17 +124,18 @@ class BatchQueue:
         self._batches.append(batch)
         self._newest = batch
         self.open_batch.open(batch.builder, batch.delivery)
+        future, nbytes = written
         full = batch.is_full
         complete = full or len(self._batches) > 1
-        return Appended(*written, full, complete, self.settings.linger)
+        return Appended(future, nbytes, full, complete, self.settings.linger)
 
     def shut(self) -> None:
         """Take no more records into the open batch. The caller holds ``lock``."""
         self.open_batch.shut()
 
-    def ends_with(self, batch: ProducerBatch) -> bool:
-        """True when ``batch`` is the youngest. The caller holds ``lock``."""
-        return bool(self._batches) and self._batches[-1] is batch
+    def holds(self, batch: ProducerBatch) -> bool:
+        """True when ``batch`` is queued here. The caller holds ``lock``."""
+        return batch in self._batches
 
     # The sender's thread ------------------------------------------------------------------------
 
@@ -153,9 +167,8 @@ class BatchQueue:
                 batch.drain_order = (self._drained,)
 
     def take_head(self) -> ProducerBatch:
-        """Remove the oldest batch, after ``close_head``."""
-        with self.lock:
-            return self._batches.popleft()
+        """Remove the oldest batch, after ``close_head``, which waited for who was pushing it."""
+        return self._batches.popleft()
 
     def _finish(self, batch: ProducerBatch) -> None:
         """Nobody appends to ``batch`` any more; ``lock`` is held."""

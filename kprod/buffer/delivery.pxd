@@ -16,9 +16,21 @@ cdef class BatchDelivery:
     cdef object _lock
     cdef list _waiters
     cdef dict _tasks
-    cdef Latch _told
+    cdef bint _told
+    cdef Latch _latch
     cdef tuple _parts
     cdef public BatchDelivery _whole
 
     cpdef bint succeed(self, int64_t base_offset, int64_t append_time)
     cpdef bint fail(self, object error)
+    cdef bint _settle(
+        self, int64_t base_offset, int64_t append_time, object error, tuple parts=*
+    ) except -1
+    cdef void _tell_waiters(self) except *
+    cdef void _end_telling(self) except *
+    cpdef BatchDelivery teller(self, Py_ssize_t index)
+    cpdef tuple locate(self, Py_ssize_t index)
+    cpdef bint wait(self, object timeout) except -1
+    cpdef bint wait_until_told(self, object timeout) except -1
+    cpdef void hasten(self) except *
+    cdef void _refuse_in_callback(self) except *

@@ -40,6 +40,7 @@ class BatchDelivery:
 
     __slots__ = (
         "_hurry",
+        "_latch",
         "_lock",
         "_parts",
         "_tasks",
@@ -72,10 +73,11 @@ class BatchDelivery:
         self.callbacks = callbacks or Callbacks()
         self.wait_for = wait_for
         self._hurry = hurry
-        self._lock = threading.Lock()  # guards _waiters, _tasks and settling
+        self._lock = threading.Lock()  # guards the four below, and settling
         self._waiters: list[tuple[int, Callback]] | None = None  # made for the first
         self._tasks: dict[asyncio.AbstractEventLoop, WaitingTasks] | None = None
-        self._told = Latch()  # opens once the waiters were handed over
+        self._told = False  # the waiters were handed over
+        self._latch: Latch | None = None  # opens then; made for the first thread that waits
         self._parts: tuple[tuple[int, BatchDelivery], ...] = ()
         self._whole: BatchDelivery | None = None
 
@@ -114,26 +116,35 @@ class BatchDelivery:
             self.base_offset, self.append_time, self.error = base_offset, append_time, error
             self.done = True
             tasks, self._tasks = self._tasks, None
-        for waiting in tasks.values() if tasks is not None else ():
-            waiting.ring()
-        while waiters := self._take_waiters():
-            self.callbacks.put([tell for _, tell in waiters])
+            if self._waiters is None:
+                self._end_telling()
+        if tasks is not None:
+            for waiting in tasks.values():
+                waiting.ring()
+        while not self._told:
+            self._tell_waiters()
         if self._whole is not None:
             self._whole._end_with_parts()
         return True
 
-    def _take_waiters(self) -> list[tuple[int, Callback]]:
-        """Those not told yet, in the order of their records. When there is none, that was all."""
+    def _tell_waiters(self) -> None:
+        """Tell those not told yet, in the order of their records. Without any, that was all."""
         with self._lock:
             taken, self._waiters = self._waiters, None
-            if not taken:
-                self._told.open()
-                # A future that is kept must not keep the producer's memory with it. Nor would the
-                # garbage collector, which does not see futures, ever find a ring through one.
-                self._hurry, self.wait_for = _nothing, None
-                return []
+            if taken is None:
+                self._end_telling()
+                return
         taken.sort(key=itemgetter(0))
-        return taken
+        self.callbacks.put([tell for _, tell in taken])
+
+    def _end_telling(self) -> None:
+        """All that waited have been told; ``_lock`` is held."""
+        if self._latch is not None:
+            self._latch.open()
+        self._told = True
+        # A future that is kept must not keep the producer's memory with it. Nor would the garbage
+        # collector, which does not see futures, ever find a ring through one.
+        self._hurry, self.wait_for = _nothing, None
 
     def split_into(self, parts: Sequence[tuple[int, BatchDelivery]]) -> None:
         """The batch goes on as smaller ones: (index of its first record, new delivery), in order.
@@ -149,11 +160,16 @@ class BatchDelivery:
         if all(part.done for _, part in self._parts):
             self._settle(NO_OFFSET, NO_TIMESTAMP, None)
 
+    def teller(self, index: int) -> BatchDelivery:
+        """The delivery that tells the outcome of the record at ``index``."""
+        return self.locate(index)[0] if self._parts else self
+
     def locate(self, index: int) -> tuple[BatchDelivery, int]:
-        """The delivery that tells the outcome of the record at ``index``, and its index there."""
-        for first, part in reversed(self._parts):
-            if index >= first:
-                return part.locate(index - first)
+        """As ``teller``, and the index of the record there."""
+        if self._parts:
+            for first, part in reversed(self._parts):
+                if index >= first:
+                    return part.locate(index - first)
         return self, index
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[BatchDelivery, int, int]]:
@@ -176,7 +192,7 @@ class BatchDelivery:
         Those who asked before the end are told in the order of ``index``, their record's.
         """
         with self._lock:
-            if not self._told.is_open:
+            if not self._told:
                 if self._waiters is None:
                     self._waiters = []
                 self._waiters.append((index, tell))
@@ -185,7 +201,9 @@ class BatchDelivery:
 
     def hasten(self) -> None:
         """Somebody is about to wait: the batch need not linger. Never waits."""
-        self._hurry_once()
+        if not (self.done or self.awaited):
+            self.awaited = True
+            self._hurry()
 
     def wait(self, timeout: float | None) -> bool:
         """Wait at most ``timeout`` seconds (None: without limit); True once the batch has ended.
@@ -198,13 +216,18 @@ class BatchDelivery:
         """As ``wait``, and until everything ``on_done`` was given has been put to the callbacks."""
         if timeout != 0:
             self._refuse_in_callback()
-        wait_for = self.wait_for  # once: it is dropped when all have been told
+        with self._lock:
+            if self._told:
+                return True
+            if self._latch is None:
+                self._latch = Latch()
+            told, wait_for = self._latch, self.wait_for
         if wait_for is None:
-            self._hurry_once()
-            return self._told.wait(timeout)
+            self.hasten()
+            return told.wait(timeout)
         first = not (self.done or self.awaited)
         self.awaited = self.awaited or first
-        return wait_for(self._told, timeout, first)
+        return wait_for(told, timeout, first)
 
     def wait_in_loop(self) -> Generator[Any, None, None]:
         """Wait in a task of the running asyncio loop until the batch has ended.
@@ -222,14 +245,9 @@ class BatchDelivery:
             if waiting is None:
                 waiting = self._tasks[loop] = WaitingTasks(loop)
                 # Soon, not now: what other tasks are about to send shall be in the batch.
-                loop.call_soon(self._hurry_once)
+                loop.call_soon(self.hasten)
         # It may end now, but is told in the loop: not before this task waits.
         yield from waiting.wait()
-
-    def _hurry_once(self) -> None:
-        if not (self.done or self.awaited):
-            self.awaited = True
-            self._hurry()
 
     def _refuse_in_callback(self) -> None:
         if self.callbacks.is_current:

@@ -185,7 +185,8 @@ class FutureRecordMetadata(RecordFuture):
 
     def _outcome(self) -> BatchDelivery:
         """The delivery that settles this record: another one once its batch was split."""
-        return self.delivery.locate(self.index)[0]
+        delivery: BatchDelivery = self.delivery
+        return delivery.teller(self.index)
 
     def _told(self, delivery: BatchDelivery, index: int) -> RecordMetadata:
         """What ``get`` returns or raises, from where ``locate`` says; there is an outcome."""
