@@ -14,7 +14,12 @@ from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signa
 from kprod_ext.object_chunk import ObjectChunk, all_plain
 from kprod_ext.open_batch import OpenBatch, write_first
 from kprod_ext.partition_hash import fnv1a, murmur2
-from kprod_ext.produce_wire import frame_produce, read_produce_response
+from kprod_ext.produce_wire import (
+    PartitionBatch,
+    PartitionResponse,
+    frame_produce,
+    read_produce_response,
+)
 from kprod_ext.record_chunk import RecordChunk
 from kprod_ext.record_future import RecordFuture
 from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
@@ -33,6 +38,8 @@ __all__ = [
     "MemoryRecordsBuilder",
     "ObjectChunk",
     "OpenBatch",
+    "PartitionBatch",
+    "PartitionResponse",
     "PooledBuffer",
     "RecordChunk",
     "RecordFuture",

@@ -5,8 +5,10 @@ Every length and count in a response is compared with the bytes that are left be
 read or allocated. Malformed bytes raise ValueError saying what was found, and where.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -27,6 +29,7 @@ cdef enum:
     SMALLEST_RECORD_ERROR = 5
     SMALLEST_ENDPOINT = 11
     UUID_BYTES = 16
+    MOST_AROUND_RECORDS = 10    # partition, length, no tags
     LEADER_HINT = 0             # tags
     NODE_ENDPOINTS = 0
 
@@ -34,79 +37,187 @@ cdef enum:
 # The request ----------------------------------------------------------------------------------
 
 
-def frame_produce(bytes head not None, int version, int32_t correlation_id, list topics not None):
+@cython.final
+cdef class PartitionBatch:
+    """One finished record batch and where it goes. ``topic_id`` is needed from version 13 on."""
+
+    def __init__(self, str topic not None, topic_id, int32_t partition, records):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.records = records
+
+    def __repr__(self):
+        return f"<PartitionBatch {self.topic}-{self.partition} {len(self.records)} bytes>"
+
+
+cdef struct Piece:
+    char* data      # as much as the whole frame needs between its records
+    Py_ssize_t used
+    bint flexible
+
+
+cpdef list frame_produce(
+    bytes head, int version, int32_t correlation_id, list topics
+):
     """The pieces of a request: see ``kprod.wire.produce.encode_produce_request``.
 
-    ``head``: all that comes before the topics. ``topics``: (encoded name or id, batches), where
-    what is at 2 of a batch is its partition, and at 3 its records.
+    ``head``: all that comes before the topics. ``topics``: (encoded name or id, batches).
     """
-    cdef bint flexible = version >= FLEXIBLE_FROM
-    cdef bytearray out = bytearray(head)
     cdef list pieces = []
     cdef Py_ssize_t size = 0
-    cdef bytes piece
-    put_length(out, len(topics), flexible)
-    for name, batches in topics:
-        out += <bytes>name
-        put_length(out, len(batches), flexible)
-        for batch in batches:
-            put_fixed(out, batch[2])
-            records = batch[3]
-            put_length(out, len(records), flexible)
-            size += len(out) + len(records)
-            pieces.append(bytes(out))
-            pieces.append(records)
-            out.clear()
-            put_no_tags(out, flexible)
-        put_no_tags(out, flexible)
-    put_no_tags(out, flexible)
-    size += len(out)
-    if out:
-        pieces.append(bytes(out))
-    piece = pieces[0]
-    pieces[0] = headed(piece, <int32_t>(size - FRAME_SIZE_BYTES), correlation_id)
+    cdef Piece piece
+    cdef bytes first
+    piece.used = 0
+    piece.flexible = version >= FLEXIBLE_FROM
+    piece.data = <char*>PyMem_Malloc(most_between_records(head, topics))
+    if piece.data == NULL:
+        raise MemoryError("no room for a request")
+    try:
+        put_bytes(&piece, head)
+        size = put_topics(&piece, topics, pieces)
+        size += piece.used
+        if piece.used:
+            pieces.append(cut(&piece))
+    finally:
+        PyMem_Free(piece.data)
+    # Made here, and seen by nobody yet: what was not known before may still be written.
+    first = pieces[0]
+    put_int32(PyBytes_AS_STRING(first), <int32_t>(size - FRAME_SIZE_BYTES))
+    put_int32(PyBytes_AS_STRING(first) + CORRELATION_ID_AT, correlation_id)
     return pieces
 
 
-cdef bytes headed(bytes piece, int32_t size, int32_t correlation_id):
-    cdef bytes made = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(piece))
-    cdef char* data = PyBytes_AS_STRING(made)
-    memcpy(data, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
-    put_int32(data, size)
-    put_int32(data + CORRELATION_ID_AT, correlation_id)
-    return made
+cdef Py_ssize_t most_between_records(bytes head, list topics) except -1:
+    """No fewer bytes than everything but the records takes."""
+    cdef Py_ssize_t most = PyBytes_GET_SIZE(head) + LONGEST_VARINT + 1
+    cdef tuple topic
+    for topic in topics:
+        most += PyBytes_GET_SIZE(<bytes?>topic[0]) + LONGEST_VARINT + 1
+        most += len(<list?>topic[1]) * MOST_AROUND_RECORDS
+    return most
 
 
-cdef int put_fixed(bytearray out, int32_t value) except -1:
-    cdef char data[4]
-    put_int32(data, value)
-    out += data[:4]
-    return 0
+cdef Py_ssize_t put_topics(Piece* piece, list topics, list pieces) except -1:
+    """Write the topics; the bytes of ``pieces``, which all but the last piece come into."""
+    cdef Py_ssize_t size = 0, length
+    cdef tuple topic
+    cdef PartitionBatch batch
+    put_length(piece, len(topics))
+    for topic in topics:
+        put_bytes(piece, <bytes>topic[0])
+        put_length(piece, len(<list>topic[1]))
+        for batch in <list>topic[1]:
+            length = len(batch.records)
+            put_int32(piece.data + piece.used, batch.partition)
+            piece.used += 4
+            put_length(piece, length)
+            size += piece.used + length
+            pieces.append(cut(piece))
+            pieces.append(batch.records)
+            put_no_tags(piece)
+        put_no_tags(piece)
+    put_no_tags(piece)
+    return size
 
 
-cdef int put_length(bytearray out, Py_ssize_t length, bint flexible) except -1:
+cdef bytes cut(Piece* piece):
+    """What was written since the last cut."""
+    cdef Py_ssize_t used = piece.used
+    piece.used = 0
+    return PyBytes_FromStringAndSize(piece.data, used)
+
+
+cdef void put_bytes(Piece* piece, bytes data) noexcept:
+    memcpy(piece.data + piece.used, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    piece.used += PyBytes_GET_SIZE(data)
+
+
+cdef void put_length(Piece* piece, Py_ssize_t length) noexcept:
     """A length: four bytes, or one more as a varint (KIP-482)."""
-    cdef char data[LONGEST_VARINT]
-    cdef int used = 0
-    if not flexible:
-        return put_fixed(out, <int32_t>length)
+    if not piece.flexible:
+        put_int32(piece.data + piece.used, <int32_t>length)
+        piece.used += 4
+        return
     length += 1
     while length > 0x7F:
-        data[used] = <char>((length & 0x7F) | 0x80)
-        used += 1
+        piece.data[piece.used] = <char>((length & 0x7F) | 0x80)
+        piece.used += 1
         length >>= 7
-    data[used] = <char>length
-    out += data[:used + 1]
-    return 0
+    piece.data[piece.used] = <char>length
+    piece.used += 1
 
 
-cdef int put_no_tags(bytearray out, bint flexible) except -1:
-    if flexible:
-        out.append(0)
-    return 0
+cdef void put_no_tags(Piece* piece) noexcept:
+    if piece.flexible:
+        piece.data[piece.used] = 0
+        piece.used += 1
 
 
 # The response ---------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class PartitionResponse:
+    """What became of one batch.
+
+    ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
+    ``log_append_time_ms`` (milliseconds since the epoch) is -1 unless the broker set it,
+    ``log_start_offset`` is -1 when not told. ``record_errors`` holds (index in the batch, message).
+    ``leader_id`` and ``leader_epoch`` are the broker's hint, -1 when there is none.
+    """
+
+    def __init__(
+        self,
+        topic,
+        topic_id,
+        int32_t partition,
+        int error_code,
+        int64_t base_offset,
+        int64_t log_append_time_ms,
+        int64_t log_start_offset,
+        list record_errors not None,
+        error_message,
+        int32_t leader_id,
+        int32_t leader_epoch,
+    ):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = record_errors
+        self.error_message = error_message
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+
+    def _told(self):
+        """All of it, in the order of the arguments."""
+        return (
+            self.topic,
+            self.topic_id,
+            self.partition,
+            self.error_code,
+            self.base_offset,
+            self.log_append_time_ms,
+            self.log_start_offset,
+            self.record_errors,
+            self.error_message,
+            self.leader_id,
+            self.leader_epoch,
+        )
+
+    def __eq__(self, other):
+        if not isinstance(other, PartitionResponse):
+            return NotImplemented
+        return self._told() == other._told()
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"PartitionResponse{self._told()}"
 
 
 cdef struct Cursor:
@@ -116,12 +227,10 @@ cdef struct Cursor:
     bint flexible
 
 
-def read_produce_response(int version, body):
+cpdef tuple read_produce_response(int version, object body):
     """(results, throttle in ms, leaders' endpoints) of a response of version 3 to 13.
 
-    A result is a tuple of topic, topic id (16 bytes), partition, error code, base offset, append
-    time, log start offset, errors by record, message, leader id, leader epoch. An endpoint is one
-    of node id, host, port, rack.
+    An endpoint is a tuple of node id, host, port, rack.
     """
     cdef Py_buffer view
     cdef Cursor cursor
@@ -163,42 +272,36 @@ cdef tuple response(int version, Cursor* cursor):
     return results, throttle, endpoints
 
 
-cdef tuple result(int version, Cursor* cursor, object topic, object topic_id):
+cdef PartitionResponse result(int version, Cursor* cursor, object topic, object topic_id):
     cdef const unsigned char* data = taken(
         cursor, SMALLEST_RESULT + 8 if version >= LOG_START_FROM else SMALLEST_RESULT
     )
-    cdef int64_t log_start = get_int64(data + 22) if version >= LOG_START_FROM else -1
-    cdef list record_errors = []
-    cdef object message = None
+    cdef PartitionResponse read = PartitionResponse.__new__(PartitionResponse)
     cdef Cursor field
-    cdef int32_t leader_id = -1, leader_epoch = -1
     cdef int64_t tag, previous = -1
     cdef const unsigned char* leader
+    read.topic = topic
+    read.topic_id = topic_id
+    read.partition = get_int32(data)
+    read.error_code = get_int16(data + 4)
+    read.base_offset = get_int64(data + 6)
+    read.log_append_time_ms = get_int64(data + 14)
+    read.log_start_offset = get_int64(data + 22) if version >= LOG_START_FROM else -1
+    read.record_errors = []
+    read.leader_id = read.leader_epoch = -1
     if version >= RECORD_ERRORS_FROM:
         for _ in range(array(cursor, SMALLEST_RECORD_ERROR)):
-            record_errors.append((get_int32(taken(cursor, 4)), nullable_string(cursor)))
+            read.record_errors.append((get_int32(taken(cursor, 4)), nullable_string(cursor)))
             skip_tags(cursor)
-        message = nullable_string(cursor)
+        read.error_message = nullable_string(cursor)
     for _ in range(tag_count(cursor)):
         previous = tag = next_tag(cursor, previous, &field)
         if tag == LEADER_HINT and version >= LEADER_HINTS_FROM:
             leader = taken(&field, 8)
-            leader_id = get_int32(leader)
-            leader_epoch = get_int32(leader + 4)
+            read.leader_id = get_int32(leader)
+            read.leader_epoch = get_int32(leader + 4)
             skip_tags(&field)
-    return (
-        topic,
-        topic_id,
-        get_int32(data),
-        get_int16(data + 4),
-        get_int64(data + 6),
-        get_int64(data + 14),
-        log_start,
-        record_errors,
-        message,
-        leader_id,
-        leader_epoch,
-    )
+    return read
 
 
 cdef list read_endpoints(Cursor* cursor):

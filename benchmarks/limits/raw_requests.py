@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks.rivals.settings import TOPIC
-from kprod.wire.produce import PartitionBatch, encode_produce_request
-from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
+from kprod.wire.produce import encode_produce_request
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PartitionBatch, PooledBuffer
 
 VERSION = 9
 PARTITIONS = 6

@@ -38,7 +38,7 @@ class Doubts:
 
     def take(self, tp: TopicPartition) -> list[ProducerBatch]:
         """Let go of what is held of one partition."""
-        return self._held.pop(tp, [])
+        return self._held.pop(tp, []) if self._held else []
 
     def all(self) -> list[ProducerBatch]:
         """Everything that is held."""

@@ -105,14 +105,22 @@ class Outcomes:
             self._broke_off(batch, error)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-        roomy = self._sequences.leaves_room(batch, base_offset)
-        for earlier in self._doubts.take(batch.tp):
-            if roomy and proves(batch, earlier):
-                self._succeed(earlier, -1, -1)
-            else:
-                self._leave_in_doubt(earlier)
+        earlier = self._doubts.take(batch.tp)
+        if earlier:
+            self._tell_apart(earlier, batch, base_offset)
         self._sequences.acknowledged(batch, base_offset)
         self._succeed(batch, base_offset, append_time)
+
+    def _tell_apart(
+        self, doubted: list[ProducerBatch], acknowledged: ProducerBatch, base_offset: int
+    ) -> None:
+        """What ``acknowledged``, the first one after them, says of batches in doubt."""
+        roomy = self._sequences.leaves_room(acknowledged, base_offset)
+        for batch in doubted:
+            if roomy and proves(acknowledged, batch):
+                self._succeed(batch, -1, -1)
+            else:
+                self._leave_in_doubt(batch)
 
     def attempt_failed(
         self,

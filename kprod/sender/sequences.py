@@ -17,48 +17,54 @@ Without idempotence the same object keeps the order of retries and the in-flight
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kprod.buffer.batch import ProducerBatch, ProducerId
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import KprodError
 from kprod.types import TopicPartition
 
-LAST_SEQUENCE = 2**31 - 1
+NO_OFFSET = -1
 LAST_EPOCH = 2**15 - 1
 PROOF_LASTS = 60.0
 """Seconds; far less than any broker remembers a producer that is silent."""
 
 
 def advance(sequence: int, records: int) -> int:
-    """The sequence ``records`` later; after 2147483647 comes 0."""
-    return (sequence + records) & LAST_SEQUENCE
+    """The sequence ``records`` later, or earlier; after 2147483647 comes 0."""
+    return (sequence + records) & 0x7FFFFFFF
 
 
-class Anchor(NamedTuple):
-    """The sequence and the offset just behind what was acknowledged last."""
-
-    next_sequence: int
-    next_offset: int
-
-
-@dataclass(slots=True)
 class PartitionSequence:
     """Where one partition stands.
 
     ``unresolved``: batches that were sent and have no outcome, in sequence order. Those in doubt
     (see ``doubts``) are not among them: they are not sent again, and nothing waits for them.
+    ``anchor_sequence`` and ``anchor_offset``: just behind what was acknowledged last; the offset is
+    -1 when that is not known.
     """
 
-    producer: ProducerId | None = None
-    next_sequence: int = 0
-    unresolved: list[ProducerBatch] = field(default_factory=list)
-    on_wire: int = 0
-    proven_leader: Leadership | None = None
-    proven_until: float = 0.0
-    anchor: Anchor | None = None
-    needs_new_epoch: bool = False
+    __slots__ = (
+        "anchor_offset",
+        "anchor_sequence",
+        "needs_new_epoch",
+        "next_sequence",
+        "on_wire",
+        "producer",
+        "proven_leader",
+        "proven_until",
+        "unresolved",
+    )
+
+    def __init__(self) -> None:
+        self.producer: ProducerId | None = None
+        self.next_sequence = 0
+        self.unresolved: list[ProducerBatch] = []
+        self.on_wire = 0
+        self.proven_leader: Leadership | None = None
+        self.proven_until = 0.0
+        self.anchor_sequence = 0
+        self.anchor_offset = NO_OFFSET
+        self.needs_new_epoch = False
 
 
 class Sequences:
@@ -92,7 +98,7 @@ class Sequences:
 
     def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
         """True when ``batch``, the oldest queued of its partition, may go to ``leader`` now."""
-        if self.needs_producer_id or self.fatal is not None:
+        if (self.idempotent and self.producer is None) or self.fatal is not None:
             return False
         state = self._of(batch.tp)
         if state.needs_new_epoch:
@@ -109,6 +115,8 @@ class Sequences:
 
     def take_changed(self) -> Iterable[TopicPartition]:
         """The partitions of which ``admits`` may say something else than when asked before this."""
+        if not self._changed:
+            return ()
         changed, self._changed = self._changed, {}
         return changed
 
@@ -125,15 +133,16 @@ class Sequences:
 
     def left(self, batch: ProducerBatch) -> None:
         """``batch`` is part of a request now, until ``off_wire``."""
-        self._of(batch.tp).on_wire += 1
+        state = self._of(batch.tp)
+        state.on_wire += 1
 
     def _start_over(self, state: PartitionSequence) -> None:
         """The partition goes on under the present producer id and epoch."""
         state.producer, state.next_sequence = self.producer, 0
-        state.proven_leader = state.anchor = None
+        state.proven_leader = None
+        state.anchor_offset = NO_OFFSET
 
-    @staticmethod
-    def _number(state: PartitionSequence, batch: ProducerBatch) -> None:
+    def _number(self, state: PartitionSequence, batch: ProducerBatch) -> None:
         if state.producer is None:
             raise AssertionError("a sequence needs a producer id")
         following = advance(state.next_sequence, batch.record_count)
@@ -145,7 +154,8 @@ class Sequences:
 
     def off_wire(self, batch: ProducerBatch) -> None:
         """The request that carried ``batch`` has ended, in whatever way."""
-        self._of(batch.tp).on_wire -= 1
+        state = self._of(batch.tp)
+        state.on_wire -= 1
         self._changed[batch.tp] = None
         batch.on_wire = False
 
@@ -162,10 +172,11 @@ class Sequences:
         new log takes any sequence for its first, so one that was on its way may have overtaken.
         """
         state = self._of(batch.tp)
-        if not state.unresolved or state.unresolved[-1] is batch or batch.overtaken:
+        sent = len(state.unresolved)
+        if not sent or state.unresolved[sent - 1] is batch or batch.overtaken:
             return False
         before, now = state.proven_leader, batch.attempted_leader
-        if state.anchor is None or before is None or now is None:
+        if state.anchor_offset < 0 or before is None or now is None:
             return False
         return before.topic_id == now.topic_id
 
@@ -175,11 +186,11 @@ class Sequences:
         Behind what was acknowledged last there must be as many offsets as sequence numbers. There
         are fewer when the log was cut short in between and began anew with ``batch``.
         """
-        anchor = self._of(batch.tp).anchor
-        if anchor is None or base_offset < 0:
+        state = self._of(batch.tp)
+        if state.anchor_offset < 0 or base_offset < 0:
             return False
-        numbers = (batch.base_sequence - anchor.next_sequence) & LAST_SEQUENCE
-        return base_offset - anchor.next_offset >= numbers
+        numbers = advance(batch.base_sequence, -state.anchor_sequence)
+        return base_offset - state.anchor_offset >= numbers
 
     def all_resolved(self, tp: TopicPartition) -> bool:
         """True when no batch of the partition was sent and is without an outcome."""
@@ -189,9 +200,10 @@ class Sequences:
         """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
         state = self._of(batch.tp)
         if not batch.overtaken:
-            behind = base_offset + batch.record_count
-            after = advance(batch.base_sequence, batch.record_count)
-            state.anchor = Anchor(after, behind) if base_offset >= 0 else None
+            records = batch.record_count
+            told = 0 <= base_offset <= 0x7FFFFFFFFFFFFFFF - records  # or it is no offset
+            state.anchor_sequence = advance(batch.base_sequence, records)
+            state.anchor_offset = base_offset + records if told else NO_OFFSET
         state.proven_leader = batch.attempted_leader
         state.proven_until = batch.last_attempt_at + PROOF_LASTS
         for earlier in state.unresolved:

@@ -7,26 +7,19 @@ and ProduceResponse.json of Apache Kafka 4.2; KIP-951 for leader hints, KIP-516 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import encode_request_header
 from kprod.wire.versions import ApiKey, is_flexible
 from kprod.wire.writer import WireWriter
-from kprod_ext import frame_produce, read_produce_response
-
-__all__ = [
-    "BrokerEndpoint",
-    "PartitionBatch",
-    "PartitionResponse",
-    "ProduceResponse",
-    "decode_produce_response",
-    "encode_produce_request",
-]
+from kprod_ext.produce_wire import (
+    PartitionBatch,
+    PartitionResponse,
+    frame_produce,
+    read_produce_response,
+)
 
 _TOPIC_IDS_FROM = 13
 
@@ -34,23 +27,13 @@ _FRAME_SIZE = struct.Struct(">i")
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 
 
-class PartitionBatch(NamedTuple):
-    """One finished record batch and where it goes. ``topic_id`` is needed from version 13 on."""
-
-    topic: str
-    topic_id: bytes | None
-    partition: int
-    records: memoryview
-
-
 def encode_produce_request(
     version: int,
     correlation_id: int,
     client_id: str,
-    *,
     acks: int,
     timeout_ms: int,
-    batches: Sequence[PartitionBatch],
+    batches: list[PartitionBatch],
     transactional_id: str | None = None,
 ) -> list[bytes | memoryview]:
     """A whole frame, size prefix included, as pieces to be sent in order.
@@ -59,11 +42,8 @@ def encode_produce_request(
     is until the request has ended. Batches are grouped by topic, topics in first-seen order.
     Raises UnsupportedVersionError when the version needs a topic id that a batch does not have.
     """
-    topics = [
-        (_topic_name(version, topic), members)
-        for topic, members in _by_topic(version, batches).items()
-    ]
     head = _head(version, client_id, acks, timeout_ms, transactional_id)
+    topics = _by_topic(version, batches)
     return frame_produce(head, version, correlation_id, topics)
 
 
@@ -91,9 +71,9 @@ def _topic_name(version: int, topic: str | bytes) -> bytes:
 
 
 def _by_topic(
-    version: int, batches: Sequence[PartitionBatch]
-) -> dict[str | bytes, list[PartitionBatch]]:
-    """The batches under what identifies their topic in this version."""
+    version: int, batches: list[PartitionBatch]
+) -> list[tuple[bytes, list[PartitionBatch]]]:
+    """The batches under what identifies their topic in this version, as it is written."""
     topics: dict[str | bytes, list[PartitionBatch]] = {}
     for batch in batches:
         topic: str | bytes = batch.topic
@@ -104,39 +84,36 @@ def _by_topic(
                     f"{batch.topic!r} is not known"
                 )
             topic = batch.topic_id
-        topics.setdefault(topic, []).append(batch)
-    return topics
+        members = topics.get(topic)
+        if members is None:
+            topics[topic] = [batch]
+        else:
+            members.append(batch)
+    return [(_topic_name(version, topic), members) for topic, members in topics.items()]
 
 
-class PartitionResponse(NamedTuple):
-    """What became of one batch.
-
-    ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
-    ``log_append_time_ms`` (milliseconds since the epoch) is -1 unless the broker set it,
-    ``log_start_offset`` is -1 when not told. ``record_errors`` holds (index in the batch, message).
-    ``leader_id`` and ``leader_epoch`` are the broker's hint, -1 when there is none.
-    """
-
-    topic: str | None
-    topic_id: bytes | None
-    partition: int
-    error_code: int
-    base_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    record_errors: list[tuple[int, str | None]]
-    error_message: str | None
-    leader_id: int
-    leader_epoch: int
-
-
-@dataclass(slots=True)
 class ProduceResponse:
     """Every partition's result in the broker's order, and the brokers it names as leaders."""
 
-    partitions: list[PartitionResponse]
-    throttle_ms: int
-    brokers: list[BrokerEndpoint]
+    __slots__ = ("brokers", "partitions", "throttle_ms")
+
+    def __init__(
+        self,
+        partitions: list[PartitionResponse],
+        throttle_ms: int,
+        brokers: list[BrokerEndpoint],
+    ) -> None:
+        self.partitions = partitions
+        self.throttle_ms = throttle_ms
+        self.brokers = brokers
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProduceResponse):
+            return NotImplemented
+        mine = self.partitions, self.throttle_ms, self.brokers
+        return mine == (other.partitions, other.throttle_ms, other.brokers)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def decode_produce_response(version: int, body: memoryview) -> ProduceResponse:
@@ -148,6 +125,5 @@ def decode_produce_response(version: int, body: memoryview) -> ProduceResponse:
         results, throttle_ms, endpoints = read_produce_response(version, body)
     except ValueError as error:
         raise ProtocolError(f"PRODUCE v{version} response: {error}") from None
-    partitions = [PartitionResponse._make(result) for result in results]
     brokers = [BrokerEndpoint(*endpoint) for endpoint in endpoints]
-    return ProduceResponse(partitions, throttle_ms, brokers)
+    return ProduceResponse(results, throttle_ms, brokers)

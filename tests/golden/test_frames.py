@@ -18,13 +18,12 @@ from kprod.wire.control import (
 from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import FrameReader, encode_request_header, split_response_header
 from kprod.wire.produce import (
-    PartitionBatch,
-    PartitionResponse,
     ProduceResponse,
     decode_produce_response,
     encode_produce_request,
 )
 from kprod.wire.versions import ApiKey
+from kprod_ext import PartitionBatch, PartitionResponse
 from tests.golden import frames as golden
 
 CLIENT = "kprod"

@@ -20,8 +20,9 @@ from kprod.wire.control import (
     encode_init_producer_id_request,
     encode_metadata_request,
 )
-from kprod.wire.produce import PartitionBatch, decode_produce_response, encode_produce_request
+from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import SUPPORTED, ApiKey
+from kprod_ext import PartitionBatch
 from tests.support.kio_messages import decode_request, request_schema
 
 int16 = st.integers(-(2**15), 2**15 - 1)

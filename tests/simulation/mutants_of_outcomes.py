@@ -13,7 +13,7 @@ from kprod.sender.outcomes import Outcomes
 from kprod.sender.retry import Attempt, Verdict
 from kprod.sender.rounds.produce import ProduceRound
 from kprod.sender.rounds.produce_exchange import ProduceExchange
-from kprod.wire.produce import PartitionResponse
+from kprod_ext import PartitionResponse
 
 Split = Callable[..., list[ProducerBatch]]
 Judge = Callable[[KprodError, Attempt], Verdict]
@@ -184,8 +184,23 @@ def trusts_leaders(_real: type[ProduceExchange]) -> type[ProduceExchange]:
 
     class Broken(ProduceExchange):
         def _settle(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
-            if part.error_code:
-                part = part._replace(base_offset=-1)
-            super()._settle(batch, part, now)
+            super()._settle(batch, _nowhere(part) if part.error_code else part, now)
 
     return Broken
+
+
+def _nowhere(part: PartitionResponse) -> PartitionResponse:
+    """What the answer says of a batch, without the offset it was stored at."""
+    return PartitionResponse(
+        part.topic,
+        part.topic_id,
+        part.partition,
+        part.error_code,
+        -1,
+        part.log_append_time_ms,
+        part.log_start_offset,
+        part.record_errors,
+        part.error_message,
+        part.leader_id,
+        part.leader_epoch,
+    )

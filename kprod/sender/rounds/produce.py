@@ -51,7 +51,9 @@ class ProduceRound:
         self._network = network
         self._sequences = sequences
         self._outcomes = outcomes
-        self._settings = settings
+        self._request_timeout_ms = settings.request_timeout_ms
+        self._delivery_timeout = settings.delivery_timeout
+        self._max_request_size = settings.max_request_size
         self._load_watcher = load_watcher
         self._requests = 0
         self._last_request: dict[tuple[int, int], int] = {}  # its number, by node and acks
@@ -59,9 +61,12 @@ class ProduceRound:
 
     def run(self, now: float) -> float:
         """Expire, renumber, then send what is ready; seconds until there may be more to do."""
-        self.expire(now)
+        if now >= self._next_expiry:
+            self.expire(now)
         self._renumber(now)
-        self._accumulator.reopened(self._sequences.take_changed())
+        changed = self._sequences.take_changed()
+        if changed:
+            self._accumulator.reopened(changed)
         snapshot = self._metadata.snapshot
         self._network.follow(snapshot.brokers)  # a hint at a leader may have named a new one
         watcher = self._load_watcher
@@ -70,29 +75,52 @@ class ProduceRound:
         if ready.leaderless:
             self._metadata.used(ready.leaderless, now)
             self._metadata.request_update()
-        wait = min(ready.next_check, self._next_expiry - now)
+        nodes = ready.nodes
         waiting: list[int] = []
-        for node_id, acks in ready.nodes.items():
-            if not self._network.usable(node_id, now):
-                waiting.append(node_id)
-            elif not self._sequences.needs_producer_id and self._send(node_id, acks, snapshot, now):
-                wait = 0.0  # a request takes one batch of each partition: there may be more
+        wait = min(ready.next_check, self._next_expiry - now)
+        # A request takes one batch of each partition: when one was made, there may be more.
+        if nodes and self._serve(nodes, waiting, snapshot, now):
+            wait = 0.0
         if watcher is not None:
             watcher.measured(ready.queued, waiting, now)
         return wait
+
+    def _serve(
+        self,
+        nodes: dict[int, list[int]],
+        waiting: list[int],
+        snapshot: ClusterSnapshot,
+        now: float,
+    ) -> bool:
+        """Make a request for every node that can take one, while ``waiting`` takes the others.
+
+        True when there was one.
+        """
+        served = False
+        for node_id, acks in nodes.items():
+            if not self._network.usable(node_id, now):
+                waiting.append(node_id)
+            elif self._sequences.producer is not None or not self._sequences.idempotent:
+                served = self._send(node_id, acks, snapshot, now) or served
+        return served
 
     def _send(self, node_id: int, asked: list[int], snapshot: ClusterSnapshot, now: float) -> bool:
         """Make one request of what may leave; True when there was something.
 
         What asks for other ``acks`` needs another request, in another turn.
         """
-        # What was not served for longest comes first, or a busy group would keep others waiting.
-        order = sorted(asked, key=lambda acks: self._last_request.get((node_id, acks), 0))
-        return any(self._request(node_id, acks, snapshot, now) for acks in order)
+        for acks in asked if len(asked) == 1 else self._longest_unserved(node_id, asked):
+            if self._request(node_id, acks, snapshot, now):
+                return True
+        return False
+
+    def _longest_unserved(self, node_id: int, asked: list[int]) -> list[int]:
+        """What was not served for longest comes first: a busy group would keep others waiting."""
+        return sorted(asked, key=lambda acks: self._last_request.get((node_id, acks), 0))
 
     def _request(self, node_id: int, acks: int, snapshot: ClusterSnapshot, now: float) -> bool:
         """Make a request of batches with equal ``acks``; True when there was something."""
-        most = self._settings.max_request_size
+        most = self._max_request_size
         taken = self._accumulator.drain(node_id, acks, self._sequences, most)
         if not taken:
             return False
@@ -113,22 +141,20 @@ class ProduceRound:
         snapshot: ClusterSnapshot,
         now: float,
     ) -> ProduceExchange:
+        batches: list[ProducerBatch] = []
+        topic_ids: dict[str, bytes | None] = {}
         for batch, leader in taken:
             batch.attempt(now, leader)
             self._outcomes.left(batch)
-        batches = [batch for batch, _ in taken]
-        topic_ids = {batch.tp.topic: snapshot.topic_id(batch.tp.topic) for batch in batches}
+            batches.append(batch)
+            topic = batch.tp.topic
+            if topic not in topic_ids:
+                topic_ids[topic] = snapshot.topic_id(topic)
         self._metadata.used(topic_ids, now)
         self._requests += 1
         self._last_request[node_id, acks] = self._requests
         return ProduceExchange(
-            self._outcomes,
-            batches,
-            topic_ids,
-            acks=acks,
-            timeout_ms=self._settings.request_timeout_ms,
-            node_id=node_id,
-            sent_at=now,
+            self._outcomes, batches, topic_ids, acks, self._request_timeout_ms, node_id, now
         )
 
     def _renumber(self, now: float) -> None:
@@ -141,7 +167,7 @@ class ProduceRound:
         """End every batch, queued or on the wire, that is older than the delivery timeout."""
         if now < self._next_expiry:
             return
-        limit = self._settings.delivery_timeout
+        limit = self._delivery_timeout
         late = self._outcomes.unanswered(now - limit) + self._accumulator.take_expired(now - limit)
         for batch in sorted(late, key=_age):
             self._outcomes.expire(batch, limit, now)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import Broker, LeaderHint
@@ -11,23 +12,21 @@ from kprod.errors import BrokerError, KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
 from kprod.sender.outcomes import Outcomes
 from kprod.types import TopicPartition
-from kprod.wire.produce import (
-    PartitionBatch,
-    PartitionResponse,
-    decode_produce_response,
-    encode_produce_request,
-)
+from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
+from kprod_ext.produce_wire import PartitionBatch, PartitionResponse
 
 log = logging.getLogger(__name__)
 
+NOBODY: Mapping[int, Broker] = MappingProxyType({})
 LAST_VERSION_BY_NAME = 12  # from 13 on topics are named by id (KIP-516)
 
 
 class ProduceExchange:
     """Carries the batches until each has a verdict.
 
-    Owns their memory from the first byte to the end.
+    Owns their memory from the first byte to the end. ``sent_at``: seconds, of the clock that
+    ``now`` is of.
     """
 
     api = ApiKey.PRODUCE
@@ -35,9 +34,8 @@ class ProduceExchange:
     def __init__(
         self,
         outcomes: Outcomes,
-        batches: Sequence[ProducerBatch],
-        topic_ids: Mapping[str, bytes | None],
-        *,
+        batches: list[ProducerBatch],
+        topic_ids: dict[str, bytes | None],
         acks: int,
         timeout_ms: int,
         node_id: int,
@@ -46,28 +44,25 @@ class ProduceExchange:
         self.version_cap = LAST_VERSION_BY_NAME if None in topic_ids.values() else None
         self.expects_response = acks != 0
         self._outcomes = outcomes
-        self._batches = {batch.tp: batch for batch in batches}  # those without a verdict yet
+        # Those without a verdict yet.
+        self._batches: dict[tuple[str, int], ProducerBatch] = {batch.tp: batch for batch in batches}
         self._topic_ids = topic_ids
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._node_id = node_id
         self._sent_at = sent_at
-        self._named: Mapping[int, Broker] = {}  # leaders that the answer tells the addresses of
-        self._moved: dict[TopicPartition, LeaderHint] = {}  # what it says of partitions it refuses
+        self._named: Mapping[int, Broker] = NOBODY  # leaders that the answer tells the addresses of
+        # What it says of partitions it refuses.
+        self._moved: dict[TopicPartition, LeaderHint] | None = None
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        parts = [
-            PartitionBatch(tp.topic, self._topic_ids[tp.topic], tp.partition, batch.records)
-            for tp, batch in self._batches.items()
-            if batch.records is not None
-        ]
+        parts: list[PartitionBatch] = []
+        for (topic, partition), batch in self._batches.items():
+            if batch.records is not None:
+                topic_id = self._topic_ids[topic]
+                parts.append(PartitionBatch(topic, topic_id, partition, batch.records))
         return encode_produce_request(
-            version,
-            correlation_id,
-            client_id,
-            acks=self._acks,
-            timeout_ms=self._timeout_ms,
-            batches=parts,
+            version, correlation_id, client_id, self._acks, self._timeout_ms, parts
         )
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
@@ -78,26 +73,27 @@ class ProduceExchange:
             return 0
         response = decode_produce_response(version, body)
         self._outcomes.answered_after(self._node_id, now - self._sent_at, response.throttle_ms)
-        self._named = {broker.node_id: Broker(*broker) for broker in response.brokers}
+        if response.brokers:
+            self._named = {broker.node_id: Broker(*broker) for broker in response.brokers}
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items() if topic_id}
         for part in response.partitions:
             topic = part.topic or (names.get(part.topic_id, "") if part.topic_id else "")
-            tp = TopicPartition(topic, part.partition)
-            batch = self._batches.get(tp)
+            place = topic, part.partition
+            batch = self._batches.get(place)
             if batch is None:
                 log.warning("the answer names %s-%d, not asked for", topic, part.partition)
             else:
                 self._settle(batch, part, now)
-                del self._batches[tp]  # after: what cannot be settled fails with the connection
+                del self._batches[place]  # after: what cannot be settled fails with the connection
         self._end_left_out(now)
-        if self._moved:
+        if self._moved is not None:
             self._outcomes.leaders_moved(self._moved)
         return response.throttle_ms
 
     def _end_left_out(self, now: float) -> None:
         while self._batches:
-            tp, batch = self._batches.popitem()
-            left_out = ProtocolError(f"the broker's answer leaves out {tp}")
+            _, batch = self._batches.popitem()
+            left_out = ProtocolError(f"the broker's answer leaves out {batch.tp}")
             self._outcomes.attempt_failed(batch, left_out, now, maybe=True)
 
     def _settle(self, batch: ProducerBatch, part: PartitionResponse, now: float) -> None:
@@ -111,6 +107,8 @@ class ProduceExchange:
         stored = part.base_offset >= 0
         if part.leader_id >= 0:
             broker = self._named.get(part.leader_id)
+            if self._moved is None:
+                self._moved = {}
             self._moved[batch.tp] = LeaderHint(part.leader_id, part.leader_epoch, broker)
         self._outcomes.attempt_failed(batch, error, now, maybe=stored)
 

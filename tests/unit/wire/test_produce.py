@@ -6,13 +6,9 @@ import pytest
 
 from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.wire.endpoint import BrokerEndpoint
-from kprod.wire.produce import (
-    PartitionBatch,
-    PartitionResponse,
-    decode_produce_response,
-    encode_produce_request,
-)
+from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
+from kprod_ext import PartitionBatch, PartitionResponse
 from tests.support.kio_messages import decode_request, request_schema
 from tests.support.wire_samples import TOPIC_ID, produce_response
 
@@ -25,7 +21,13 @@ def batch(topic: str, partition: int, records: memoryview, topic_id: int = 0) ->
 
 def encode(version: int, *batches: PartitionBatch) -> list[bytes | memoryview]:
     return encode_produce_request(
-        version, 1, "kprod", acks=-1, timeout_ms=30_000, batches=batches, transactional_id=None
+        version,
+        1,
+        "kprod",
+        acks=-1,
+        timeout_ms=30_000,
+        batches=list(batches),
+        transactional_id=None,
     )
 
 

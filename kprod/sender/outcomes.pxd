@@ -1,0 +1,24 @@
+from libc.stdint cimport int64_t
+
+from kprod.sender.doubts cimport Doubts
+from kprod.sender.sequences cimport Sequences
+
+
+cdef class Outcomes:
+    cdef object _accumulator
+    cdef object _metadata
+    cdef Sequences _sequences
+    cdef object _metrics
+    cdef object _retries
+    cdef double _delivery_timeout
+    cdef object _trouble_with
+    cdef dict _on_wire
+    cdef Doubts _doubts
+
+    cpdef void left(self, object batch) except *
+    cpdef void not_sent(self, object batch, double now) except *
+    cpdef void stored(self, object batch, int64_t base_offset, int64_t append_time) except *
+    cdef void _acknowledge(self, object batch, int64_t base_offset, int64_t append_time) except *
+    cdef void _tell_apart(self, list doubted, object acknowledged, int64_t base_offset) except *
+    cdef void _off_wire(self, object batch) except *
+    cdef void _succeed(self, object batch, int64_t base_offset, int64_t append_time) except *

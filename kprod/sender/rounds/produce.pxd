@@ -1,0 +1,34 @@
+cimport cython
+
+from kprod.sender.outcomes cimport Outcomes
+from kprod.sender.sequences cimport Sequences
+
+
+cdef class ProduceRound:
+    cdef object _accumulator
+    cdef object _metadata
+    cdef object _network
+    cdef Sequences _sequences
+    cdef Outcomes _outcomes
+    cdef int _request_timeout_ms
+    cdef double _delivery_timeout
+    cdef object _max_request_size
+    cdef object _load_watcher
+    cdef long long _requests
+    cdef dict _last_request
+    cdef double _next_expiry
+
+    @cython.locals(nodes=dict, waiting=list, wait=double)
+    cpdef double run(self, double now) except? -1
+    cdef bint _serve(self, dict nodes, list waiting, object snapshot, double now) except -1
+    cdef bint _send(self, object node_id, list asked, object snapshot, double now) except -1
+
+    @cython.locals(taken=list)
+    cdef bint _request(self, object node_id, object acks, object snapshot, double now) except -1
+
+    @cython.locals(batches=list, topic_ids=dict)
+    cdef object _exchange(
+        self, object node_id, object acks, list taken, object snapshot, double now
+    )
+    cdef void _renumber(self, double now) except *
+    cpdef void expire(self, double now) except *
