@@ -14,6 +14,7 @@ from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signa
 from kprod_ext.object_chunk import ObjectChunk, all_plain
 from kprod_ext.open_batch import OpenBatch, write_first
 from kprod_ext.partition_hash import fnv1a, murmur2
+from kprod_ext.poller import Poller
 from kprod_ext.produce_wire import (
     PartitionBatch,
     PartitionResponse,
@@ -25,6 +26,7 @@ from kprod_ext.record_future import RecordFuture
 from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
 from kprod_ext.rest import Rest
 from kprod_ext.sent_records import RecordRun, SentRecords
+from kprod_ext.socket_calls import receive, send_buffers
 from kprod_ext.sticky_partition import StickyPartition
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "OpenBatch",
     "PartitionBatch",
     "PartitionResponse",
+    "Poller",
     "PooledBuffer",
     "RecordChunk",
     "RecordFuture",
@@ -57,5 +60,7 @@ __all__ = [
     "murmur2",
     "raised_by_signal",
     "read_produce_response",
+    "receive",
+    "send_buffers",
     "write_first",
 ]

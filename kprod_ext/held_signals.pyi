@@ -2,7 +2,6 @@ from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
 _R = TypeVar("_R")
-_T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
 def hold_signals(work: Callable[[*_Ts], _R], *args: *_Ts) -> _R:
@@ -10,8 +9,8 @@ def hold_signals(work: Callable[[*_Ts], _R], *args: *_Ts) -> _R:
     it is a call like any other. What a handler raises takes the place of what ``work`` did.
     """
 
-def let_signals_in(wait: Callable[[_T], _R], timeout: _T, /) -> _R:
-    """``wait(timeout)``, before and during which handlers run as ever, also in ``hold_signals``."""
+def let_signals_in(wait: Callable[[*_Ts], _R], /, *args: *_Ts) -> _R:
+    """``wait(*args)``, before and during which handlers run as ever, also in ``hold_signals``."""
 
 def raised_by_signal(error: BaseException, /) -> bool:
     """Whether a handler raised ``error`` when signals were let in last."""

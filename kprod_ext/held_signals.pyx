@@ -137,11 +137,11 @@ cdef object _held(object work, tuple args):
         GATE.shut = before
 
 
-def let_signals_in(wait, timeout, /):
-    """Call ``wait(timeout)``; also in ``hold_signals`` handlers run as ever, before and in it."""
+def let_signals_in(wait, /, *args):
+    """Call ``wait(*args)``; also in ``hold_signals`` handlers run as ever, before and in it."""
     cdef object raised
     if GATE.owner != PyThread_get_thread_ident():
-        return wait(timeout)
+        return wait(*args)
     GATE.raised = None
     GATE.shut = False
     try:
@@ -149,7 +149,7 @@ def let_signals_in(wait, timeout, /):
         if raised is not None:
             GATE.raised = raised
             throw(raised)
-        return wait(timeout)
+        return wait(*args)
     finally:
         GATE.shut = True
 

@@ -62,6 +62,7 @@ class ProducerConfig:
     socket_connection_setup_timeout_max_ms: int
     send_buffer_bytes: int | None
     receive_buffer_bytes: int | None
+    busy_poll_us: int
     receive_message_max_bytes: int
     allow_auto_create_topics: bool
     metrics_num_samples: int

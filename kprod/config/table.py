@@ -290,6 +290,14 @@ _ROWS = (
         ("socket.receive.buffer.bytes",),
     ),
     Option(
+        "busy_poll_us",
+        100,
+        WholeNumber(0, 10_000, unit="microseconds"),
+        "How long a caller that waits for its record alone looks for the broker's answer without"
+        " sleeping, which saves the time it takes to be woken; only while answers have lately come"
+        " within that time. 0: it sleeps at once.",
+    ),
+    Option(
         "receive_message_max_bytes",
         100_000_000,
         _bytes(1000),

@@ -161,6 +161,7 @@ def _backend(config: ProducerConfig) -> Backend:
         "tcp",
         send_buffer_bytes=config.send_buffer_bytes,
         receive_buffer_bytes=config.receive_buffer_bytes,
+        busy_poll=config.busy_poll_us / 1e6,
     )
 
 

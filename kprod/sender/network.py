@@ -52,6 +52,8 @@ class Network:
         self._leaving: list[BrokerLink] = []  # they get no new requests, and end with the last one
         self.may_connect = True  # False: who drives the sender has no time to resolve names
         self.wants_to_connect = False  # a connection was not begun for that reason
+        self._answers_due = False  # some request was unanswered when it was last looked at
+        self._knows_eager = hasattr(backend, "eager")
         self._look_at = 0.0  # until then no link's time runs out; 0.0 when that is not known
         for number, (host, port) in enumerate(bootstrap, start=1):
             self._add(Broker(-number, host, port))
@@ -195,6 +197,9 @@ class Network:
 
     def poll(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds, then move every byte there is, end what has ended."""
+        if self._knows_eager:
+            # Only a caller: beside one that goes on sending, the thread would take its processor.
+            self._backend.eager = self._answers_due and not self.may_connect
         ready = self._backend.poll(timeout if timeout < FOREVER else None)
         now = self._clock.monotonic()
         if now >= self._metrics.mark_due:
@@ -238,8 +243,10 @@ class Network:
     def next_event(self, now: float) -> float:
         """Seconds until some link needs a look, or another is to be tried, though no byte moved."""
         wait = FOREVER
+        self._answers_due = False
         for link in self._all_links():
             wait = min(wait, link.next_event(now))
+            self._answers_due = self._answers_due or link.in_flight > 0
         self._look_at = now + wait
         return min(wait, self._next_try(now))
 

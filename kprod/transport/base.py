@@ -63,10 +63,12 @@ class Backend(Protocol):
 
     Used by one thread at a time, except for ``wake``. ``interruptible`` says that ``poll`` waits
     with ``kprod_ext.let_signals_in``, so that Ctrl-C can end it also within ``hold_signals``; what
-    was ready is then reported by the next ``poll``.
+    was ready is then reported by the next ``poll``. ``eager`` is set before a ``poll`` of a caller
+    whose answer is under way: it may look for that for some microseconds without sleeping.
     """
 
     interruptible: bool = False
+    eager: bool = False
 
     def dial(self, host: str, port: int) -> Transport:
         """Start a connection; it is watched at once, for reading and writing.

@@ -1,8 +1,8 @@
-"""Plain TCP: a non-blocking socket for every connection, one selector for all of them."""
+"""Plain TCP: a non-blocking socket for every connection, one place to wait for all of them."""
 
 from __future__ import annotations
 
-import selectors
+import os
 import socket
 from collections.abc import Callable
 
@@ -10,8 +10,7 @@ from kprod.errors import IllegalStateError
 from kprod.transport.base import Backend, Readiness, Transport
 from kprod.transport.name_lookup import NameLookup, NameLookups
 from kprod.transport.tcp_transport import Address, TcpTransport
-from kprod.transport.wakeup import WakeUp
-from kprod_ext import let_signals_in
+from kprod_ext import Poller, let_signals_in
 
 __all__ = ["Address", "Resolver", "TcpBackend", "resolve"]
 
@@ -40,6 +39,7 @@ def _read_as_number(host: str, port: int) -> list[Address] | None:
 class TcpBackend(Backend):
     """Sockets with TCP_NODELAY and SO_KEEPALIVE; buffer sizes in bytes, None leaves the system's.
 
+    ``busy_poll`` is how many seconds an eager ``poll`` may look without sleeping, 0 for not at all.
     ``resolver`` tells the addresses of names, and of numbers, too; None asks the system, about
     names only. Used by one thread at a time, except for ``wake``. ``poll`` and ``dial`` raise
     IllegalStateError once it is closed.
@@ -52,17 +52,18 @@ class TcpBackend(Backend):
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
         resolver: Resolver | None = None,
+        busy_poll: float = 0.0,
     ) -> None:
+        # Where there is but one processor, who answers cannot run while we look.
+        self._busy_poll = busy_poll if _processors() > 1 else 0.0
         self._options = _socket_options(send_buffer_bytes, receive_buffer_bytes)
         self._silent: dict[str, Address] = {}  # by name: the address last given up on
         self._stillborn: dict[TcpTransport, None] = {}  # refused by every address within dial()
         self._closed = False
-        self._wakeup = WakeUp()
+        self._poller = Poller()
         self._reads_numbers = resolver is None
-        self._lookups = NameLookups(resolver or resolve, self._wakeup.set)
+        self._lookups = NameLookups(resolver or resolve, self._poller.wake)
         self._resolving: dict[TcpTransport, NameLookup] = {}
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._wakeup, selectors.EVENT_READ, None)
 
     def dial(self, host: str, port: int) -> TcpTransport:
         """See ``Backend.dial``. Asks the resolver anew each time, in a thread of its own.
@@ -73,7 +74,7 @@ class TcpBackend(Backend):
         """
         self._check_open()
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        transport = TcpTransport(name, None, self._options, self._selector)
+        transport = TcpTransport(name, None, self._options, self._poller)
         number = _read_as_number(host, port) if self._reads_numbers else None
         if number is None:
             self._resolving[transport] = self._lookups.ask(host, port)
@@ -97,7 +98,7 @@ class TcpBackend(Backend):
                 self._begin(transport, addresses)
 
     def watch(self, transport: Transport, *, write: bool) -> None:
-        """See ``Backend.watch``. A system call only when the interest changes."""
+        """See ``Backend.watch``. No system call."""
         _ours(transport).watch(write=write)
 
     def poll(self, timeout: float | None) -> list[Readiness]:
@@ -107,12 +108,10 @@ class TcpBackend(Backend):
         if self._resolving:
             self._begin_resolved()
         ready = [Readiness(transport, True, True) for transport in self._stillborn]
-        for key, events in let_signals_in(self._selector.select, 0 if ready else timeout):
-            if key.data is None:
-                self._wakeup.clear()
-                continue
-            readable, writable = events & selectors.EVENT_READ, events & selectors.EVENT_WRITE
-            ready.append(Readiness(key.data, bool(readable), bool(writable)))
+        longest = 0.0 if ready else timeout
+        busy = self._busy_poll if self.eager else 0.0
+        found = let_signals_in(self._poller.wait, longest, busy)
+        ready.extend(Readiness(*each) for each in found)
         return ready
 
     def forget(self, transport: Transport) -> None:
@@ -126,7 +125,7 @@ class TcpBackend(Backend):
 
     def wake(self) -> None:
         """See ``Backend.wake``."""
-        self._wakeup.set()
+        self._poller.wake()
 
     def close(self) -> None:
         """See ``Backend.close``. Closes the transports that are watched."""
@@ -136,26 +135,28 @@ class TcpBackend(Backend):
         for resolving in self._resolving:
             resolving.close()
         self._resolving.clear()
-        for key in list(self._selector.get_map().values()):
-            if key.data is not None:
-                key.data.close()
-        self._selector.close()
-        self._wakeup.close()
+        for transport in self._poller.watched():
+            transport.close()
+        self._poller.close()
 
     def abandon(self) -> None:
         """See ``Backend.abandon``. Takes no lock: another thread of the parent may have held it."""
         self._closed = True
         self._resolving.clear()
-        watched = [key.data for key in self._selector.get_map().values() if key.data is not None]
-        # The selector first: unregistering a socket would reach into the parent's epoll set.
-        self._selector.close()
-        for transport in watched:
+        for transport in self._poller.watched():
             transport.abandon()
-        self._wakeup.abandon()
+        self._poller.abandon()
 
     def _check_open(self) -> None:
         if self._closed:
             raise IllegalStateError("the TCP backend is closed")
+
+
+def _processors() -> int:
+    """That this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _socket_options(

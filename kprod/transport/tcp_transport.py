@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import selectors
 import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kprod.errors import ConnectionLost
 from kprod.transport.base import Transport
+from kprod_ext import Poller, receive, send_buffers
 
-_BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
-_MOST_BUFFERS = max(16, os.sysconf("SC_IOV_MAX"))  # 16: what POSIX promises where it tells nothing
 _CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
-_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)  # the embedding program may want its SIGPIPE
 
 
 class Address(NamedTuple):
@@ -32,7 +29,7 @@ class TcpTransport(Transport):
     """A connection to ``name`` ("host:port") at the first of its ``addresses`` that accepts.
 
     None of them: they are not known yet, ``resolved`` or ``unresolvable`` is called later.
-    Registers its sockets with ``selector``, with itself as data. Not thread-safe.
+    Has its sockets watched by ``poller``, with itself as data. Not thread-safe.
     """
 
     def __init__(
@@ -40,17 +37,18 @@ class TcpTransport(Transport):
         name: str,
         addresses: Sequence[Address] | None,
         options: Sequence[tuple[int, int, int]],
-        selector: selectors.BaseSelector,
+        poller: Poller,
     ) -> None:
         self.name = name
         self._resolving = addresses is None
         self._unresolvable: Exception | None = None
         self._untried = list(reversed(addresses or ()))
         self._options = options
-        self._selector = selector
+        self._poller = poller
         self._address: Address | None = None
         self._sock: socket.socket | None = None
-        self._events = 0  # what the selector watches for
+        self._fd = -1  # the socket's
+        self._writing: bool | None = None  # whether it is watched for that, too; None: for nothing
         self._connected = False
         self._closed = False
         self._failures: list[str] = []  # "address: cause" of every address that did not answer
@@ -80,6 +78,7 @@ class TcpTransport(Transport):
             except OSError as error:
                 self._note(error)
                 continue
+            self._fd = self._sock.fileno()
             self.watch(write=True)
             return True
         return False
@@ -147,14 +146,10 @@ class TcpTransport(Transport):
         """See ``Transport.send``. One system call; at most IOV_MAX buffers of one call are sent."""
         if self._resolving:
             return 0
-        if self._sock is None:
+        if self._fd < 0:
             raise self._no_socket()
-        if len(buffers) > _MOST_BUFFERS:
-            buffers = buffers[:_MOST_BUFFERS]
         try:
-            return self._sock.sendmsg(buffers, (), _NO_SIGNAL)
-        except BlockingIOError:
-            return 0
+            return send_buffers(self._fd, buffers)
         except OSError as error:
             raise self._broke(error) from error
 
@@ -162,12 +157,10 @@ class TcpTransport(Transport):
         """See ``Transport.receive``. One system call."""
         if self._resolving:
             return None
-        if self._sock is None:
+        if self._fd < 0:
             raise self._no_socket()
         try:
-            return self._sock.recv(limit)
-        except BlockingIOError:
-            return None
+            return receive(self._fd, limit)
         except OSError as error:
             raise self._broke(error) from error
 
@@ -178,19 +171,16 @@ class TcpTransport(Transport):
     # Being waited for ---------------------------------------------------------------------------
 
     def watch(self, *, write: bool) -> None:
-        """Ask the selector for readability, and for writability if ``write``."""
-        events = _BOTH if write else selectors.EVENT_READ
-        if self._sock is None or events == self._events:
-            return
-        change = self._selector.modify if self._events else self._selector.register
-        change(self._sock, events, self)
-        self._events = events
+        """Be told of readability, and of writability if ``write``."""
+        if self._fd >= 0 and self._writing is not write:
+            self._poller.watch(self._fd, self, write)
+            self._writing = write
 
     def unwatch(self) -> None:
-        """Ask the selector for nothing."""
-        if self._sock is not None and self._events:
-            self._selector.unregister(self._sock)
-            self._events = 0
+        """Be told of nothing."""
+        if self._writing is not None:
+            self._poller.forget(self._fd)
+            self._writing = None
 
     def close(self) -> None:
         """See ``Transport.close``."""
@@ -201,12 +191,14 @@ class TcpTransport(Transport):
     def abandon(self) -> None:
         """Close this process's descriptor and nothing else; the parent's connection goes on."""
         self._closed, self._resolving = True, False
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        self._close_socket()
 
     def _drop_socket(self) -> None:
         self.unwatch()
+        self._close_socket()
+
+    def _close_socket(self) -> None:
+        self._fd = -1
         if self._sock is not None:
             self._sock.close()
             self._sock = None

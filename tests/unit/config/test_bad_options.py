@@ -25,6 +25,7 @@ NUMBERS = [
     "max_in_flight_requests_per_connection",
     "send_buffer_bytes",
     "receive_buffer_bytes",
+    "busy_poll_us",
     "receive_message_max_bytes",
     "compression_level",
 ]

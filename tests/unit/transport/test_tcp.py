@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import selectors
 import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ import pytest
 from kprod.errors import ConnectionLost
 from kprod.transport.tcp import Address, TcpBackend
 from kprod.transport.tcp_transport import TcpTransport
+from kprod_ext import Poller
 from tests.unit.transport.networks import unused_address
 
 LONG = 20.0
@@ -151,12 +151,13 @@ def test_a_socket_connected_to_itself_is_no_connection() -> None:
         pytest.skip("needs IP_LOCAL_PORT_RANGE (Linux 6.3) to choose the port of its own end")
     [first_and_last] = struct.unpack("i", struct.pack("HH", port, port))
     only_that_port = (socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE, first_and_last)
-    with selectors.DefaultSelector() as selector:
-        transport = TcpTransport("me", [ipv4(host, port)], [only_that_port], selector)
-        transport.start()
-        with pytest.raises(ConnectionLost, match="refused"):
-            until_connected(transport, lambda: selector.select(LONG))
-        transport.close()
+    poller = Poller()
+    transport = TcpTransport("me", [ipv4(host, port)], [only_that_port], poller)
+    transport.start()
+    with pytest.raises(ConnectionLost, match="refused"):
+        until_connected(transport, lambda: poller.wait(LONG))
+    transport.close()
+    poller.close()
 
 
 def can_choose_ports() -> bool:

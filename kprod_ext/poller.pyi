@@ -1,0 +1,39 @@
+from typing import Any, final
+
+@final
+class Poller:
+    """Waits for file descriptors, by poll(2); another thread can end a wait.
+
+    Used by one thread at a time, except for ``wake``. Raises OSError when the system refuses.
+    """
+
+    def __init__(self) -> None: ...
+    @property
+    def pause(self) -> int:
+        """So many eager waits follow that sleep at once, for those before have looked in vain."""
+
+    def watch(self, fd: int, data: Any, write: bool, /) -> None:
+        """Watch ``fd`` for reading, and for writing if ``write``, from now on; report ``data``."""
+
+    def forget(self, fd: int, /) -> None:
+        """Do not watch ``fd`` any more. Idempotent."""
+
+    def watched(self) -> list[Any]:
+        """The data of every descriptor that is watched."""
+
+    def wait(self, timeout: float | None, eager: float = 0.0, /) -> list[tuple[Any, bool, bool]]:
+        """Wait at most ``timeout`` seconds (None: without limit) for a descriptor or ``wake``.
+
+        Returns (data, readable, writable) of each that is ready; one that is broken is both. Looks
+        for up to ``eager`` seconds without sleeping, unless that was in vain lately (``pause``).
+        Signal handlers run, and what they raise ends it.
+        """
+
+    def wake(self) -> None:
+        """End the present wait, or the next one. Any thread, any time, also once closed."""
+
+    def close(self) -> None:
+        """Give the descriptors back that were made here. Idempotent."""
+
+    def abandon(self) -> None:
+        """As ``close``, in a forked child: a thread of the parent may have been at any place."""

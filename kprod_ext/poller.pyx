@@ -1,0 +1,301 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""Waiting for file descriptors, at first without going to sleep where that is worth it.
+
+A thread that sleeps in the kernel is woken some 50 us after what it waits for has happened when its
+core had nothing else to do, and a broker close by needs less than that for its whole answer. So who
+has told that it is eager looks again and again for a while, as adaptive mutexes do, and Linux does
+for virtual machines (haltpoll). Each time in vain makes for a longer pause in which it sleeps at
+once, so that nobody pays for brokers that are far away, or that wait for this very processor.
+
+By poll(2), as a producer has few connections: there is nothing to tell the system when the interest
+in one changes, and nothing that a forked child would share with its parent.
+"""
+
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.errno cimport EINTR, errno
+
+from kprod_ext.monotonic_clock cimport kprod_nanoseconds
+from kprod_ext.record_lock cimport RecordLock, release_lock, take_lock
+
+cdef extern from *:
+    """
+    #include <fcntl.h>
+    #include <poll.h>
+    #include <string.h>
+    #include <unistd.h>
+    #ifdef __linux__
+    #include <sys/eventfd.h>
+    static int kprod_open_bell(int ends[2]) {
+        ends[0] = ends[1] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        return ends[0] < 0 ? -1 : 0;
+    }
+    #else
+    static int kprod_open_bell(int ends[2]) {
+        int end;
+        if (pipe(ends) < 0) return -1;
+        for (end = 0; end < 2; end++) {
+            fcntl(ends[end], F_SETFL, O_NONBLOCK);
+            fcntl(ends[end], F_SETFD, FD_CLOEXEC);
+        }
+        return 0;
+    }
+    #endif
+    /* What an eventfd takes and gives; to a pipe just eight bytes. */
+    static void kprod_ring_bell(int fd) {
+        unsigned long long one = 1;
+        if (write(fd, &one, sizeof one) < 0) { /* it is full: then it rings already */ }
+    }
+    static void kprod_still_bell(int fd) {
+        unsigned long long count;
+        if (read(fd, &count, sizeof count) < 0) { /* it was still */ }
+    }
+    #define kprod_renew(lock) memset(&(lock), 0, sizeof(lock))
+    #define kprod_load(place) __atomic_load_n(&(place), __ATOMIC_SEQ_CST)
+    #define kprod_store(place, value) __atomic_store_n(&(place), (value), __ATOMIC_SEQ_CST)
+    #define kprod_swap(place, value) __atomic_exchange_n(&(place), (value), __ATOMIC_SEQ_CST)
+    """
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    short POLLIN
+    short POLLOUT
+    int poll(pollfd *places, unsigned long count, int milliseconds) noexcept nogil
+    int kprod_open_bell(int *ends) noexcept
+    void kprod_ring_bell(int fd) noexcept
+    void kprod_still_bell(int fd) noexcept
+    int close(int fd) noexcept
+    void kprod_renew(RecordLock lock) noexcept
+    int kprod_load(int place) noexcept nogil
+    void kprod_store(int place, int value) noexcept nogil
+    int kprod_swap(int place, int value) noexcept nogil
+
+cdef double SECOND = 1e9
+cdef long long MILLISECOND = 1_000_000
+cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
+cdef double LONGEST = 1e6  # seconds, of one system call; whoever waits longer is told in between
+cdef enum:
+    SHARE = 8   # one part in so many of an average is the latest look
+    LATE = 3    # times what a look usually takes: no look takes longer
+    LONGEST_PAUSE = 255
+
+
+@cython.final
+cdef class Poller:
+    """See the stub."""
+
+    cdef pollfd *_places    # the first is the bell's
+    cdef int _count
+    cdef int _room
+    cdef list _data         # one for each place
+    cdef dict _numbers      # of places, by descriptor
+    cdef int[2] _bell
+    cdef RecordLock _lock  # taken to ring the bell or to give it back
+    cdef bint _closed
+    cdef int _woken         # since the last wait ended
+    cdef int _asleep        # or about to be: whoever wakes must ring
+    cdef long long _usual   # nanoseconds that a look took lately; twice as many if in vain
+    cdef int _pause         # eager waits without a look after the next one in vain, about half of
+    cdef int _sleep_at_once  # so many eager waits are left of the present pause
+
+    def __cinit__(self):
+        self._closed = True
+        self._data = [None]
+        self._numbers = {}
+        self._make_room()
+        if kprod_open_bell(self._bell) < 0:
+            PyErr_SetFromErrno(OSError)
+        self._closed = False
+        self._places[0].fd = self._bell[0]
+        self._places[0].events = POLLIN
+        self._count = 1
+
+    def __dealloc__(self):
+        self._give_back()
+        PyMem_Free(self._places)
+
+    cdef int _make_room(self) except -1:
+        cdef int room = 2 * self._room + 4
+        cdef pollfd *places = <pollfd *>PyMem_Realloc(self._places, room * sizeof(pollfd))
+        if places == NULL:
+            raise MemoryError()
+        self._places = places
+        self._room = room
+        return 0
+
+    @property
+    def pause(self):
+        """So many eager waits follow that sleep at once."""
+        return self._sleep_at_once
+
+    def watch(self, int fd, data, bint write, /):
+        """Watch ``fd`` for reading, and for writing if ``write``, from now on; report ``data``."""
+        cdef object known = self._numbers.get(fd)
+        cdef int number = self._count if known is None else known
+        if number == self._room:
+            self._make_room()
+        if known is None:
+            self._data.append(data)
+            self._numbers[fd] = number
+            self._count += 1
+        else:
+            self._data[number] = data
+        self._places[number].fd = fd
+        self._places[number].events = POLLIN | POLLOUT if write else POLLIN
+
+    def forget(self, int fd, /):
+        """Do not watch ``fd`` any more. Idempotent."""
+        cdef object known = self._numbers.pop(fd, None)
+        cdef object last
+        cdef int number
+        if known is None:
+            return
+        number = known
+        last = self._data.pop()
+        self._count -= 1
+        if number < self._count:  # the last one moves to where the forgotten one was
+            self._data[number] = last
+            self._places[number] = self._places[self._count]
+            self._numbers[self._places[number].fd] = number
+
+    def watched(self):
+        """The data of every descriptor that is watched."""
+        return self._data[1:]
+
+    def wait(self, timeout, double eager=0.0, /):
+        """Wait at most ``timeout`` seconds (None: without limit) for a descriptor or ``wake``."""
+        cdef long long until = FOREVER
+        cdef double seconds = LONGEST if timeout is None else timeout
+        cdef int ready
+        seconds = min(max(seconds, 0.0), LONGEST)
+        if self._closed:
+            raise ValueError("the poller is closed")
+        # At once and with the interpreter, which may be hard to get back: often there is something.
+        ready = poll(self._places, <unsigned long>self._count, 0)
+        if ready < 0 and errno == EINTR:
+            ready = 0
+        if ready == 0 and seconds > 0 and not kprod_load(self._woken):
+            if timeout is not None:
+                until = kprod_nanoseconds() + <long long>(seconds * SECOND)
+            ready = self._wait_until(until, <long long>(min(eager, seconds) * SECOND))
+        kprod_store(self._woken, 0)
+        if ready < 0:
+            PyErr_SetFromErrno(OSError)
+        return self._found() if ready > 0 else []
+
+    cdef int _wait_until(self, long long until, long long eager) except? -1:
+        cdef int ready = 0
+        if eager > 0:
+            if self._sleep_at_once > 0:
+                self._sleep_at_once -= 1
+            else:
+                ready = self._look_and_learn(eager)
+                if ready == 0:
+                    PyErr_CheckSignals()  # of those that came meanwhile none would end the sleep
+        if ready == 0 and not kprod_load(self._woken):
+            ready = self._sleep_until(until)
+        return ready
+
+    cdef int _look_and_learn(self, long long eager) noexcept:
+        cdef long long began = kprod_nanoseconds()
+        # What is late by so much may be late because its process waits for our processor.
+        cdef long long patience = min(eager, LATE * self._usual) if self._usual else eager
+        cdef int ready = self._look_for(patience, began)
+        cdef long long took = min(kprod_nanoseconds() - began, eager)
+        if kprod_load(self._woken):
+            return ready
+        if ready:
+            self._pause = self._pause // 2
+        else:
+            self._pause = min(2 * self._pause + 1, LONGEST_PAUSE)
+            self._sleep_at_once = self._pause
+            took = min(2 * took, eager)
+        self._usual = self._usual + (took - self._usual) // SHARE if self._usual else took
+        return ready
+
+    cdef int _look_for(self, long long eager, long long began) noexcept:
+        """Look without sleeping; with nothing to tell when woken or when the time is over."""
+        cdef int ready = 0
+        with nogil:
+            while ready == 0 and not kprod_load(self._woken):
+                if kprod_nanoseconds() - began >= eager:
+                    break
+                ready = poll(self._places, <unsigned long>self._count, 0)
+        return 0 if ready < 0 and errno == EINTR else ready
+
+    cdef int _sleep_until(self, long long until) except? -1:
+        cdef int ready = 0, milliseconds
+        while ready == 0:
+            milliseconds = self._milliseconds(until)
+            # First this, then a look whether somebody woke us; who wakes looks the other way round.
+            kprod_store(self._asleep, 1)
+            if kprod_load(self._woken):
+                milliseconds = 0
+            with nogil:
+                ready = poll(self._places, <unsigned long>self._count, milliseconds)
+            kprod_store(self._asleep, 0)
+            if ready < 0 and errno == EINTR:
+                ready = 0
+                PyErr_CheckSignals()
+            if kprod_load(self._woken) or (until != FOREVER and kprod_nanoseconds() >= until):
+                break
+        return ready
+
+    cdef int _milliseconds(self, long long until) noexcept:
+        """As poll(2) takes it; more rather than less, or it would be called again for nothing."""
+        cdef long long left
+        if until == FOREVER:
+            return -1
+        left = max(until - kprod_nanoseconds(), 0)
+        return <int>((left + MILLISECOND - 1) // MILLISECOND)
+
+    cdef list _found(self):
+        cdef list found = []
+        cdef int number
+        cdef short told
+        if self._places[0].revents:
+            kprod_still_bell(self._bell[0])
+        for number in range(1, self._count):
+            told = self._places[number].revents
+            if told:
+                writable = told & ~POLLIN and self._places[number].events & POLLOUT
+                found.append((self._data[number], bool(told & ~POLLOUT), bool(writable)))
+        return found
+
+    def wake(self):
+        """End the present wait, or the next one. Any thread, any time, also once closed."""
+        # Locked: between the look at _asleep and the ringing our descriptor must not be given back,
+        # for its number may by then belong to a file of somebody else.
+        take_lock(&self._lock)
+        if not self._closed and not kprod_swap(self._woken, 1) and kprod_load(self._asleep):
+            kprod_ring_bell(self._bell[1])
+        release_lock(&self._lock)
+
+    def close(self):
+        """Give the descriptors back that were made here. Idempotent."""
+        take_lock(&self._lock)
+        self._give_back()
+        release_lock(&self._lock)
+        self._let_go()
+
+    def abandon(self):
+        """As ``close``, in a forked child: a thread of the parent may have been at any place."""
+        kprod_renew(self._lock)
+        self._give_back()
+        self._let_go()
+
+    cdef int _let_go(self) except -1:
+        self._data = [None]
+        self._numbers = {}
+        self._count = 1
+        return 0
+
+    cdef void _give_back(self) noexcept:
+        if self._closed:
+            return
+        self._closed = True
+        close(self._bell[0])
+        if self._bell[1] != self._bell[0]:
+            close(self._bell[1])

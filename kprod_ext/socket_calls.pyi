@@ -1,0 +1,13 @@
+from collections.abc import Sequence
+
+def send_buffers(fd: int, buffers: Sequence[bytes | memoryview], /) -> int:
+    """Send the buffers in order, at most IOV_MAX of them; how many bytes were taken, maybe 0.
+
+    One system call, which never blocks. Raises OSError, and what a signal handler raises.
+    """
+
+def receive(fd: int, limit: int, /) -> bytes | None:
+    """At most ``limit`` bytes; None when there is nothing now, b"" when the peer has closed.
+
+    One system call, which never blocks. Raises OSError, and what a signal handler raises.
+    """

@@ -1,0 +1,239 @@
+"""One place to wait for sockets and for other threads, with and without going to sleep."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import pytest
+
+from kprod_ext import Poller
+from tests.support.interruption import interruptible, repeat_until_interrupted
+
+LONG = 20.0
+BUSY = 0.05
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def poller() -> Iterator[Poller]:
+    poller = Poller()
+    yield poller
+    poller.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        yield ours, theirs
+
+
+def later(work: Callable[[], object], seconds: float = 0.02) -> threading.Timer:
+    timer = threading.Timer(seconds, work)
+    timer.start()
+    return timer
+
+
+# Descriptors ------------------------------------------------------------------------------------
+
+
+def test_it_tells_what_a_descriptor_is_ready_for(poller: Poller, pair: Pair) -> None:
+    ours, theirs = pair
+    poller.watch(ours.fileno(), "it", False)
+    assert poller.wait(0) == []
+    poller.watch(ours.fileno(), "it", True)
+    assert poller.wait(LONG) == [("it", False, True)]
+    theirs.send(b"x")
+    assert poller.wait(LONG) == [("it", True, True)]
+    poller.watch(ours.fileno(), "other", False)
+    assert poller.wait(None) == [("other", True, False)]
+
+
+def test_a_broken_descriptor_is_ready_for_what_it_is_watched_for(
+    poller: Poller, pair: Pair
+) -> None:
+    ours, theirs = pair
+    theirs.close()
+    poller.watch(ours.fileno(), "it", False)
+    assert poller.wait(LONG) == [("it", True, False)]
+    poller.watch(ours.fileno(), "it", True)
+    assert poller.wait(LONG) == [("it", True, True)]
+
+
+def test_what_is_forgotten_is_not_told_of(poller: Poller) -> None:
+    ends = [os.pipe() for _ in range(20)]
+    for number, (_, writing) in enumerate(ends):
+        poller.watch(writing, number, True)
+    for number in (0, 7, 19, 7):
+        poller.forget(ends[number][1])
+    left = set(range(20)) - {0, 7, 19}
+    assert {data for data, _, _ in poller.wait(0)} == left == set(poller.watched())
+    for number in left:
+        poller.forget(ends[number][1])
+    assert poller.wait(0) == poller.watched() == []
+    for end in (end for pair in ends for end in pair):
+        os.close(end)
+
+
+# Time -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eager", [0.0, BUSY])
+def test_it_waits_no_shorter_than_told(poller: Poller, eager: float) -> None:
+    for seconds in (0.0, 0.0004, 0.011):
+        started = time.monotonic()
+        assert poller.wait(seconds, eager) == []
+        assert seconds <= time.monotonic() - started < LONG
+
+
+@pytest.mark.parametrize("timeout", [1e-9, 1e30, float("inf")])
+def test_any_time_will_do(poller: Poller, timeout: float) -> None:
+    timer = later(poller.wake)
+    assert poller.wait(timeout) == []
+    timer.join()
+
+
+@pytest.mark.parametrize("eager", [0.0, BUSY])
+def test_it_sees_what_comes_later(poller: Poller, pair: Pair, eager: float) -> None:
+    ours, theirs = pair
+    poller.watch(ours.fileno(), "it", False)
+    for _ in range(3):
+        timer = later(lambda: theirs.send(b"x"))
+        assert poller.wait(LONG, eager) == [("it", True, False)]
+        assert ours.recv(10) == b"x"
+        timer.join()
+
+
+def test_who_looked_in_vain_sleeps_at_once_for_a_while(poller: Poller, pair: Pair) -> None:
+    ours, theirs = pair
+    poller.watch(ours.fileno(), "it", False)
+
+    def pause_after_an_answer_within(seconds: float) -> int:
+        while poller.pause:
+            assert poller.wait(1e-3, BUSY) == []
+        timer = later(lambda: theirs.send(b"x"), seconds)
+        while not poller.wait(LONG, BUSY):
+            pass
+        ours.recv(10)
+        timer.join()
+        return poller.pause
+
+    while pause_after_an_answer_within(3 * BUSY) < 7:
+        pass  # each failure makes for a longer pause
+    while pause_after_an_answer_within(0.001) > 0:
+        pass
+
+
+# Being woken ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eager", [0.0, BUSY])
+def test_another_thread_ends_the_wait(poller: Poller, eager: float) -> None:
+    for _ in range(3):
+        timer = later(poller.wake)
+        assert poller.wait(LONG, eager) == []
+        timer.join()
+
+
+def test_waking_often_ends_one_wait(poller: Poller) -> None:
+    for _ in range(100_000):  # more than a pipe holds
+        poller.wake()
+    assert poller.wait(LONG) == []
+    started = time.monotonic()
+    assert poller.wait(0.01) == []
+    assert time.monotonic() - started >= 0.01
+
+
+def test_no_waking_is_lost(poller: Poller) -> None:
+    """Two threads in turn, each woken by the other as it goes to sleep."""
+    other = Poller()
+
+    def answer() -> None:
+        for _ in range(2000):
+            other.wait(LONG)
+            poller.wake()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    for _ in range(2000):
+        other.wake()
+        poller.wait(LONG)
+    # A bell that rang too late for its own wait has ended the one that followed.
+    while thread.is_alive():
+        other.wake()
+        thread.join(0.001)
+    other.close()
+
+
+# Signals ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("eager", [0.0, BUSY])
+def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float) -> None:
+    ran: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        ran.append(number)
+
+    before = signal.signal(signal.SIGALRM, note)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        started = time.monotonic()
+        assert poller.wait(0.1, eager) == []
+        assert time.monotonic() - started >= 0.1
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert ran == [signal.SIGALRM]
+
+
+@pytest.mark.threads
+def test_what_a_signal_handler_raises_ends_the_wait(poller: Poller, pair: Pair) -> None:
+    poller.watch(pair[0].fileno(), "it", False)
+
+    with interruptible():
+        for number in range(20):
+            repeat_until_interrupted(lambda: poller.wait(LONG, BUSY), 0.0005 + 0.001 * number)
+    pair[1].send(b"x")
+    assert poller.wait(LONG) == [("it", True, False)]
+
+
+# The end ----------------------------------------------------------------------------------------
+
+
+def test_closed_it_can_only_be_woken(poller: Poller) -> None:
+    poller.close()
+    poller.close()
+    poller.wake()
+    poller.abandon()
+    with pytest.raises(ValueError, match="closed"):
+        poller.wait(0)
+
+
+def test_its_descriptors_are_given_back() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    pollers = [Poller() for _ in range(10)]
+    assert len(os.listdir("/proc/self/fd")) > before
+    pollers.pop().close()
+    pollers.pop().abandon()
+    pollers.clear()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_without_a_descriptor_left_it_says_so() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            Poller()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
