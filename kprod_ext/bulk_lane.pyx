@@ -17,7 +17,7 @@ from kprod_ext.prefetch cimport kprod_prefetch
 from kprod_ext.record_chunk cimport UNSET, RecordChunk, read_row
 from kprod_ext.record_layout cimport Record
 from kprod_ext.record_lock cimport release_lock, take_lock
-from kprod_ext.records_builder cimport MemoryRecordsBuilder
+from kprod_ext.records_builder cimport MemoryRecordsBuilder, is_full, take_record
 from kprod_ext.sent_records cimport SentRecords, put_place
 from kprod_ext.sticky_partition cimport StickyPartition
 from kprod_ext.wall_clock cimport kprod_wall_ms
@@ -147,14 +147,14 @@ cdef class BulkLane:
                 stop = self._seize(partition)
                 if stop != DONE:
                     return stop
-            nbytes = (<MemoryRecordsBuilder>lane.builder).take(&record)
+            nbytes = take_record(<MemoryRecordsBuilder>lane.builder, &record)
             if nbytes <= 0:
                 return NO_ROOM if nbytes == 0 else REFUSED
             put_place(self._sent, partition)
             lane.count += 1
             chunk.at += 1
             if partition == self._sticky_partition and self._count_sticky(
-                nbytes, (<MemoryRecordsBuilder>lane.builder).full()
+                nbytes, is_full(<MemoryRecordsBuilder>lane.builder)
             ):
                 self._sticky_partition = -1
         return DONE
@@ -201,7 +201,7 @@ cdef class BulkLane:
         cdef Lane* lane
         for i in range(self._held_count):
             lane = &self._lanes[self._held[i]]
-            if lane.builder != NULL and (<MemoryRecordsBuilder>lane.builder).full():
+            if lane.builder != NULL and is_full(<MemoryRecordsBuilder>lane.builder):
                 self._full[self._full_count] = self._held[i]
                 self._full_count += 1
             lane.held = False

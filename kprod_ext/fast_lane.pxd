@@ -13,6 +13,8 @@ cdef class TopicLane:
     cdef Py_ssize_t _largest                # of key and value together, in bytes
     cdef StickyPartition _sticky            # for records without a key; None: not for this lane
     cdef object _filled
+    cdef str _name                          # the topic's, as the object that was last sent to
+    cdef bint _closed                       # no longer in the table
 
     # The future of a record that was appended; None: it is for the Python lane.
     cdef RecordFuture append_plain(
@@ -34,3 +36,6 @@ cdef class LaneTable:
 
 cdef class FastLane:
     cdef readonly LaneTable _lane_table
+    cdef TopicLane _latest                  # of the last record that had a lane
+
+    cdef TopicLane _find_lane(self, object topic)

@@ -6,29 +6,12 @@ so both make the same bytes and the same futures.
 """
 
 cimport cython
+from libc.stdint cimport int32_t
 
 from kprod_ext.held_record cimport HeldRecord, freeze_headers, hold_record, release_record
-from kprod_ext.prefetch cimport CACHE_LINE, kprod_prefetch, kprod_prefetch_to_write
-from kprod_ext.record_future cimport RecordFuture
-from kprod_ext.record_layout cimport Record
+from kprod_ext.record_future cimport RecordFuture, is_bare
 from kprod_ext.record_lock cimport release_lock, take_lock
-from kprod_ext.records_builder cimport MemoryRecordsBuilder
-
-cdef extern from *:
-    """
-    /* A million kept futures would be walked by every full garbage collection, and they are in no
-       cycle that outlives their batch: a delivery lets go of its waiters when it ends. */
-    static PyObject *kprod_new_instance(PyTypeObject *kind, PyObject *no_arguments) {
-        PyObject *made = kind->tp_new(kind, no_arguments, NULL);
-        if (made != NULL && PyObject_IS_GC(made) && PyObject_GC_IsTracked(made)) {
-            PyObject_GC_UnTrack(made);
-        }
-        return made;
-    }
-    """
-    object kprod_new_instance(type kind, tuple no_arguments)
-
-cdef tuple NO_ARGUMENTS = ()
+from kprod_ext.records_builder cimport NO_ROOM, MemoryRecordsBuilder
 
 
 @cython.final
@@ -39,6 +22,7 @@ cdef class OpenBatch:
         if not issubclass(future_type, RecordFuture):
             raise TypeError("futures must be a subclass of RecordFuture")
         self._future_type = future_type
+        self._bare = is_bare(future_type)
 
     cpdef void open(self, MemoryRecordsBuilder builder, object delivery) except *:
         """Take records into this batch from now on."""
@@ -85,43 +69,10 @@ cdef class OpenBatch:
         cdef RecordFuture future
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
-            future = self.append(&held.record, &nbytes, &full)
+            future = append_record(self, &held.record, &nbytes, &full)
         finally:
             release_record(&held)
         return None if future is None else (future, nbytes, full)
-
-    cdef RecordFuture append(self, const Record* record, Py_ssize_t* nbytes, bint* full):
-        cdef MemoryRecordsBuilder builder
-        cdef object delivery
-        cdef Py_ssize_t index
-        take_lock(&self._lock)
-        self._fetch_early()
-        try:
-            builder = self._builder
-            delivery = self._delivery
-            if builder is None:
-                return None
-            index = builder.record_count
-            nbytes[0] = builder.try_append_record(record)
-            full[0] = builder.full()
-            self._buffer = <void*>builder._buffer
-            self._tail = builder._buffer.data + builder._end
-        finally:
-            release_lock(&self._lock)
-        if nbytes[0] == 0:
-            return None
-        return make_future(self._future_type, delivery, index, record)
-
-    cdef void _fetch_early(self) noexcept nogil:
-        """Ask for all that an append touches at once: with thousands of partitions in use nothing
-        of it is in a cache, and each thing is found by way of the one before."""
-        kprod_prefetch_to_write(self._tail)
-        kprod_prefetch_to_write(self._tail + CACHE_LINE)
-        kprod_prefetch_to_write(<char*><void*>self._builder)
-        kprod_prefetch_to_write(<char*><void*>self._builder + CACHE_LINE)
-        kprod_prefetch_to_write(<char*><void*>self._builder + 2 * CACHE_LINE)
-        kprod_prefetch_to_write(<char*><void*>self._delivery)
-        kprod_prefetch(self._buffer)
 
 
 cpdef tuple write_first(
@@ -136,32 +87,18 @@ cpdef tuple write_first(
     """Write a record into a batch nobody else knows yet: (future, bytes), or None without room."""
     cdef HeldRecord held
     cdef tuple frozen = freeze_headers(headers)
-    cdef Py_ssize_t index, nbytes
+    cdef int32_t index
+    cdef Py_ssize_t nbytes
+    cdef RecordFuture future
     if future_type is None or builder is None:
         raise TypeError("a record needs a class for its future and a builder")
     index = builder.record_count
     hold_record(&held, timestamp_ms, key, value, frozen)
     try:
         nbytes = builder.try_append_record(&held.record)
-        if nbytes == 0:
+        if nbytes == NO_ROOM:
             return None
-        return make_future(future_type, delivery, index, &held.record), nbytes
+        future = make_future(future_type, is_bare(future_type), delivery, index, &held.record)
+        return future, nbytes
     finally:
         release_record(&held)
-
-
-cdef RecordFuture make_future(
-    type kind, object delivery, Py_ssize_t index, const Record* record
-):
-    """A future of ``kind``, by its ``tp_new`` alone: what ``__init__`` would do is done here."""
-    cdef RecordFuture future = <RecordFuture>kprod_new_instance(kind, NO_ARGUMENTS)
-    cdef Py_ssize_t i
-    future.delivery = delivery
-    future.index = index
-    future.timestamp = record.timestamp_ms
-    future.key_size = record.key.size
-    future.value_size = record.value.size
-    future.header_size = -1 if record.header_count == 0 else 0
-    for i in range(2 * record.header_count):
-        future.header_size += max(record.headers[i].size, 0)
-    return future

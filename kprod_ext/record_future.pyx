@@ -6,7 +6,7 @@ that it exists, once per record, is compiled.
 """
 
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 
 @cython.no_gc
@@ -16,11 +16,11 @@ cdef class RecordFuture:
     def __init__(
         self,
         delivery,
-        Py_ssize_t index,
+        int32_t index,
         int64_t timestamp,
-        Py_ssize_t key_size,
-        Py_ssize_t value_size,
-        Py_ssize_t header_size,
+        int32_t key_size,
+        int32_t value_size,
+        int32_t header_size,
     ):
         self.delivery = delivery
         self.index = index

@@ -13,8 +13,8 @@ where a field is a varint length, -1 for null, and that many bytes.
 """
 
 from libc.stdint cimport INT32_MAX, int64_t
-from libc.string cimport memcpy
 
+from kprod_ext.short_copy cimport kprod_copy
 from kprod_ext.varint cimport put_varint, varint_size
 
 cdef enum:
@@ -64,8 +64,8 @@ cdef inline Py_ssize_t body_size(
 
 cdef inline char* put_field(char* out, const Field* field) noexcept nogil:
     out = put_varint(out, field.size)
-    if field.size > 0:          # an empty field may have no address, which memcpy must not see
-        memcpy(out, field.data, <size_t>field.size)
+    if field.size > 0:          # an empty field may have no address
+        kprod_copy(out, field.data, <size_t>field.size)
         out += field.size
     return out
 

@@ -34,14 +34,10 @@ from kprod_ext.record_layout cimport (
     Record,
     body_size,
     payload_size,
-    put_record,
 )
 from kprod_ext.varint cimport varint_size
 
 cdef enum:
-    NO_ROOM = 0
-    REFUSED = -1
-    NO_COMPRESSION = 0
     LAST_CODEC = 4      # zstd
 
 cdef double ESTIMATION_MARGIN = 1.05    # COMPRESSION_RATE_ESTIMATION_FACTOR
@@ -115,7 +111,9 @@ cdef class MemoryRecordsBuilder:
             release_record(&held)
         self._check_usable()
         size = varint_size(body) + body
-        if self.closed_for_append or self._last_offset == INT32_MAX or not self._within_limit(size):
+        if self.closed_for_append or self._last_offset == INT32_MAX:
+            return False
+        if not is_within_limit(self, size):
             return False
         end = self._end + size
         if end <= self._buffer.capacity or end > INT32_MAX or self.compression == NO_COMPRESSION:
@@ -211,46 +209,22 @@ cdef class MemoryRecordsBuilder:
 
     @property
     def is_full(self):
-        return self.full()
+        return is_full(self)
 
     @property
     def estimated_bytes_written(self):
-        return self._estimated()
-
-    cdef bint full(self) noexcept nogil:
-        return self.closed_for_append or (
-            self.record_count > 0 and self._write_limit <= self._estimated()
-        )
-
-    cdef Py_ssize_t take(self, const Record* record) noexcept nogil:
-        cdef int64_t offset = <int64_t>self._last_offset + 1
-        cdef int64_t delta = 0
-        cdef Py_ssize_t body = payload_size(record)
-        cdef Py_ssize_t size
-        if body < 0 or record.timestamp_ms < 0:
-            return REFUSED
-        if self.record_count > 0:
-            delta = record.timestamp_ms - self.base_timestamp
-        body = body_size(body, delta, offset)
-        if body > INT32_MAX:
-            return REFUSED
-        if self.closed_for_append:
-            return NO_ROOM
-        if self._buffer.given_back:
-            return REFUSED
-        size = varint_size(body) + body
-        if offset > INT32_MAX or not self._within_limit(size) or not self._make_room(size):
-            self.closed_for_append = True
-            return NO_ROOM
-        return size if self._put(offset, record, body) == size else REFUSED
+        return estimated_bytes(self)
 
     cdef Py_ssize_t try_append_record(self, const Record* record) except -1:
-        cdef Py_ssize_t size = self.take(record)
+        cdef Py_ssize_t size = take_record(self, record)
         if size == REFUSED:
-            self._body_size(<int64_t>self._last_offset + 1, record)
-            self._check_usable()
-            raise SystemError("a record took other than the bytes it was measured to take")
+            self.refuse(record)
         return size
+
+    cdef int refuse(self, const Record* record) except -1:
+        self._body_size(<int64_t>self._last_offset + 1, record)
+        self._check_usable()
+        raise SystemError("a record took other than the bytes it was measured to take")
 
     cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1:
         cdef Py_ssize_t body, size
@@ -261,9 +235,9 @@ cdef class MemoryRecordsBuilder:
         if self.closed_for_append:
             raise ValueError("the batch takes no more records")
         self._check_usable()
-        if not self._make_room(size):
+        if not has_memory(self, size):
             raise ValueError(f"no room for a record of {size} bytes in the buffer")
-        if self._put(offset, record, body) != size:
+        if not put_next(self, offset, record, body, size):
             raise SystemError("a record took other than the bytes it was measured to take")
         return size
 
@@ -279,22 +253,8 @@ cdef class MemoryRecordsBuilder:
             raise ValueError("the record is larger than the format allows (2 GiB)")
         return body
 
-    cdef Py_ssize_t _estimated(self) noexcept nogil:
-        if self.compression == NO_COMPRESSION:
-            return HEADER_SIZE + self.uncompressed_bytes
-        return HEADER_SIZE + <Py_ssize_t>(<double>self.uncompressed_bytes * self._expansion)
-
-    cdef bint _within_limit(self, Py_ssize_t size) noexcept nogil:
-        """The limit holds from the second record on: a batch always takes one."""
-        return self.record_count == 0 or self._estimated() + size <= self._write_limit
-
-    cdef bint _make_room(self, Py_ssize_t size) noexcept nogil:
-        """Whether size more bytes fit; records to be compressed may make the buffer grow."""
+    cdef bint _grow_for(self, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t end = self._end + size
-        if end > INT32_MAX:
-            return False
-        if end <= self._buffer.capacity:
-            return True
         if self.compression == NO_COMPRESSION or self._pool is None:
             return False
         # Half as much again, so that a batch is moved a few times and not once per record.
@@ -302,27 +262,6 @@ cdef class MemoryRecordsBuilder:
             self._pool.try_grow(self._buffer, end + end // 2)
             or self._pool.try_grow(self._buffer, end)
         )
-
-    cdef Py_ssize_t _put(
-        self, int64_t offset, const Record* record, Py_ssize_t body
-    ) noexcept nogil:
-        """Write a record there is room for. Bytes it took: its size, or we have made a mistake."""
-        cdef Py_ssize_t size = varint_size(body) + body
-        cdef int64_t delta = 0
-        cdef char* start = self._buffer.data + self._end
-        cdef char* end
-        if self.record_count > 0:
-            delta = record.timestamp_ms - self.base_timestamp
-        end = put_record(start, record, body, delta, offset)
-        if self.record_count == 0:
-            self.base_timestamp = record.timestamp_ms
-        self.max_timestamp = max(self.max_timestamp, record.timestamp_ms)
-        self.max_record_size = max(self.max_record_size, size)
-        self.record_count += 1
-        self.uncompressed_bytes += size
-        self._end += size
-        self._last_offset = <int32_t>offset
-        return end - start
 
     cdef int _compress(self, object compress) except -1:
         """Replace the records by their compressed form, if that is smaller."""

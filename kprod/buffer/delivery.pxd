@@ -10,6 +10,7 @@ cdef class BatchDelivery:
     cdef readonly int64_t base_offset
     cdef readonly int64_t append_time
     cdef readonly object error
+    cdef readonly tuple parts
     cdef readonly object callbacks
     cdef public object wait_for
     cdef object _hurry
@@ -18,7 +19,6 @@ cdef class BatchDelivery:
     cdef dict _tasks
     cdef bint _told
     cdef Latch _latch
-    cdef tuple _parts
     cdef public BatchDelivery _whole
 
     cpdef bint succeed(self, int64_t base_offset, int64_t append_time)
@@ -28,7 +28,6 @@ cdef class BatchDelivery:
     ) except -1
     cdef void _tell_waiters(self) except *
     cdef void _end_telling(self) except *
-    cpdef BatchDelivery teller(self, Py_ssize_t index)
     cpdef tuple locate(self, Py_ssize_t index)
     cpdef bint wait(self, object timeout) except -1
     cpdef bint wait_until_told(self, object timeout) except -1

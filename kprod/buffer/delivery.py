@@ -35,14 +35,14 @@ class BatchDelivery:
     timestamp in ms when the topic uses LogAppendTime, else -1. ``awaited`` turns True, and
     ``hurry`` is called, when somebody starts to wait: the batch's linger has no purpose any more.
     ``callbacks`` runs what was asked for with ``on_done``; None: the thread that settles does.
-    ``wait_for`` is how threads wait; None: they do nothing meanwhile.
+    ``wait_for`` is how threads wait; None: they do nothing meanwhile. ``parts`` is empty unless the
+    records' outcomes are to be found elsewhere: ``locate`` says where.
     """
 
     __slots__ = (
         "_hurry",
         "_latch",
         "_lock",
-        "_parts",
         "_tasks",
         "_told",
         "_waiters",
@@ -53,6 +53,7 @@ class BatchDelivery:
         "callbacks",
         "done",
         "error",
+        "parts",
         "tp",
         "wait_for",
     )
@@ -78,7 +79,7 @@ class BatchDelivery:
         self._tasks: dict[asyncio.AbstractEventLoop, WaitingTasks] | None = None
         self._told = False  # the waiters were handed over
         self._latch: Latch | None = None  # opens then; made for the first thread that waits
-        self._parts: tuple[tuple[int, BatchDelivery], ...] = ()
+        self.parts: tuple[tuple[int, BatchDelivery], ...] = ()
         self._whole: BatchDelivery | None = None
 
     def succeed(self, base_offset: int, append_time: int) -> bool:
@@ -112,7 +113,7 @@ class BatchDelivery:
             if self.done:
                 return False
             if parts:
-                self._parts = parts  # before anybody is told, who will look there
+                self.parts = parts  # before anybody is told, who will look there
             self.base_offset, self.append_time, self.error = base_offset, append_time, error
             self.done = True
             tasks, self._tasks = self._tasks, None
@@ -152,22 +153,18 @@ class BatchDelivery:
         This delivery ends with the last of them; a record's own outcome is where ``locate`` says.
         Thread: the sender's only.
         """
-        self._parts = tuple(parts)
-        for _, part in self._parts:
+        self.parts = tuple(parts)
+        for _, part in self.parts:
             part._whole = self
 
     def _end_with_parts(self) -> None:
-        if all(part.done for _, part in self._parts):
+        if all(part.done for _, part in self.parts):
             self._settle(NO_OFFSET, NO_TIMESTAMP, None)
 
-    def teller(self, index: int) -> BatchDelivery:
-        """The delivery that tells the outcome of the record at ``index``."""
-        return self.locate(index)[0] if self._parts else self
-
     def locate(self, index: int) -> tuple[BatchDelivery, int]:
-        """As ``teller``, and the index of the record there."""
-        if self._parts:
-            for first, part in reversed(self._parts):
+        """The delivery that tells the outcome of the record at ``index``, and its index there."""
+        if self.parts:
+            for first, part in reversed(self.parts):
                 if index >= first:
                     return part.locate(index - first)
         return self, index
@@ -177,11 +174,11 @@ class BatchDelivery:
 
         Each piece is a delivery, the index of its first such record there, and how many they are.
         """
-        if not self._parts:
+        if not self.parts:
             yield self, first, count
             return
-        ends = [start for start, _ in self._parts[1:]] + [first + count]
-        for (start, part), end in zip(self._parts, ends, strict=True):
+        ends = [start for start, _ in self.parts[1:]] + [first + count]
+        for (start, part), end in zip(self.parts, ends, strict=True):
             low, high = max(first, start), min(first + count, end)
             if low < high:
                 yield from part.pieces(low - start, high - low)

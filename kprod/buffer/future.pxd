@@ -6,9 +6,15 @@ from kprod_ext.record_future cimport RecordFuture
 
 @cython.no_gc
 cdef class FutureRecordMetadata(RecordFuture):
-    cpdef object get(self, object timeout=*)
+    pass
 
-    @cython.locals(delivery=BatchDelivery)
-    cdef BatchDelivery _outcome(self)
-    cdef object _told(self, BatchDelivery delivery, Py_ssize_t index)
-    cdef object _metadata(self)
+
+cdef BatchDelivery _outcome(FutureRecordMetadata future)
+
+
+@cython.locals(outcome=BatchDelivery)
+cdef bint _has_succeeded(FutureRecordMetadata future) except -1
+
+
+@cython.locals(delivery=BatchDelivery, index=object)
+cdef object _metadata(FutureRecordMetadata future)

@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True, embedsignature.format=clinic
 """One record's way of telling how it ended, in kafka-python's shape (``FutureRecordMetadata``).
 
 A future holds its batch's delivery and its own index, so settling a batch is one step however many
@@ -49,12 +50,12 @@ class FutureRecordMetadata(RecordFuture):
     @property
     def is_done(self) -> bool:
         """True once the record was acknowledged or has failed."""
-        return self._outcome().done
+        return _outcome(self).done
 
     @property
     def value(self) -> RecordMetadata | None:
         """Where the record was stored; None before, and when it failed."""
-        return self._metadata() if self.succeeded() else None
+        return _metadata(self) if _has_succeeded(self) else None
 
     @property
     def exception(self) -> KprodError | None:
@@ -63,7 +64,7 @@ class FutureRecordMetadata(RecordFuture):
         A property, as in kafka-python; ``as_concurrent`` has the method of concurrent.futures.
         Every look gives a copy of its own, which may be raised or given a note.
         """
-        return _copied(self._outcome().error)
+        return _copied(_outcome(self).error)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -72,20 +73,19 @@ class FutureRecordMetadata(RecordFuture):
 
     def done(self) -> bool:
         """The same as ``is_done``, under the name that concurrent.futures and asyncio have."""
-        return self.is_done
+        return _outcome(self).done
 
     def succeeded(self) -> bool:
         """True once the record was acknowledged."""
-        outcome = self._outcome()
-        return outcome.done and outcome.error is None
+        return _has_succeeded(self)
 
     def failed(self) -> bool:
         """True once the record has failed."""
-        return self._outcome().error is not None
+        return _outcome(self).error is not None
 
     def retriable(self) -> bool:
         """True when the record failed for a cause that may pass: sending it again may succeed."""
-        error = self._outcome().error
+        error = _outcome(self).error
         return error is not None and error.retriable
 
     # Waiting --------------------------------------------------------------------------------------
@@ -95,16 +95,16 @@ class FutureRecordMetadata(RecordFuture):
 
         Raises KprodTimeoutError when there is none yet: the record is still on its way.
         """
-        delivery, index = self.delivery.locate(self.index)
+        delivery = _outcome(self)
         if not delivery.done:
             delivery.wait(timeout)
-            delivery, index = self.delivery.locate(self.index)  # it may have been split meanwhile
+            delivery = _outcome(self)  # it may have been split meanwhile
             if not delivery.done:
                 raise KprodTimeoutError(
                     f"no outcome for a record of {delivery.tp} after {in_seconds(timeout or 0)};"
                     " it is still being sent"
                 )
-        return self._told(delivery, index)
+        return _metadata(self)
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """The same as ``get``, under the name that concurrent.futures and asyncio have for it."""
@@ -116,11 +116,11 @@ class FutureRecordMetadata(RecordFuture):
         Cancelling the task ends its wait and nothing else: the record is sent all the same. Raises
         IllegalStateError where no asyncio loop runs.
         """
-        delivery, index = self.delivery.locate(self.index)
+        delivery = _outcome(self)
         while not delivery.done:
             yield from delivery.wait_in_loop()
-            delivery, index = self.delivery.locate(self.index)
-        return self._told(delivery, index)
+            delivery = _outcome(self)
+        return _metadata(self)
 
     def as_concurrent(self) -> concurrent.futures.Future[RecordMetadata]:
         """A ``concurrent.futures.Future`` with the same outcome, for ``wait`` and ``as_completed``.
@@ -173,46 +173,59 @@ class FutureRecordMetadata(RecordFuture):
     def _tell_success(
         self, fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        if self._outcome().error is None:
-            _call_safely(fn, (*args, self._metadata()), kwargs)
+        if _outcome(self).error is None:
+            _call_safely(fn, (*args, _metadata(self)), kwargs)
 
     def _tell_failure(
         self, fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        error = _copied(self._outcome().error)
+        error = _copied(_outcome(self).error)
         if error is not None:
             _call_safely(fn, (*args, error), kwargs)
-
-    def _outcome(self) -> BatchDelivery:
-        """The delivery that settles this record: another one once its batch was split."""
-        delivery: BatchDelivery = self.delivery
-        return delivery.teller(self.index)
-
-    def _told(self, delivery: BatchDelivery, index: int) -> RecordMetadata:
-        """What ``get`` returns or raises, from where ``locate`` says; there is an outcome."""
-        if delivery.error is not None:
-            raise copy.copy(delivery.error)  # see _copied
-        tp = delivery.tp
-        base, stamp = delivery.base_offset, delivery.append_time
-        return RecordMetadata(
-            tp.topic,
-            tp.partition,
-            tp,
-            base + index if base != NO_OFFSET else NO_OFFSET,
-            stamp if stamp != NO_TIMESTAMP else self.timestamp,
-            None,  # checksum
-            self.key_size,
-            self.value_size,
-            self.header_size,
-        )
-
-    def _metadata(self) -> RecordMetadata:
-        delivery, index = self.delivery.locate(self.index)
-        return self._told(delivery, index)
 
     def __repr__(self) -> str:
         state = "failed" if self.failed() else "succeeded" if self.is_done else "pending"
         return f"<FutureRecordMetadata {self.delivery.tp} {state}>"
+
+
+# Functions, not methods: compiled, a class with private methods puts a reference to a table of them
+# into each of its objects.
+
+
+def _outcome(future: FutureRecordMetadata) -> BatchDelivery:
+    """The delivery that settles this record: another one once its batch was split."""
+    delivery = future.delivery
+    return delivery.locate(future.index)[0] if delivery.parts else delivery
+
+
+def _has_succeeded(future: FutureRecordMetadata) -> bool:
+    outcome = future.delivery
+    # In this order: a batch whose records end differently has its parts before it is done.
+    if not outcome.done or outcome.parts:
+        outcome = _outcome(future)
+    return outcome.done and outcome.error is None
+
+
+def _metadata(future: FutureRecordMetadata) -> RecordMetadata:
+    """What ``get`` returns or raises; there is an outcome."""
+    delivery, index = future.delivery, future.index
+    if delivery.parts:
+        delivery, index = delivery.locate(index)
+    if delivery.error is not None:
+        raise copy.copy(delivery.error)  # see _copied
+    tp = delivery.tp
+    base, stamp = delivery.base_offset, delivery.append_time
+    return RecordMetadata(
+        tp.topic,
+        tp.partition,
+        tp,
+        base + index if base != NO_OFFSET else NO_OFFSET,
+        stamp if stamp != NO_TIMESTAMP else future.timestamp,
+        None,  # checksum
+        future.key_size,
+        future.value_size,
+        future.header_size,
+    )
 
 
 def _copied(error: KprodError | None) -> KprodError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kprod.buffer.accumulator import RecordAccumulator
@@ -9,7 +10,7 @@ from kprod.buffer.fast_lanes import FastLanes
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
 from kprod.types import TopicPartition
-from kprod_ext import FastLane, RecordFuture, StickyPartition
+from kprod_ext import FastLane, RecordFuture, StickyPartition, TopicLane
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
 
@@ -182,6 +183,48 @@ def test_another_number_of_partitions_closes_the_lane() -> None:
     assert send.send("t", b"v", key=b"k") == "asked the Python lane"
     send.lanes.admit(TP, 1, None)  # with the number of partitions of before
     assert send._lane_table.partition_counts() == {}
+
+
+def test_a_closed_lane_is_not_remembered() -> None:
+    """The lane of the last record is at hand for the next one, while it is in the table."""
+    rig = rig_with_topic(1, batch_size=2_000)
+    send = lane_over(rig)
+    rig.queue(b"first")
+    send.lanes.admit(TP, 1, None)
+    table, lane = send._lane_table, send._lane_table.get("t")
+    assert lane is not None
+    closed_to_all = TopicLane(1, 1_000, print)
+    ways: list[Callable[[], None]] = [
+        lambda: table.close("t"),
+        table.clear,
+        lambda: table.open("t", closed_to_all),
+    ]
+    for let_go in ways:
+        table.open("t", lane)
+        assert isinstance(send.send("t", b"v", partition=0), RecordFuture)
+        assert isinstance(send.send("t", b"v", partition=0), RecordFuture)
+        let_go()
+        assert send.send("t", b"v", partition=0) == "asked the Python lane"
+        assert send.send("".join(["", "t"]), b"v", partition=0) == "asked the Python lane"
+
+
+def test_every_topic_has_its_own_lane() -> None:
+    cluster = ScriptedCluster(topics={"t": [1], "u": [1]})
+    cluster.add(1)
+    rig = SenderRig(cluster, linger_ms=1_000, batch_size=2_000)
+    rig.know("t")
+    rig.know("u")
+    send = lane_over(rig)
+    for topic in ("t", "u"):
+        rig.queue(b"first", topic=topic)
+        send.lanes.admit(TopicPartition(topic, 0), 1, None)
+    for number in range(4):
+        for topic in ("t", "u", "".join(["", "u"])):
+            assert isinstance(send.send(topic, b"%d" % number, partition=0), RecordFuture)
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: bool(rig.cluster.values("t")) and bool(rig.cluster.values("u")))
+    assert rig.cluster.values("t") == [b"first", b"0", b"1", b"2", b"3"]
+    assert rig.cluster.values("u") == [b"first", b"0", b"0", b"1", b"1", b"2", b"2", b"3", b"3"]
 
 
 def test_a_topic_that_was_forgotten_closes_its_lane() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import sys
 import traceback
 import weakref
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, KafkaTimeoutError, KprodError, RecordTooLargeError
 from kprod.types import RecordMetadata, TopicPartition
+from kprod_ext import BufferPool, MemoryRecordsBuilder, OpenBatch
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
 
@@ -33,6 +35,40 @@ def delivery() -> BatchDelivery:
 def future_of(delivery: BatchDelivery, index: int = 2) -> FutureRecordMetadata:
     """A record written at 1000 ms with a key of 3 bytes, a null value, headers of 5 bytes."""
     return FutureRecordMetadata(delivery, index, 1000, 3, -1, 5)
+
+
+# What it is ---------------------------------------------------------------------------------------
+
+
+def test_a_future_takes_48_bytes_and_no_time_of_the_garbage_collector(
+    delivery: BatchDelivery,
+) -> None:
+    future = appended(FutureRecordMetadata, delivery)
+    assert (sys.getsizeof(future), gc.is_tracked(future)) == (48, False)
+    references = sys.getrefcount(delivery)
+    del future
+    assert sys.getrefcount(delivery) == references - 1
+
+
+def test_a_future_of_ones_own_has_what_it_needs_besides(delivery: BatchDelivery) -> None:
+    class Noted(FutureRecordMetadata):
+        pass
+
+    future = appended(Noted, delivery)
+    setattr(future, "note", "mine")  # noqa: B010
+    assert type(future) is Noted
+    assert (future.delivery, future.index, future.timestamp) == (delivery, 0, 7)
+    assert (future.key_size, future.value_size, future.header_size) == (1, 5, -1)
+
+
+def appended(kind: type[FutureRecordMetadata], delivery: BatchDelivery) -> FutureRecordMetadata:
+    batch = OpenBatch(kind)
+    builder = MemoryRecordsBuilder(BufferPool(200, 200).allocate(200, 0.0), write_limit=200)
+    batch.open(builder, delivery)
+    written = batch.try_append(7, b"k", b"value")
+    assert written is not None
+    future: FutureRecordMetadata = written[0]
+    return future
 
 
 # What it tells ------------------------------------------------------------------------------------
