@@ -65,6 +65,11 @@ cdef class MemoryRecordsBuilder:
     cdef int _check_usable(self) except -1
 
 
+cpdef Py_ssize_t batch_size_upper_bound(
+    object key, object value, object headers=*
+) except -1
+
+
 # What each record passes through is here, so that the modules that write records contain it.
 
 cdef inline Py_ssize_t estimated_bytes(MemoryRecordsBuilder builder) noexcept nogil:

@@ -44,7 +44,9 @@ cdef double ESTIMATION_MARGIN = 1.05    # COMPRESSION_RATE_ESTIMATION_FACTOR
 cdef double LARGEST_RATIO = 1e6         # with it, the estimate is still an exact integer
 
 
-def batch_size_upper_bound(key, value, headers=()):
+cpdef Py_ssize_t batch_size_upper_bound(
+    object key, object value, object headers=()
+) except -1:
     """Bytes a batch with this one record can take at most, whatever its timestamp and offset."""
     cdef HeldRecord held
     cdef tuple frozen = freeze_headers(headers)

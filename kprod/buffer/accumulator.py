@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.attention import Attention
@@ -28,13 +28,9 @@ from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.types import BytesLike, Header, TopicPartition
-from kprod_ext import (
-    BufferPool,
-    MemoryRecordsBuilder,
-    OpenBatch,
-    PooledBuffer,
-    batch_size_upper_bound,
-)
+from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+from kprod_ext.open_batch import OpenBatch
+from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +47,7 @@ class DrainGate(Protocol):
         ...
 
 
-class Ready(NamedTuple):
+class Ready:
     """What could be sent.
 
     ``nodes``: the nodes it could be sent to, each with the ``acks`` of the requests it could be in.
@@ -60,10 +56,19 @@ class Ready(NamedTuple):
     partition, of the topics that are measured.
     """
 
-    nodes: dict[int, list[int]]
-    next_check: float
-    leaderless: set[str]
-    queued: Mapping[str, Mapping[int, int]]
+    __slots__ = ("leaderless", "next_check", "nodes", "queued")
+
+    def __init__(
+        self,
+        nodes: dict[int, list[int]],
+        next_check: float,
+        leaderless: set[str],
+        queued: Mapping[str, Mapping[int, int]],
+    ) -> None:
+        self.nodes = nodes
+        self.next_check = next_check
+        self.leaderless = leaderless
+        self.queued = queued
 
 
 class RecordAccumulator:
@@ -95,7 +100,7 @@ class RecordAccumulator:
         self._wake = wake
         self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
-        self._queues: GrowingMap[TopicPartition, BatchQueue] = GrowingMap()
+        self._queues: GrowingMap = GrowingMap()
         self._attention = Attention()
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
@@ -176,12 +181,12 @@ class RecordAccumulator:
             ) from None
 
     def _new_batch(self, queue: BatchQueue, buffer: PooledBuffer) -> ProducerBatch:
-        tp = queue.tp
+        tp, codec = queue.tp, queue.settings.codec
         builder = MemoryRecordsBuilder(
             buffer,
             write_limit=self._batch_size,  # so a record that is larger fills its batch at once
-            compression=queue.settings.codec,
-            compression_ratio=self._ratios.estimate(tp.topic),
+            compression=codec,
+            compression_ratio=self._ratios.estimate(tp.topic) if codec else 1.0,
             pool=self.pool,
         )
         now = self._clock.monotonic()
@@ -194,7 +199,8 @@ class RecordAccumulator:
         queue.hurry = partial(self._hurried, queue)
         if self._waited is not None:
             queue.wait = partial(self._waited, queue)
-        return self._queues.get_or_create(tp, lambda: queue)
+        made: BatchQueue = self._queues.get_or_create(tp, lambda: queue)
+        return made
 
     def _hurry_up(self, queue: BatchQueue) -> None:
         """Somebody waits for a batch of ``queue``."""
@@ -252,7 +258,7 @@ class RecordAccumulator:
         self._hurry = self._closed or self._flushes > 0 or self.pool.waiting > 0
         attention.look(snapshot, now)
         return Ready(
-            attention.posts(hurry=self._hurry),
+            attention.posts(self._hurry),
             attention.next_look() - now,
             attention.leaderless(),
             attention.depths.of(measured),
@@ -285,28 +291,23 @@ class RecordAccumulator:
         gate: DrainGate,
         max_bytes: int,
     ) -> None:
-        served: list[BatchQueue] = []
-        refused: list[BatchQueue] = []
         size = 0
-        for queue, leader in self._attention.at(node_id, acks, hurry=self._hurry):
-            batch = queue.oldest
-            if batch is None:  # not so, but it must not stay there
-                served.append(queue)
-                continue
-            if not gate.admits(batch, leader):
-                refused.append(queue)
-                continue
-            if taken and size + batch.size > max_bytes:
-                break
-            served.append(queue)
-            if self._make_ready(batch, queue, gate):
-                size += batch.size
-                taken.append((batch, leader))
-                queue.take_head()
-        for queue in refused:
-            self._attention.shut(queue)
-        for queue in served:
-            self._attention.note_anew(queue)
+        for place in self._attention.at(node_id, acks, self._hurry):
+            for queue in place:
+                batch, leader = queue.oldest, queue.leader
+                if batch is None or leader is None:  # not so, but it must not stay there
+                    self._attention.note_anew(queue)
+                    continue
+                if not gate.admits(batch, leader):
+                    self._attention.shut(queue)
+                    continue
+                if taken and size + batch.size > max_bytes:
+                    return
+                if self._make_ready(batch, queue, gate):
+                    size += batch.size
+                    taken.append((batch, leader))
+                    queue.take_head()
+                self._attention.note_anew(queue)
 
     def look_at_all(self) -> None:
         """Something went wrong in the midst of the sender's work: no queue shall be forgotten."""
@@ -316,7 +317,7 @@ class RecordAccumulator:
     def reopened(self, partitions: Iterable[TopicPartition]) -> None:
         """The gate may admit what it refused of these partitions."""
         for tp in partitions:
-            queue = self._queues.get(tp)
+            queue: BatchQueue | None = self._queues.get(tp)
             if queue is not None:
                 self._attention.reopened(queue)
 
@@ -389,7 +390,7 @@ class RecordAccumulator:
         return parts
 
     def _queue_of(self, batch: ProducerBatch) -> BatchQueue:
-        queue = self._queues.get(batch.tp)
+        queue: BatchQueue | None = self._queues.get(batch.tp)
         if queue is None:
             raise AssertionError(f"{batch!r} does not come from this accumulator")
         return queue

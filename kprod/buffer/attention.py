@@ -8,33 +8,17 @@ Then it is put where it belongs until something happens again.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator
-from itertools import chain
+from collections import deque
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import BatchQueue
+from kprod.buffer.place import Place, Post
 from kprod.buffer.queue_depths import QueueDepths
 from kprod.buffer.timers import Timers
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 
 FOREVER = float("inf")
 AT_ONCE = -FOREVER
-
-Post = tuple[int, int]
-"""Where requests are made: the id of a node, and the ``acks`` they ask for."""
-
-
-class Place(OrderedDict[BatchQueue, None]):
-    """Queues that stand together, in the order of their coming.
-
-    ``passing``: what callers do, and a hurry, may let a queue go on from here. Elsewhere only the
-    oldest batch counts, which they cannot change.
-    """
-
-    def __init__(self, *, passing: bool = False) -> None:
-        super().__init__()
-        self.passing = passing
 
 
 class Attention:
@@ -50,18 +34,32 @@ class Attention:
     what other threads do to a queue never changes its oldest batch, unless it was empty.
     """
 
+    __slots__ = (
+        "_ages",
+        "_leaderless",
+        "_looks",
+        "_noted",
+        "_posts",
+        "_resting",
+        "_shut",
+        "_snapshot",
+        "_snapshots",
+        "_timers",
+        "depths",
+    )
+
     def __init__(self) -> None:
         # Appending and taking from the left are each atomic, with and without a GIL.
         self._noted: deque[BatchQueue] = deque()
-        self._due: dict[Post, Place] = defaultdict(Place)
-        self._lingering: dict[Post, Place] = defaultdict(lambda: Place(passing=True))
-        self._leaderless: dict[str, Place] = defaultdict(Place)  # by topic
+        self._posts: dict[tuple[int, int], Post] = {}  # where queues are due, or linger
+        self._leaderless: dict[str, Place] = {}  # by topic
         self._resting = Place()
         self._shut = Place()
-        self._timers: Timers[BatchQueue] = Timers()  # of those that linger or rest
-        self._ages: Timers[BatchQueue] = Timers()  # no later than the oldest batch was created
+        self._timers = Timers()  # of those that linger or rest
+        self._ages = Timers()  # no later than the oldest batch was created
         self._snapshot = ClusterSnapshot()
-        self._looked_up: dict[BatchQueue, Leadership] = {}  # who leads what, of that snapshot
+        self._snapshots = 1  # how many there have been: a queue knows which one it looked into
+        self._looks = 0
         self.depths = QueueDepths()
 
     def note(self, queue: BatchQueue) -> None:
@@ -78,7 +76,7 @@ class Attention:
         if queue.oldest is not None:
             self._noted.append(queue)
         else:  # who pushes the next batch has noted it, or is about to
-            self._forget_leader(queue)
+            self.depths.forget(queue)
 
     def shut(self, queue: BatchQueue) -> None:
         """The gate did not let ``queue`` pass; it will not before ``reopened``."""
@@ -92,26 +90,30 @@ class Attention:
     def look(self, snapshot: ClusterSnapshot, now: float) -> None:
         """Put every queue to which something happened where it belongs at ``now``."""
         if snapshot is not self._snapshot:
-            if snapshot != self._snapshot:
-                for queue in self._standing():
-                    self.note_anew(queue)
-            self._snapshot = snapshot
-            self._looked_up.clear()
-        due = self._timers.take_due(now)
-        for queue in due:
-            self._leave(queue)
-        unseen = dict.fromkeys([*due, *self._take_noted()])
-        try:
-            for queue in unseen:
-                self._consider(queue, now)
-        except BaseException:
-            # Memory has run out, say. This turn is over, but who else would note them again?
-            self._noted.extend(unseen)
-            raise
+            self._follow(snapshot)
+        self._looks += 1
+        if self._timers.first() <= now:
+            for queue in self._timers.take_due(now):
+                self._leave(queue)
+                self._noted.append(queue)
+        # Not what is noted meanwhile: busy callers would keep the sender here.
+        for _ in range(len(self._noted)):
+            queue = self._noted.popleft()
+            if queue.look != self._looks:  # each once
+                queue.look = self._looks
+                try:
+                    self._consider(queue, now)
+                except BaseException:
+                    # Memory has run out, say. This turn is over, but who else would note it again?
+                    self._noted.appendleft(queue)
+                    raise
 
-    def _take_noted(self) -> dict[BatchQueue, None]:
-        """Each once, and not what is noted meanwhile: busy callers would keep the sender here."""
-        return dict.fromkeys(self._noted.popleft() for _ in range(len(self._noted)))
+    def _follow(self, snapshot: ClusterSnapshot) -> None:
+        if snapshot != self._snapshot:
+            self._snapshots += 1
+            for queue in self._standing():
+                self.note_anew(queue)
+        self._snapshot = snapshot
 
     def _consider(self, queue: BatchQueue, now: float) -> None:
         place = queue.place
@@ -122,74 +124,75 @@ class Attention:
         batch, full = queue.head()
         if batch is None:
             self._leave(queue)
-            self._forget_leader(queue)
+            self.depths.forget(queue)
             return
         self._ages.set_at_latest(queue, batch.created_at)
-        leader = self._looked_up.get(queue) or self._look_up(queue)
-        if leader is None:
-            self._forget_leader(queue)
-            self._move(queue, self._leaderless[queue.tp.topic])
+        if queue.found_in != self._snapshots:
+            self._find(queue)
+        leader, post = queue.leader, queue.post
+        if leader is None or post is None:
+            self.depths.forget(queue)
+            self._move(queue, self._leaderless_of(queue.tp.topic))
             return
-        queue.leader = leader
         self.depths.see(queue)
-        post = leader.leader_id, queue.settings.acks
-        when = _due_at(batch, leader, AT_ONCE if full else queue.settings.linger)
+        when = _due_at(batch, leader, AT_ONCE if full else queue.linger)
         if when <= now:
-            self._move(queue, self._due[post])
+            self._move(queue, post.due)
         else:
-            self._move(queue, self._resting if batch.attempts else self._lingering[post])
+            self._move(queue, self._resting if batch.attempts else post.lingering)
             self._timers.set(queue, when)
 
-    def _look_up(self, queue: BatchQueue) -> Leadership | None:
+    def _find(self, queue: BatchQueue) -> None:
         """Once per snapshot: a queue is considered twice for every batch of it."""
         leader = self._snapshot.leadership(queue.tp)
+        queue.leader, queue.post = leader, None
         if leader is not None:
-            self._looked_up[queue] = leader
-        return leader
+            at = leader.leader_id, queue.acks
+            post = self._posts.get(at)
+            if post is None:
+                post = self._posts[at] = Post(*at)
+            queue.post = post
+        queue.found_in = self._snapshots
 
-    def _forget_leader(self, queue: BatchQueue) -> None:
-        queue.leader = None
-        self.depths.forget(queue)
+    def _leaderless_of(self, topic: str) -> Place:
+        place = self._leaderless.get(topic)
+        if place is None:
+            place = self._leaderless[topic] = Place()
+        return place
 
     def _move(self, queue: BatchQueue, place: Place) -> None:
         """Let ``queue`` stand at ``place``; where it stands already it keeps its turn."""
         if queue.place is not place:
             self._leave(queue)
-            place[queue] = None
-            queue.place = place
+            place.join(queue)
 
     def _leave(self, queue: BatchQueue) -> None:
-        place, queue.place = queue.place, None
-        if place is not None:
-            del place[queue]
+        if queue.place is not None:
+            queue.place.leave(queue)
             self._timers.discard(queue)
 
     def _standing(self) -> list[BatchQueue]:
         """All that stand anywhere."""
-        by_leader = chain(self._due.values(), self._lingering.values(), self._leaderless.values())
-        return [queue for there in (*by_leader, self._resting, self._shut) for queue in there]
+        by_leader = [place for post in self._posts.values() for place in (post.due, post.lingering)]
+        places = (*by_leader, *self._leaderless.values(), self._resting, self._shut)
+        return [queue for place in places for queue in place]
 
     # What was seen --------------------------------------------------------------------------------
 
-    def posts(self, *, hurry: bool) -> dict[int, list[int]]:
+    def posts(self, hurry: bool) -> dict[int, list[int]]:
         """The nodes something should leave for now, each with the ``acks`` that are asked for."""
-        found: dict[int, dict[int, None]] = {}
-        for there in (self._due, self._lingering) if hurry else (self._due,):
-            for (node_id, acks), queues in there.items():
-                if queues:
-                    found.setdefault(node_id, {})[acks] = None
-        return {node_id: list(asked) for node_id, asked in found.items()}
+        found: dict[int, list[int]] = {}
+        for post in self._posts.values():
+            if post.due.first is not None or (hurry and post.lingering.first is not None):
+                found.setdefault(post.node_id, []).append(post.acks)
+        return found
 
-    def at(
-        self, node_id: int, acks: int, *, hurry: bool
-    ) -> Iterator[tuple[BatchQueue, Leadership]]:
-        """What should leave for there, longest waiting first. No queue may be moved meanwhile."""
-        post = node_id, acks
-        due = self._due.get(post, ())
-        lingering = self._lingering.get(post, ()) if hurry else ()
-        for queue in chain(due, lingering):
-            if queue.leader is not None:  # so it is, for those that stand here
-                yield queue, queue.leader
+    def at(self, node_id: int, acks: int, hurry: bool) -> list[Place]:
+        """Where those stand that should leave for there; each place longest waiting first."""
+        post = self._posts.get((node_id, acks))
+        if post is None:
+            return []
+        return [post.due, post.lingering] if hurry else [post.due]
 
     def next_look(self) -> float:
         """When the first linger or back-off ends."""
@@ -197,7 +200,7 @@ class Attention:
 
     def leaderless(self) -> set[str]:
         """The topics with records for partitions that nobody is known to lead."""
-        return {topic for topic, queues in self._leaderless.items() if queues}
+        return {topic for topic, place in self._leaderless.items() if place.first is not None}
 
     # Age, and the end -----------------------------------------------------------------------------
 
@@ -229,9 +232,14 @@ class Attention:
                 self._ages.set_at_latest(queue, queue.oldest.created_at)
             self._noted.append(queue)
 
+    def _take_noted(self) -> list[BatchQueue]:
+        """Each once, and not what is noted meanwhile."""
+        noted = [self._noted.popleft() for _ in range(len(self._noted))]
+        return list(dict.fromkeys(noted))
+
     def take_all(self) -> list[ProducerBatch]:
         """Remove every batch."""
-        queues = dict.fromkeys(self._standing()) | self._take_noted()
+        queues = dict.fromkeys([*self._standing(), *self._take_noted()])
         for queue in queues:
             self.note_anew(queue)
         return [batch for queue in queues for batch in queue.take_all()]
@@ -241,6 +249,6 @@ def _due_at(batch: ProducerBatch, leader: Leadership, linger: float) -> float:
     """When ``batch`` should leave for ``leader``: after its back-off if it failed, else linger."""
     if batch.attempts:
         # A new leader has nothing to do with the old one's trouble (KIP-951).
-        moved = batch.attempted_leader not in (None, leader)
-        return AT_ONCE if moved else batch.retry_at
+        before = batch.attempted_leader
+        return batch.retry_at if before is None or before == leader else AT_ONCE
     return AT_ONCE if batch.delivery.awaited else batch.created_at + linger

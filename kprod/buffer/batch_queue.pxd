@@ -1,4 +1,7 @@
+from libc.stdint cimport int64_t
+
 from kprod.buffer.batch cimport ProducerBatch
+from kprod.buffer.place cimport Post, Standing
 from kprod_ext.open_batch cimport OpenBatch
 
 
@@ -10,13 +13,17 @@ cdef class Appended:
     cdef readonly object linger
 
 
-cdef class BatchQueue:
+cdef class BatchQueue(Standing):
     cdef readonly object tp
     cdef readonly object settings
     cdef public object hurry
     cdef public object wait
-    cdef public object place
     cdef public object leader
+    cdef public Post post
+    cdef public int64_t found_in
+    cdef public int64_t look
+    cdef readonly double linger
+    cdef readonly int acks
     cdef readonly OpenBatch open_batch
     cdef readonly object lock
     cdef readonly object _batches

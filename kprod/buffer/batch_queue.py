@@ -5,18 +5,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.delivery import Wait
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.buffer.place import Post, Standing
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.cluster.snapshot import Leadership
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.open_batch import OpenBatch
-
-if TYPE_CHECKING:
-    from kprod.buffer.attention import Place
 
 
 class Appended:
@@ -49,38 +46,47 @@ def _nobody() -> None:
     """Hurry nobody."""
 
 
-class BatchQueue:
+class BatchQueue(Standing):
     """Appends at the tail by any thread; takes and retries at the head by the sender's thread only.
 
     Records enter through ``open_batch``, which has a lock of its own: the fast lane appends there
     without this queue's. Only the sender's thread removes batches, so the head it has looked at
     stays the head until it takes it.
 
-    ``hurry`` and ``wait`` are those of the deliveries of its batches. ``place`` and ``leader`` are
-    for ``Attention`` to remember what it saw.
+    ``hurry`` and ``wait`` are those of the deliveries of its batches. ``leader``, ``post``,
+    ``found_in`` and ``look`` are for ``Attention`` to remember what it saw.
     """
 
     __slots__ = (
         "_batches",
         "_drained",
         "_newest",
+        "acks",
+        "found_in",
         "hurry",
         "leader",
+        "linger",
         "lock",
+        "look",
         "open_batch",
-        "place",
+        "post",
         "settings",
         "tp",
         "wait",
     )
 
     def __init__(self, tp: TopicPartition, settings: QueueSettings) -> None:
+        super().__init__()
         self.tp = tp
         self.settings = settings
+        self.linger = settings.linger
+        self.acks = settings.acks
         self.hurry: Callable[[], None] = _nobody
         self.wait: Wait | None = None
-        self.place: Place | None = None
         self.leader: Leadership | None = None
+        self.post: Post | None = None
+        self.found_in = 0
+        self.look = 0
         self.open_batch = OpenBatch(FutureRecordMetadata)
         self.lock = threading.Lock()  # guards the two below, and which batch is open
         self._batches: deque[ProducerBatch] = deque()
@@ -127,7 +133,7 @@ class BatchQueue:
         future, nbytes = written
         full = batch.is_full
         complete = full or len(self._batches) > 1
-        return Appended(future, nbytes, full, complete, self.settings.linger)
+        return Appended(future, nbytes, full, complete, self.linger)
 
     def shut(self) -> None:
         """Take no more records into the open batch. The caller holds ``lock``."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterator
-from typing import Generic, TypeVar
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+from typing import Any
 
 
-class GrowingMap(Generic[K, V]):
+class GrowingMap:
     """Entries are added, never changed or removed. Thread-safe.
 
     One lookup in a dict, or one new key, is atomic, with and without a GIL. So a reader finds every
@@ -18,15 +15,17 @@ class GrowingMap(Generic[K, V]):
     Kafka's ``CopyOnWriteMap`` copies them all, as Java's maps must not be read meanwhile.
     """
 
+    __slots__ = ("_entries", "_writing")
+
     def __init__(self) -> None:
         self._writing = threading.Lock()  # guards adding to _entries, and walking over them
-        self._entries: dict[K, V] = {}
+        self._entries: dict[Hashable, Any] = {}
 
-    def get(self, key: K) -> V | None:
+    def get(self, key: Hashable) -> Any:
         """The entry, or None."""
         return self._entries.get(key)
 
-    def get_or_create(self, key: K, make: Callable[[], V]) -> V:
+    def get_or_create(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The entry, made by ``make`` if there is none.
 
         ``make`` runs under the lock, at most once per key.
@@ -39,12 +38,12 @@ class GrowingMap(Generic[K, V]):
                     found = self._entries[key] = make()
         return found
 
-    def values(self) -> list[V]:
+    def values(self) -> list[Any]:
         """The entries there are at this moment."""
         with self._writing:
             return list(self._entries.values())
 
-    def __iter__(self) -> Iterator[K]:
+    def __iter__(self) -> Iterator[Any]:
         with self._writing:
             keys = list(self._entries)
         return iter(keys)

@@ -14,6 +14,8 @@ class QueueDepths:
     of it had changed.
     """
 
+    __slots__ = ("_changed", "_known", "_told")
+
     def __init__(self) -> None:
         self._known: dict[str, dict[int, int]] = {}
         self._changed: dict[str, None] = {}

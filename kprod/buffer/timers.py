@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
-from itertools import count
-from typing import Generic, TypeVar
-
-K = TypeVar("K", bound=Hashable)
+from typing import Any
 
 FOREVER = float("inf")
 SLACK = 64
 """Entries that may be out of date before it is worth to look for them."""
 
 
-class Timers(Generic[K]):
+class Timers:
     """One time per key, in a heap whose entries are left there when they go out of date.
 
     Setting and discarding take O(log n), asking for the first O(1), both amortised; the heap never
@@ -22,32 +19,33 @@ class Timers(Generic[K]):
     come in the order in which they were set. Not thread-safe.
     """
 
-    __slots__ = ("_heap", "_numbers", "_times")
+    __slots__ = ("_heap", "_number", "_times")
 
     def __init__(self) -> None:
-        self._times: dict[K, tuple[float, int]] = {}
-        self._heap: list[tuple[float, int, K]] = []
-        self._numbers = count()
+        self._times: dict[Hashable, tuple[float, int, Any]] = {}  # each key's entry in the heap
+        self._heap: list[tuple[float, int, Any]] = []
+        self._number = 0
 
-    def set(self, key: K, when: float) -> None:
+    def set(self, key: Hashable, when: float) -> None:
         """``key`` is due at ``when``, whatever it was before."""
         known = self._times.get(key)
         if known is not None and known[0] == when:
             return
-        number = next(self._numbers)
-        self._times[key] = when, number
-        heappush(self._heap, (when, number, key))
+        self._number += 1
+        entry = (when, self._number, key)
+        self._times[key] = entry
+        heappush(self._heap, entry)
         if len(self._heap) > 2 * len(self._times) + SLACK:
-            self._heap = [(due, n, who) for who, (due, n) in self._times.items()]
+            self._heap = list(self._times.values())
             heapify(self._heap)
 
-    def set_at_latest(self, key: K, when: float) -> None:
+    def set_at_latest(self, key: Hashable, when: float) -> None:
         """``key`` is due at ``when``, or earlier if it was to be."""
         known = self._times.get(key)
         if known is None or when < known[0]:
             self.set(key, when)
 
-    def discard(self, key: K) -> None:
+    def discard(self, key: Hashable) -> None:
         """Nothing is due for ``key`` any more."""
         self._times.pop(key, None)
 
@@ -55,15 +53,15 @@ class Timers(Generic[K]):
         """When the first key is due; infinite when there is none."""
         heap = self._heap
         while heap:
-            when, number, key = heap[0]
-            if self._times.get(key) == (when, number):
-                return when
+            entry = heap[0]
+            if self._times.get(entry[2]) is entry:
+                return entry[0]
             heappop(heap)
         return FOREVER
 
-    def take_due(self, now: float) -> list[K]:
+    def take_due(self, now: float) -> list[Any]:
         """Remove the keys that are due at ``now``, in the order of their times."""
-        due: list[K] = []
+        due: list[Any] = []
         while self.first() <= now:
             key = heappop(self._heap)[2]
             del self._times[key]

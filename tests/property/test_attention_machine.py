@@ -107,14 +107,13 @@ class AttentionMachine(RuleBasedStateMachine):
     @rule(target=taken, node=st.sampled_from(NODES), acks=st.sampled_from([-1, 1]))
     def serve(self, node: int, acks: int) -> list[ProducerBatch]:
         self.attention.look(self.snapshot, self.now)
-        there = list(self.attention.at(node, acks, hurry=self.hurry))
         gone: list[ProducerBatch] = []
-        for queue, leader in there:
+        for queue in self._at(node, acks):
             if queue.tp in self.gate:
                 self.attention.shut(queue)
                 continue
             batch = queue.take_head()
-            batch.attempt(self.now, leader)
+            batch.attempt(self.now, queue.leader)
             self.attention.note_anew(queue)
             gone.append(batch)
         return gone
@@ -175,11 +174,14 @@ class AttentionMachine(RuleBasedStateMachine):
         assert self.attention.leaderless() == leaderless
         assert self.attention.depths.of(TOPICS) == depths
 
+    def _at(self, node: int, acks: int) -> list[BatchQueue]:
+        return [queue for place in self.attention.at(node, acks, self.hurry) for queue in place]
+
     def _seen(self) -> dict[tuple[int, int], set[TopicPartition]]:
         seen: dict[tuple[int, int], set[TopicPartition]] = {}
-        for node, asked in self.attention.posts(hurry=self.hurry).items():
+        for node, asked in self.attention.posts(self.hurry).items():
             for acks in asked:
-                queues = [queue for queue, _ in self.attention.at(node, acks, hurry=self.hurry)]
+                queues = self._at(node, acks)
                 assert len(set(queues)) == len(queues)
                 here = {queue.tp for queue in queues} - self.gate
                 if here:

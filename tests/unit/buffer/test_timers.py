@@ -11,13 +11,13 @@ FOREVER = float("inf")
 
 
 def test_without_a_key_nothing_is_ever_due() -> None:
-    timers: Timers[str] = Timers()
+    timers = Timers()
     assert timers.first() == FOREVER
     assert timers.take_due(1e9) == []
 
 
 def test_a_key_is_due_at_the_time_set_last() -> None:
-    timers: Timers[str] = Timers()
+    timers = Timers()
     timers.set("a", 5)
     timers.set("a", 9)
     assert (timers.first(), timers.take_due(8)) == (9, [])
@@ -27,7 +27,7 @@ def test_a_key_is_due_at_the_time_set_last() -> None:
 
 
 def test_at_latest_never_puts_it_off() -> None:
-    timers: Timers[str] = Timers()
+    timers = Timers()
     timers.set_at_latest("a", 5)
     timers.set_at_latest("a", 9)
     assert timers.first() == 5
@@ -36,7 +36,7 @@ def test_at_latest_never_puts_it_off() -> None:
 
 
 def test_what_was_discarded_is_not_due() -> None:
-    timers: Timers[str] = Timers()
+    timers = Timers()
     timers.set("a", 5)
     timers.set("b", 6)
     timers.discard("a")
@@ -46,7 +46,7 @@ def test_what_was_discarded_is_not_due() -> None:
 
 
 def test_equal_times_come_in_the_order_they_were_set() -> None:
-    timers: Timers[str] = Timers()
+    timers = Timers()
     for key in "badc":
         timers.set(key, 1)
     timers.set("b", 1)
@@ -54,7 +54,7 @@ def test_equal_times_come_in_the_order_they_were_set() -> None:
 
 
 def test_a_timer_that_is_set_again_and_again_takes_no_room() -> None:
-    timers: Timers[str] = Timers()
+    timers = Timers()
     for when in range(10_000, 0, -1):
         timers.set("often", when)
     assert len(timers) == 1
@@ -73,7 +73,7 @@ acts = st.one_of(
 
 @given(st.lists(acts, max_size=200))
 def test_they_are_those_of_a_plain_dict(done: list[tuple[str, str, int]]) -> None:
-    timers: Timers[str] = Timers()
+    timers = Timers()
     plain: dict[str, float] = {}
     for act, key, when in done:
         if act == "set":
