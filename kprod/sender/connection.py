@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kprod.errors import BrokerError, KprodError, ProtocolError, UnsupportedVersionError
 from kprod.sender.exchange import Buffers, Exchange
@@ -22,15 +21,19 @@ LAST_CORRELATION_ID = 2**31 - 1
 LONGEST_SILENCE_MS = 300_000
 
 
-@dataclass(slots=True, eq=False)
 class _Unanswered:
-    exchange: Exchange
-    version: int
-    correlation_id: int
-    since: float  # it was queued, bytes of it left, a silence the broker asked for is over
-    left: Buffers  # what the socket has not taken
-    left_bytes: int
-    started: bool = False  # a byte of it was handed to the socket
+    def __init__(
+        self, exchange: Exchange, version: int, correlation_id: int, since: float, frame: Buffers
+    ) -> None:
+        self.exchange = exchange
+        self.version = version
+        self.correlation_id = correlation_id
+        self.since = since  # queued, bytes of it left, a silence the broker asked for is over
+        self.left = frame  # what the socket has not taken
+        self.left_bytes = 0
+        self.started = False  # a byte of it was handed to the socket
+        for buffer in frame:
+            self.left_bytes += len(buffer)
 
     def took(self, nbytes: int) -> None:
         """The socket took the first ``nbytes`` of what is left, and not all of it."""
@@ -181,7 +184,7 @@ class BrokerConnection:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
         frame = exchange.encode(version, correlation_id, self._client_id)
-        entry = _Unanswered(exchange, version, correlation_id, now, frame, sum(map(len, frame)))
+        entry = _Unanswered(exchange, version, correlation_id, now, frame)
         self._output.add(entry)
         self._unanswered.append(entry)
 
@@ -252,7 +255,10 @@ class BrokerConnection:
         Not before the last bytes it took of its oldest request, nor before the end of a silence it
         asked for: that may be in the future.
         """
-        return self._unanswered[0].since if self._unanswered else None
+        if not self._unanswered:
+            return None
+        entry = self._unanswered[0]
+        return entry.since
 
     def close(self, error: KprodError, now: float) -> None:
         """The connection is gone: fail every unanswered request, oldest first."""

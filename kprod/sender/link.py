@@ -64,6 +64,7 @@ class BrokerLink:
         self._metrics = metrics
         self._traffic = metrics.node(broker.node_id)
         self._connection: BrokerConnection | None = None
+        self._waits_to_write = True  # what the backend was told last
         self._setup_began = -FOREVER
         self._setup_limit = 0.0
         self._setups_too_long = 0
@@ -146,6 +147,7 @@ class BrokerLink:
         self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
         try:
             self.transport = self._backend.dial(self.broker.host, self.broker.port)
+            self._waits_to_write = True
         except Exception as error:
             explained = self._explain(error, now)
             self._tell(explained, now)
@@ -160,17 +162,19 @@ class BrokerLink:
         self._last_active = now
         self._write(now)
 
-    def moved(self, now: float, *, readable: bool, writable: bool) -> None:
+    def moved(self, now: float, readable: bool, writable: bool) -> None:
         """The transport can go on: connecting, reading or writing."""
+        failure = None
         try:
             if self._connection is None:
                 self._advance(now)
             elif readable:
                 self._read(now)
         except Exception as error:
-            self.drop(self._explain(error, now), now)
-            return
-        if self._connection is not None and (writable or self._connection.has_output):
+            failure = self._explain(error, now)
+        if failure is not None:
+            self.drop(failure, now)
+        elif self._connection is not None and (writable or self._connection.has_output):
             self._write(now)  # also what reading brought up: the handshake may ask again
 
     def _advance(self, now: float) -> None:
@@ -205,10 +209,15 @@ class BrokerLink:
                 return
 
     def _write(self, now: float) -> None:
+        failure = None
         try:
             self._write_all(now)
         except Exception as error:
-            self.drop(self._explain(error, now), now)
+            failure = self._explain(error, now)
+        # Not within the except clause: compiled, it holds the traceback, and so the views that were
+        # being written, until it is left.
+        if failure is not None:
+            self.drop(failure, now)
 
     def _write_all(self, now: float) -> None:
         if self.transport is None or self._connection is None:
@@ -219,10 +228,12 @@ class BrokerLink:
                 break
             self._traffic.bytes_out += taken
             self._connection.wrote(taken, now)
-        self._backend.watch(self.transport, write=self._connection.has_output)
+        waits = self._connection.has_output
+        if waits != self._waits_to_write:
+            self._backend.watch(self.transport, write=waits)
+            self._waits_to_write = waits
 
-    @staticmethod
-    def _write_some(transport: Transport, connection: BrokerConnection) -> int:
+    def _write_some(self, transport: Transport, connection: BrokerConnection) -> int:
         # The views die here: what wrote() ends must find its memory free to be used again.
         return transport.send(connection.pending_output())
 

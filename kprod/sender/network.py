@@ -180,18 +180,25 @@ class Network:
 
     def send(self, node_id: int, exchange: Exchange, now: float) -> None:
         """Send a request to a usable node. What fails at once is told to the exchange."""
+        failure = None
         try:
             self._links[node_id].send(exchange, now)
         except KprodError as error:
-            exchange.failed(error, now, sent=False)
+            failure = error
         except Exception as error:  # of encode: nothing was queued, the connection is as it was
-            what = f"the {exchange.api.name} request could not be written"
-            self.troubles.mistake(what, error, now)
-            unwritten = KprodError(f"{what}: {error}")
-            unwritten.retriable = isinstance(error, MemoryError)
-            unwritten.__cause__ = error
-            forget_frames(error)
-            exchange.failed(unwritten, now, sent=False)
+            failure = self._unwritten(exchange, error, now)
+        # Not within the except clauses: compiled, they hold the frames of what went wrong.
+        if failure is not None:
+            exchange.failed(failure, now, sent=False)
+
+    def _unwritten(self, exchange: Exchange, error: Exception, now: float) -> KprodError:
+        what = f"the {exchange.api.name} request could not be written"
+        self.troubles.mistake(what, error, now)
+        unwritten = KprodError(f"{what}: {error}")
+        unwritten.retriable = isinstance(error, MemoryError)
+        unwritten.__cause__ = error
+        forget_frames(error)
+        return unwritten
 
     # Waiting --------------------------------------------------------------------------------------
 
@@ -216,12 +223,12 @@ class Network:
             self._let_leaving_go(now)
 
     def _move(self, ready: Sequence[Readiness], now: float) -> None:
-        by_transport = {link.transport: link for link in self._all_links()}
         for transport, readable, writable in ready:
-            link = by_transport.get(transport)
-            # What moved before may have ended this link's connection, or begun another one.
-            if link is not None and link.transport is transport:
-                link.moved(now, readable=readable, writable=writable)
+            # Only now: what moved before may have ended a link's connection, or begun another one.
+            for link in self._all_links():
+                if link.transport is transport:
+                    link.moved(now, readable, writable)
+                    break
 
     def _all_links(self) -> list[BrokerLink]:
         return [*self._links.values(), *self._leaving]
@@ -246,7 +253,8 @@ class Network:
         self._answers_due = False
         for link in self._all_links():
             wait = min(wait, link.next_event(now))
-            self._answers_due = self._answers_due or link.in_flight > 0
+            if link.in_flight:
+                self._answers_due = True
         self._look_at = now + wait
         return min(wait, self._next_try(now))
 

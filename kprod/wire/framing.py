@@ -43,12 +43,13 @@ class FrameReader:
         frames: list[memoryview] = []
         at = self._finish_partial(view, frames) if self._partial else 0
         while len(view) - at >= _SIZE.size:
-            end = at + _SIZE.size + self._frame_size(view[at : at + _SIZE.size])
+            end = at + _SIZE.size + self._frame_size(view, at)
             if end > len(view):
                 break
             frames.append(view[at + _SIZE.size : end])
             at = end
-        self._partial += view[at:]
+        if at < len(view):
+            self._partial += view[at:]
         return frames
 
     def _finish_partial(self, view: memoryview, frames: list[memoryview]) -> int:
@@ -58,7 +59,7 @@ class FrameReader:
         partial += view[:at]
         if len(partial) < _SIZE.size:
             return len(view)
-        missing = _SIZE.size + self._frame_size(memoryview(partial)[: _SIZE.size]) - len(partial)
+        missing = _SIZE.size + self._frame_size(memoryview(partial), 0) - len(partial)
         partial += view[at : at + missing]
         if len(view) < at + missing:
             return len(view)
@@ -66,13 +67,13 @@ class FrameReader:
         self._partial = bytearray()
         return at + missing
 
-    def _frame_size(self, prefix: memoryview) -> int:
-        size: int = _SIZE.unpack(prefix)[0]
+    def _frame_size(self, view: memoryview, at: int) -> int:
+        size: int = _SIZE.unpack_from(view, at)[0]
         if _SMALLEST_FRAME <= size <= self._max_frame_bytes:
             return size
         raise ProtocolError(
             f"a frame of {size} bytes, {_SMALLEST_FRAME} to {self._max_frame_bytes} are allowed: "
-            f"{_hint(bytes(prefix))}"
+            f"{_hint(bytes(view[at : at + _SIZE.size]))}"
         )
 
 
