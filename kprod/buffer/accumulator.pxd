@@ -11,6 +11,7 @@ from kprod_ext.open_batch cimport OpenBatch
 from kprod_ext.records_builder cimport MemoryRecordsBuilder, batch_size_upper_bound
 
 
+@cython.no_gc           # nothing refers to it but who asked what is ready
 cdef class Ready:
     cdef readonly dict nodes
     cdef readonly double next_check

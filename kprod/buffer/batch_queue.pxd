@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport int64_t
 
 from kprod.buffer.batch cimport ProducerBatch
@@ -5,6 +6,7 @@ from kprod.buffer.place cimport Post, Standing
 from kprod_ext.open_batch cimport OpenBatch
 
 
+@cython.no_gc           # nothing refers to it but who asked for the append
 cdef class Appended:
     cdef readonly object future
     cdef readonly Py_ssize_t nbytes

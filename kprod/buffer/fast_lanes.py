@@ -9,7 +9,8 @@ from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.types import TopicPartition
-from kprod_ext import LaneTable, StickyPartition, TopicLane
+from kprod_ext.fast_lane import LaneTable, TopicLane
+from kprod_ext.sticky_partition import StickyPartition
 
 
 class FastLanes:

@@ -1,0 +1,3 @@
+cdef class SystemClock:
+    cpdef object monotonic(self)
+    cpdef object wall_ms(self)
