@@ -1,3 +1,0 @@
-cdef class SystemClock:
-    cpdef object monotonic(self)
-    cpdef object wall_ms(self)
