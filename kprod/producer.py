@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from kprod.buffer.batch_queue import Appended
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.fast_lanes import FastLanes
 from kprod.buffer.future import FutureRecordMetadata
@@ -17,33 +19,34 @@ from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
 from kprod.errors import (
     BufferFullError,
-    InvalidRecordError,
     KprodError,
     ProducerClosedError,
     RecordTooLargeError,
-    RecordTypeError,
 )
-from kprod.intake.arguments import check_partition, check_timestamp, check_topic, freeze_headers
+from kprod.intake.arguments import (
+    check_partition,
+    check_seconds,
+    check_timestamp,
+    check_topic,
+    freeze_headers,
+)
 from kprod.intake.chosen_partitioner import partitioner_for
 from kprod.intake.closing import closable, close_all
 from kprod.intake.interceptors import Interceptors
-from kprod.intake.partitioner import DefaultPartitioner, Partitioner
+from kprod.intake.lane_rules import lane_partitioner, largest_payload
 from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import Serializers
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.lifetime import forget, watch_over
-from kprod.types import BytesLike, DeliveryReport, Headers, ProducerRecord, TopicPartition
+from kprod.types import BytesLike, DeliveryReport, Header, Headers, ProducerRecord, TopicPartition
 from kprod_ext import BulkTurn, FastLane, batch_size_upper_bound
 
 log = logging.getLogger(__name__)
 
 GRACE = 1.0
 """Seconds in which the last record's delivery timeout is noticed."""
-
-LONGEST_LENGTH = 5
-"""Bytes that the length of a key or value takes at most."""
 
 
 class KafkaProducer(FastLane, BulkCalls):
@@ -72,7 +75,7 @@ class KafkaProducer(FastLane, BulkCalls):
         self._largest_batch = min(self.config.max_request_size, self.config.buffer_memory)
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
         self._close_seconds = self.config.delivery_timeout_ms / 1000 + GRACE
-        self._largest = _largest_payload(self.config)
+        self._largest = largest_payload(self.config)
         self._closed = False
         self._start()
 
@@ -92,7 +95,7 @@ class KafkaProducer(FastLane, BulkCalls):
             ignore_keys=config.partitioner_ignore_keys,
             loads=watched,
         )
-        self._lane_partitioner = _lane_partitioner(config, self._partitioner)
+        self._lane_partitioner = lane_partitioner(config, self._partitioner)
         self._callbacks = Callbacks(f"kprod-callbacks-{config.client_id}")
         self._sender = assemble(
             config, self._metrics, self._clock, load_watcher=watched, callbacks=self._callbacks
@@ -104,7 +107,8 @@ class KafkaProducer(FastLane, BulkCalls):
         self._fast_lanes = FastLanes(
             self._lane_table, self._accumulator, self._metadata, self._wake, largest=self._largest
         )
-        plugs = closable((*_plugs(config), *config.interceptors))
+        plugged = config.key_serializer, config.value_serializer, config.partitioner
+        plugs = closable((*plugged, *config.interceptors))
         last = partial(close_all, plugs) if plugs else None
         self._engine = Engine(self._sender, self._callbacks, self._metrics, config.client_id, last)
         self._bulk = self._bulk_parts()
@@ -165,15 +169,29 @@ class KafkaProducer(FastLane, BulkCalls):
         if partition is None:
             partition = self._partitioner.choose(topic, key)
         tp = TopicPartition(record.topic, partition)
+        left = self._left(deadline)
+        appended = self._append(tp, record.timestamp_ms, key, value, record.headers, left)
+        self._partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
+        if self._interceptors.watch_outcomes:
+            self._follow(record, appended.future)
+        if self._lane_partitioner is not None:
+            self._fast_lanes.admit(tp, len(topic), self._lane_partitioner.sticky(tp.topic))
+        return appended.future
+
+    def _append(
+        self,
+        tp: TopicPartition,
+        timestamp_ms: int | None,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: Sequence[Header],
+        timeout: float,
+    ) -> Appended:
+        """Write a record into its batch; the sender learns of it as soon as it has to."""
+        if timestamp_ms is None:
+            timestamp_ms = self._clock.wall_ms()
         try:
-            appended = self._accumulator.append(
-                tp,
-                self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms,
-                key,
-                value,
-                record.headers,
-                self._left(deadline),
-            )
+            appended = self._accumulator.append(tp, timestamp_ms, key, value, headers, timeout)
             if appended.wake_sender:
                 self._wake()
             elif appended.linger is not None:
@@ -181,11 +199,29 @@ class KafkaProducer(FastLane, BulkCalls):
         except BaseException:
             self._wake()  # a signal handler may have raised when the record was queued already
             raise
-        self._partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
-        if self._interceptors.watch_outcomes:
-            self._follow(record, appended.future)
-        if self._lane_partitioner is not None:
-            self._fast_lanes.admit(tp, len(topic), self._lane_partitioner.sticky(tp.topic))
+        return appended
+
+    def _begin_batch(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        timestamp_ms: int | None,
+    ) -> FutureRecordMetadata:
+        """The Python lane for a record that only lacks a batch: its lane has seen to the rest."""
+        if self._callbacks.crowded or self._lane_partitioner is None:
+            return self._send(topic, value, key, None, partition, timestamp_ms)
+        timeout = _blocking_time(self._engine, self._max_block)
+        tp = TopicPartition(topic, partition)
+        try:
+            appended = self._append(tp, timestamp_ms, key, value, (), timeout)
+        except BufferFullError:
+            self._metrics.found_no_room()
+            raise
+        sticky = self._lane_partitioner.sticky(topic)
+        if sticky is not None and sticky.partition == partition:
+            sticky.add(appended.nbytes, appended.batch_ready)
         return appended.future
 
     def _bulk_parts(self) -> BulkParts | None:
@@ -254,7 +290,7 @@ class KafkaProducer(FastLane, BulkCalls):
         records stay queued. A record that fails does not raise here: its future does, and
         ``failed`` in the report counts it. Raises IllegalStateError inside a delivery callback.
         """
-        _check_seconds("flush", timeout)
+        check_seconds("flush", timeout, FOREVER)
         if self._inherited:
             return DeliveryReport(0, 0, 0)
         began = self._clock.monotonic()
@@ -274,7 +310,7 @@ class KafkaProducer(FastLane, BulkCalls):
         for callbacks. Serializers, partitioner and interceptors that have a ``close`` are closed
         once, after the last callback, in its thread.
         """
-        _check_seconds("close", timeout)
+        check_seconds("close", timeout, FOREVER)
         if timeout != 0:
             self._engine.refuse_inside("close")
         self._closed = True
@@ -360,38 +396,5 @@ def _blocking_time(engine: Engine, max_block: float) -> float:
     return 0.0 if engine.is_sender else max_block
 
 
-def _largest_payload(config: ProducerConfig) -> int:
-    """Bytes of key and value with which a record is within every limit, whatever surrounds it."""
-    limit = min(config.max_request_size, config.buffer_memory)
-    return limit - batch_size_upper_bound(None, None) - 2 * LONGEST_LENGTH
-
-
-def _lane_partitioner(
-    config: ProducerConfig, partitioner: Partitioner
-) -> DefaultPartitioner | None:
-    """The partitioner if the compiled ``send`` can do without asking it; None: no fast lane.
-
-    Nothing of the application's may have to see each record on its way in.
-    """
-    if config.interceptors or config.key_serializer or config.value_serializer:
-        return None
-    if isinstance(partitioner, DefaultPartitioner) and partitioner.hashes_by_murmur2:
-        return partitioner
-    return None
-
-
-def _plugs(config: ProducerConfig) -> tuple[Any, ...]:
-    return config.key_serializer, config.value_serializer, config.partitioner
-
-
 def _from_options(kind: type[KafkaProducer], options: dict[str, Any]) -> KafkaProducer:
     return kind(**options)
-
-
-def _check_seconds(call: str, timeout: float | None) -> None:
-    if timeout is None:
-        return
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise RecordTypeError(f"{call}: timeout must be seconds or None, got {timeout!r}")
-    if not 0 <= timeout <= FOREVER:
-        raise InvalidRecordError(f"{call}: timeout must be seconds from 0 on, got {timeout!r}")

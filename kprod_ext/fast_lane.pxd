@@ -18,12 +18,19 @@ cdef class TopicLane:
 
     # The future of a record that was appended; None: it is for the Python lane.
     cdef RecordFuture append_plain(
-        self, object key, object value, object partition, object timestamp_ms
+        self,
+        object key,
+        object value,
+        object partition,
+        object timestamp_ms,
+        Py_ssize_t* place,
     )
     cdef RecordFuture append_held(
         self, object key, object value, object headers, object partition, object timestamp_ms
     )
-    cdef RecordFuture _append(self, Record* record, object partition, object timestamp_ms)
+    cdef RecordFuture _append(
+        self, Record* record, object partition, object timestamp_ms, Py_ssize_t* full_place
+    )
     cdef Py_ssize_t _place(
         self, const Field* key, object partition, StickyPartition sticky
     ) noexcept

@@ -53,6 +53,9 @@ class LaneTable:
 class FastLane:
     """A producer's ``send``: compiled in the steady state, ``_send`` of the subclass otherwise.
 
+    ``_begin_batch`` takes records that lack nothing but a batch with room; unless the subclass has
+    its own, ``_send`` gets those, too, with the partition that was found for them.
+
     Thread-safe. A record takes the fast lane when its topic has a lane, key and value are bytes,
     bytearray, memoryview or None, its headers (str, bytes or None) tuples, and the open batch of
     its partition has room: the explicit one, the one murmur2 gives for its key, or the sticky one.

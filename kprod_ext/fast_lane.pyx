@@ -53,9 +53,17 @@ cdef class TopicLane:
         self._sticky = sticky
 
     cdef RecordFuture append_plain(
-        self, object key, object value, object partition, object timestamp_ms
+        self,
+        object key,
+        object value,
+        object partition,
+        object timestamp_ms,
+        Py_ssize_t* place,
     ):
-        """Key and value are bytes or None, and there are no headers."""
+        """Key and value are bytes or None, and there are no headers.
+
+        When nothing but room was wanting, ``place`` is the partition; else it stays as it was.
+        """
         cdef Record record
         cdef Py_ssize_t size = 0
         record.key.data = record.value.data = NULL
@@ -71,7 +79,7 @@ cdef class TopicLane:
         record.header_count = 0
         if size > self._largest:
             return None
-        return self._append(&record, partition, timestamp_ms)
+        return self._append(&record, partition, timestamp_ms, place)
 
     cdef RecordFuture append_held(
         self, object key, object value, object headers, object partition, object timestamp_ms
@@ -79,7 +87,7 @@ cdef class TopicLane:
         """Key and value are bytes-like or None, headers a tuple or a list."""
         cdef HeldRecord held
         cdef RecordFuture future = None
-        cdef Py_ssize_t size
+        cdef Py_ssize_t size, place
         # A copy of a list: another thread may change it while its pairs are looked at.
         cdef tuple pairs = tuple(headers)
         if not is_frozen(pairs):
@@ -91,12 +99,14 @@ cdef class TopicLane:
         try:
             size = payload_size(&held.record)
             if 0 <= size <= self._largest:
-                future = self._append(&held.record, partition, timestamp_ms)
+                future = self._append(&held.record, partition, timestamp_ms, &place)
         finally:
             release_record(&held)
         return future
 
-    cdef RecordFuture _append(self, Record* record, object partition, object timestamp_ms):
+    cdef RecordFuture _append(
+        self, Record* record, object partition, object timestamp_ms, Py_ssize_t* full_place
+    ):
         cdef StickyPartition sticky = self._sticky
         cdef Py_ssize_t place = self._place(&record.key, partition, sticky)
         cdef Py_ssize_t nbytes = 0
@@ -116,6 +126,7 @@ cdef class TopicLane:
             return None
         future = append_record(batch, record, &nbytes, &full)
         if future is None:
+            full_place[0] = place
             return None
         if sticky is not None and sticky.partition == place:
             sticky.count(nbytes, full)
@@ -223,13 +234,16 @@ cdef class FastLane:
         """
         cdef TopicLane lane = self._latest
         cdef RecordFuture future = None
+        cdef Py_ssize_t place = ELSEWHERE
         # Most often it is the topic of the last record, and the same object. A lane that is closed
         # while another thread makes it the latest says so itself.
         if lane is None or lane._name is not topic or lane._closed:
             lane = self._find_lane(topic)
         if lane is not None:
             if headers is None and is_plain(key) and is_plain(value):
-                future = lane.append_plain(key, value, partition, timestamp_ms)
+                future = lane.append_plain(key, value, partition, timestamp_ms, &place)
+                if future is None and place != ELSEWHERE:
+                    return self._begin_batch(topic, value, key, place, timestamp_ms)
             elif (
                 (headers is None or type(headers) is list or type(headers) is tuple)
                 and is_bytes_like(key)
@@ -240,6 +254,10 @@ cdef class FastLane:
             if future is not None:
                 return future
         return self._send(topic, value, key, headers, partition, timestamp_ms)
+
+    def _begin_batch(self, topic, value, key, partition, timestamp_ms):
+        """Queue a record that is as its lane wants it, but has no batch with room."""
+        return self._send(topic, value, key, None, partition, timestamp_ms)
 
     cdef TopicLane _find_lane(self, object topic):
         """The lane of a topic, remembered for the next record; None when it has none."""

@@ -85,6 +85,19 @@ def check_timestamp(timestamp_ms: Any) -> int | None:
     )
 
 
+def check_seconds(call: str, timeout: Any, longest: float) -> None:
+    """A time to wait: None, or seconds from 0 to ``longest``.
+
+    Raises InvalidRecordError for other numbers, RecordTypeError for what is none.
+    """
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise RecordTypeError(f"{call}: timeout must be seconds or None, got {timeout!r}")
+    if not 0 <= timeout <= longest:
+        raise InvalidRecordError(f"{call}: timeout must be seconds from 0 on, got {timeout!r}")
+
+
 def _integer(argument: str, value: Any) -> int:
     """The value of any integer type, numpy's for one. Floats are refused: they hide lost digits."""
     if not isinstance(value, bool):

@@ -160,6 +160,32 @@ def test_no_record_enters_a_batch_that_was_taken() -> None:
     assert send.send("t", b"late", partition=0) == "asked the Python lane"
 
 
+def test_a_record_that_lacks_nothing_but_a_batch_is_handed_on_as_it_is() -> None:
+    class Beginning(Sending):
+        def _begin_batch(self, *record: object) -> object:
+            return record
+
+    rig = rig_with_topic(2)
+    send = Beginning(rig.sender.accumulator, rig.sender.metadata)
+    future = rig.queue()
+    send.lanes.admit(TP, 2, StickyPartition(0, 100))
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: future.is_done)
+    handed_on: list[object] = [
+        send.send("t", b"v"),
+        send.send("t", None, b"k", partition=0, timestamp_ms=7),
+    ]
+    assert handed_on == [("t", b"v", None, 0, None), ("t", None, b"k", 0, 7)]
+    elsewhere: list[object] = [
+        send.send("t", b"v", partition=1),  # not used yet
+        send.send("t", b"v", headers=[("name", b"x")], partition=0),
+        send.send("t", bytearray(b"v"), partition=0),
+        send.send("t", b"v", partition=0, timestamp_ms=-1),
+        send.send("t", b"v" * 1_001, partition=0),
+    ]
+    assert elsewhere == ["asked the Python lane"] * 5
+
+
 def test_after_close_everything_asks() -> None:
     rig = rig_with_topic(1)
     send = lane_over(rig)
