@@ -111,8 +111,7 @@ class TcpBackend(Backend):
         longest = 0.0 if ready else timeout
         busy = self._busy_poll if self.eager else 0.0
         found = let_signals_in(self._poller.wait, longest, busy)
-        ready.extend(Readiness(*each) for each in found)
-        return ready
+        return ready + [Readiness(*each) for each in found]
 
     def forget(self, transport: Transport) -> None:
         """See ``Backend.forget``."""

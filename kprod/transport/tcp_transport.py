@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kprod.errors import ConnectionLost
-from kprod.transport.base import Transport
 from kprod_ext import Poller, receive, send_buffers
 
 _CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
@@ -25,8 +24,8 @@ class Address(NamedTuple):
         return str(self.sockaddr[0])
 
 
-class TcpTransport(Transport):
-    """A connection to ``name`` ("host:port") at the first of its ``addresses`` that accepts.
+class TcpTransport:
+    """A ``Transport`` to ``name`` ("host:port") at the first of its ``addresses`` that accepts.
 
     None of them: they are not known yet, ``resolved`` or ``unresolvable`` is called later.
     Has its sockets watched by ``poller``, with itself as data. Not thread-safe.
