@@ -346,3 +346,26 @@ def test_closing_fails_every_request_and_closes_every_connection() -> None:
     assert [request.ends for request in requests] == [[("failed", True)]] * 2
     assert rig.backend.connections == []
     rig.network.wake()
+
+
+# Being eager --------------------------------------------------------------------------------------
+
+
+def test_only_a_caller_is_eager_and_only_for_an_answer() -> None:
+    """The backend is told before each wait, as the network stood when it was looked at last."""
+    rig = NetworkRig("boot")
+    node = rig.connect_any()
+
+    def eager(*, caller: bool) -> bool:
+        rig.network.may_connect = not caller
+        rig.network.next_event(rig.clock.now)
+        rig.network.poll(0)
+        return rig.backend.eager
+
+    assert not eager(caller=True)
+    rig.send(node)
+    assert eager(caller=True)
+    assert not eager(caller=False)
+    rig.backend.connections[-1].deliver(answer(1, b""))
+    rig.network.poll(0)
+    assert not eager(caller=True)
