@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
-import threading
 from collections import deque
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple
 
 from kprod.broker.api_key import ApiKey
-from tests.support.closing_streams import abort_streams, close_streams, end_tasks
+from tests.support.loopback_proxy import LoopbackProxy, Streams, reset_on_close
 
 SIZE = 4
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +54,17 @@ class CutOff(Exception):
     """The connection ends here."""
 
 
-class FrameProxy:
-    """Listens on ``port`` of loopback and passes frames on to ``upstream_port``, in its own thread.
+class FrameProxy(LoopbackProxy):
+    """Passes frames on. Not for producers with acks=0, whose requests have no response.
 
-    Not for producers with acks=0, whose requests have no response. ``done`` counts what was
-    spoiled, ``connections`` those accepted, ``sizes`` tells how large messages were.
+    ``done`` counts what was spoiled, ``sizes`` tells how large messages were.
     """
 
     def __init__(self, upstream_port: int) -> None:
-        self.upstream_port = upstream_port
-        self.port = 0
+        super().__init__(upstream_port)
         self.done = 0
-        self.connections = 0
         self.sizes: dict[ApiKey, Sizes] = {}
         self._armed: deque[Spoil] = deque()
-        self._open: set[asyncio.Task[None]] = set()
-        self._listening = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     def arm(self, *spoils: Spoil) -> None:
         """Spoil the next requests of those kinds, one each, in this order. Thread-safe."""
@@ -91,61 +82,9 @@ class FrameProxy:
         known = self.sizes.get(api, Sizes())
         self.sizes[api] = Sizes(request or known.request, response or known.response)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._listening.wait(20), "the proxy does not listen"
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._closing.set)
-        self._thread.join(20)
-
-    async def _serve(self) -> None:
-        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self._listening.set()
-        await self._closing.wait()
-        server.close()
-        await end_tasks(self._open)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
-        # A task that is cancelled before its first step closes nothing.
-        task.add_done_callback(lambda _: writer.close())
-
-    async def _carry(
-        self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter
-    ) -> None:
-        try:
-            from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self.upstream_port)
-        except OSError:
-            to_client.transport.abort()
-            await close_streams(to_client)
-            return
-        session = _Session(self, to_client, to_broker)
-        ways = [
-            asyncio.ensure_future(session.pass_requests(from_client)),
-            asyncio.ensure_future(session.pass_responses(from_broker)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            abort_streams(to_broker, to_client)
-            raise
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            await close_streams(to_broker, to_client)
+    def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
+        session = _Session(self, client.writer, server.writer)
+        return [session.pass_requests(client.reader), session.pass_responses(server.reader)]
 
 
 class _Session:
@@ -223,8 +162,7 @@ class _Session:
 
     def _end(self, spoil: Spoil) -> None:
         if spoil.reset:
-            connection: socket.socket = self._to_client.get_extra_info("socket")
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            reset_on_close(self._to_client)
         raise CutOff
 
 

@@ -1,0 +1,102 @@
+"""A TCP proxy on loopback in a thread of its own; what it does to a connection, others say."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tests.support.closing_streams import abort_streams, close_streams, end_tasks
+
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Streams(NamedTuple):
+    """Both ways of a connection to one peer."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class LoopbackProxy(ABC):
+    """Listens on ``port`` of loopback and connects to ``upstream_port`` for each client.
+
+    ``port`` is known once the proxy was entered; ``upstream_port`` may be set later.
+    ``connections`` counts those accepted, ``refused`` those closed at once because upstream was not
+    there.
+    """
+
+    def __init__(self, upstream_port: int = 0) -> None:
+        self.upstream_port = upstream_port
+        self.port = 0
+        self.connections = 0
+        self.refused = 0
+        self._open: set[asyncio.Task[None]] = set()
+        self._listening = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    @abstractmethod
+    def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
+        """What passes bytes on, there and back; when one returns or raises, all streams end."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._listening.wait(20), "the proxy does not listen"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join(20)
+
+    async def _serve(self) -> None:
+        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._listening.set()
+        await self._closing.wait()
+        server.close()
+        await end_tasks(self._open)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.get_running_loop().create_task(self._carry(Streams(reader, writer)))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+        # A task that is cancelled before its first step closes nothing.
+        task.add_done_callback(lambda _: writer.close())
+
+    async def _carry(self, client: Streams) -> None:
+        try:
+            server = Streams(*await asyncio.open_connection("127.0.0.1", self.upstream_port))
+        except OSError:
+            self.refused += 1
+            client.writer.transport.abort()
+            await close_streams(client.writer)
+            return
+        ways = [asyncio.ensure_future(way) for way in self.ways(client, server)]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            abort_streams(server.writer, client.writer)
+            raise
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            await close_streams(server.writer, client.writer)
+
+
+def reset_on_close(writer: asyncio.StreamWriter) -> None:
+    """Let the peer see a reset when ``writer`` is closed, and not the end of the stream."""
+    connection: socket.socket = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
