@@ -23,11 +23,12 @@ from rich.table import Table
 
 from benchmarks.acceptance.tables import figure
 from benchmarks.flight_events import flight_events
+from benchmarks.measured_process import TurnFailed
 from benchmarks.pipeline.case import Case
 from benchmarks.pipeline.cases import cases
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
-from benchmarks.rivals.comparison import TurnFailed, take
+from benchmarks.rivals.comparison import take
 from benchmarks.rivals.turn import Turn
 from benchmarks.spread import Spread, spread_of
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from benchmarks.rivals.comparison import QUIET, TurnFailed
+from benchmarks.measured_process import TurnFailed, figures_of
 from benchmarks.sink.sink_process import SinkProcess
 
-ROOT = Path(__file__).parents[2]
-CASE_SECONDS = 180.0
 WARM_UP = 1_000
-LAST_WORDS = 400
 SINK, EMBEDDED = "counting sink", "embedded broker"
 
 
@@ -55,20 +48,6 @@ class Case:
 
 
 def _run(command: list[str]) -> dict[str, Any]:
-    try:
-        ran = subprocess.run(
-            command,
-            cwd=ROOT,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=CASE_SECONDS,
-            env=os.environ | QUIET,
-        )
-    except subprocess.TimeoutExpired:
-        raise TurnFailed(f"no end after {CASE_SECONDS:.0f} s") from None
-    if ran.returncode:
-        raise TurnFailed(ran.stderr.strip()[-LAST_WORDS:] or f"exit code {ran.returncode}")
-    measured: dict[str, Any] = json.loads(ran.stdout)
+    measured = figures_of(command)
     latency = measured.pop("latency_ms")
     return measured | {f"{name}_ms": value for name, value in latency.items()}

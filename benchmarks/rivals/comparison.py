@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from benchmarks.measured_process import TurnFailed, figures_of
 from benchmarks.rivals.turn import Turn
 from benchmarks.sink.sink_process import SinkProcess
 from benchmarks.spread import Spread, spread_of
-
-ROOT = Path(__file__).parents[2]
-TURN_SECONDS = 180.0
-LAST_WORDS = 400
-QUIET = {"OPENBLAS_NUM_THREADS": "1"}
-"""pyarrow loads numpy, whose threads would spin for a while on the cores that are measured."""
 
 COUNTED = ("records", "batches", "requests", "batch_bytes", "batches_by_codec")
 
@@ -72,10 +64,6 @@ def compare(comparison: Comparison, rounds: int, say: Say) -> Taken:
     return taken
 
 
-class TurnFailed(Exception):
-    """A turn that has no figures, and why."""
-
-
 def take(turn: Turn) -> dict[str, Any]:
     """One turn against a sink of its own; its figures, and ``sink``: what the sink has counted.
 
@@ -92,27 +80,9 @@ def take(turn: Turn) -> dict[str, Any]:
 
 
 def _in_a_process(turn: Turn, bootstrap_servers: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.rivals.turn"]
-    command += [json.dumps(turn.as_json()), bootstrap_servers]
-    try:
-        ran = subprocess.run(
-            command,
-            cwd=ROOT,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=TURN_SECONDS,
-            env=os.environ | QUIET,
-        )
-    except subprocess.TimeoutExpired:
-        raise TurnFailed(f"no end after {TURN_SECONDS:.0f} s") from None
-    if ran.returncode:
-        raise TurnFailed(ran.stderr.strip()[-LAST_WORDS:] or f"exit code {ran.returncode}")
-    try:
-        measured: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        raise TurnFailed(f"no figures in {ran.stdout[-LAST_WORDS:]!r}") from None
-    return measured
+    described = json.dumps(turn.as_json())
+    module = "benchmarks.rivals.turn"
+    return figures_of([sys.executable, "-m", module, described, bootstrap_servers])
 
 
 def _is_number(value: object) -> bool:

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.kernels.kernel import Kernel
 from benchmarks.kernels.kernels import kernels
+from benchmarks.measured_process import TurnFailed
 from benchmarks.pipeline.case import EMBEDDED, Case
 from benchmarks.pipeline.cases import cases
-from benchmarks.rivals.comparison import TurnFailed
 
 
 @pytest.mark.parametrize("broker", ["counting sink", EMBEDDED])
