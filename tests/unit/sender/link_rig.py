@@ -18,6 +18,15 @@ from tests.unit.sender.raw_server import RawServer
 
 BROKER = Broker(7, "host", 9092)
 REQUEST = frame(b"a request")
+SETTINGS = LinkSettings(
+    client_id="client",
+    max_in_flight=5,
+    max_frame_bytes=1000,
+    request_timeout=30,
+    setup=ExponentialBackoff(10, 30, SteadyRandom()),
+    idle_timeout=540,
+    reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
+)
 
 
 class LinkRig:
@@ -30,19 +39,10 @@ class LinkRig:
         self.mistakes = MistakenBackend(self.backend)
         self.errors: list[KprodError] = []
         self.metrics = ProducerMetrics()
-        settings = LinkSettings(
-            client_id="client",
-            max_in_flight=5,
-            max_frame_bytes=1000,
-            request_timeout=30,
-            setup=ExponentialBackoff(10, 30, SteadyRandom()),
-            idle_timeout=540,
-            reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
-        )
         self.link = BrokerLink(
             BROKER,
             self.mistakes,
-            settings,
+            SETTINGS,
             self.metrics,
             lambda broker, error: self.errors.append(error),
             TroubleLog("client"),

@@ -6,22 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from kprod.backoff import ExponentialBackoff
 from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Buffers
-from kprod.sender.link import LinkSettings
 from kprod.sender.network import PATIENCE, Network
 from kprod.wire.versions import ApiKey
 from kprod_ext import BufferPool, PooledBuffer
 from tests.support.fake_clock import FakeClock
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
-from tests.unit.sender.exchanges import Noted, Unwritable, answer, frame
+from tests.unit.sender.exchanges import Noted, Unwritable, answer
+from tests.unit.sender.link_rig import REQUEST, SETTINGS
 from tests.unit.sender.raw_server import RawServer
-
-REQUEST = frame(b"a request")
 
 
 class NetworkRig:
@@ -33,19 +30,10 @@ class NetworkRig:
         self.listeners = {(host, 9092): server.accept for host, server in self.servers.items()}
         self.backend = VirtualBackend(self.clock, self.listeners)
         self.errors: list[KprodError] = []
-        settings = LinkSettings(
-            client_id="client",
-            max_in_flight=5,
-            max_frame_bytes=1000,
-            request_timeout=30,
-            setup=ExponentialBackoff(10, 30, SteadyRandom()),
-            idle_timeout=540,
-            reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
-        )
         self.network = Network(
             self.backend,
             [(host, 9092) for host in bootstrap],
-            settings,
+            SETTINGS,
             ProducerMetrics(),
             self.clock,
             lambda broker, error: self.errors.append(error),
