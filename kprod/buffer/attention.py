@@ -180,7 +180,7 @@ class Attention:
     # What was seen --------------------------------------------------------------------------------
 
     def posts(self, hurry: bool) -> dict[int, list[int]]:
-        """The nodes something should leave for now, each with the ``acks`` that are asked for."""
+        """The nodes that something should be sent to, each with the ``acks`` that are asked for."""
         found: dict[int, list[int]] = {}
         for post in self._posts.values():
             if post.due.first is not None or (hurry and post.lingering.first is not None):

@@ -174,7 +174,7 @@ class Metadata:
     # The sender's thread ----------------------------------------------------------------------
 
     def due(self, now: float) -> float:
-        """Seconds until a metadata request should leave; 0.0 for now, infinite while one is out."""
+        """Seconds until a metadata request should leave: 0.0 at once, infinite while one is out."""
         # Asked twice per turn. A change in another thread that this does not see, for it comes
         # without the lock, is followed by a wake-up, and so by another turn.
         if now < self._quiet_until:
