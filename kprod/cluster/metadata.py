@@ -10,7 +10,6 @@ new.
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
@@ -34,8 +33,6 @@ from kprod.errors import (
 from kprod.latch import Latch
 from kprod.types import TopicPartition
 from kprod.wire.control import MetadataReply, PartitionReply, TopicReply
-
-log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 MOST_HOLES = 1000
@@ -236,8 +233,9 @@ class Metadata:
             for name, error in errors.items():
                 if not error.retriable:  # nobody asks for it again until a send names it again
                     self._last_use.pop(name, None)
-            known = self.snapshot
-            snapshot = known.with_topics(map(_topic_info, usable), brokers, reply.cluster_id)
+            snapshot = self.snapshot.with_topics(
+                map(_topic_info, usable), brokers, reply.cluster_id
+            )
             snapshot = self._without_idle(snapshot, now)
             self._fruitless = self._fruitless + 1 if snapshot == self.snapshot else 0
             self.snapshot = snapshot
@@ -250,12 +248,6 @@ class Metadata:
             self._last_success = now
             self._answers += 1
             self._tell_waiters()
-        if known.is_of_another(reply.cluster_id):
-            log.warning(
-                "another cluster answers, %s, no longer %s: do the bootstrap servers lead to both?",
-                reply.cluster_id,
-                known.cluster_id,
-            )
         if self.on_publish is not None:
             self.on_publish(snapshot)
         return True

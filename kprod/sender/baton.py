@@ -9,7 +9,6 @@ under way than one caller waits for, the thread keeps the baton, as the others' 
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,8 +20,6 @@ from kprod.errors import IllegalStateError
 from kprod.latch import Latch
 from kprod.sender.network import Network
 from kprod_ext import Rest, hold_signals, raised_by_signal
-
-log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 PATIENCE = 0.005
@@ -146,10 +143,11 @@ class Baton:
             try:
                 work.turn(left)
             except Exception as error:
-                if not raised_by_signal(error):
-                    log.exception("a turn of the sender failed; its thread goes on")
-                    return
-                raise
+                if raised_by_signal(error):
+                    raise
+                what = "a turn of the sender failed; its thread goes on"
+                self._network.troubles.mistake(what, error, self._clock.monotonic())
+                return
             left = deadline - self._clock.monotonic()
 
     def _lay_down(self, work: Work) -> None:

@@ -68,6 +68,10 @@ class TroubleLog:
             log.warning("%s: %s is connected again %s", self._client_id, broker, after)
         trouble.failures, trouble.told = 0, False
 
+    def warn(self, what: str) -> None:
+        """Something rare that users should know of."""
+        log.warning("%s: %s", self._client_id, what)
+
     def mistake(self, what: str, error: Exception, now: float) -> None:
         """Something is broken, here or in a transport: told with its stack, but not each time."""
         if now - self._mistakes.get(what, -INTERVAL) < INTERVAL:

@@ -218,6 +218,7 @@ class ScriptedCluster:
     brokers: dict[int, ScriptedBroker] = field(default_factory=dict)
     listeners: dict[tuple[str, int], Callable[[], ServerEnd]] = field(default_factory=dict)
     log: dict[TopicPartition, list[RecordBatch]] = field(default_factory=dict)
+    cluster_id: str = "scripted"
 
     def add(self, node_id: int, host: str | None = None, port: int = 9092) -> ScriptedBroker:
         """A broker that listens, and that metadata tells of."""
@@ -258,7 +259,7 @@ class ScriptedCluster:
                 schema.MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port)
                 for b in self.brokers.values()
             ),
-            cluster_id="scripted",
+            cluster_id=self.cluster_id,
             controller_id=min(self.brokers, default=-1),
             topics=tuple(self._topic(schema, name) for name in names or sorted(self.topics)),
         )

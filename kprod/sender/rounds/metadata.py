@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from kprod.cluster.metadata import Metadata
@@ -11,8 +10,6 @@ from kprod.sender.exchange import Buffers
 from kprod.sender.network import Network
 from kprod.wire.control import decode_metadata_response, encode_metadata_request
 from kprod.wire.versions import ApiKey
-
-log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 REBOOTSTRAP_REQUIRED = 129
@@ -68,7 +65,7 @@ class MetadataRound:
         return FOREVER
 
     def _rebootstrap(self, why: str, now: float) -> None:
-        log.warning("asking the bootstrap servers about the cluster: %s", why)
+        self._network.troubles.warn(f"asking the bootstrap servers about the cluster: {why}")
         self._metadata.rebootstrap()
         self._network.rebootstrap(now)
         self._asking_since = now
@@ -76,7 +73,13 @@ class MetadataRound:
     def answered(self, version: int, body: memoryview, now: float) -> int:
         """Publish the snapshot and tell the network who the brokers are."""
         reply = decode_metadata_response(version, body)
+        known = self._metadata.snapshot
         if self._metadata.answered(reply, now):
+            if known.is_of_another(reply.cluster_id):
+                self._network.troubles.warn(
+                    f"another cluster answers, {reply.cluster_id}, no longer {known.cluster_id}:"
+                    " do the bootstrap servers lead to both?"
+                )
             self._asking_since = None
             self._network.adopt(self._metadata.snapshot.brokers)
         elif reply.error_code == REBOOTSTRAP_REQUIRED and self._rebootstrap_after < FOREVER:

@@ -84,6 +84,21 @@ def test_a_broker_can_ask_for_it() -> None:
     assert moved.rig.run(moved.found, seconds=1)
 
 
+def test_another_cluster_behind_the_same_address_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    moved = MovedCluster(client_id="orders")
+    moved.new.cluster_id = "second"
+    moved.one.next(ApiKey.METADATA, no_brokers(129))
+    assert caplog.messages == []
+    assert moved.rig.run(moved.found, seconds=1)
+    assert caplog.messages == [
+        "orders: asking the bootstrap servers about the cluster: a broker asks for it",
+        "orders: another cluster answers, second, no longer scripted:"
+        " do the bootstrap servers lead to both?",
+    ]
+
+
 @pytest.mark.parametrize("error", [0, 129])
 def test_without_that_strategy_the_known_brokers_are_kept(error: int) -> None:
     moved = MovedCluster(metadata_recovery_strategy="none")
