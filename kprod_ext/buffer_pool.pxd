@@ -35,7 +35,9 @@ cdef class BufferPool:
     cpdef PooledBuffer allocate(self, Py_ssize_t size, double timeout, object on_wait=*)
     cpdef void deallocate(self, PooledBuffer buffer) except *
 
-    cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept nogil
+    cdef bint try_grow(
+        self, PooledBuffer buffer, Py_ssize_t capacity, Py_ssize_t left
+    ) noexcept nogil
     cdef bint can_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
     cdef void shrink(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
     cdef void give_back(self, Block* block, Py_ssize_t size) noexcept

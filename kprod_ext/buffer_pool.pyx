@@ -265,8 +265,11 @@ cdef class BufferPool:
                 and capacity - buffer.capacity <= self._unpooled + self._free_bytes
             )
 
-    cdef bint try_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept nogil:
-        """Enlarge a buffer of this pool, keeping its content; never waits or overtakes a waiter."""
+    cdef bint try_grow(
+        self, PooledBuffer buffer, Py_ssize_t capacity, Py_ssize_t left
+    ) noexcept nogil:
+        """Enlarge a buffer of this pool, keeping its content, if so many bytes are left afterwards;
+        never waits or overtakes a waiter."""
         cdef Block* trash = NULL
         cdef void* moved = NULL
         cdef Py_ssize_t extra = capacity - buffer.capacity
@@ -274,7 +277,7 @@ cdef class BufferPool:
             if (
                 not buffer.given_back
                 and buffer.lent == 0
-                and extra <= self._unpooled + self._free_bytes
+                and extra + left <= self._unpooled + self._free_bytes
             ):
                 # Under the lock, so that no view of the old memory can be taken meanwhile.
                 moved = PyMem_RawRealloc(buffer.data, <size_t>capacity)

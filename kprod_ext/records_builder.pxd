@@ -32,6 +32,7 @@ cdef class MemoryRecordsBuilder:
     cdef BufferPool _pool               # None: the buffer may not grow
     cdef Py_ssize_t _first_capacity     # of the buffer, before it grew
     cdef readonly double actual_compression_ratio
+    cdef readonly bint is_packed        # its records are as they will be sent
     cdef readonly bint is_closed
     cdef int64_t _producer_id
     cdef int16_t _producer_epoch
@@ -46,6 +47,7 @@ cdef class MemoryRecordsBuilder:
         int32_t base_sequence,
         bint transactional=*,
     ) except *
+    cpdef void pack(self, object compress=*) except *
     cpdef void close(self, object compress=*) except *
     cpdef void reopen_producer_state(
         self, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence
@@ -75,6 +77,8 @@ cpdef Py_ssize_t batch_size_upper_bound(
 cdef inline Py_ssize_t estimated_bytes(MemoryRecordsBuilder builder) noexcept nogil:
     if builder.compression == NO_COMPRESSION:
         return HEADER_SIZE + builder.uncompressed_bytes
+    if builder.is_packed:
+        return builder._end
     return HEADER_SIZE + <Py_ssize_t>(<double>builder.uncompressed_bytes * builder._expansion)
 
 

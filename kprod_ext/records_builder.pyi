@@ -112,13 +112,21 @@ class MemoryRecordsBuilder:
         closed, ValueError for a combination that cannot be, OverflowError beyond 64, 16, 32 bits.
         """
 
-    def close(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
-        """Complete the batch: compress the records if the codec is not 0, write header and CRC-32C.
+    def pack(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
+        """Close for append, and compress the records if the codec is not 0: the costly part of
+        ``close``, which leaves it out afterwards. Another thread may do it than the one that closes
+        the batch, but no two at a time; the batch's memory may be given back meanwhile.
 
         ``compress`` gets the concatenated records, read-only, and must not keep the view. When its
         result is not smaller, the records stay as they are and ``compression`` becomes 0.
-        If it raises, the batch stays closed for append and ``close`` may be called again.
-        Raises ValueError when it is needed and None. Does nothing when closed already.
+        If it raises, the batch stays closed for append and ``pack`` may be called again.
+        Raises ValueError when it is needed and None. Does nothing when packed already.
+        """
+
+    def close(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
+        """Complete the batch: ``pack`` it, then write header and CRC-32C.
+
+        If packing raises ``close`` may be called again. Does nothing when closed already.
         """
 
     def reopen_producer_state(
@@ -145,6 +153,8 @@ class MemoryRecordsBuilder:
 
     @property
     def closed_for_append(self) -> bool: ...
+    @property
+    def is_packed(self) -> bool: ...
     @property
     def is_closed(self) -> bool: ...
     @property

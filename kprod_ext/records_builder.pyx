@@ -172,16 +172,24 @@ cdef class MemoryRecordsBuilder:
         self._base_sequence = base_sequence
         self._transactional = transactional
 
+    cpdef void pack(self, object compress=None) except *:
+        """Close for append, and compress the records if they are to be."""
+        if self.is_packed or self.is_closed:
+            return
+        self._check_usable()
+        self.closed_for_append = True
+        if self.record_count > 0 and self.compression != NO_COMPRESSION:
+            self._compress(compress)
+            self._give_up_excess()
+        self.is_packed = True
+
     cpdef void close(self, object compress=None) except *:
         """Compress the records if asked to and write the header."""
         if self.is_closed:
             return
         self._check_usable()
-        self.closed_for_append = True
+        self.pack(compress)
         if self.record_count > 0:
-            if self.compression != NO_COMPRESSION:
-                self._compress(compress)
-                self._give_up_excess()
             self._seal()
         self.is_closed = True
 
@@ -257,12 +265,16 @@ cdef class MemoryRecordsBuilder:
 
     cdef bint _grow_for(self, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t end = self._end + size
+        cdef Py_ssize_t whole
         if self.compression == NO_COMPRESSION or self._pool is None:
             return False
-        # Half as much again, so that a batch is moved a few times and not once per record.
+        # At once what a full batch is expected to take, if memory is plentiful, else half as much
+        # again: a batch shall be moved a few times at most, not once per record.
+        whole = HEADER_SIZE + <Py_ssize_t>min(<double>self._write_limit / self._expansion, 1e9)
         return (
-            self._pool.try_grow(self._buffer, end + end // 2)
-            or self._pool.try_grow(self._buffer, end)
+            (whole > end and self._pool.try_grow(self._buffer, whole, self._pool.total // 2))
+            or self._pool.try_grow(self._buffer, end + end // 2, 0)
+            or self._pool.try_grow(self._buffer, end, 0)
         )
 
     cdef int _compress(self, object compress) except -1:
@@ -270,6 +282,7 @@ cdef class MemoryRecordsBuilder:
         cdef Py_buffer packed
         if compress is None:
             raise ValueError("a compressed batch needs a function that compresses it")
+        # While this view is out the memory stays, even if the batch is given up meanwhile.
         records = memoryview(self._buffer)[HEADER_SIZE:self._end].toreadonly()
         PyObject_GetBuffer(compress(records), &packed, PyBUF_SIMPLE)
         try:

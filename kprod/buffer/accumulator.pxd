@@ -31,6 +31,7 @@ cdef class RecordAccumulator:
     cdef object _ratios
     cdef GrowingMap _queues
     cdef Attention _attention
+    cdef object _packing
     cdef Py_ssize_t _flushes
     cdef object _flush_lock
     cdef bint _hurry

@@ -21,6 +21,7 @@ from kprod.buffer.compression import CompressionRatios, decompress
 from kprod.buffer.delivery import Wait
 from kprod.buffer.growing_map import GrowingMap
 from kprod.buffer.incomplete import IncompleteBatches
+from kprod.buffer.packing import Packing
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.split import split
 from kprod.clock import Clock, in_seconds
@@ -102,6 +103,7 @@ class RecordAccumulator:
         self._ratios = CompressionRatios()
         self._queues: GrowingMap = GrowingMap()
         self._attention = Attention()
+        self._packing = Packing(wake)
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
         self._hurry = False  # when the sender looked last
@@ -156,6 +158,8 @@ class RecordAccumulator:
                 raise
         if batch is None:
             self.pool.deallocate(buffer)
+        elif queue.packing is not None:
+            queue.packing.help()
         return appended
 
     def _take_back(self, batch: ProducerBatch | None, buffer: PooledBuffer) -> None:
@@ -197,6 +201,7 @@ class RecordAccumulator:
         """The queue of a partition that is used for the first time, as far as this thread knows."""
         queue = BatchQueue(tp, self._settings(tp.topic))
         queue.hurry = partial(self._hurried, queue)
+        queue.packing = self._packing if queue.settings.codec else None
         if self._waited is not None:
             queue.wait = partial(self._waited, queue)
         made: BatchQueue = self._queues.get_or_create(tp, lambda: queue)
@@ -322,21 +327,20 @@ class RecordAccumulator:
                 self._attention.reopened(queue)
 
     def _make_ready(self, batch: ProducerBatch, queue: BatchQueue, gate: DrainGate) -> bool:
-        """Give the head of ``queue`` its sequence and its bytes; False, and it rests, if it can't.
-
-        It is still queued then, and keeps what it was given. It costs the others nothing.
+        """Give the head of ``queue`` its sequence and its bytes; False: a caller is compressing it,
+        or it rests, as that failed. It is still queued then, and keeps what it was given.
         """
         try:
-            queue.close_head()
-            gate.assign(batch)
-            self._seal(batch, queue.settings)
+            if closed := queue.close_head():
+                gate.assign(batch)
+                self._seal(batch, queue.settings)
+            return closed
         except Exception:
             log.exception("a batch of %s could not be made ready; it is tried again", batch.tp)
             batch.attempts += 1
             batch.retry_at = self._clock.monotonic() + self._retry_backoff.delay(batch.attempts)
             self._wake()  # to look when that will be
             return False
-        return True
 
     def _seal(self, batch: ProducerBatch, settings: QueueSettings) -> None:
         first_time = batch.records is None

@@ -1,8 +1,9 @@
 """One batch of one partition, from its first record to its outcome (Kafka's ``ProducerBatch``).
 
-A batch passes through three hands and is owned by one at a time: callers append to it while it is
-the last of its queue (under the queue's lock); the sender's thread takes it from the head, seals it
-and puts it into a request; the request keeps its memory until it has ended.
+A batch passes through several hands and is owned by one at a time: callers append to it while it is
+the last of its queue (under the queue's lock), and one may compress it when it is full; the
+sender's thread takes it from the head, seals it and puts it into a request; the request keeps its
+memory until it has ended.
 """
 
 from __future__ import annotations

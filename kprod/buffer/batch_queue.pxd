@@ -20,6 +20,7 @@ cdef class BatchQueue(Standing):
     cdef readonly object settings
     cdef public object hurry
     cdef public object wait
+    cdef public object packing
     cdef public object leader
     cdef public Post post
     cdef public int64_t found_in
@@ -45,9 +46,10 @@ cdef class BatchQueue(Standing):
     )
     cpdef bint holds(self, ProducerBatch batch) except -1
     cpdef tuple head(self)
-    cpdef void close_head(self) except *
+    cpdef bint close_head(self) except -1
     cpdef ProducerBatch take_head(self)
     cdef void _finish(self, ProducerBatch batch) except *
+    cdef void _end(self, ProducerBatch batch) except *
     cpdef void put_back(self, ProducerBatch batch) except *
     cpdef list take_expired(self, double created_before)
     cpdef list take_all(self)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.delivery import Wait
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.buffer.packing import Packing
 from kprod.buffer.place import Post, Standing
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.cluster.snapshot import Leadership
@@ -69,6 +70,7 @@ class BatchQueue(Standing):
         "lock",
         "look",
         "open_batch",
+        "packing",
         "post",
         "settings",
         "tp",
@@ -83,6 +85,7 @@ class BatchQueue(Standing):
         self.acks = settings.acks
         self.hurry: Callable[[], None] = _nobody
         self.wait: Wait | None = None
+        self.packing: Packing | None = None
         self.leader: Leadership | None = None
         self.post: Post | None = None
         self.found_in = 0
@@ -128,8 +131,10 @@ class BatchQueue(Standing):
         if written is None:
             raise AssertionError(f"a new batch of {self.tp} had no room for its first record")
         self._batches.append(batch)
-        self._newest = batch
+        filled, self._newest = self._newest, batch
         self.open_batch.open(batch.builder, batch.delivery)
+        if filled is not None and self.packing is not None and self.settings.compress is not None:
+            self.packing.offer(filled, self.settings.compress)
         future, nbytes = written
         full = batch.is_full
         complete = full or len(self._batches) > 1
@@ -163,14 +168,20 @@ class BatchQueue(Standing):
             first = self._batches[0]
             return first, len(self._batches) > 1 or first.is_full
 
-    def close_head(self) -> None:
-        """From here on nobody appends to the oldest batch; it is about to be taken."""
+    def close_head(self) -> bool:
+        """From here on nobody appends to the oldest batch; it is about to be taken.
+
+        False when a caller is compressing it: it is left as it is, and the sender will be woken.
+        """
         with self.lock:
             batch = self._batches[0]
+            if self.packing is not None and not self.packing.take(batch):
+                return False
             self._finish(batch)
             if batch.drain_order is None:
                 self._drained += 1
                 batch.drain_order = (self._drained,)
+            return True
 
     def take_head(self) -> ProducerBatch:
         """Remove the oldest batch, after ``close_head``, which waited for who was pushing it."""
@@ -182,6 +193,12 @@ class BatchQueue(Standing):
             self.open_batch.shut()
             self._newest = None
         batch.builder.close_for_append()
+
+    def _end(self, batch: ProducerBatch) -> None:
+        """``batch`` will not be sent any more; ``lock`` is held."""
+        self._finish(batch)
+        if self.packing is not None:
+            self.packing.forget(batch)
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a taken batch again, in the order of first taking among others that came back."""
@@ -205,7 +222,7 @@ class BatchQueue(Standing):
             gone: list[ProducerBatch] = []
             while self._batches and self._batches[0].created_at <= created_before:
                 batch = self._batches.popleft()
-                self._finish(batch)
+                self._end(batch)
                 gone.append(batch)
         return gone
 
@@ -215,5 +232,5 @@ class BatchQueue(Standing):
             gone = list(self._batches)
             self._batches.clear()
             for batch in gone:
-                self._finish(batch)
+                self._end(batch)
         return gone

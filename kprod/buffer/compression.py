@@ -26,7 +26,8 @@ IMPROVE_STEP = 0.005
 def compressor(name: str, level: int | None) -> Compressor | None:
     """A function that compresses the records of one batch; None for ``none``.
 
-    Called by the sender's thread only. Raises ImportError when the codec's package is missing.
+    Any thread may call it, several at the same time. Raises ImportError when the codec's package is
+    missing.
     """
     makers: dict[str, Callable[[int | None], Compressor]] = {
         "gzip": _gzip,
@@ -77,10 +78,18 @@ def _lz4(level: int | None) -> Compressor:
 def _zstd(level: int | None) -> Compressor:
     import zstandard
 
-    packer = zstandard.ZstdCompressor(level=3 if level is None else level)
+    strength = 3 if level is None else level
+    idle: list[zstandard.ZstdCompressor] = []  # each takes memory and time to make, and one thread
 
     def compress(records: memoryview) -> bytes:
-        return packer.compress(records)
+        try:
+            packer = idle.pop()
+        except IndexError:
+            packer = zstandard.ZstdCompressor(level=strength)
+        try:
+            return packer.compress(records)
+        finally:
+            idle.append(packer)
 
     return compress
 

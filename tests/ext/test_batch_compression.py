@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from kprod_ext import MemoryRecordsBuilder
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
 from tests.support.batch_writing import HEADER_BYTES, new_builder
 
 CODEC = 1
@@ -57,6 +57,51 @@ def test_an_empty_batch_needs_no_compressor() -> None:
     builder = new_builder(compression=CODEC)
     builder.close()
     assert len(builder.build()) == 0
+
+
+def test_a_batch_may_be_packed_beforehand() -> None:
+    builder = repetitive_batch()
+    before = builder.estimated_bytes_written
+    builder.pack(gzip.compress)
+    assert builder.is_packed
+    assert builder.closed_for_append
+    assert not builder.is_closed
+    assert builder.estimated_bytes_written < before
+    builder.set_producer_state(9, 1, 5)
+    builder.pack(lambda records: pytest.fail("it was packed before"))
+    builder.close(lambda records: pytest.fail("it was packed before"))
+    expected = repetitive_batch()
+    expected.set_producer_state(9, 1, 5)
+    expected.close(gzip.compress)
+    assert builder.build() == expected.build()
+    assert builder.estimated_bytes_written == len(builder.build())
+    builder.pack()
+
+
+def test_memory_that_is_given_back_meanwhile_is_nobody_elses() -> None:
+    pool = BufferPool(10_000, 10_000)
+    buffer = pool.allocate(10_000, 0)
+    builder = MemoryRecordsBuilder(buffer, write_limit=10_000, compression=CODEC, pool=pool)
+    for timestamp in range(100):
+        builder.append(timestamp, None, b"the same words over and over")
+    others: list[bytes] = []
+
+    def compress(records: memoryview) -> bytes:
+        pool.deallocate(buffer)
+        mine = pool.allocate(10_000, 0)
+        memoryview(mine)[:] = bytes(10_000)
+        packed = gzip.compress(records)
+        others.append(packed)
+        kept.append(mine)
+        return packed
+
+    kept: list[PooledBuffer] = []
+    builder.pack(compress)
+    assert len(gzip.decompress(others[0])) == builder.uncompressed_bytes
+    assert memoryview(kept[0]) == bytes(10_000)
+    assert pool.available == 0
+    pool.deallocate(kept[0])
+    assert pool.available == 10_000
 
 
 def test_a_missing_compressor_can_be_made_up_for() -> None:

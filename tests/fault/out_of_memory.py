@@ -1,8 +1,8 @@
 """A process in which one allocation after the other fails while records are sent.
 
-``python -m tests.fault.out_of_memory BOOTSTRAP TOPIC``. Prints, as JSON, the numbers of the records
-that were acknowledged, how many calls of send ran out of memory, and the bytes that are not free in
-the end.
+``python -m tests.fault.out_of_memory BOOTSTRAP TOPIC CODEC``. Prints, as JSON, the numbers of the
+records that were acknowledged, how many calls of send ran out of memory, and the bytes that are not
+free in the end.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def send(
         _testcapi.remove_mem_hooks()
 
 
-def main(bootstrap: str, topic: str) -> None:
+def main(bootstrap: str, topic: str, codec: str) -> None:
     futures: dict[int, FutureRecordMetadata | None] = {}
-    with KafkaProducer(bootstrap_servers=bootstrap, batch_size=2000, linger_ms=20) as producer:
+    options = {"batch_size": 2000, "linger_ms": 20, "compression_type": codec}
+    with KafkaProducer(bootstrap_servers=bootstrap, **options) as producer:
         producer.send(topic, b"-1").get(20)
         for lane in LANES:
             for failing in range(MOST_ALLOCATIONS):

@@ -17,12 +17,13 @@ ROOT = Path(__file__).parents[2]
 TOPIC = "out-of-memory"
 
 
-def test_an_allocation_that_fails_costs_no_other_record() -> None:
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_an_allocation_that_fails_costs_no_other_record(codec: str) -> None:
     pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
     with EmbeddedBroker(topics={TOPIC: 2}) as broker:
         command = [sys.executable, "-m", "tests.fault.out_of_memory"]
         ended = subprocess.run(
-            [*command, broker.bootstrap_servers, TOPIC],
+            [*command, broker.bootstrap_servers, TOPIC, codec],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -83,6 +84,17 @@ def test_what_is_compressed_can_be_cut_up_again(codec: str, size: int, content: 
     assert compress is not None
     packed = memoryview(compress(memoryview(content[:size])))
     assert bytes(decompress(CODEC_IDS[codec], packed)) == content[:size]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_two_threads_may_compress_at_the_same_time(codec: str) -> None:
+    compress = compressor(codec, None)
+    assert compress is not None
+    texts = [bytes([65 + number]) * 1000 + TEXT * 20 for number in range(4)]
+    alone = [compress(memoryview(text)) for text in texts]
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(10):
+            assert list(threads.map(compress, map(memoryview, texts))) == alone
 
 
 def test_no_codec_means_no_compressor() -> None:
