@@ -15,12 +15,8 @@ from kprod_ext.object_chunk import ObjectChunk, all_plain
 from kprod_ext.open_batch import OpenBatch, write_first
 from kprod_ext.partition_hash import fnv1a, murmur2
 from kprod_ext.poller import Poller
-from kprod_ext.produce_wire import (
-    PartitionBatch,
-    PartitionResponse,
-    frame_produce,
-    read_produce_response,
-)
+from kprod_ext.produce_answer import PartitionResponse, read_produce_response
+from kprod_ext.produce_frame import PartitionBatch, frame_produce
 from kprod_ext.record_chunk import RecordChunk
 from kprod_ext.record_future import RecordFuture
 from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound

@@ -1,6 +1,9 @@
+from kprod.buffer.batch cimport ProducerBatch
+
+
 cdef class Doubts:
     cdef dict _held
 
-    cpdef void add(self, object batch) except *
-    cpdef bint discard(self, object batch) except -1
+    cpdef void add(self, ProducerBatch batch) except *
+    cpdef bint discard(self, ProducerBatch batch) except -1
     cpdef list take(self, object tp)

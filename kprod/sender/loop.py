@@ -64,22 +64,22 @@ class Sender:
             self.accumulator.look_at_all()
             self._produce_round.expire(now)
             raise
-        if self._identity_round.fatal is not None:
-            self._produce_round.fail_queued(self._identity_round.fatal, now)
-        wait = 0.0 if self.network.wants_to_connect else max(0.0, wait)
+        fatal = self._identity_round.fatal
+        if fatal is not None:
+            self._produce_round.fail_queued(fatal, now)
+        if wait < 0.0 or self.network.wants_to_connect:
+            wait = 0.0
         self.baton.looks_again_at(now + wait)
         self.network.poll(wait)
 
     def _rounds(self, now: float) -> float:
         """Ask for and send what is due; seconds until there may be more to do."""
         self._metadata_round.run(now)  # first, or a busy connection would never have room for it
-        return min(
-            self._identity_round.run(now),
-            self._produce_round.run(now),
-            # Again: a partition without a leader, or a connection that failed, made it due.
-            self._metadata_round.run(now),
-            self.network.next_event(now),
-        )
+        wait = self._identity_round.run(now)
+        wait = min(wait, self._produce_round.run(now))
+        # Again: a partition without a leader, or a connection that failed, made it due.
+        wait = min(wait, self._metadata_round.run(now))
+        return min(wait, self.network.next_event(now))
 
     @property
     def finished(self) -> bool:

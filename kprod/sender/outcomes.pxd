@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t
 
+from kprod.buffer.batch cimport ProducerBatch
 from kprod.sender.doubts cimport Doubts
 from kprod.sender.sequences cimport Sequences
 
@@ -15,10 +16,14 @@ cdef class Outcomes:
     cdef dict _on_wire
     cdef Doubts _doubts
 
-    cpdef void left(self, object batch) except *
-    cpdef void not_sent(self, object batch, double now) except *
-    cpdef void stored(self, object batch, int64_t base_offset, int64_t append_time) except *
-    cdef void _acknowledge(self, object batch, int64_t base_offset, int64_t append_time) except *
-    cdef void _tell_apart(self, list doubted, object acknowledged, int64_t base_offset) except *
-    cdef void _off_wire(self, object batch) except *
-    cdef void _succeed(self, object batch, int64_t base_offset, int64_t append_time) except *
+    cpdef void left(self, ProducerBatch batch) except *
+    cpdef void not_sent(self, ProducerBatch batch, double now) except *
+    cpdef void stored(self, ProducerBatch batch, int64_t base_offset, int64_t append_time) except *
+    cdef void _acknowledge(
+        self, ProducerBatch batch, int64_t base_offset, int64_t append_time
+    ) except *
+    cdef void _tell_apart(
+        self, list doubted, ProducerBatch acknowledged, int64_t base_offset
+    ) except *
+    cdef void _off_wire(self, ProducerBatch batch) except *
+    cdef void _succeed(self, ProducerBatch batch, int64_t base_offset, int64_t append_time) except *

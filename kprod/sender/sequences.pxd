@@ -1,6 +1,8 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
+from kprod.buffer.batch cimport ProducerBatch
+
 
 cpdef int64_t advance(int64_t sequence, int64_t records) noexcept
 
@@ -28,23 +30,27 @@ cdef class Sequences:
 
     @cython.locals(found=PartitionSequence)
     cdef PartitionSequence _of(self, object tp)
-    cpdef bint admits(self, object batch, object leader) except -1
+
+    @cython.locals(oldest=ProducerBatch)
+    cpdef bint admits(self, ProducerBatch batch, object leader) except -1
     cpdef object take_changed(self)
 
     @cython.locals(state=PartitionSequence)
-    cpdef void assign(self, object batch) except *
-    cpdef void left(self, object batch) except *
+    cpdef void assign(self, ProducerBatch batch) except *
+    cpdef void left(self, ProducerBatch batch) except *
     cdef void _start_over(self, PartitionSequence state) except *
-    cdef void _number(self, PartitionSequence state, object batch) except *
-    cpdef void off_wire(self, object batch) except *
-    cpdef bint is_oldest(self, object batch) except -1
-    cpdef bint is_provable(self, object batch) except -1
-    cpdef bint leaves_room(self, object batch, int64_t base_offset) except -1
+    cdef void _number(self, PartitionSequence state, ProducerBatch batch) except *
+    cpdef void off_wire(self, ProducerBatch batch) except *
+    cpdef bint is_oldest(self, ProducerBatch batch) except -1
+    cpdef bint is_provable(self, ProducerBatch batch) except -1
+    cpdef bint leaves_room(self, ProducerBatch batch, int64_t base_offset) except -1
     cpdef bint all_resolved(self, object tp) except -1
-    cpdef void acknowledged(self, object batch, int64_t base_offset) except *
-    cpdef void resolved(self, object batch) except *
-    cdef void _resolve(self, PartitionSequence state, object batch) except *
-    cpdef void was_split(self, object batch, object parts) except *
-    cpdef void want_new_epoch(self, object batch) except *
+
+    @cython.locals(records=int64_t, earlier=ProducerBatch)
+    cpdef void acknowledged(self, ProducerBatch batch, int64_t base_offset) except *
+    cpdef void resolved(self, ProducerBatch batch) except *
+    cdef void _resolve(self, PartitionSequence state, ProducerBatch batch) except *
+    cpdef void was_split(self, ProducerBatch batch, object parts) except *
+    cpdef void want_new_epoch(self, ProducerBatch batch) except *
     cpdef list resequence(self)
     cdef void _bump_epoch(self) except *

@@ -107,8 +107,10 @@ class Sequences:
             return state.on_wire == 0 and state.unresolved[0] is batch
         if state.producer != self.producer and state.unresolved:
             return False  # the old epoch is still in use here
-        if self.idempotent and state.unresolved and state.unresolved[0].maybe_written:
-            return False  # it is repeated, and the broker knows its last five batches only
+        if self.idempotent and state.unresolved:
+            oldest = state.unresolved[0]
+            if oldest.maybe_written:
+                return False  # it is repeated, and the broker knows its last five batches only
         proven = state.proven_leader == leader and batch.created_at < state.proven_until
         limit = self._max_in_flight if proven or not self.idempotent else 1
         return state.on_wire < limit
@@ -145,7 +147,7 @@ class Sequences:
     def _number(self, state: PartitionSequence, batch: ProducerBatch) -> None:
         if state.producer is None:
             raise AssertionError("a sequence needs a producer id")
-        following = advance(state.next_sequence, batch.record_count)
+        following = advance(state.next_sequence, batch.builder.record_count)
         batch.give_sequence(state.producer, state.next_sequence)
         batch.overtaken = False
         state.next_sequence = following
@@ -200,7 +202,7 @@ class Sequences:
         """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
         state = self._of(batch.tp)
         if not batch.overtaken:
-            records = batch.record_count
+            records = batch.builder.record_count
             told = 0 <= base_offset <= 0x7FFFFFFFFFFFFFFF - records  # or it is no offset
             state.anchor_sequence = advance(batch.base_sequence, records)
             state.anchor_offset = base_offset + records if told else NO_OFFSET

@@ -1,6 +1,7 @@
 cimport cython
 
-from kprod_ext.produce_wire cimport PartitionBatch, frame_produce, read_produce_response
+from kprod_ext.produce_answer cimport read_produce_response
+from kprod_ext.produce_frame cimport PartitionBatch, frame_produce
 
 
 cdef class ProduceResponse:

@@ -14,12 +14,8 @@ from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import encode_request_header
 from kprod.wire.versions import ApiKey, is_flexible
 from kprod.wire.writer import WireWriter
-from kprod_ext.produce_wire import (
-    PartitionBatch,
-    PartitionResponse,
-    frame_produce,
-    read_produce_response,
-)
+from kprod_ext.produce_answer import PartitionResponse, read_produce_response
+from kprod_ext.produce_frame import PartitionBatch, frame_produce
 
 _TOPIC_IDS_FROM = 13
 

@@ -1,5 +1,6 @@
 cimport cython
 
+from kprod.buffer.batch cimport ProducerBatch
 from kprod.sender.outcomes cimport Outcomes
 from kprod.sender.sequences cimport Sequences
 
@@ -26,7 +27,7 @@ cdef class ProduceRound:
     @cython.locals(taken=list)
     cdef bint _request(self, object node_id, object acks, object snapshot, double now) except -1
 
-    @cython.locals(batches=list, topic_ids=dict)
+    @cython.locals(batch=ProducerBatch, batches=list, topic_ids=dict)
     cdef object _exchange(
         self, object node_id, object acks, list taken, object snapshot, double now
     )

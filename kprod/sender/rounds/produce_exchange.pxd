@@ -1,12 +1,14 @@
 cimport cython
 
+from kprod.buffer.batch cimport ProducerBatch
 from kprod.sender.outcomes cimport Outcomes
 from kprod.wire.produce cimport (
     ProduceResponse,
     decode_produce_response,
     encode_produce_request,
 )
-from kprod_ext.produce_wire cimport PartitionBatch, PartitionResponse
+from kprod_ext.produce_answer cimport PartitionResponse
+from kprod_ext.produce_frame cimport PartitionBatch
 
 
 cdef class ProduceExchange:
@@ -22,10 +24,12 @@ cdef class ProduceExchange:
     cdef object _named
     cdef dict _moved
 
-    @cython.locals(parts=list)
+    @cython.locals(parts=list, batch=ProducerBatch)
     cpdef object encode(self, int version, object correlation_id, object client_id)
 
-    @cython.locals(response=ProduceResponse, part=PartitionResponse, names=dict)
+    @cython.locals(
+        response=ProduceResponse, part=PartitionResponse, batch=ProducerBatch, names=dict
+    )
     cpdef object answered(self, int version, object body, double now)
     cdef void _end_left_out(self, double now) except *
-    cdef void _settle(self, object batch, PartitionResponse part, double now) except *
+    cdef void _settle(self, ProducerBatch batch, PartitionResponse part, double now) except *

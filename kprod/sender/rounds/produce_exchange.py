@@ -14,7 +14,8 @@ from kprod.sender.outcomes import Outcomes
 from kprod.types import TopicPartition
 from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
-from kprod_ext.produce_wire import PartitionBatch, PartitionResponse
+from kprod_ext.produce_answer import PartitionResponse
+from kprod_ext.produce_frame import PartitionBatch
 
 log = logging.getLogger(__name__)
 

@@ -5,22 +5,6 @@ from typing_extensions import Buffer
 _Endpoint = tuple[int, str, int, str | None]
 
 @final
-class PartitionBatch:
-    """One finished record batch and where it goes. ``topic_id`` is needed from version 13 on."""
-
-    def __init__(
-        self, topic: str, topic_id: bytes | None, partition: int, records: memoryview
-    ) -> None: ...
-    @property
-    def topic(self) -> str: ...
-    @property
-    def topic_id(self) -> bytes | None: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def records(self) -> memoryview: ...
-
-@final
 class PartitionResponse:
     """What became of one batch.
 
@@ -68,16 +52,6 @@ class PartitionResponse:
     def leader_id(self) -> int: ...
     @property
     def leader_epoch(self) -> int: ...
-
-def frame_produce(
-    head: bytes,
-    version: int,
-    correlation_id: int,
-    topics: list[tuple[bytes, list[PartitionBatch]]],
-) -> list[bytes | memoryview]:
-    """The pieces of a Produce request: ``head``, then the topics, each its encoded name or id and
-    its batches.
-    """
 
 def read_produce_response(
     version: int, body: Buffer

@@ -3,14 +3,6 @@ from libc.stdint cimport int32_t, int64_t
 
 
 @cython.final
-cdef class PartitionBatch:
-    cdef readonly str topic
-    cdef readonly object topic_id
-    cdef readonly int32_t partition
-    cdef readonly object records
-
-
-@cython.final
 cdef class PartitionResponse:
     cdef readonly object topic
     cdef readonly object topic_id
@@ -25,5 +17,4 @@ cdef class PartitionResponse:
     cdef readonly int32_t leader_epoch
 
 
-cpdef list frame_produce(bytes head, int version, int32_t correlation_id, list topics)
 cpdef tuple read_produce_response(int version, object body)

@@ -1,0 +1,32 @@
+cimport cython
+
+from kprod.latch cimport Latch
+
+
+cdef class Baton:
+    cdef public object work
+    cdef public bint wanted
+    cdef object _network
+    cdef object _clock
+    cdef object _lock
+    cdef object _holder
+    cdef bint _free
+    cdef bint _asked
+    cdef bint _recalled
+    cdef double _looks_again_at
+    cdef object _rest
+
+    cpdef void wake(self) except *
+    cpdef void about_to_wait(self) except *
+    cpdef void look_within(self, double seconds) except *
+
+    @cython.locals(deadline=double)
+    cpdef bint wait(self, Latch told, object timeout, bint hurry) except -1
+    cdef bint _may_take_turns(self) except -1
+    cpdef bint _take_turns(self, Latch told, double deadline) except -1
+
+    @cython.locals(left=double)
+    cdef void _turns(self, object work, Latch told, double deadline) except *
+    cdef void _lay_down(self, object work) except *
+    cpdef void looks(self) noexcept
+    cpdef void looks_again_at(self, double when) noexcept

@@ -1,0 +1,39 @@
+cimport cython
+
+from kprod.sender.baton cimport Baton
+from kprod.sender.rounds.identity cimport IdentityRound
+from kprod.sender.rounds.metadata cimport MetadataRound
+from kprod.sender.rounds.produce cimport ProduceRound
+
+
+cdef class Sender:
+    cdef readonly Baton baton
+    cdef readonly object accumulator
+    cdef readonly object metadata
+    cdef readonly object network
+    cdef readonly object clock
+    cdef MetadataRound _metadata_round
+    cdef IdentityRound _identity_round
+    cdef ProduceRound _produce_round
+
+    @cython.locals(now=double, wait=double)
+    cpdef void turn(self, double longest=*) except *
+
+    @cython.locals(wait=double)
+    cdef double _rounds(self, double now) except? -1
+
+
+cdef class SenderThread:
+    cdef public Py_ssize_t disowned
+    cdef Sender _sender
+    cdef Baton _baton
+    cdef object _ended
+    cdef object _settled
+    cdef object _lock
+    cdef object _stop_at
+    cdef object _pause
+    cdef object _thread
+
+    cdef void _work(self) except *
+    cdef bint _over(self) except -1
+    cdef void _turn_safely(self) except *
