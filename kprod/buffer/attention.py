@@ -200,7 +200,10 @@ class Attention:
 
     def leaderless(self) -> set[str]:
         """The topics with records for partitions that nobody is known to lead."""
-        return {topic for topic, place in self._leaderless.items() if place.first is not None}
+        if self._leaderless:  # what has a leader again shall cost the next turns nothing
+            places = self._leaderless.items()
+            self._leaderless = {topic: place for topic, place in places if place.first is not None}
+        return set(self._leaderless)
 
     # Age, and the end -----------------------------------------------------------------------------
 
