@@ -239,7 +239,7 @@ def test_who_is_called_within_the_work_must_not_wait_for_it(broker: BrokerProces
     lone = Lone(broker.bootstrap_servers)
     meddling = Meddling(lone)
     lone.settle_in()
-    logger = logging.getLogger("kprod.sender.baton")
+    logger = logging.getLogger("kprod.sender.trouble_log")
     logger.addHandler(meddling)
     propagates, logger.propagate = logger.propagate, False
     try:
