@@ -1,6 +1,8 @@
 cimport cython
 
+from kprod.buffer.accumulator cimport RecordAccumulator
 from kprod.sender.baton cimport Baton
+from kprod.sender.network cimport Network
 from kprod.sender.rounds.identity cimport IdentityRound
 from kprod.sender.rounds.metadata cimport MetadataRound
 from kprod.sender.rounds.produce cimport ProduceRound
@@ -8,9 +10,9 @@ from kprod.sender.rounds.produce cimport ProduceRound
 
 cdef class Sender:
     cdef readonly Baton baton
-    cdef readonly object accumulator
+    cdef readonly RecordAccumulator accumulator
     cdef readonly object metadata
-    cdef readonly object network
+    cdef readonly Network network
     cdef readonly object clock
     cdef MetadataRound _metadata_round
     cdef IdentityRound _identity_round

@@ -1,12 +1,13 @@
 from libc.stdint cimport int64_t
 
+from kprod.buffer.accumulator cimport RecordAccumulator
 from kprod.buffer.batch cimport ProducerBatch
 from kprod.sender.doubts cimport Doubts
 from kprod.sender.sequences cimport Sequences
 
 
 cdef class Outcomes:
-    cdef object _accumulator
+    cdef RecordAccumulator _accumulator
     cdef object _metadata
     cdef Sequences _sequences
     cdef object _metrics

@@ -1,14 +1,16 @@
 cimport cython
 
+from kprod.buffer.accumulator cimport Ready, RecordAccumulator
 from kprod.buffer.batch cimport ProducerBatch
+from kprod.sender.network cimport Network
 from kprod.sender.outcomes cimport Outcomes
 from kprod.sender.sequences cimport Sequences
 
 
 cdef class ProduceRound:
-    cdef object _accumulator
+    cdef RecordAccumulator _accumulator
     cdef object _metadata
-    cdef object _network
+    cdef Network _network
     cdef Sequences _sequences
     cdef Outcomes _outcomes
     cdef int _request_timeout_ms
@@ -19,7 +21,7 @@ cdef class ProduceRound:
     cdef dict _last_request
     cdef double _next_expiry
 
-    @cython.locals(nodes=dict, waiting=list, wait=double)
+    @cython.locals(ready=Ready, nodes=dict, waiting=list, wait=double)
     cpdef double run(self, double now) except? -1
     cdef bint _serve(self, dict nodes, list waiting, object snapshot, double now) except -1
     cdef bint _send(self, object node_id, list asked, object snapshot, double now) except -1
