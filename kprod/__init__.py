@@ -16,8 +16,9 @@ from kprod.types import (
     RecordMetadata,
     TopicPartition,
 )
+from kprod.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "DeliveryReport",

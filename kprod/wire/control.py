@@ -7,13 +7,12 @@ Source: the message schemas of Apache Kafka 4.2; KIP-511 (ApiVersions), KIP-516 
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 from kprod.errors import ProtocolError
+from kprod.version import VERSION
 from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import encode_request_header
 from kprod.wire.reader import WireReader
@@ -75,20 +74,8 @@ def encode_api_versions_request(
     out = _start(ApiKey.API_VERSIONS, version, correlation_id, client_id)
     if version >= _SOFTWARE_FROM:
         out.string(_SOFTWARE_NAME)
-        out.string(software_version or _own_version())
+        out.string(software_version or VERSION)
     return _frame(out)
-
-
-@cache
-def _own_version() -> str:
-    """kprod's version in the alphabet brokers accept; "unknown" when it runs uninstalled."""
-    from importlib import metadata
-
-    try:
-        found = metadata.version("kprod")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-    return re.sub(r"[^a-zA-Z0-9.\-]", "-", found).strip("-.") or "unknown"
 
 
 def decode_api_versions_response(version: int, body: memoryview) -> ApiVersionsReply:
