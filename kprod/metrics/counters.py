@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 Values: TypeAlias = dict[str, float]
-"""What counters say at one moment, by the names of their fields."""
+"""What counters say at one moment, by their names."""
+
+_NONE: tuple[str, ...] = ()
 
 
 class Builder(Protocol):
@@ -41,15 +42,15 @@ class Batch(Protocol):
     def last_attempt_at(self) -> float: ...
 
 
-@dataclass(slots=True)
 class Counters:
-    """Fields that only grow, and peaks, which begin again with every window."""
+    """Numbers that only grow, and peaks, which begin again with every window."""
 
-    PEAKS: ClassVar[tuple[str, ...]] = ()
+    NAMES = _NONE
+    PEAKS = _NONE
 
     def values(self) -> Values:
-        """All fields as they are now."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """All of them as they are now."""
+        return {name: getattr(self, name) for name in self.NAMES}
 
     def end_window(self) -> Values:
         """The values at the end of a window; the next one has peaks of its own."""
@@ -59,34 +60,41 @@ class Counters:
         return ended
 
 
-@dataclass(slots=True)
 class BatchCounters(Counters):
-    """What became of the batches of one topic."""
+    """What became of the batches of one topic.
 
-    records_sent: int = 0
-    """Records acknowledged (with acks=0: written to the socket)."""
-    records_failed: int = 0
-    records_retried: int = 0
-    batches_sent: int = 0
-    bytes_sent: int = 0
-    """Bytes of acknowledged batches, as they went over the wire."""
-    uncompressed_bytes: int = 0
-    """Bytes of the records in them, before compression."""
+    ``records_sent`` were acknowledged (with acks=0: written to the socket); ``bytes_sent`` are
+    those of their batches as they went over the wire, ``uncompressed_bytes`` those of the records
+    in them before compression.
+    """
+
+    NAMES = (
+        *("records_sent", "records_failed", "records_retried"),
+        *("batches_sent", "bytes_sent", "uncompressed_bytes"),
+    )
+
+    def __init__(self) -> None:
+        self.records_sent = 0
+        self.records_failed = 0
+        self.records_retried = 0
+        self.batches_sent = 0
+        self.bytes_sent = 0
+        self.uncompressed_bytes = 0
 
 
-@dataclass(slots=True)
 class NodeCounters(Counters):
-    """The traffic with one broker."""
+    """The traffic with one broker. ``answers`` are the Produce requests that ended with one."""
 
+    NAMES = ("requests", "bytes_out", "bytes_in", "answers", "latency_seconds", "latency_max")
     PEAKS = ("latency_max",)
 
-    requests: int = 0
-    bytes_out: int = 0
-    bytes_in: int = 0
-    answers: int = 0
-    """Produce requests that ended with an answer."""
-    latency_seconds: float = 0.0
-    latency_max: float = 0.0
+    def __init__(self) -> None:
+        self.requests = 0
+        self.bytes_out = 0
+        self.bytes_in = 0
+        self.answers = 0
+        self.latency_seconds = 0.0
+        self.latency_max = 0.0
 
     def answered(self, seconds: float) -> None:
         """A produce request was answered."""
@@ -95,29 +103,38 @@ class NodeCounters(Counters):
         self.latency_max = max(self.latency_max, seconds)
 
 
-@dataclass(slots=True)
 class ProducerCounters(Counters):
-    """What a whole producer did, but what is the sum over its topics or its brokers."""
+    """What a whole producer did, but what is the sum over its topics or its brokers.
+
+    ``answers`` are the Produce requests that ended with one (with acks=0: were written to the
+    socket); ``connections_lost`` the connections, and attempts to make one, that failed.
+    """
 
     PEAKS = ("queued_max", "batch_size_max", "record_size_max", "latency_max", "throttle_ms_max")
+    NAMES = (
+        *("records_sent", "records_failed", "records_retried", "batches_split"),
+        *("answers", "queued_seconds", "latency_seconds", "throttle_ms"),
+        *("connections_made", "connections_closed", "connections_lost"),
+        *("sends_without_room", "flush_seconds"),
+        *PEAKS,
+    )
 
-    records_sent: int = 0
-    records_failed: int = 0
-    records_retried: int = 0
-    queued_seconds: float = 0.0
-    queued_max: float = 0.0
-    batch_size_max: int = 0
-    record_size_max: int = 0
-    batches_split: int = 0
-    answers: int = 0
-    """Produce requests that ended with an answer (with acks=0: were written to the socket)."""
-    latency_seconds: float = 0.0
-    latency_max: float = 0.0
-    throttle_ms: int = 0
-    throttle_ms_max: int = 0
-    connections_made: int = 0
-    connections_closed: int = 0
-    connections_lost: int = 0
-    """Connections, and attempts to make one, that failed."""
-    sends_without_room: int = 0
-    flush_seconds: float = 0.0
+    def __init__(self) -> None:
+        self.records_sent = 0
+        self.records_failed = 0
+        self.records_retried = 0
+        self.queued_seconds = 0.0
+        self.queued_max = 0.0
+        self.batch_size_max = 0
+        self.record_size_max = 0
+        self.batches_split = 0
+        self.answers = 0
+        self.latency_seconds = 0.0
+        self.latency_max = 0.0
+        self.throttle_ms = 0
+        self.throttle_ms_max = 0
+        self.connections_made = 0
+        self.connections_closed = 0
+        self.connections_lost = 0
+        self.sends_without_room = 0
+        self.flush_seconds = 0.0

@@ -34,8 +34,6 @@ class ProducerMetrics(ProducerCounters):
     sender calls ``mark`` when ``mark_due`` has come. Times are on the sender's clock.
     """
 
-    __slots__ = ("_lock", "_marks", "_samples", "_window", "mark_due", "nodes", "topics")
-
     def __init__(self, samples: int = 2, window: float = 30.0) -> None:
         super().__init__()
         self.topics: dict[str, BatchCounters] = {}
@@ -61,17 +59,20 @@ class ProducerMetrics(ProducerCounters):
         self.queued_seconds += queued
         self.queued_max = max(self.queued_max, queued)
         self.batch_size_max = max(self.batch_size_max, nbytes)
-        self.record_size_max = max(self.record_size_max, builder.max_record_size)
+        largest = builder.max_record_size
+        self.record_size_max = max(self.record_size_max, largest)
 
     def failed(self, batch: Batch) -> None:
         """The records of a batch ended in an error."""
+        topic = self.topic(batch.tp[0])
+        topic.records_failed += batch.record_count
         self.records_failed += batch.record_count
-        self.topic(batch.tp[0]).records_failed += batch.record_count
 
     def retried(self, batch: Batch) -> None:
         """A batch will be sent once more."""
+        topic = self.topic(batch.tp[0])
+        topic.records_retried += batch.record_count
         self.records_retried += batch.record_count
-        self.topic(batch.tp[0]).records_retried += batch.record_count
 
     def answered(self, node_id: int, seconds: float, throttle_ms: int) -> None:
         """A produce request was answered after ``seconds``; the broker throttles us."""
