@@ -39,10 +39,11 @@ DIRECTIVES = {
 
 # A module of kprod that has a .pxd beside it is compiled, too: the .pxd tells the types of what the
 # module's classes hold, and the module stays Python that runs as it is. So an index means there
-# what it means in Python: -1 is the last one, and beyond the end is an IndexError.
+# what it means in Python: -1 is the last one, beyond the end is an IndexError, and None has no
+# attributes.
 LEAVES = sorted(Path("kprod_ext").glob("*.pyx"))
 TYPED = sorted(types.with_suffix(".py") for types in Path("kprod").rglob("*.pxd"))
-AS_IN_PYTHON = {"boundscheck": True, "wraparound": True}
+AS_IN_PYTHON = {"boundscheck": True, "wraparound": True, "nonecheck": True}
 
 
 def compiled(sources: list[Path], directives: dict[str, object]) -> list[Extension]:
@@ -63,4 +64,7 @@ def compiled(sources: list[Path], directives: dict[str, object]) -> list[Extensi
     return made
 
 
-setup(ext_modules=compiled(LEAVES, DIRECTIVES) + compiled(TYPED, DIRECTIVES | AS_IN_PYTHON))
+setup(
+    ext_modules=compiled(LEAVES, DIRECTIVES) + compiled(TYPED, DIRECTIVES | AS_IN_PYTHON),
+    options={"build_ext": {"parallel": os.cpu_count() or 1}},
+)
