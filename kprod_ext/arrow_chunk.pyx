@@ -21,10 +21,12 @@ from kprod_ext.arrow_column cimport (
     VIEWED_BYTES,
     Column,
     Kind,
+    all_within,
     is_null,
     read_bytes,
     read_integer,
     read_list,
+    read_many_bytes,
 )
 from kprod_ext.arrow_source cimport ArrowSource
 from kprod_ext.record_chunk cimport UNSET, RecordChunk
@@ -46,6 +48,7 @@ cdef class ArrowChunk(RecordChunk):
 
     cdef ArrowSource _source
     cdef Column _value, _key, _headers, _header_name, _header_value, _partition, _timestamp
+    cdef bint _has_more             # than keys and values
     cdef int64_t _next              # row of the batch that is read next
     cdef int64_t _rows
     cdef tuple _numbers
@@ -66,6 +69,7 @@ cdef class ArrowChunk(RecordChunk):
         prepare(&self._headers, columns, headers)
         prepare(&self._partition, columns, partition)
         prepare(&self._timestamp, columns, timestamp)
+        self._has_more = max(headers, partition, timestamp) >= 0
         self._timestamp.multiplier, self._timestamp.divisor = multiplier, divisor
         if headers >= 0:
             pair = columns[headers][3][0][3]
@@ -115,10 +119,14 @@ cdef class ArrowChunk(RecordChunk):
         cdef int64_t row
         cdef const char* why = NULL
         with nogil:
-            for row in range(self._rows):
-                why = self._fault(row, largest)
-                if why != NULL:
-                    break
+            if self._has_more or not (
+                all_within(&self._key, self._rows, largest // 2)
+                and all_within(&self._value, self._rows, largest // 2)
+            ):
+                for row in range(self._rows):
+                    why = self._fault(row, largest)
+                    if why != NULL:
+                        break
         return None if why == NULL else (row, why.decode())
 
     cdef const char* _fault(self, int64_t row, Py_ssize_t largest) noexcept nogil:
@@ -171,12 +179,14 @@ cdef class ArrowChunk(RecordChunk):
         cdef Py_ssize_t i
         cdef int64_t row
         self.forget_rows()
+        self.keyed = self._key.kind != ABSENT
         self.stamped = self._timestamp.kind != ABSENT
         self.placed = self._partition.kind != ABSENT
-        for i in range(count):
+        read_many_bytes(&self._value, self._next, count, self.values)
+        if self.keyed:
+            read_many_bytes(&self._key, self._next, count, self.keys)
+        for i in range(count if self._has_more else 0):
             row = self._next + i
-            read_bytes(&self._value, row, &self.values[i])
-            read_bytes(&self._key, row, &self.keys[i])
             if self.placed:
                 self.partitions[i] = UNSET
                 if not is_null(&self._partition, row):

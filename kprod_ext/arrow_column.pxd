@@ -78,6 +78,44 @@ cdef inline void read_bytes(const Column* column, int64_t row, Field* field) noe
         field.size = BROKEN
 
 
+cdef inline bint has_nulls(const Column* column) noexcept nogil:
+    return column.kind == ABSENT or column.array.buffers[0] != NULL
+
+
+cdef inline void read_many_bytes(
+    const Column* column, int64_t row, Py_ssize_t count, Field* fields
+) noexcept nogil:
+    """read_bytes for rows that follow each other."""
+    cdef const char* data
+    cdef const int32_t* ends
+    cdef Py_ssize_t i
+    if column.kind != SHORT_BYTES or has_nulls(column):
+        for i in range(count):
+            read_bytes(column, row + i, &fields[i])
+        return
+    data = <const char*>column.array.buffers[2]
+    ends = <const int32_t*>column.array.buffers[1] + column.offset + row
+    for i in range(count):
+        fields[i].data = data + ends[i]
+        fields[i].size = <Py_ssize_t>ends[i + 1] - ends[i]
+
+
+cdef inline bint all_within(const Column* column, int64_t rows, Py_ssize_t largest) noexcept nogil:
+    """Whether all cells are known to have a size up to ``largest``; of most kinds it is not."""
+    cdef const int32_t* ends
+    cdef int64_t i, size
+    cdef bint outside = False
+    if column.kind == ABSENT:
+        return True
+    if column.kind != SHORT_BYTES or has_nulls(column):
+        return False
+    ends = <const int32_t*>column.array.buffers[1] + column.offset
+    for i in range(rows):
+        size = <int64_t>ends[i + 1] - ends[i]
+        outside |= (size < 0) | (size > largest)
+    return not outside
+
+
 @cython.cdivision(True)      # of what is not negative, by what is positive
 cdef inline int64_t read_integer(const Column* column, int64_t row) noexcept nogil:
     """The integer of a cell that is not null, in the unit that is wanted; rounded down."""

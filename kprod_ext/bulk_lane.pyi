@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any, Literal, final
 
 from kprod_ext.open_batch import OpenBatch
@@ -30,17 +31,33 @@ class BulkLane:
     @property
     def filled(self) -> list[int]:
         """Partitions whose batches the last ``write`` left full; some may be named twice."""
+    @property
+    def share(self) -> int:
+        """Which of its ``stickies`` the last ``write`` left in use; their number if it was none."""
+    @property
+    def per_batch(self) -> int:
+        """Records in the batch that was full last; 0 before there was one."""
     def admit(self, partition: int, batch: OpenBatch) -> None:
         """Let records of this partition be written into that open batch. Raises IndexError."""
     def write(
-        self, chunk: RecordChunk, sticky: StickyPartition | None
+        self,
+        chunk: RecordChunk,
+        stickies: list[StickyPartition],
+        spares: list[Any],
+        publish: Callable[[int, Any], Any],
     ) -> Literal["done", "no room", "unknown", "sticky"]:
         """Write the chunk's records from ``chunk.at`` on. Releases the interpreter meanwhile.
 
-        Says why it stopped: all are written; the next one needs a new batch of ``partition``; the
-        open batch of ``partition`` must be admitted; the next one has neither key nor partition
-        and ``sticky`` is None or has had its share. Raises ValueError when the next one is too
-        large for any batch or its timestamp is negative. What came before it is written.
+        Records without key and partition go to the ``stickies``, one after the other. ``spares``
+        have a ``builder`` each, without records, that nobody else knows: those that were begun are
+        taken out of the list, and ``publish(partition, spare)`` is called for each, which queues it
+        and returns the delivery of its batch.
+
+        Says why it stopped: all are written; the next one needs a new batch of ``partition``, which
+        no spare can be; the open batch of ``partition`` must be admitted; the next one has neither
+        key nor partition, and all ``stickies`` have had their share. Raises ValueError when the
+        next one is too large for any batch or its timestamp is negative. What came before it is
+        written.
         """
     def appended(self, chunk: RecordChunk, delivery: Any, index: int) -> None:
         """The chunk's next record, of ``partition``, became number ``index`` of a batch."""

@@ -5,22 +5,37 @@ Records are written one after the other, in the order in which they were given, 
 batch of its partition. So whatever stops the loop, all records before the one at hand are queued
 and none after it; batches are cut exactly where a loop of sends would cut them. The locks of the
 batches are taken when first needed and kept until the loop stops.
+
+Getting the interpreter back can take longer than filling a batch: somebody else may hold it, and to
+wake up takes its time, too. So the loop need not stop where a batch is full or a sticky partition
+has had its share: it is given batches to go on in, which nobody knows until they are published, and
+the sticky partitions that come next.
 """
 
 cimport cython
+from cpython.exc cimport PyErr_SetObject
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t
 
 from kprod_ext.murmur2 cimport murmur2_hash
 from kprod_ext.open_batch cimport OpenBatch
 from kprod_ext.prefetch cimport kprod_prefetch
-from kprod_ext.record_chunk cimport UNSET, RecordChunk, read_row
+from kprod_ext.record_chunk cimport UNSET, RecordChunk, only_values, read_row
 from kprod_ext.record_layout cimport Record
 from kprod_ext.record_lock cimport release_lock, take_lock
-from kprod_ext.records_builder cimport MemoryRecordsBuilder, is_full, take_record
-from kprod_ext.sent_records cimport SentRecords, put_place
+from kprod_ext.records_builder cimport (
+    MemoryRecordsBuilder,
+    holds_first,
+    is_full,
+    take_record,
+)
+from kprod_ext.sent_records cimport SentRecords, put_place, put_places
 from kprod_ext.sticky_partition cimport StickyPartition
+from kprod_ext.value_run cimport take_values
 from kprod_ext.wall_clock cimport kprod_wall_ms
+
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
 
 cdef enum:
     DONE = 0                # every record was written
@@ -31,6 +46,7 @@ cdef enum:
     MOVED_ON = 5            # the open batch of `partition` is another one now
     POSITIVE = 0x7FFFFFFF
     AHEAD = 8
+    TRIES = 3
 
 cdef tuple STOPS = ("done", "no room", "unknown", "sticky")     # as write() tells them
 
@@ -77,21 +93,24 @@ cdef class BulkLane:
             self._opens[partition] = batch
             self._lanes[partition].open = <void*>batch
 
-    def write(self, RecordChunk chunk not None, StickyPartition sticky):
+    def write(
+        self, RecordChunk chunk not None, list stickies not None, list spares not None, publish
+    ):
         """Write the chunk's records from ``chunk.at`` on; why it stopped."""
         cdef int stop = MOVED_ON
         self.filled = []
         self._sent.reserve(chunk.count - chunk.at + chunk.to_follow(), self.partition_count)
-        self._prepare_sticky(sticky)
+        self._prepare_shares(stickies)
         while stop == MOVED_ON:
+            self._prepare_spares(spares)
             with nogil:
                 stop = self._stint(chunk)
             self._note_ended()
             self._note_full()
+            self._publish(spares, publish)
             if stop == MOVED_ON:
                 self._follow(self.partition)
-        if self._sticky_bytes > 0:
-            sticky.add(self._sticky_bytes, self._sticky_full)
+        self._count_shares(stickies)
         if stop == REFUSED:
             raise ValueError("a record that no batch can hold")
         return STOPS[stop]
@@ -127,7 +146,6 @@ cdef class BulkLane:
         cdef Record record
         cdef Py_ssize_t partition, nbytes
         cdef Lane* lane
-        cdef int stop
         while chunk.at < chunk.count or chunk.refill():
             if chunk.at + AHEAD < chunk.count:
                 kprod_prefetch(chunk.values[chunk.at + AHEAD].data)
@@ -143,31 +161,62 @@ cdef class BulkLane:
             if partition >= self.partition_count or self._lanes[partition].open == NULL:
                 return UNKNOWN
             lane = &self._lanes[partition]
-            if not lane.held:
-                stop = self._seize(partition)
-                if stop != DONE:
-                    return stop
-            nbytes = take_record(<MemoryRecordsBuilder>lane.builder, &record)
+            if not lane.held and not self._seize(partition):
+                return MOVED_ON
+            if lane.builder != NULL and only_values(chunk) and self._take_values(chunk, now) > 0:
+                continue
+            nbytes = 0
+            if lane.builder != NULL:
+                nbytes = take_record(<MemoryRecordsBuilder>lane.builder, &record)
+            if nbytes == 0 and self._begin_spare(partition, &record):
+                nbytes = take_record(<MemoryRecordsBuilder>lane.builder, &record)
             if nbytes <= 0:
                 return NO_ROOM if nbytes == 0 else REFUSED
             put_place(self._sent, partition)
             lane.count += 1
             chunk.at += 1
-            if partition == self._sticky_partition and self._count_sticky(
-                nbytes, is_full(<MemoryRecordsBuilder>lane.builder)
-            ):
-                self._sticky_partition = -1
+            if self.share < self._share_count and partition == self._shares[self.share].partition:
+                self._count_sticky(nbytes, is_full(<MemoryRecordsBuilder>lane.builder))
         return DONE
+
+    cdef Py_ssize_t _take_values(self, RecordChunk chunk, int64_t now) noexcept nogil:
+        """Write values into the open batch of ``partition`` while that is all there is to do."""
+        cdef Lane* lane = &self._lanes[self.partition]
+        cdef bint shared = (
+            self.share < self._share_count and self._shares[self.share].partition == self.partition
+        )
+        cdef Py_ssize_t most = PY_SSIZE_T_MAX
+        cdef Py_ssize_t before = (<MemoryRecordsBuilder>lane.builder).uncompressed_bytes
+        cdef Py_ssize_t taken
+        if shared:
+            most = self._shares[self.share].room - self._shares[self.share].bytes
+        taken = take_values(
+            <MemoryRecordsBuilder>lane.builder,
+            chunk.values + chunk.at,
+            chunk.count - chunk.at,
+            now,
+            most,
+        )
+        if taken > 0:
+            put_places(self._sent, self.partition, taken)
+            lane.count += taken
+            chunk.at += taken
+            if shared:
+                self._count_sticky(
+                    (<MemoryRecordsBuilder>lane.builder).uncompressed_bytes - before,
+                    is_full(<MemoryRecordsBuilder>lane.builder),
+                )
+        return taken
 
     cdef Py_ssize_t _choose(self, const char* key, Py_ssize_t size) noexcept nogil:
         if size < 0:
-            return self._sticky_partition
+            return self._shares[self.share].partition if self.share < self._share_count else UNSET
         return <Py_ssize_t>(
             murmur2_hash(<const unsigned char*>key, size) & <unsigned int>POSITIVE
         ) % self.partition_count
 
-    cdef int _seize(self, Py_ssize_t partition) noexcept nogil:
-        """Take the lock of a partition's open batch, and see that the run goes on in it."""
+    cdef bint _seize(self, Py_ssize_t partition) noexcept nogil:
+        """Take the lock of a partition's open batch; False: the run does not go on in it."""
         cdef Lane* lane = &self._lanes[partition]
         take_lock(&(<OpenBatch>lane.open)._lock)
         lane.held = True
@@ -175,9 +224,9 @@ cdef class BulkLane:
         self._held_count += 1
         lane.builder = (<OpenBatch>lane.open).builder_address()
         if lane.builder == NULL:
-            return NO_ROOM
+            return True
         if lane.delivery != (<OpenBatch>lane.open).delivery_address():
-            return MOVED_ON
+            return False
         if (<MemoryRecordsBuilder>lane.builder).record_count != lane.first + lane.count:
             # Somebody else has appended since. At most one run of a partition ends so, as its lock
             # is then kept until the stint is over: _ended has room for it.
@@ -188,13 +237,32 @@ cdef class BulkLane:
                 self._ended_count += 1
             lane.first = (<MemoryRecordsBuilder>lane.builder).record_count
             lane.count = 0
-        return DONE
+        return True
 
-    cdef bint _count_sticky(self, Py_ssize_t nbytes, bint full) noexcept nogil:
-        """Whether the sticky partition has had its share now."""
-        self._sticky_bytes += nbytes
-        self._sticky_full = full
-        return self._sticky_bytes >= (self._sticky_room_if_full if full else self._sticky_room)
+    cdef bint _begin_spare(self, Py_ssize_t partition, const Record* record) noexcept nogil:
+        """Go on in a batch of our own, which the record must fit into; False if there is none."""
+        cdef Lane* lane = &self._lanes[partition]
+        cdef Spare* spare
+        if lane.builder != NULL:
+            self.per_batch = (<MemoryRecordsBuilder>lane.builder).record_count
+        if self._begun == self._spare_count:
+            return False
+        spare = &self._spares[self._begun]
+        if not holds_first(<MemoryRecordsBuilder>spare.builder, record):
+            return False
+        self._begun += 1
+        spare.partition, spare.first, spare.count = partition, lane.first, lane.count
+        lane.builder = spare.builder
+        lane.first = lane.count = 0
+        return True
+
+    cdef void _count_sticky(self, Py_ssize_t nbytes, bint full) noexcept nogil:
+        """The sticky partition got so many bytes; it may have had its share now."""
+        cdef Share* share = &self._shares[self.share]
+        share.bytes += nbytes
+        share.full = full
+        if share.bytes >= (share.room_if_full if full else share.room):
+            self.share += 1
 
     cdef void _let_go(self) noexcept nogil:
         cdef Py_ssize_t i
@@ -209,14 +277,70 @@ cdef class BulkLane:
             release_lock(&(<OpenBatch>lane.open)._lock)
         self._held_count = 0
 
-    cdef int _prepare_sticky(self, StickyPartition sticky) except -1:
-        self._sticky_partition = -1
-        self._sticky_bytes = 0
-        self._sticky_full = False
-        if sticky is not None and not sticky.spent:
-            self._sticky_partition = sticky.partition
-            self._sticky_room = sticky.bytes_left(False)
-            self._sticky_room_if_full = sticky.bytes_left(True)
+    cdef int _prepare_shares(self, list stickies) except -1:
+        cdef StickyPartition sticky
+        cdef Share* share
+        self.share = self._share_count = 0
+        for sticky in stickies[:MOST_SHARES]:
+            share = &self._shares[self._share_count]
+            share.partition = sticky.partition
+            share.room = 0 if sticky.spent else sticky.bytes_left(False)
+            share.room_if_full = sticky.bytes_left(True)
+            share.bytes = 0
+            share.full = False
+            self._share_count += 1
+            if share.room <= 0 and self.share == self._share_count - 1:
+                self.share += 1
+        return 0
+
+    cdef int _count_shares(self, list stickies) except -1:
+        cdef Py_ssize_t i
+        for i in range(self._share_count):
+            if self._shares[i].bytes > 0:
+                (<StickyPartition>stickies[i]).add(self._shares[i].bytes, self._shares[i].full)
+        return 0
+
+    cdef int _prepare_spares(self, list spares) except -1:
+        cdef MemoryRecordsBuilder builder
+        self._begun = self._spare_count = 0
+        for spare in spares[:MOST_SPARES]:
+            builder = spare.builder
+            self._spares[self._spare_count].builder = <void*>builder
+            self._spare_count += 1
+        return 0
+
+    cdef int _publish(self, list spares, object publish) except -1:
+        """Let the sender know of the batches that were begun, and note the runs in them.
+
+        Later records are queued already. So if there is no memory to do it, it is tried again, and
+        the error told at the end.
+        """
+        cdef list begun = spares[:self._begun]
+        cdef object delivery, trouble = None
+        cdef Py_ssize_t i, partition
+        cdef Spare* spare
+        if self._begun == 0:
+            return 0
+        del spares[:self._begun]
+        for i in range(self._begun):
+            spare = &self._spares[i]
+            partition = spare.partition
+            if spare.count > 0:
+                self._sent.add_run(
+                    partition, self._deliveries[partition], spare.first, spare.count
+                )
+            delivery = None
+            for _ in range(TRIES):
+                try:
+                    delivery = publish(partition, begun[i])
+                    break
+                except BaseException as error:
+                    trouble = error
+            self._deliveries[partition] = delivery
+            self._lanes[partition].delivery = NULL if delivery is None else <void*>delivery
+        if trouble is not None:
+            PyErr_SetObject(type(trouble), trouble)
+            return -1
         return 0
 
     cdef int _follow(self, Py_ssize_t partition) except -1:

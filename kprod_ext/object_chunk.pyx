@@ -5,6 +5,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM
 from cpython.long cimport PyLong_CheckExact
+from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t
 
@@ -28,11 +29,13 @@ cdef enum:                  # the columns in the order in which they are loaded
 def all_plain(list values not None, list keys, Py_ssize_t largest):
     """Whether every value and key is bytes or None, or a pair of them, and small enough."""
     cdef Py_ssize_t count = len(values)
-    cdef Py_ssize_t row, size
+    cdef Py_ssize_t row, size, first = 0
     cdef object value, key
     if keys is not None and len(keys) != count:
         raise ValueError(f"{len(keys)} keys for {count} values")
-    for row in range(count):
+    if keys is None:
+        first = plain_rows(values, 0, count, largest)
+    for row in range(first, count):
         if row + AHEAD < count:
             kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
         value = values[row]
@@ -53,6 +56,23 @@ def all_plain(list values not None, list keys, Py_ssize_t largest):
         if size > largest:
             return False
     return True
+
+
+cdef Py_ssize_t plain_rows(list values, Py_ssize_t start, Py_ssize_t end, Py_ssize_t largest):
+    """The first row from ``start`` on that is not bytes of at most ``largest``; ``end``: none.
+
+    Nothing here can run other code, so the objects are looked at without holding them: to count
+    references is to write to every one of them.
+    """
+    cdef Py_ssize_t row
+    cdef PyObject* value
+    for row in range(start, end):
+        if row + AHEAD < end:
+            kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
+        value = PyList_GET_ITEM(values, row)
+        if not PyBytes_CheckExact(<object>value) or PyBytes_GET_SIZE(<object>value) > largest:
+            return row
+    return end
 
 
 @cython.final
@@ -127,7 +147,7 @@ cdef class ObjectChunk(RecordChunk):
         cdef list keys = self._keys
         cdef object key, value
         cdef Py_ssize_t row
-        for row in range(self._good):
+        for row in range(self._load_plain() if keys is None else 0, self._good):
             self._row = row
             if row + AHEAD < self._good:
                 kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
@@ -138,8 +158,26 @@ cdef class ObjectChunk(RecordChunk):
             elif isinstance(value, tuple) and len(<tuple>value) == 2:
                 key, value = <tuple>value
             self._point(&self.keys[row], "key", key)
+            self.keyed = self.keyed or key is not None
             self._point(&self.values[row], "value", value)
         return 0
+
+    cdef Py_ssize_t _load_plain(self):
+        """Load the first rows, which are bytes without a key; how many those are."""
+        cdef list values = self._values
+        cdef Py_ssize_t row
+        cdef PyObject* value
+        for row in range(self._good):
+            if row + AHEAD < self._good:
+                kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
+            value = PyList_GET_ITEM(values, row)
+            if not PyBytes_CheckExact(<object>value):
+                return row
+            self.values[row].data = PyBytes_AS_STRING(<object>value)
+            self.values[row].size = PyBytes_GET_SIZE(<object>value)
+            self.keys[row].data = NULL
+            self.keys[row].size = -1
+        return self._good
 
     cdef inline int _point(self, Field* field, str name, object data) except -1:
         if data is not None and not PyBytes_CheckExact(data):

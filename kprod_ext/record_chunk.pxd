@@ -18,7 +18,8 @@ cdef class RecordChunk:
     cdef int64_t* timestamps
     cdef int32_t* partitions
     cdef Py_ssize_t* header_ends            # where a row's headers end, and the next row's begin
-    cdef bint stamped                       # whether the timestamps hold anything
+    cdef bint keyed                         # whether the keys hold anything; else all are null
+    cdef bint stamped                       # whether the timestamps do
     cdef bint placed                        # whether the partitions do
     cdef bint shared_headers                # every row has all headers
     cdef Field* headers                     # name, value, name, value ...
@@ -38,7 +39,10 @@ cdef class RecordChunk:
 cdef inline void read_row(RecordChunk chunk, Py_ssize_t row, Record* record) noexcept nogil:
     """The row as a record, with its timestamp as it is in the column."""
     cdef Py_ssize_t start = 0
-    record.key = chunk.keys[row]
+    record.key.data = NULL
+    record.key.size = -1
+    if chunk.keyed:
+        record.key = chunk.keys[row]
     record.value = chunk.values[row]
     record.timestamp_ms = chunk.timestamps[row] if chunk.stamped else UNSET
     record.headers = NULL
@@ -51,3 +55,8 @@ cdef inline void read_row(RecordChunk chunk, Py_ssize_t row, Record* record) noe
             start = chunk.header_ends[row - 1] if row > 0 else 0
             record.headers = chunk.headers + start
             record.header_count = (chunk.header_ends[row] - start) // 2
+
+
+cdef inline bint only_values(RecordChunk chunk) noexcept nogil:
+    """Whether the rows are values, and nothing else is known of them."""
+    return not (chunk.keyed or chunk.placed or chunk.stamped or chunk.header_fields > 0)

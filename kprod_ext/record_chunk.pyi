@@ -15,6 +15,9 @@ class RecordChunk:
     def count(self) -> int: ...
     @property
     def at(self) -> int: ...
+    @property
+    def to_come(self) -> int:
+        """Records that are not written yet, here and in what the chunk will read."""
     def row(
         self,
     ) -> tuple[

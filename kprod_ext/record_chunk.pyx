@@ -43,6 +43,10 @@ cdef class RecordChunk:
         PyMem_Free(self._columns)
         PyMem_RawFree(self.headers)
 
+    @property
+    def to_come(self):
+        return self.count - self.at + self.to_follow()
+
     def row(self):
         """The next record: (timestamp or None, key, value, headers); its buffers are borrowed."""
         cdef Record record
@@ -87,7 +91,7 @@ cdef class RecordChunk:
 
     cdef void forget_rows(self) noexcept nogil:
         self.at = self.count = self.header_fields = 0
-        self.stamped = self.placed = self.shared_headers = False
+        self.keyed = self.stamped = self.placed = self.shared_headers = False
 
 
 cdef object lent(const Field* field):

@@ -3,7 +3,13 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t
 
 from kprod_ext.batch_header cimport HEADER_SIZE
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.record_layout cimport Record, body_size, payload_size, put_record
+from kprod_ext.record_layout cimport (
+    RECORD_OVERHEAD,
+    Record,
+    body_size,
+    payload_size,
+    put_record,
+)
 from kprod_ext.varint cimport varint_size
 
 cdef enum:
@@ -154,3 +160,13 @@ cdef inline Py_ssize_t take_record(
         builder.closed_for_append = True
         return NO_ROOM
     return size if put_next(builder, offset, record, body, size) else REFUSED
+
+
+cdef inline bint holds_first(MemoryRecordsBuilder builder, const Record* record) noexcept nogil:
+    """Whether an empty batch has memory for the record, without growing and whatever its time."""
+    cdef Py_ssize_t payload = payload_size(record)
+    return (
+        payload >= 0
+        and builder.record_count == 0
+        and HEADER_SIZE + RECORD_OVERHEAD + payload <= builder._buffer.capacity
+    )

@@ -1,8 +1,10 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.string cimport memset
 
 
 @cython.final
+@cython.no_gc           # in no cycle that outlives its batch: deliveries let go of who waits
 cdef class RecordRun:
     cdef readonly Py_ssize_t place
     cdef readonly Py_ssize_t ordinal    # of the first record, among those of its place
@@ -39,6 +41,17 @@ cdef inline void put_place(SentRecords sent, Py_ssize_t place) noexcept nogil:
     else:
         (<uint32_t*>sent._places)[sent.count] = <uint32_t>place
     sent.count += 1
+
+
+cdef inline void put_places(SentRecords sent, Py_ssize_t place, Py_ssize_t count) noexcept nogil:
+    """The same for ``count`` records that went to one place."""
+    if sent._width == 1:
+        memset(<uint8_t*>sent._places + sent.count, <int>place, <size_t>count)
+        sent.count += count
+        return
+    while count > 0:
+        put_place(sent, place)
+        count -= 1
 
 
 cdef inline Py_ssize_t place_of(SentRecords sent, Py_ssize_t record) noexcept nogil:

@@ -12,6 +12,7 @@ from libc.stdint cimport UINT32_MAX, uint32_t
 
 
 @cython.final
+@cython.no_gc
 cdef class RecordRun:
     """Records of one place that follow each other in one batch."""
 

@@ -2,13 +2,15 @@ cimport cython
 
 from kprod.buffer.attention cimport Attention
 from kprod.buffer.batch cimport ProducerBatch
+from kprod.buffer.batch_maker cimport BatchMaker, SpareBatch
 from kprod.buffer.batch_queue cimport Appended, BatchQueue
+from kprod.buffer.delivery cimport BatchDelivery
 from kprod.buffer.growing_map cimport GrowingMap
 from kprod.buffer.incomplete cimport IncompleteBatches
 from kprod.buffer.place cimport Place
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
 from kprod_ext.open_batch cimport OpenBatch
-from kprod_ext.records_builder cimport MemoryRecordsBuilder, batch_size_upper_bound
+from kprod_ext.records_builder cimport batch_size_upper_bound
 
 
 @cython.no_gc           # nothing refers to it but who asked what is ready
@@ -24,7 +26,7 @@ cdef class RecordAccumulator:
     cdef readonly IncompleteBatches incomplete
     cdef readonly object callbacks
     cdef object _clock
-    cdef Py_ssize_t _batch_size
+    cdef BatchMaker _maker
     cdef object _settings
     cdef object _retry_backoff
     cdef object _wake
@@ -53,11 +55,13 @@ cdef class RecordAccumulator:
         double timeout,
     )
 
-    cdef PooledBuffer _allocate(self, Py_ssize_t size, double timeout)
     cdef void _take_back(self, ProducerBatch batch, PooledBuffer buffer) except *
 
-    @cython.locals(builder=MemoryRecordsBuilder, now=double)
-    cdef ProducerBatch _new_batch(self, BatchQueue queue, PooledBuffer buffer)
+    @cython.locals(queue=BatchQueue)
+    cpdef list spare_batches(self, object tp, Py_ssize_t count)
+
+    @cython.locals(queue=BatchQueue, batch=ProducerBatch)
+    cpdef BatchDelivery publish(self, object tp, SpareBatch spare)
 
     cpdef object _hurry_up(self, BatchQueue queue)
     cdef void _refuse_when_closed(self) except *

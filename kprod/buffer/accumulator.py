@@ -15,23 +15,24 @@ from typing import Protocol
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.attention import Attention
 from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.batch_maker import BatchMaker, SpareBatch
 from kprod.buffer.batch_queue import Appended, BatchQueue
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios, decompress
-from kprod.buffer.delivery import Wait
+from kprod.buffer.delivery import BatchDelivery, Wait
 from kprod.buffer.growing_map import GrowingMap
 from kprod.buffer.incomplete import IncompleteBatches
 from kprod.buffer.packing import Packing
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.split import split
-from kprod.clock import Clock, in_seconds
+from kprod.clock import Clock
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
-from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
+from kprod.errors import ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.open_batch import OpenBatch
-from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
+from kprod_ext.records_builder import batch_size_upper_bound
 
 log = logging.getLogger(__name__)
 
@@ -94,13 +95,13 @@ class RecordAccumulator:
     ) -> None:
         self.pool = pool
         self.incomplete = IncompleteBatches()
-        self._clock = clock
-        self._batch_size = batch_size
         self._settings = settings
         self._retry_backoff = retry_backoff
         self._wake = wake
         self.callbacks = callbacks or Callbacks()
+        self._clock = clock
         self._ratios = CompressionRatios()
+        self._maker = BatchMaker(pool, clock, batch_size, self._ratios, self.callbacks, wake)
         self._queues: GrowingMap = GrowingMap()
         self._attention = Attention()
         self._packing = Packing(wake)
@@ -135,8 +136,7 @@ class RecordAccumulator:
             if appended.wake_sender:
                 self._attention.note(queue)
             return appended
-        size = max(self._batch_size, batch_size_upper_bound(key, value, headers))
-        buffer = self._allocate(size, timeout)
+        buffer = self._maker.memory(batch_size_upper_bound(key, value, headers), timeout)
         batch: ProducerBatch | None = None
         with queue.lock:
             try:
@@ -146,7 +146,7 @@ class RecordAccumulator:
                 # Another thread may have opened a batch while we waited for memory.
                 appended = queue.try_append(timestamp_ms, key, value, headers)
                 if appended is None:
-                    batch = self._new_batch(queue, buffer)
+                    batch = self._maker.batch(queue, buffer)
                     self.incomplete.add(batch)
                     self._attention.note(queue)
                     appended = queue.push(batch, timestamp_ms, key, value, headers)
@@ -169,33 +169,32 @@ class RecordAccumulator:
             batch.delivery.fail(KprodError("interrupted"))  # for a flush that has seen it
         self.pool.deallocate(buffer)
 
-    def _allocate(self, size: int, timeout: float) -> PooledBuffer:
-        try:
-            # The sender may sleep over what lingers; with somebody waiting it sends that at once.
-            return self.pool.allocate(size, timeout, self._wake)
-        except TimeoutError:
-            raise BufferFullError(
-                f"no room for {size} bytes within {in_seconds(timeout)}: buffer_memory of"
-                f" {self.pool.total} bytes is exhausted ({self.pool.available} available); the"
-                " brokers take records more slowly than send() is called"
-            ) from None
-        except RuntimeError:
-            raise ProducerClosedError(
-                "the producer was closed while send() waited for memory"
-            ) from None
+    def spare_batches(self, tp: TopicPartition, count: int) -> list[SpareBatch]:
+        """See ``BatchMaker.spares``. Who has filled one must ``publish`` it."""
+        queue = self._queues.get(tp) or self._new_queue(tp)
+        # Who fills one batch after the other can help to compress them in between.
+        return self._maker.spares(queue, count) if queue.packing is None else []
 
-    def _new_batch(self, queue: BatchQueue, buffer: PooledBuffer) -> ProducerBatch:
-        tp, codec = queue.tp, queue.settings.codec
-        builder = MemoryRecordsBuilder(
-            buffer,
-            write_limit=self._batch_size,  # so a record that is larger fills its batch at once
-            compression=codec,
-            compression_ratio=self._ratios.estimate(tp.topic) if codec else 1.0,
-            pool=self.pool,
-        )
-        now = self._clock.monotonic()
-        hurry, wait = queue.hurry, queue.wait
-        return ProducerBatch(tp, self.pool, buffer, builder, now, hurry, self.callbacks, wait)
+    def publish(self, tp: TopicPartition, spare: SpareBatch) -> BatchDelivery:
+        """Queue a filled batch; its delivery, which has failed after ``close``. All or nothing."""
+        queue = self._queues.get(tp) or self._new_queue(tp)
+        batch = self._maker.filled(queue, spare)
+        with queue.lock:
+            closed = self._closed
+            if not closed:
+                try:
+                    self.incomplete.add(batch)
+                    self._attention.note(queue)
+                    queue.push_filled(batch)
+                except BaseException:
+                    if not queue.holds(batch):
+                        self.incomplete.discard(batch)
+                        batch.delivery.fail(KprodError("interrupted"))  # a flush may wait
+                        raise
+        if closed:
+            batch.delivery.fail(ProducerClosedError("the producer was closed meanwhile"))
+            batch.release()
+        return batch.delivery
 
     def _new_queue(self, tp: TopicPartition) -> BatchQueue:
         """The queue of a partition that is used for the first time, as far as this thread knows."""

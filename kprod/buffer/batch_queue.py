@@ -140,6 +140,12 @@ class BatchQueue(Standing):
         complete = full or len(self._batches) > 1
         return Appended(future, nbytes, full, complete, self.linger)
 
+    def push_filled(self, batch: ProducerBatch) -> None:
+        """Put a batch that has records at the tail, and open it. The caller holds ``lock``."""
+        self._batches.append(batch)
+        self._newest = batch
+        self.open_batch.open(batch.builder, batch.delivery)
+
     def shut(self) -> None:
         """Take no more records into the open batch. The caller holds ``lock``."""
         self.open_batch.shut()

@@ -9,12 +9,14 @@ from kprod.buffer.future import FutureRecordMetadata
 from kprod.bulk.arrow_columns import arrow_columns
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.partial_failure import accounted
-from kprod.bulk.rows import BLOCK_ROWS
 from kprod.bulk.writing import BulkParts, BulkWriting
 from kprod.config.shown import shown
 from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
 from kprod.types import TopicPartition
 from kprod_ext import ArrowChunk, ArrowSource, SentRecords
+
+CHUNK_ROWS = 1024
+"""Rows whose addresses are known at the same time: in the processor's nearest cache."""
 
 FAULTS: dict[str, tuple[type[Exception], str]] = {
     "partition": (PartitionError, "its partition is not a number from 0 to 2**31 - 1"),
@@ -41,7 +43,7 @@ class ArrowBatches:
                 f" {shown(data)}"
             ) from None
         found = arrow_columns(self._source.columns(), **columns)
-        self.chunk = ArrowChunk(BLOCK_ROWS, self._source, *found)
+        self.chunk = ArrowChunk(CHUNK_ROWS, self._source, *found)
         self._largest = largest
         self._rows = 0
 

@@ -11,8 +11,9 @@ from kprod.errors import InvalidRecordError, RecordTypeError
 from kprod.intake.arguments import check_partition, check_timestamp, freeze_headers
 from kprod_ext import all_plain
 
-BLOCK_ROWS = 2048
-"""Rows that are held at the same time: their addresses fit into the processor's nearer caches."""
+BLOCK_ROWS = 8192
+"""Rows that are held at the same time: some batches of small records, whose addresses fit into the
+processor's nearer caches."""
 STREAM_ROWS = 512
 """The same for rows from an iterator, which wait until so many have come."""
 

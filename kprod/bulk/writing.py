@@ -6,12 +6,25 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.batch_maker import SpareBatch
+from kprod.buffer.delivery import BatchDelivery
+from kprod.bulk.sticky_turns import StickyTurns
 from kprod.clock import Clock
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import TopicInfo
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
-from kprod_ext import BulkLane, BulkTurn, RecordChunk, SentRecords, StickyPartition
+from kprod_ext import (
+    BulkLane,
+    BulkTurn,
+    RecordChunk,
+    SentRecords,
+    StickyPartition,
+    hold_signals,
+)
+
+MOST_SPARES = 64
+"""Batches that the compiled lane goes on to without being helped."""
 
 
 class BulkParts(NamedTuple):
@@ -43,6 +56,9 @@ class BulkWriting:
         self._parts = parts
         self._name = topic
         self._topic = self._await()
+        self._spares: list[SpareBatch] = []
+        self._turns = StickyTurns(parts.partitioner)
+        self._admitted: set[int] = set()  # partitions the lane knows
         self._lane = BulkLane(len(self._topic), parts.turn, self.sent)
 
     def write(self, chunk: RecordChunk) -> None:
@@ -52,23 +68,40 @@ class BulkWriting:
         ProducerClosedError after ``close``; the records before it are queued.
         """
         while True:
-            lane = self._current_lane()
-            stop = lane.write(chunk, self._sticky())
-            self._tell_filled(lane.filled)
+            lane, stickies = self._current_lane(), self._stickies()
+            # An interruption comes before or after: what was written is queued, too.
+            stop = hold_signals(self._write, lane, chunk, stickies)
             if stop == "done":
+                self._spares.clear()  # the next chunk may be long in coming
                 return
             if stop == "no room":
-                self._append(chunk, lane)
+                if self._spares or not self._find_spares(lane, chunk):
+                    self._append(chunk, lane)
             elif stop == "unknown":
                 self._admit(lane.partition)
             else:
-                self._parts.partitioner.choose(self._topic, None)
+                self._turns.choose(self._topic)
 
-    def _tell_filled(self, partitions: list[int]) -> None:
-        for partition in partitions:
+    def _write(self, lane: BulkLane, chunk: RecordChunk, stickies: list[StickyPartition]) -> str:
+        """Write until something stops it; why it stopped. Waits for nothing."""
+        spares = len(self._spares)
+        stop = lane.write(chunk, stickies, self._spares, self._publish)
+        self._turns.advance(self._topic, stickies, lane.share)
+        for partition in lane.filled:
             self._parts.accumulator.filled(TopicPartition(self._name, partition))
-        if partitions:
+        if lane.filled or len(self._spares) < spares:
             self._parts.wake()
+        return stop
+
+    def _publish(self, partition: int, spare: SpareBatch) -> BatchDelivery:
+        return self._parts.accumulator.publish(TopicPartition(self._name, partition), spare)
+
+    def _find_spares(self, lane: BulkLane, chunk: RecordChunk) -> bool:
+        """Get batches for what is left of the chunk; False if there is no memory for any."""
+        wanted = 1 + chunk.to_come // lane.per_batch if lane.per_batch else 1
+        tp = TopicPartition(self._name, lane.partition)
+        self._spares = self._parts.accumulator.spare_batches(tp, min(wanted, MOST_SPARES))
+        return bool(self._spares)
 
     def finish(self) -> None:
         """Nothing more is written."""
@@ -90,26 +123,27 @@ class BulkWriting:
         if len(self._topic) != self._lane.partition_count:
             self._lane.finish()
             self._lane = BulkLane(len(self._topic), self._parts.turn, self.sent)
+            self._admitted.clear()
         return self._lane
 
-    def _sticky(self) -> StickyPartition | None:
-        """Where records without a key go: no partition that is gone, or has no leader."""
-        partitioner = self._parts.partitioner
-        sticky = partitioner.sticky(self._name)
-        some_lack_leaders = len(self._topic.available) < len(self._topic)
-        if sticky is not None and (some_lack_leaders or sticky.partition >= len(self._topic)):
-            partitioner.choose(self._topic, None)
-        return partitioner.sticky(self._name)
+    def _stickies(self) -> list[StickyPartition]:
+        stickies = self._turns.upcoming(self._topic, len(self._spares))
+        for sticky in stickies[1:]:
+            if sticky.partition not in self._admitted:
+                self._admit(sticky.partition)
+        return stickies
 
     def _admit(self, partition: int) -> None:
         self.await_partition(partition)
         if partition < self._lane.partition_count:
             tp = TopicPartition(self._name, partition)
             self._lane.admit(partition, self._parts.accumulator.open_batch(tp))
+            self._admitted.add(partition)
 
     def _append(self, chunk: RecordChunk, lane: BulkLane) -> None:
         """Queue the record that begins a new batch, whose memory may have to be waited for."""
         parts = self._parts
+        self._spares.clear()  # nothing may be waited for by who holds memory
         timestamp_ms, key, value, headers = chunk.row()
         try:
             appended = parts.accumulator.append(

@@ -70,6 +70,16 @@ class DefaultPartitioner:
         """Where records of the topic without a key go at the moment, None before the first."""
         return self._sticky.get(topic)
 
+    def ahead(self, topic: TopicInfo, count: int) -> list[StickyPartition]:
+        """Partitions drawn for when the sticky one has had its share; see ``goes_on``."""
+        with self._lock:
+            return [self._drawn(topic) for _ in range(count)]
+
+    def goes_on(self, topic: TopicInfo, sticky: StickyPartition) -> None:
+        """Records without a key go to ``sticky`` now, which was drawn ahead."""
+        with self._lock:
+            self._sticky[topic.name] = sticky
+
     def _choose_again(self, topic: TopicInfo) -> int:
         with self._lock:
             sticky = self._sticky.get(topic.name)

@@ -141,10 +141,10 @@ def test_a_lane_without_its_batches_says_what_it_needs() -> None:
     chunk = ObjectChunk(4, 1000, Asked())
     lane = BulkLane(2, BulkTurn(), SentRecords())
     chunk.load([b"x"])
-    assert lane.write(chunk, None) == "sticky"
+    assert lane.write(chunk, [], [], print) == "sticky"
     chunk.load([b"x"], None, None, 1)
-    assert (lane.write(chunk, None), lane.partition) == ("unknown", 1)
+    assert (lane.write(chunk, [], [], print), lane.partition) == ("unknown", 1)
     chunk.load([b"x"], None, None, 5)
-    assert (lane.write(chunk, None), lane.partition) == ("unknown", 5)
+    assert (lane.write(chunk, [], [], print), lane.partition) == ("unknown", 5)
     with pytest.raises(ValueError, match="1 partition or more"):
         BulkLane(0, BulkTurn(), SentRecords())

@@ -1,0 +1,103 @@
+"""Values without anything else, one after the other into a batch.
+
+What ``MemoryRecordsBuilder.take`` works out for each record is the same for all of them: there is
+no key, no header, one timestamp. What is left are two lengths, an offset and the bytes.
+"""
+
+from libc.stdint cimport INT32_MAX, int64_t
+from libc.string cimport memcpy
+
+from kprod_ext.batch_header cimport HEADER_SIZE
+from kprod_ext.prefetch cimport CACHE_LINE, kprod_prefetch
+from kprod_ext.record_layout cimport RECORD_OVERHEAD, Field
+from kprod_ext.records_builder cimport MemoryRecordsBuilder
+from kprod_ext.varint cimport put_varint, varint_size
+
+cdef enum:
+    FAR = 8                 # values whose memory is asked for before their turn
+    LARGEST_VALUE = 4096    # larger ones are left to others: there the copying takes the time
+    AROUND_VALUE = RECORD_OVERHEAD + 7      # a null key, the value's length, no headers
+
+
+cdef inline char* put_length(char* out, Py_ssize_t length) noexcept nogil:
+    """put_varint for what is hardly ever more than two bytes."""
+    if 0 <= length < 64:
+        out[0] = <char>(length << 1)
+        return out + 1
+    if 0 <= length < 8192:
+        out[0] = <char>(0x80 | ((length << 1) & 0x7F))
+        out[1] = <char>(length >> 6)
+        return out + 2
+    return put_varint(out, length)
+
+
+cdef inline Py_ssize_t certain_room(MemoryRecordsBuilder builder) noexcept nogil:
+    """Where records may end that are surely within the limit, as an offset in the buffer.
+
+    The limit is one of the batch as it will be: the estimate may be less than what is written.
+    """
+    cdef Py_ssize_t room = builder._write_limit
+    if builder.compression != 0:
+        # At most one record counts in full, all others as they are estimated to be compressed.
+        room = builder._write_limit - HEADER_SIZE - LARGEST_VALUE - AROUND_VALUE
+        room = HEADER_SIZE + <Py_ssize_t>(<double>max(room, 0) / builder._expansion)
+    return min(min(room, builder._buffer.capacity), <Py_ssize_t>INT32_MAX)
+
+
+cdef inline Py_ssize_t take_values(
+    MemoryRecordsBuilder builder,
+    const Field* values,
+    Py_ssize_t count,
+    int64_t now,
+    Py_ssize_t most,
+) noexcept nogil:
+    """Append values until one might not fit, or the records have ``most`` bytes; how many.
+
+    Whoever calls tries the next one by ``take``; also the first of a batch.
+    """
+    cdef char* start = builder._buffer.data + builder._end
+    cdef char* out = start
+    cdef char* record
+    cdef Py_ssize_t left = certain_room(builder) - builder._end
+    cdef Py_ssize_t offset = builder.record_count
+    cdef int64_t delta = now - builder.base_timestamp
+    cdef Py_ssize_t fixed = 3 + varint_size(delta)      # attributes, null key, no headers
+    cdef Py_ssize_t largest = builder.max_record_size
+    cdef Py_ssize_t size, body, written
+    cdef Py_ssize_t i = 0
+    if builder.closed_for_append or builder._buffer.given_back:
+        return 0
+    if offset == 0 or builder._last_offset != offset - 1 or count > INT32_MAX - offset:
+        return 0
+    while i < count and out - start < most:
+        if i + FAR < count:
+            kprod_prefetch(values[i + FAR].data)
+            kprod_prefetch(values[i + FAR].data + CACHE_LINE)
+        size = values[i].size
+        if size > LARGEST_VALUE or (out - start) + size + AROUND_VALUE > left:
+            break
+        record = out
+        body = fixed + varint_size(offset) + varint_size(size) + max(size, 0)
+        out = put_length(out, body)
+        out[0] = 0
+        out = put_length(out + 1, delta)
+        out = put_length(out, offset)
+        out[0] = 1                                      # -1: null
+        out = put_length(out + 1, size)
+        if size > 0:
+            memcpy(out, values[i].data, <size_t>size)
+            out += size
+        out[0] = 0
+        out += 1
+        largest = max(largest, out - record)
+        offset += 1
+        i += 1
+    written = out - start
+    builder._end += written
+    builder.uncompressed_bytes += written
+    builder.record_count += <int>i
+    builder._last_offset += <int>i
+    builder.max_record_size = largest
+    if i > 0:
+        builder.max_timestamp = max(builder.max_timestamp, now)
+    return i

@@ -1,0 +1,202 @@
+"""A bulk call that fills batches ahead puts every record where a loop of appends puts it."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kprod.buffer.compression import CODEC_IDS
+from kprod.bulk.delivery import BulkDelivery
+from kprod.bulk.row_checks import RowChecks
+from kprod.bulk.writing import BulkParts, BulkWriting
+from kprod.clock import SystemClock
+from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
+from kprod.errors import BufferFullError, ProducerClosedError
+from kprod.intake.partitioner import DefaultPartitioner
+from kprod.types import TopicPartition
+from kprod_ext import BufferPool, BulkTurn, MemoryRecordsBuilder, ObjectChunk
+from tests.unit.buffer.accumulating import BATCH, Accumulating, cluster, read
+
+PARTITIONS = 3
+TIME = 1_700_000_000_000
+
+
+class Known(Metadata):
+    """Knows one cluster and asks nobody."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self.snapshot = snapshot
+
+    def await_topic(self, name: str, *_: object) -> TopicInfo:
+        topic = self.snapshot.topic(name)
+        assert topic is not None
+        return topic
+
+
+@dataclass
+class Sending:
+    """One way to send; both draw the same numbers, as long as memory is there."""
+
+    seed: int
+    memory: int = 1000
+    leaders: tuple[int, ...] = (1, 1, 1)
+    batch_size: int = BATCH
+    codec: str = "none"
+    around: Accumulating = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.around = Accumulating(
+            self.memory, batch_size=self.batch_size, compression=self.codec, compress=gzip.compress
+        )
+        self.partitioner = DefaultPartitioner(self.batch_size, random.Random(self.seed))
+        self.cluster = cluster(leaders=self.leaders)
+        self.topic = self.cluster.topics["t"]
+
+    def loop(self, values: list[bytes]) -> None:
+        for value in values:
+            partition = self.partitioner.choose(self.topic, None)
+            appended = self.around.accumulator.append(
+                TopicPartition("t", partition), TIME, None, value, (), 0
+            )
+            self.partitioner.appended(self.topic, partition, appended.nbytes, appended.batch_ready)
+
+    def writing(self) -> BulkWriting:
+        parts = BulkParts(
+            accumulator=self.around.accumulator,
+            metadata=Known(self.cluster),
+            partitioner=self.partitioner,
+            clock=SystemClock(),
+            wake=lambda: self.around.wakes.append(None),
+            blocking_time=lambda: 0.0,
+            largest=BATCH * 100,
+            turn=BulkTurn(),
+        )
+        return BulkWriting(parts, "t")
+
+    def queued(self) -> list[tuple[int, list[bytes | None]]]:
+        """Partition and values of every batch."""
+        batches = self.around.accumulator.take_all()
+        for batch in batches:
+            batch.seal(None)
+        return [
+            (batch.tp.partition, [record.value for record in read(batch).records()])
+            for batch in batches
+        ]
+
+
+def load(values: Sequence[bytes | None], timestamp_ms: int | None = TIME) -> ObjectChunk:
+    chunk = ObjectChunk(len(values), BATCH * 100, RowChecks("t", lambda *_: None))
+    chunk.load(list(values), None, None, None, timestamp_ms)
+    return chunk
+
+
+def by_partition(queued: list[tuple[int, list[bytes | None]]]) -> list[list[list[bytes | None]]]:
+    return [[values for partition, values in queued if partition == p] for p in range(PARTITIONS)]
+
+
+def sizes(most: int = 880) -> st.SearchStrategy[list[int]]:
+    """Of records that fit into a spare batch, whatever comes around them."""
+    return st.lists(st.integers(8, most), min_size=1, max_size=120)
+
+
+def values_of(lengths: list[int]) -> list[bytes]:
+    return [number.to_bytes(8, "big") * (size // 8) for number, size in enumerate(lengths)]
+
+
+@given(lengths=sizes(), cut=st.integers(0, 120), seed=st.integers(0, 9))
+def test_the_partitions_and_batches_are_those_of_a_loop(
+    lengths: list[int], cut: int, seed: int
+) -> None:
+    values = values_of(lengths)
+    one_by_one, together = Sending(seed), Sending(seed)
+    one_by_one.loop(values)
+    writing = together.writing()
+    for part in (values[:cut], values[cut:]):
+        if part:
+            writing.write(load(part))
+    writing.finish()
+    assert by_partition(together.queued()) == by_partition(one_by_one.queued())
+
+
+@given(lengths=sizes(400), memory=st.integers(1, 30), seed=st.integers(0, 9))
+def test_when_memory_ends_what_came_before_is_queued(
+    lengths: list[int], memory: int, seed: int
+) -> None:
+    values = values_of(lengths)
+    sending = Sending(seed, memory)
+    writing = sending.writing()
+    try:
+        writing.write(load(values))
+    except BufferFullError:
+        assert sending.around.pool.available < BATCH  # nothing is held back in spare batches
+    writing.finish()
+    sent = writing.sent.count
+    delivery = BulkDelivery(writing.sent)
+    assert [delivery.outcome(number) for number in range(sent)] == [None] * sent
+    queued = [value for _, batch in sending.queued() for value in batch]
+    assert sorted(filter(None, queued)) == sorted(values[:sent])
+
+
+@given(
+    sizes=st.lists(st.none() | st.integers(0, 200) | st.integers(0, 9000), min_size=1, max_size=99),
+    batch_size=st.integers(100, 30_000),
+    codec=st.sampled_from(["none", "gzip"]),
+)
+def test_values_alone_are_written_as_any_record(
+    sizes: list[int | None], batch_size: int, codec: str
+) -> None:
+    values = [None if size is None else bytes([n]) * size for n, size in enumerate(sizes)]
+    sending = Sending(1, memory=5000, leaders=(1,), batch_size=batch_size, codec=codec)
+    writing = sending.writing()
+    writing.write(load(values, None))
+    writing.finish()
+    batches = sending.around.accumulator.take_all()
+    written: list[bytes | None] = []
+    pool = BufferPool(10_000_000, batch_size)
+    for batch in batches:
+        batch.seal(gzip.compress)
+        records = list(read(batch).records())
+        again = MemoryRecordsBuilder(
+            pool.allocate(40_000, 0), write_limit=batch_size, compression=CODEC_IDS[codec]
+        )
+        for record in records:
+            assert again.try_append(record.timestamp, None, record.value)
+        written += [record.value for record in records]
+        if len(written) < len(values):
+            assert not again.has_room_for(records[-1].timestamp, None, values[len(written)])
+        again.close(gzip.compress)
+        assert codec != "none" or batch.records == again.build()
+    assert written == values
+
+
+def test_what_is_filled_when_the_producer_is_closed_fails_at_once() -> None:
+    sending = Sending(1)
+    accumulator = sending.around.accumulator
+    (spare,) = accumulator.spare_batches(TopicPartition("t", 0), 1)
+    assert spare.builder.try_append(TIME, None, b"value")
+    accumulator.close()
+    delivery = accumulator.publish(TopicPartition("t", 0), spare)
+    assert isinstance(delivery.error, ProducerClosedError)
+    assert (sending.around.used, len(accumulator.incomplete)) == (0, 0)
+    with pytest.raises(ProducerClosedError):
+        sending.writing().write(load([b"value"]))
+
+
+def test_spare_batches_take_what_is_free_and_at_most_a_quarter() -> None:
+    around, tp = Accumulating(batches=8), TopicPartition("t", 0)
+    spares = around.accumulator.spare_batches(tp, 100)
+    assert (len(spares), around.used) == (2, 2 * BATCH)
+    spares.clear()
+    assert around.used == 0
+    held = [around.pool.allocate(BATCH, 0) for _ in range(8)]
+    assert around.accumulator.spare_batches(tp, 100) == []
+    assert len(held) == 8
+    around.accumulator.close()
+    assert around.accumulator.spare_batches(tp, 100) == []
