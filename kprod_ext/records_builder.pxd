@@ -78,8 +78,10 @@ cpdef Py_ssize_t batch_size_upper_bound(
 ) except -1
 
 
-# What each record passes through is here, so that the modules that write records contain it.
+# What each record passes through is here, so that the modules that write records contain it. Those
+# that check for None could not raise anything without the interpreter: a builder is never None here.
 
+@cython.nonecheck(False)
 cdef inline Py_ssize_t estimated_bytes(MemoryRecordsBuilder builder) noexcept nogil:
     if builder.compression == NO_COMPRESSION:
         return HEADER_SIZE + builder.uncompressed_bytes
@@ -88,17 +90,20 @@ cdef inline Py_ssize_t estimated_bytes(MemoryRecordsBuilder builder) noexcept no
     return HEADER_SIZE + <Py_ssize_t>(<double>builder.uncompressed_bytes * builder._expansion)
 
 
+@cython.nonecheck(False)
 cdef inline bint is_full(MemoryRecordsBuilder builder) noexcept nogil:
     return builder.closed_for_append or (
         builder.record_count > 0 and builder._write_limit <= estimated_bytes(builder)
     )
 
 
+@cython.nonecheck(False)
 cdef inline bint is_within_limit(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
     """The limit holds from the second record on: a batch always takes one."""
     return builder.record_count == 0 or estimated_bytes(builder) + size <= builder._write_limit
 
 
+@cython.nonecheck(False)
 cdef inline bint has_memory(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
     """Whether size more bytes fit; records to be compressed may make the buffer grow."""
     cdef Py_ssize_t end = builder._end + size
@@ -107,6 +112,7 @@ cdef inline bint has_memory(MemoryRecordsBuilder builder, Py_ssize_t size) noexc
     return end <= builder._buffer.capacity or builder._grow_for(size)
 
 
+@cython.nonecheck(False)
 cdef inline bint put_next(
     MemoryRecordsBuilder builder,
     int64_t offset,
@@ -132,6 +138,7 @@ cdef inline bint put_next(
     return end - start == size
 
 
+@cython.nonecheck(False)
 cdef inline Py_ssize_t take_record(
     MemoryRecordsBuilder builder, const Record* record
 ) noexcept nogil:
@@ -162,6 +169,7 @@ cdef inline Py_ssize_t take_record(
     return size if put_next(builder, offset, record, body, size) else REFUSED
 
 
+@cython.nonecheck(False)
 cdef inline bint holds_first(MemoryRecordsBuilder builder, const Record* record) noexcept nogil:
     """Whether an empty batch has memory for the record, without growing and whatever its time."""
     cdef Py_ssize_t payload = payload_size(record)
