@@ -78,8 +78,8 @@ cpdef Py_ssize_t batch_size_upper_bound(
 ) except -1
 
 
-# What each record passes through is here, so that the modules that write records contain it. Those
-# that check for None could not raise anything without the interpreter: a builder is never None here.
+# What each record passes through is here, so that the modules that write records contain it. What
+# checks for None could not raise it without the interpreter; a builder is never None here.
 
 @cython.nonecheck(False)
 cdef inline Py_ssize_t estimated_bytes(MemoryRecordsBuilder builder) noexcept nogil:
