@@ -137,7 +137,7 @@ def test_the_memory_of_what_was_sent_is_free_when_it_ends() -> None:
     assert request.views_at_end == [0]
 
 
-@pytest.mark.parametrize("failing", [(), ("watch",)])
+@pytest.mark.parametrize("failing", [(), ("send",)])
 def test_an_error_that_is_kept_does_not_keep_the_memory_of_what_was_sent(
     failing: tuple[str, ...],
 ) -> None:
