@@ -66,7 +66,9 @@ def cell(spread: Spread) -> str:
 
 
 def figure(value: float) -> str:
-    """A number with about three digits that mean something."""
-    if abs(value) >= 100:
+    """A number with about three digits that mean something, however small; a whole one as it is."""
+    if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
+    if abs(value) < 1:
+        return f"{value:#.2g}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

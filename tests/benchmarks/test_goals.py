@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.acceptance.goals import GOALS, LEAST, MOST, Figure, Goal, Import, Ratio, judge
-from benchmarks.acceptance.tables import goals_table
+from benchmarks.acceptance.tables import figure, goals_table
 from benchmarks.rivals.clients import CLIENTS
 from benchmarks.rivals.comparison import Taken
 from benchmarks.rivals.comparisons import comparisons
@@ -76,3 +76,20 @@ def test_spread() -> None:
     assert spread_of([1.23456, 2.0]).as_json()["min"] == 1.235
     with pytest.raises(ValueError, match="no values"):
         spread_of([])
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (0.0018, "0.0018"),
+        (0.0157, "0.016"),
+        (0.25, "0.25"),
+        (1.094, "1.09"),
+        (5.0, "5"),
+        (54.23, "54.2"),
+        (1_748_000.4, "1,748,000"),
+    ],
+)
+def test_a_figure_has_digits_that_mean_something(value: float, shown: str) -> None:
+    assert figure(value) == shown
