@@ -30,3 +30,5 @@ cdef class Baton:
     cdef void _lay_down(self, object work) except *
     cpdef void looks(self) noexcept
     cpdef void looks_again_at(self, double when) noexcept
+    cpdef void take(self) except *
+    cpdef void lay_down(self) except *

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 from kprod.clock import Clock
@@ -126,10 +124,11 @@ class Baton:
 
     def _take_turns(self, told: Latch, deadline: float) -> bool:
         """Take turns until ``told`` is open. Signals are held: they are let in by ``poll`` only."""
+        me = threading.get_ident()  # first, it may find no memory
         if self.work is None or not self._lock.acquire(blocking=False):
             return False
         self._rest.work_begins()
-        self._free, self._holder = False, threading.get_ident()
+        self._free, self._holder = False, me
         self._network.may_connect = False
         try:
             self._turns(self.work, told, deadline)
@@ -174,15 +173,16 @@ class Baton:
 
     # The sender's thread --------------------------------------------------------------------------
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the baton; waits for a caller to lay it down."""
-        with self._lock:
-            self._free, self._holder = False, threading.get_ident()
-            try:
-                yield
-            finally:
-                self._holder, self._free = 0, True
+    def take(self) -> None:
+        """Take the baton up; waits for a caller to lay it down."""
+        me = threading.get_ident()  # first, it may find no memory
+        self._lock.acquire()
+        self._free, self._holder = False, me
+
+    def lay_down(self) -> None:
+        """Let callers take it, from ``take`` on."""
+        self._holder, self._free = 0, True
+        self._lock.release()
 
     def rest(self) -> None:
         """Rest, the baton laid down, until there is something to do or nobody takes turns."""

@@ -33,9 +33,10 @@ cdef class SenderThread:
     cdef object _settled
     cdef object _lock
     cdef object _stop_at
-    cdef object _pause
     cdef object _thread
 
+    cdef bint _goes_on(self) except -1
     cdef void _work(self) except *
     cdef bint _over(self) except -1
     cdef void _turn_safely(self) except *
+    cdef void _survive(self, object error) except *

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from kprod.buffer.accumulator import RecordAccumulator
@@ -21,6 +22,7 @@ from kprod.types import Persisted
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
+FAILED = "a turn of the sender failed; it goes on"
 AFTER_A_BUG = 0.1
 GRACE = 0.04
 """Seconds beyond a deadline for ending what is left, and as many for telling of it."""
@@ -108,6 +110,9 @@ class Sender:
 class SenderThread:
     """Repeats the sender's turn until it is told to stop. Everything else from any thread.
 
+    An Exception in a turn, or in telling of it, ends nothing. After what is none, such as a
+    SystemExit in a transport, every record has its outcome, and the producer is closed.
+
     ``ended`` is called once, in the thread, when every record has its outcome and none follows.
     ``disowned`` counts the records whose end was told without the thread, until it can be itself.
     """
@@ -121,7 +126,6 @@ class SenderThread:
         self._settled = Latch()  # opens after ``ended``
         self._lock = threading.Lock()  # guards changing _stop_at
         self._stop_at: float | None = None
-        self._pause = threading.Event()  # never set
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -160,21 +164,37 @@ class SenderThread:
     def _run(self) -> None:
         closed = ProducerClosedError("the producer was closed before the record was acknowledged")
         try:
-            while not self._over():
-                with self._baton.held():
-                    self._work()
-                self._baton.rest()
+            while self._goes_on():
+                pass
         finally:
-            self._baton.recall()
             try:
-                with self._baton.held():
+                self._baton.recall()
+                self._baton.take()
+                try:
                     self._sender.abort(closed)
+                finally:
+                    self._baton.lay_down()
             finally:
                 self._sender.disown(closed)  # if anything was left by a mistake
                 self.disowned = 0
                 if self._ended is not None:
                     self._ended()
                 self._settled.open()
+
+    def _goes_on(self) -> bool:
+        """Work, then rest; False when it is over. No error ends the thread, or who would go on?"""
+        try:
+            if self._over():
+                return False
+            self._baton.take()
+            try:
+                self._work()
+            finally:
+                self._baton.lay_down()
+            self._baton.rest()
+        except Exception as error:
+            self._survive(error)
+        return True
 
     def _work(self) -> None:
         """Take turns until it is over, or until a caller may as well take them."""
@@ -191,11 +211,18 @@ class SenderThread:
     def _turn_safely(self) -> None:
         # A bug in one turn must not leave futures without an outcome for ever: it is logged, and
         # the delivery timeout still ends whatever it harmed.
-        stop_at = self._stop_at
-        longest = FOREVER if stop_at is None else stop_at - self._sender.clock.monotonic()
         try:
+            stop_at = self._stop_at
+            longest = FOREVER if stop_at is None else stop_at - self._sender.clock.monotonic()
             self._sender.turn(longest)
         except Exception as error:
-            troubles, now = self._sender.network.troubles, self._sender.clock.monotonic()
-            troubles.mistake("a turn of the sender failed; it goes on", error, now)
-            self._pause.wait(AFTER_A_BUG)  # not network.poll: that may be what fails
+            self._survive(error)
+
+    def _survive(self, error: Exception) -> None:
+        """Tell of ``error``, and pause. Raises nothing."""
+        try:
+            now = self._sender.clock.monotonic()
+            self._sender.network.troubles.mistake(FAILED, error, now)
+        except Exception:
+            pass  # no memory for that either, or a log handler that raises: it is told to nobody
+        time.sleep(AFTER_A_BUG)  # needs no memory, nor what may have failed: network.poll, a lock

@@ -30,8 +30,8 @@ def test_turns_that_fail_are_told_once_a_minute(caplog: pytest.LogCaptureFixture
     rig.backend.interruptible = True
     baton = rig.sender.baton
     work = baton.work = Mistaken()
-    with baton.held():
-        pass  # the thread has begun, and rests
+    baton.take()
+    baton.lay_down()  # the thread has begun, and rests
     for pause in (0.0, 59.0, 1.0):
         rig.clock.advance(pause)
         assert not baton.wait(Latch(), timeout=0.001, hurry=False)

@@ -25,10 +25,25 @@ LONG = 20.0
 CLOSED = ProducerClosedError("closed")
 
 
+class ScarceClock(SystemClock):
+    """There is no memory for another number in the sender's thread, while ``scarce``."""
+
+    def __init__(self) -> None:
+        self.scarce = False
+        self.refused = 0
+        self._caller = threading.get_ident()
+
+    def monotonic(self) -> float:
+        if self.scarce and threading.get_ident() != self._caller:
+            self.refused += 1
+            raise MemoryError
+        return SystemClock.monotonic()
+
+
 class Running:
     """A sender in its own thread, in real time, before a scripted cluster with topic ``t``."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: SystemClock | None = None) -> None:
         self.cluster = ScriptedCluster(topics={"t": [1]})
         self.broker = self.cluster.add(1)
         self.mistakes = MistakenBackend(MemoryBackend(self.cluster.listeners))
@@ -41,7 +56,7 @@ class Running:
                 "transport": lambda **_: self.mistakes,
             }
         )
-        self.clock = SystemClock()
+        self.clock = clock or SystemClock()
         self.sender = assemble(config, ProducerMetrics(), self.clock)
         self.thread = SenderThread(self.sender, "sender under test")
         self.thread.start()
@@ -75,6 +90,42 @@ def test_a_network_that_cannot_wait_does_not_end_the_thread(
         running.queue().get(LONG)
     running.mistakes.failing = ()
     assert running.queue().get(LONG).offset >= 0
+
+
+class FailingHandler(logging.Handler):
+    """An application's own, with a mistake in it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ArithmeticError(f"cannot tell of {record.msg!r}")
+
+
+def test_a_log_handler_that_raises_does_not_end_the_thread(running: Running) -> None:
+    """It is called for what goes wrong, and comes on top of that."""
+    handler = FailingHandler()
+    log = logging.getLogger("kprod")
+    log.addHandler(handler)
+    try:
+        running.mistakes.failing = ["poll"]
+        with pytest.raises(DeliveryTimeoutError):
+            running.queue().get(LONG)
+        running.mistakes.failing = ()
+        assert running.queue().get(LONG).offset >= 0
+    finally:
+        log.removeHandler(handler)
+
+
+def test_a_lack_of_memory_that_lasts_does_not_end_the_thread() -> None:
+    """What is done about a turn that failed fails for the same reason."""
+    clock = ScarceClock()
+    running = Running(clock)
+    clock.scarce = True
+    future = running.queue()
+    while clock.refused < 3:
+        threading.Event().wait(0.001)
+    clock.scarce = False
+    assert future.get(LONG).offset >= 0
+    assert running.queue().get(LONG).offset >= 0
+    assert running.stop(LONG)
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
