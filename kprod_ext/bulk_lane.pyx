@@ -251,6 +251,8 @@ cdef class BulkLane:
         if not holds_first(<MemoryRecordsBuilder>spare.builder, record):
             return False
         self._begun += 1
+        if lane.builder != NULL:
+            (<MemoryRecordsBuilder>lane.builder).sum_records()
         spare.partition, spare.first, spare.count = partition, lane.first, lane.count
         lane.builder = spare.builder
         lane.first = lane.count = 0
@@ -270,6 +272,7 @@ cdef class BulkLane:
         for i in range(self._held_count):
             lane = &self._lanes[self._held[i]]
             if lane.builder != NULL and is_full(<MemoryRecordsBuilder>lane.builder):
+                (<MemoryRecordsBuilder>lane.builder).sum_records()
                 self._full[self._full_count] = self._held[i]
                 self._full_count += 1
             lane.held = False

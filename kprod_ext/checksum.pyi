@@ -13,3 +13,11 @@ def crc32c(data: Buffer, way: str | None = None) -> int:
     ``way`` is one of ``ways()``; None: the fastest. Raises ValueError for another one, TypeError
     for what is no buffer. Thread-safe while nobody changes the bytes.
     """
+
+def crc32c_joined(first: int, second: int, second_size: int) -> int:
+    """The CRC-32C of two pieces that follow each other, from the CRC-32C of each.
+
+    ``second_size`` is the number of bytes of the second piece. Raises ValueError when it is
+    negative, OverflowError for what is no unsigned 32-bit number. After ``crc32_combine`` of zlib,
+    with the powers of x looked up.
+    """

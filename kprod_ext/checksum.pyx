@@ -113,6 +113,11 @@ cdef extern from *:
 cdef enum:
     LONG = 512 * 1024       # bytes that take so long that others may have the GIL meanwhile
 
+    SIZE_BITS = 63
+    TOP_BIT = 0x80000000
+    POLYNOMIAL = 0x82F63B78
+
+cdef uint32_t[SIZE_BITS] SQUARES
 cdef bint OURS = kprod_crc_prepare()
 cdef tuple WAYS = ("avx512", "package") if OURS else ("package",)
 cdef object PACKAGE = None      # crc32c.crc32c, once it is needed: its import takes 20 ms
@@ -146,6 +151,55 @@ cdef uint32_t checksum(const char* data, Py_ssize_t size) except? 0:
     with nogil:
         crc = kprod_crc(data, <size_t>size)
     return crc
+
+
+cdef bint can_sum() noexcept nogil:
+    return OURS
+
+
+cdef uint32_t sum_of(const char* data, Py_ssize_t size) noexcept nogil:
+    return kprod_crc(data, <size_t>size)
+
+
+def crc32c_joined(uint32_t first, uint32_t second, Py_ssize_t second_size):
+    """The CRC-32C of two pieces that follow each other, from that of each."""
+    if second_size < 0:
+        raise ValueError(f"second_size must not be negative, got {second_size}")
+    return joined(first, second, second_size)
+
+
+cdef uint32_t joined(uint32_t first, uint32_t second, Py_ssize_t second_size) noexcept nogil:
+    # What the second piece adds is moved past the first remainder: it is multiplied by x for each
+    # bit of the second piece, by powers that are squares of each other.
+    cdef int bit = 0
+    while second_size > 0:
+        if second_size & 1:
+            first = product(first, SQUARES[bit])
+        second_size >>= 1
+        bit += 1
+    return first ^ second
+
+
+cdef uint32_t product(uint32_t a, uint32_t b) noexcept nogil:
+    """Of two polynomials modulo the checksum's; bit 31 is x to the power of 0."""
+    cdef uint32_t sum = 0
+    while a != 0:       # without branches on bits, which nobody can foretell
+        sum ^= b & (0 - (a >> 31))
+        a <<= 1
+        b = (b >> 1) ^ (POLYNOMIAL & (0 - (b & 1)))
+    return sum
+
+
+cdef int prepare_squares() noexcept:
+    """SQUARES[k] is x to the power of 8 * 2**k."""
+    cdef int k
+    SQUARES[0] = TOP_BIT >> 8
+    for k in range(1, SIZE_BITS):
+        SQUARES[k] = product(SQUARES[k - 1], SQUARES[k - 1])
+    return SIZE_BITS
+
+
+prepare_squares()
 
 
 cdef uint32_t by_package(const char* data, Py_ssize_t size) except? 0:

@@ -1,5 +1,5 @@
 cimport cython
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
 
 from kprod_ext.batch_header cimport HEADER_SIZE
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
@@ -44,6 +44,8 @@ cdef class MemoryRecordsBuilder:
     cdef int16_t _producer_epoch
     cdef int32_t _base_sequence
     cdef bint _transactional
+    cdef bint _is_summed
+    cdef uint32_t _records_sum      # if so: the checksum of the records
 
     cpdef void close_for_append(self) noexcept
     cpdef void set_producer_state(
@@ -64,11 +66,15 @@ cdef class MemoryRecordsBuilder:
     cdef Py_ssize_t try_append_record(self, const Record* record) except -1
     cdef int refuse(self, const Record* record) except -1
 
+    # For whoever has just written the last record, which is still in the processor's caches.
+    cdef void sum_records(self) noexcept nogil
+
     cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1
     cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
     cdef bint _grow_for(self, Py_ssize_t size) noexcept nogil
     cdef int _compress(self, object compress) except -1
     cdef int _give_up_excess(self) except -1
+    cdef uint32_t _checksum(self) except? 0
     cdef int _seal(self) except -1
     cdef int _check_usable(self) except -1
 

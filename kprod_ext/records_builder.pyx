@@ -6,7 +6,7 @@ closed for append (no more records, header not written); closed (the batch is co
 """
 
 cimport cython
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
 from libc.string cimport memmove
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -21,7 +21,7 @@ from kprod_ext.batch_header cimport (
     put_batch_header,
 )
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.checksum cimport checksum
+from kprod_ext.checksum cimport can_sum, checksum, joined, sum_of
 from kprod_ext.held_record cimport (
     HeldRecord,
     freeze_headers,
@@ -303,6 +303,30 @@ cdef class MemoryRecordsBuilder:
             self._pool.shrink(self._buffer, max(self._first_capacity, self._end))
         return 0
 
+    cdef void sum_records(self) noexcept nogil:
+        """Begin the checksum with what is certain already: no record comes after these."""
+        if (
+            self.closed_for_append
+            and not self._is_summed
+            and self.compression == NO_COMPRESSION
+            and not self._buffer.given_back
+            and can_sum()
+        ):
+            self._records_sum = sum_of(
+                self._buffer.data + HEADER_SIZE, self._end - HEADER_SIZE
+            )
+            self._is_summed = True
+
+    cdef uint32_t _checksum(self) except? 0:
+        cdef const char* start = self._buffer.data + CRC_START
+        if not self._is_summed:
+            return checksum(start, self._end - CRC_START)
+        return joined(
+            checksum(start, HEADER_SIZE - CRC_START),
+            self._records_sum,
+            self._end - HEADER_SIZE,
+        )
+
     cdef int _seal(self) except -1:
         """Write the header and the checksum."""
         cdef BatchHeader header
@@ -318,9 +342,7 @@ cdef class MemoryRecordsBuilder:
         header.base_sequence = self._base_sequence
         header.record_count = self.record_count
         put_batch_header(self._buffer.data, &header)
-        put_batch_crc(
-            self._buffer.data, checksum(self._buffer.data + CRC_START, self._end - CRC_START)
-        )
+        put_batch_crc(self._buffer.data, self._checksum())
         return 0
 
     cdef int _check_usable(self) except -1:

@@ -9,7 +9,7 @@ from crc32c import crc32c as judge
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod_ext.checksum import crc32c, ways
+from kprod_ext.checksum import crc32c, crc32c_joined, ways
 
 BLOCK = 256
 """Bytes that the widest way takes at once."""
@@ -55,6 +55,25 @@ def test_what_is_long(way: str, size: int) -> None:
 def test_any_bytes(way: str, data: bytes, zeros: int) -> None:
     for whole in (bytes(zeros) + data, data + bytes(zeros)):
         assert crc32c(whole, way) == judge(whole)
+
+
+@given(first=st.binary(max_size=3 * BLOCK), second=st.binary(max_size=3 * BLOCK))
+def test_two_pieces_make_a_whole(first: bytes, second: bytes) -> None:
+    assert crc32c_joined(judge(first), judge(second), len(second)) == judge(first + second)
+
+
+@pytest.mark.parametrize("size", [0, 1, 131_011, 2**20, 2**20 + 1, 5_000_003])
+def test_the_second_piece_may_be_long(size: int) -> None:
+    second = random.Random(size).randbytes(size)
+    assert crc32c_joined(judge(noise), judge(second), size) == judge(noise + second)
+
+
+def test_what_could_be_no_piece_is_refused() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        crc32c_joined(0, 0, -1)
+    for wrong in (-1, 2**32):
+        with pytest.raises(OverflowError):
+            crc32c_joined(wrong, 0, 1)
 
 
 def test_the_fastest_way_is_taken_and_the_package_is_always_there() -> None:
