@@ -86,6 +86,7 @@ cdef class ObjectChunk(RecordChunk):
     cdef list _made
     cdef Py_ssize_t _good       # rows before the first that a check refused
     cdef Py_ssize_t _row        # that is being loaded
+    cdef Py_ssize_t _plain      # rows at the beginning whose size was looked at
     cdef readonly int32_t largest_partition
 
     def __cinit__(self, Py_ssize_t capacity, Py_ssize_t largest, checks not None):
@@ -147,7 +148,8 @@ cdef class ObjectChunk(RecordChunk):
         cdef list keys = self._keys
         cdef object key, value
         cdef Py_ssize_t row
-        for row in range(self._load_plain() if keys is None else 0, self._good):
+        self._plain = self._load_plain() if keys is None else 0
+        for row in range(self._plain, self._good):
             self._row = row
             if row + AHEAD < self._good:
                 kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
@@ -163,7 +165,7 @@ cdef class ObjectChunk(RecordChunk):
         return 0
 
     cdef Py_ssize_t _load_plain(self):
-        """Load the first rows, which are bytes without a key; how many those are."""
+        """Load the first rows, which are bytes of no doubtful size without a key; how many."""
         cdef list values = self._values
         cdef Py_ssize_t row
         cdef PyObject* value
@@ -172,6 +174,8 @@ cdef class ObjectChunk(RecordChunk):
                 kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
             value = PyList_GET_ITEM(values, row)
             if not PyBytes_CheckExact(<object>value):
+                return row
+            if PyBytes_GET_SIZE(<object>value) > self._largest:
                 return row
             self.values[row].data = PyBytes_AS_STRING(<object>value)
             self.values[row].size = PyBytes_GET_SIZE(<object>value)
@@ -250,7 +254,7 @@ cdef class ObjectChunk(RecordChunk):
         cdef Py_ssize_t shared = self._headers_size(0, self.header_fields)
         if not self.shared_headers:
             shared = 0
-        for row in range(self._good):
+        for row in range(0 if self.header_fields > 0 else self._plain, self._good):
             self._row = row
             size = max(self.keys[row].size, 0) + max(self.values[row].size, 0) + shared
             if self.header_fields > 0 and not self.shared_headers:

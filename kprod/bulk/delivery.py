@@ -122,16 +122,17 @@ class BulkDelivery:
                 before += count
 
     def _offsets(self) -> dict[TopicPartition, OffsetRange]:
-        ranges: dict[TopicPartition, OffsetRange] = {}
+        seen: dict[TopicPartition, tuple[int, int, int]] = {}
         for run in self._sent.runs:
             for piece, index, count in run.delivery.pieces(run.first, run.count):
-                first, last = _offset(piece, index), _offset(piece, index + count - 1)
-                seen = ranges.get(piece.tp, OffsetRange(first, last, 0))
-                known = [offset for offset in (seen.first, first) if offset != NO_OFFSET]
-                ranges[piece.tp] = OffsetRange(
-                    min(known, default=NO_OFFSET), max(seen.last, last), seen.records + count
-                )
-        return ranges
+                tp, base = piece.tp, piece.base_offset
+                first, last, records = seen.get(tp, (NO_OFFSET, NO_OFFSET, 0))
+                if base != NO_OFFSET:
+                    lowest, highest = base + index, base + index + count - 1
+                    first = lowest if first == NO_OFFSET or lowest < first else first
+                    last = highest if highest > last else last
+                seen[tp] = first, last, records + count
+        return {tp: OffsetRange(*found) for tp, found in seen.items()}
 
     def _failure(self, failed: list[tuple[BatchDelivery, int]]) -> DeliveryError:
         records = sum(count for _, count in failed)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch_maker import SpareBatch
 from kprod.buffer.delivery import BatchDelivery
+from kprod.bulk.pace import Pace
 from kprod.bulk.sticky_turns import StickyTurns
 from kprod.clock import Clock
 from kprod.cluster.metadata import Metadata
@@ -58,6 +59,8 @@ class BulkWriting:
         self._topic = self._await()
         self._spares: list[SpareBatch] = []
         self._turns = StickyTurns(parts.partitioner)
+        self._pace = Pace(parts.accumulator.pool)
+        self._places: dict[int, TopicPartition] = {}  # those that were needed
         self._admitted: set[int] = set()  # partitions the lane knows
         self._lane = BulkLane(len(self._topic), parts.turn, self.sent)
 
@@ -88,19 +91,27 @@ class BulkWriting:
         stop = lane.write(chunk, stickies, self._spares, self._publish)
         self._turns.advance(self._topic, stickies, lane.share)
         for partition in lane.filled:
-            self._parts.accumulator.filled(TopicPartition(self._name, partition))
+            self._parts.accumulator.filled(self._place(partition))
         if lane.filled or len(self._spares) < spares:
             self._parts.wake()
         return stop
 
     def _publish(self, partition: int, spare: SpareBatch) -> BatchDelivery:
-        return self._parts.accumulator.publish(TopicPartition(self._name, partition), spare)
+        return self._parts.accumulator.publish(self._place(partition), spare)
+
+    def _place(self, partition: int) -> TopicPartition:
+        place = self._places.get(partition)
+        if place is None:
+            place = self._places[partition] = TopicPartition(self._name, partition)
+        return place
 
     def _find_spares(self, lane: BulkLane, chunk: RecordChunk) -> bool:
         """Get batches for what is left of the chunk; False if there is no memory for any."""
+        self._pace.keep()
         wanted = 1 + chunk.to_come // lane.per_batch if lane.per_batch else 1
-        tp = TopicPartition(self._name, lane.partition)
-        self._spares = self._parts.accumulator.spare_batches(tp, min(wanted, MOST_SPARES))
+        self._spares = self._parts.accumulator.spare_batches(
+            self._place(lane.partition), min(wanted, MOST_SPARES)
+        )
         return bool(self._spares)
 
     def finish(self) -> None:
@@ -136,8 +147,8 @@ class BulkWriting:
     def _admit(self, partition: int) -> None:
         self.await_partition(partition)
         if partition < self._lane.partition_count:
-            tp = TopicPartition(self._name, partition)
-            self._lane.admit(partition, self._parts.accumulator.open_batch(tp))
+            open_batch = self._parts.accumulator.open_batch(self._place(partition))
+            self._lane.admit(partition, open_batch)
             self._admitted.add(partition)
 
     def _append(self, chunk: RecordChunk, lane: BulkLane) -> None:
@@ -147,7 +158,7 @@ class BulkWriting:
         timestamp_ms, key, value, headers = chunk.row()
         try:
             appended = parts.accumulator.append(
-                TopicPartition(self._name, lane.partition),
+                self._place(lane.partition),
                 parts.clock.wall_ms() if timestamp_ms is None else timestamp_ms,
                 key,
                 value,

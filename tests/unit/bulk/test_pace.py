@@ -1,0 +1,57 @@
+"""How far a bulk call runs ahead of the sender."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.bulk.pace import MOST_AHEAD, MOST_NAPS, NAP_SECONDS, Pace
+
+MEBIBYTE = 1024 * 1024
+
+
+class Memory:
+    """Memory of which ``freed`` bytes come back during every nap."""
+
+    def __init__(self, total: int, used: int, freed: int) -> None:
+        self.total = total
+        self.available = total - used
+        self.naps: list[float] = []
+        self._freed = freed
+
+    def nap(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        self.available += self._freed
+
+
+@pytest.mark.parametrize("total", [4 * MEBIBYTE, 32 * MEBIBYTE, 512 * MEBIBYTE])
+def test_until_it_is_far_ahead_nothing_is_waited_for(total: int) -> None:
+    memory = Memory(total, min(MOST_AHEAD, total * 3 // 4), 0)
+    Pace(memory, memory.nap).keep()
+    assert memory.naps == []
+
+
+@pytest.mark.parametrize("total", [4 * MEBIBYTE, 32 * MEBIBYTE, 512 * MEBIBYTE])
+def test_a_quick_sender_is_waited_for_each_time(total: int) -> None:
+    memory = Memory(total, total, total)
+    pace = Pace(memory, memory.nap)
+    for times in range(1, 4):
+        memory.available = 0
+        pace.keep()
+        assert memory.naps == [NAP_SECONDS] * times
+
+
+def test_a_slow_sender_is_waited_for_once() -> None:
+    memory = Memory(32 * MEBIBYTE, 32 * MEBIBYTE, 1000)
+    pace = Pace(memory, memory.nap)
+    for _ in range(3):
+        pace.keep()
+    assert len(memory.naps) == MOST_NAPS
+
+
+def test_what_interrupts_the_nap_is_passed_on() -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    memory = Memory(32 * MEBIBYTE, 32 * MEBIBYTE, 0)
+    with pytest.raises(KeyboardInterrupt):
+        Pace(memory, interrupted).keep()
