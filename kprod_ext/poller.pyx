@@ -4,8 +4,9 @@
 A thread that sleeps in the kernel is woken some 50 us after what it waits for has happened when its
 core had nothing else to do, and a broker close by needs less than that for its whole answer. So who
 has told that it is eager looks again and again for a while, as adaptive mutexes do, and Linux does
-for virtual machines (haltpoll). Each time in vain makes for a longer pause in which it sleeps at
-once, so that nobody pays for brokers that are far away, or that wait for this very processor.
+for virtual machines (haltpoll). Looks in vain, one after the other, make for longer and longer
+pauses in which it sleeps at once, so that nobody pays for brokers that are far away, or that wait
+for this very processor.
 
 By poll(2), as a producer has few connections: there is nothing to tell the system when the interest
 in one changes, and nothing that a forked child would share with its parent.
@@ -78,8 +79,10 @@ cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef double LONGEST = 1e6  # seconds, of one system call; whoever waits longer is told in between
 cdef enum:
     SHARE = 8   # one part in so many of an average is the latest look
-    LATE = 3    # times what a look usually takes: no look takes longer
+    LATE = 3    # times what a look usually takes: no look takes longer,
+    ASLEEP = 50_000  # unless it is no longer than being woken takes, in nanoseconds
     LONGEST_PAUSE = 255
+    MOST_IN_VAIN = 2 * LONGEST_PAUSE + 1
 
 
 @cython.final
@@ -97,7 +100,7 @@ cdef class Poller:
     cdef int _woken         # since the last wait ended
     cdef int _asleep        # or about to be: whoever wakes must ring
     cdef long long _usual   # nanoseconds that a look took lately; twice as many if in vain
-    cdef int _pause         # eager waits without a look after the next one in vain, about half of
+    cdef int _in_vain       # about twice as many for each look in vain, half as many for each other
     cdef int _sleep_at_once  # so many eager waits are left of the present pause
 
     def __cinit__(self):
@@ -201,16 +204,16 @@ cdef class Poller:
     cdef int _look_and_learn(self, long long eager) noexcept:
         cdef long long began = kprod_nanoseconds()
         # What is late by so much may be late because its process waits for our processor.
-        cdef long long patience = min(eager, LATE * self._usual) if self._usual else eager
+        cdef long long patience = min(eager, max(ASLEEP, LATE * self._usual))
         cdef int ready = self._look_for(patience, began)
         cdef long long took = min(kprod_nanoseconds() - began, eager)
         if kprod_load(self._woken):
             return ready
         if ready:
-            self._pause = self._pause // 2
+            self._in_vain = self._in_vain // 2
         else:
-            self._pause = min(2 * self._pause + 1, LONGEST_PAUSE)
-            self._sleep_at_once = self._pause
+            self._in_vain = min(2 * self._in_vain + 1, MOST_IN_VAIN)
+            self._sleep_at_once = self._in_vain // 2  # none when the last look found something
             took = min(2 * took, eager)
         self._usual = self._usual + (took - self._usual) // SHARE if self._usual else took
         return ready

@@ -29,6 +29,7 @@ cdef extern from *:
 cdef double LONGEST = 1e6
 cdef enum:
     TICK_US = 1000
+    BETWEEN_SEND_AND_WAIT_US = 200  # or less, for whoever waits for what it has sent
     TICKS_PER_SECOND = 1000
 
 
@@ -78,7 +79,10 @@ cdef class Rest:
                 if kprod_swap(self._worked, 0):
                     quiet = 0
                 if kprod_load(self._due) <= self._ticks:
-                    break
+                    rung = kprod_try_for(self._bell, BETWEEN_SEND_AND_WAIT_US)
+                    # Who had just sent took up the work, then; what is due now was asked for later.
+                    if not (kprod_load(self._at_work) or kprod_load(self._worked)):
+                        break
             kprod_store(self._due, KPROD_NEVER)
         if rung:
             kprod_store(self._rung, 0)

@@ -133,6 +133,16 @@ def test_who_looked_in_vain_sleeps_at_once_for_a_while(poller: Poller, pair: Pai
         pass
 
 
+def test_a_single_look_in_vain_makes_for_no_pause(poller: Poller) -> None:
+    pauses = []
+    for _ in range(3):
+        while poller.pause:
+            assert poller.wait(1e-3, BUSY) == []
+        assert poller.wait(1e-3, BUSY) == []
+        pauses.append(poller.pause)
+    assert pauses == [0, 1, 3]
+
+
 # Being woken ------------------------------------------------------------------------------------
 
 

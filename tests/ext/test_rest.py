@@ -47,6 +47,24 @@ def test_it_ends_when_it_is_time_to_look() -> None:
     assert not rest.rest(0.002)  # the time is set for one rest
 
 
+def test_who_sends_has_time_to_begin_to_wait() -> None:
+    """A caller that is about to take the work itself is not got up for."""
+    for _ in range(50):
+        rest, ended = Rest(), list[float]()
+
+        def until_it_ends(rest: Rest = rest, ended: list[float] = ended) -> None:
+            rest.rest(LONG)
+            ended.append(time.monotonic())
+
+        thread = threading.Thread(target=until_it_ends)
+        thread.start()
+        time.sleep(0.002)
+        sent = time.monotonic()
+        rest.look_within(0)
+        thread.join(LONG)
+        assert ended[0] - sent >= 0.0002
+
+
 def test_it_goes_on_while_somebody_works() -> None:
     rest, ended = Rest(), list[bool]()
     rest.look_within(0)
