@@ -4,10 +4,31 @@ cdef extern from *:
     """
     #include <string.h>
 
-    /* Copies of a fixed size are single instructions; the second of a pair overlaps the first. */
+    /* GCC makes "rep movsq" of a memcpy whose size it knows to be bounded, and that takes longer to
+       begin than a hundred bytes take to be copied. So it must not know. */
+    #if defined(__GNUC__) && !defined(__clang__)
+    __attribute__((unused, noipa))
+    #elif defined(__clang__)
+    __attribute__((unused, noinline))
+    #endif
+    static void kprod_copy_long(char *to, const char *from, size_t size) {
+        memcpy(to, from, size);
+    }
+
+    /* Copies of a fixed size are a few instructions; the second of a pair overlaps the first. */
     static inline void kprod_copy(char *to, const char *from, size_t size) {
-        if (size > 32) {
-            memcpy(to, from, size);
+        if (size > 512) {
+            kprod_copy_long(to, from, size);
+        } else if (size > 64) {
+            char *end = to + size;
+            const char *tail = from + size - 64;
+            for (; end - to > 64; to += 64, from += 64) {
+                memcpy(to, from, 64);
+            }
+            memcpy(end - 64, tail, 64);
+        } else if (size > 32) {
+            memcpy(to, from, 32);
+            memcpy(to + size - 32, from + size - 32, 32);
         } else if (size >= 16) {
             memcpy(to, from, 16);
             memcpy(to + size - 16, from + size - 16, 16);

@@ -5,12 +5,12 @@ no key, no header, one timestamp. What is left are two lengths, an offset and th
 """
 
 from libc.stdint cimport INT32_MAX, int64_t
-from libc.string cimport memcpy
 
 from kprod_ext.batch_header cimport HEADER_SIZE
 from kprod_ext.prefetch cimport CACHE_LINE, kprod_prefetch
 from kprod_ext.record_layout cimport RECORD_OVERHEAD, Field
 from kprod_ext.records_builder cimport MemoryRecordsBuilder
+from kprod_ext.short_copy cimport kprod_copy
 from kprod_ext.varint cimport put_varint, varint_size
 
 cdef enum:
@@ -85,7 +85,7 @@ cdef inline Py_ssize_t take_values(
         out[0] = 1                                      # -1: null
         out = put_length(out + 1, size)
         if size > 0:
-            memcpy(out, values[i].data, <size_t>size)
+            kprod_copy(out, values[i].data, <size_t>size)
             out += size
         out[0] = 0
         out += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 import threading
 from collections.abc import Iterator
 from itertools import cycle
@@ -40,6 +41,19 @@ def cluster_of(partitions: int = 1) -> ScriptedCluster:
 
 def stored(cluster: ScriptedCluster) -> list[bytes | None]:
     return [value for p in range(8) for value in cluster.values("t", p)]
+
+
+def test_bytes_of_every_size_arrive_as_they_are() -> None:
+    """How they are copied depends on their size; those around must not be touched."""
+    sizes = [*range(700), 4094, 4095, 4096, 4097, 20_000]
+    noise = random.Random(5).randbytes(2 * sizes[-1])
+    values = [noise[size : 2 * size] for size in sizes]
+    cluster = cluster_of()
+    with producer_before(cluster) as producer:
+        producer.send_many("t", values).get(10)
+        futures = [producer.send("t", value, key=value) for value in values]
+        futures[-1].get(10)
+    assert stored(cluster) == values + values
 
 
 GOOD = [b"a", b"b", b"c"]
