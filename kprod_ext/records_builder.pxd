@@ -72,13 +72,16 @@ cdef class MemoryRecordsBuilder:
     cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1
     cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
     cdef bint _grow_for(self, Py_ssize_t size) noexcept nogil
-    cdef int _compress(self, object compress) except -1
+    cdef bint _has_to_compress(self) except -1
+    cdef object _records(self)
+    cdef int _become(self, object compressed) except -1
     cdef int _give_up_excess(self) except -1
     cdef uint32_t _checksum(self) except? 0
     cdef int _seal(self) except -1
     cdef int _check_usable(self) except -1
 
 
+cpdef int pack_several(list builders, object several) except -1
 cpdef Py_ssize_t batch_size_upper_bound(
     object key, object value, object headers=*
 ) except -1

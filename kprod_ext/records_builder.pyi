@@ -16,6 +16,16 @@ def batch_size_upper_bound(
     what ``MemoryRecordsBuilder.append`` raises for the same arguments. Thread-safe.
     """
 
+def pack_several(
+    builders: list[MemoryRecordsBuilder],
+    several: Callable[[list[memoryview]], Sequence[Buffer]],
+) -> None:
+    """``MemoryRecordsBuilder.pack`` for each of them, with one call of ``several``.
+
+    It gets the records of those that are to be compressed, and returns what each becomes. If it
+    raises, every batch can still be packed. Raises ValueError when it returns more or less.
+    """
+
 @final
 class MemoryRecordsBuilder:
     """Writes one record batch (magic 2) into a pooled buffer.

@@ -174,14 +174,11 @@ cdef class MemoryRecordsBuilder:
 
     cpdef void pack(self, object compress=None) except *:
         """Close for append, and compress the records if they are to be."""
-        if self.is_packed or self.is_closed:
-            return
-        self._check_usable()
-        self.closed_for_append = True
-        if self.record_count > 0 and self.compression != NO_COMPRESSION:
-            self._compress(compress)
+        if self._has_to_compress():
+            if compress is None:
+                raise ValueError("a compressed batch needs a function that compresses it")
+            self._become(compress(self._records()))
             self._give_up_excess()
-        self.is_packed = True
 
     cpdef void close(self, object compress=None) except *:
         """Compress the records if asked to and write the header."""
@@ -277,14 +274,23 @@ cdef class MemoryRecordsBuilder:
             or self._pool.try_grow(self._buffer, end, 0)
         )
 
-    cdef int _compress(self, object compress) except -1:
+    cdef bint _has_to_compress(self) except -1:
+        """Close for append; whether the records are still to be compressed."""
+        if self.is_packed or self.is_closed:
+            return False
+        self._check_usable()
+        self.closed_for_append = True
+        self.is_packed = self.record_count == 0 or self.compression == NO_COMPRESSION
+        return not self.is_packed
+
+    cdef object _records(self):
+        """While this view is out the memory stays, even if the batch is given up meanwhile."""
+        return memoryview(self._buffer)[HEADER_SIZE:self._end].toreadonly()
+
+    cdef int _become(self, object compressed) except -1:
         """Replace the records by their compressed form, if that is smaller."""
         cdef Py_buffer packed
-        if compress is None:
-            raise ValueError("a compressed batch needs a function that compresses it")
-        # While this view is out the memory stays, even if the batch is given up meanwhile.
-        records = memoryview(self._buffer)[HEADER_SIZE:self._end].toreadonly()
-        PyObject_GetBuffer(compress(records), &packed, PyBUF_SIMPLE)
+        PyObject_GetBuffer(compressed, &packed, PyBUF_SIMPLE)
         try:
             self.actual_compression_ratio = <double>packed.len / <double>self.uncompressed_bytes
             if packed.len < self.uncompressed_bytes:
@@ -295,6 +301,7 @@ cdef class MemoryRecordsBuilder:
                 self.compression = NO_COMPRESSION
         finally:
             PyBuffer_Release(&packed)
+        self.is_packed = True
         return 0
 
     cdef int _give_up_excess(self) except -1:
@@ -349,6 +356,30 @@ cdef class MemoryRecordsBuilder:
         if self._buffer.given_back:
             raise ValueError("the buffer was given back to its pool")
         return 0
+
+
+cpdef int pack_several(list builders, object several) except -1:
+    """Pack all of them with one call of a codec."""
+    cdef MemoryRecordsBuilder builder
+    cdef list unpacked = []
+    cdef list records = []
+    cdef Py_ssize_t i
+    for builder in builders:
+        if builder._has_to_compress():
+            unpacked.append(builder)
+            records.append(builder._records())
+    if not unpacked:
+        return 0
+    frames = several(records)
+    if len(frames) != len(unpacked):
+        raise ValueError(f"{len(unpacked)} batches were compressed into {len(frames)}")
+    for i in range(len(unpacked)):
+        builder = unpacked[i]
+        builder._become(frames[i])
+    del records, frames                 # the memory can be cut down when no view of it is out
+    for builder in unpacked:
+        builder._give_up_excess()
+    return 0
 
 
 cdef int check_producer_state(

@@ -332,6 +332,7 @@ class RecordAccumulator:
         try:
             if closed := queue.close_head():
                 gate.assign(batch)
+                queue.pack_head(batch)
                 self._seal(batch, queue.settings)
             return closed
         except Exception:

@@ -47,6 +47,7 @@ cdef class BatchQueue(Standing):
     cpdef bint holds(self, ProducerBatch batch) except -1
     cpdef tuple head(self)
     cpdef bint close_head(self) except -1
+    cpdef void pack_head(self, ProducerBatch batch) except *
     cpdef ProducerBatch take_head(self)
     cdef void _finish(self, ProducerBatch batch) except *
     cdef void _end(self, ProducerBatch batch) except *

@@ -189,6 +189,11 @@ class BatchQueue(Standing):
                 batch.drain_order = (self._drained,)
             return True
 
+    def pack_head(self, batch: ProducerBatch) -> None:
+        """Compress ``batch``, after ``close_head``, if others that wait go with it."""
+        if self.packing is not None:
+            self.packing.pack(batch, self.settings.compress)
+
     def take_head(self) -> ProducerBatch:
         """Remove the oldest batch, after ``close_head``, which waited for who was pushing it."""
         return self._batches.popleft()

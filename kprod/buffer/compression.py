@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from kprod.buffer.lz4_library import lz4_frames
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 Compressor: TypeAlias = Callable[[memoryview], bytes]
+Several: TypeAlias = "Callable[[list[memoryview]], Sequence[Buffer]]"
 Decompressor: TypeAlias = Callable[[int, memoryview], bytes | memoryview]
 
 CODEC_IDS: dict[str, int] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -36,6 +42,14 @@ def compressor(name: str, level: int | None) -> Compressor | None:
         "zstd": _zstd,
     }
     return makers[name](level) if name != "none" else None
+
+
+def several(compress: Compressor | None) -> Several | None:
+    """How its codec compresses the records of several batches, each for itself, with one call
+    that needs the interpreter before and afterwards only; None when it does not.
+    """
+    found: Several | None = getattr(compress, "several", None)
+    return found
 
 
 def _gzip(level: int | None) -> Compressor:
@@ -72,26 +86,13 @@ def _lz4(level: int | None) -> Compressor:
         )
         return packed
 
-    return compress
+    return lz4_frames(strength, compress) or compress
 
 
 def _zstd(level: int | None) -> Compressor:
-    import zstandard
+    from kprod.buffer.zstd_frames import ZstdFrames
 
-    strength = 3 if level is None else level
-    idle: list[zstandard.ZstdCompressor] = []  # each takes memory and time to make, and one thread
-
-    def compress(records: memoryview) -> bytes:
-        try:
-            packer = idle.pop()
-        except IndexError:
-            packer = zstandard.ZstdCompressor(level=strength)
-        try:
-            return packer.compress(records)
-        finally:
-            idle.append(packer)
-
-    return compress
+    return ZstdFrames(3 if level is None else level)
 
 
 def decompress(codec: int, packed: memoryview) -> bytes | memoryview:

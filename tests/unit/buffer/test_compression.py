@@ -6,8 +6,15 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import zstandard
 
-from kprod.buffer.compression import CODEC_IDS, CompressionRatios, compressor, decompress
+from kprod.buffer.compression import (
+    CODEC_IDS,
+    CompressionRatios,
+    compressor,
+    decompress,
+    several,
+)
 from tests.unit.buffer.accumulating import BATCH, Accumulating, read
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
@@ -95,6 +102,43 @@ def test_two_threads_may_compress_at_the_same_time(codec: str) -> None:
     with ThreadPoolExecutor(4) as threads:
         for _ in range(10):
             assert list(threads.map(compress, map(memoryview, texts))) == alone
+
+
+@pytest.mark.parametrize("level", [None, 1, 4, 12])
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("size", [1_000, 100_000, 400_000])
+def test_several_batches_become_what_each_becomes_alone(
+    codec: str, level: int | None, size: int
+) -> None:
+    compress = compressor(codec, level)
+    assert compress is not None
+    compress_several = several(compress)
+    assert compress_several is not None
+    records = [memoryview((TEXT + NOISE) * 4)[start : start + size] for start in range(3)]
+    for _ in range(2):
+        frames = compress_several(records)
+        assert [bytes(frames[n]) for n in range(len(frames))] == [compress(r) for r in records]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy"])
+def test_some_codecs_take_one_batch_at_a_time(codec: str) -> None:
+    compress = compressor(codec, None)
+    assert compress is not None
+    assert several(compress) is None
+
+
+def test_small_and_large_batches_compress_as_well_as_zstd_does_it() -> None:
+    lines = (b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(9_000))
+    text = b"".join(lines)
+    for level in (-5, 1, 2, 3, 4, 9):
+        compress = compressor("zstd", level)
+        assert compress is not None
+        for size in (1_000, 30_000, 128 * 1024, 150_000, len(text)):
+            usual = zstandard.ZstdCompressor(level=level).compress(text[:size])
+            made = compress(memoryview(text[:size]))
+            assert len(made) <= 1.05 * len(usual), (level, size)
+            if size <= 128 * 1024:
+                assert made == usual
 
 
 def test_no_codec_means_no_compressor() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kprod.buffer.batch import ProducerBatch, ProducerId
+from kprod.buffer.packing import Packing
 from tests.unit.buffer.accumulating import BATCH, Accumulating, Gate, read
 
 Compress = Callable[[memoryview], bytes]
@@ -245,8 +246,122 @@ def test_a_batch_gets_its_sequence_after_it_was_compressed(rig: Accumulating, co
     assert {(header.producer_id, header.producer_epoch) for header in headers} == {(7, 1)}
 
 
-def test_callers_and_the_sender_lose_nothing_between_them() -> None:
-    rig = Accumulating(batches=40, compression="gzip", compress=gzip)
+# A codec that takes several batches at once -------------------------------------------------------
+
+
+class RowCodec(Codec):
+    """``rows`` are the lengths of what it got at once; ``within`` is called there, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def several(self, records: list[memoryview]) -> list[bytes]:
+        self.rows.append(len(records))
+        within, self.within = self.within, None
+        if within is not None:
+            within()
+        return [gzip(each) for each in records]
+
+
+@pytest.fixture
+def rows() -> RowCodec:
+    return RowCodec()
+
+
+@pytest.fixture
+def row_rig(rows: RowCodec) -> Accumulating:
+    return Accumulating(batches=100, compression="gzip", compress=rows)
+
+
+def test_the_sender_compresses_with_what_it_takes_others_that_wait(
+    row_rig: Accumulating, rows: RowCodec
+) -> None:
+    fill(row_rig, 2)
+    fill(row_rig, 3, partition=1, start=100)
+    assert rows.calls == 0, "three are full: so many are left to the sender"
+    found = row_rig.drain()
+    assert rows.rows == [3]
+    found += drain_all(row_rig)
+    assert (rows.rows, rows.calls) == ([3], 2), "the two that were open follow alone"
+    assert sorted(numbers(found)) == [0, 1, 2, 3, 100, 101, 102, 103, 104, 105]
+    assert give_back(row_rig, found) == 0
+
+
+def test_callers_help_when_there_is_more_than_the_sender_takes_at_once(
+    row_rig: Accumulating, rows: RowCodec
+) -> None:
+    fill(row_rig, 7)
+    assert (rows.rows, rows.calls) == ([], 3), "of six that are full three are left"
+    found = drain_all(row_rig)
+    assert (rows.rows, rows.calls) == ([3], 4)
+    assert numbers(found) == list(range(14))
+    assert give_back(row_rig, found) == 0
+
+
+def test_a_lone_batch_is_no_row(row_rig: Accumulating, rows: RowCodec) -> None:
+    fill(row_rig, 2)
+    assert numbers(row_rig.drain()) == [0, 1]
+    assert (rows.rows, rows.calls) == ([], 1)
+
+
+def test_nobody_else_takes_what_the_sender_has_in_a_row(
+    row_rig: Accumulating, rows: RowCodec
+) -> None:
+    fill(row_rig, 4)
+    rows.within = lambda: fill(row_rig, 3, start=8)
+    found = row_rig.drain()
+    assert (rows.rows, rows.calls) == ([3], 0), "three more wait, and nobody is ahead"
+    assert [batch.builder.is_packed for batch in row_rig.accumulator.incomplete.copy()].count(
+        True
+    ) == 3
+    found += drain_all(row_rig)
+    assert numbers(found) == list(range(14))
+    assert give_back(row_rig, found) == 0
+
+
+def test_batches_of_other_topics_may_have_another_codec(rows: RowCodec) -> None:
+    other = RowCodec()
+    rig = Accumulating(batches=100, compression="gzip", compress=rows)
+    fill(rig, 2)
+    (oldest,) = rig.accumulator.incomplete.copy()[:1]
+    packing = Packing(lambda: None)
+    for batch in rig.accumulator.incomplete.copy()[1:]:
+        packing.offer(batch, other)
+    packing.pack(oldest, rows)
+    assert (rows.rows, other.rows) == ([], [])
+
+
+def test_a_row_is_not_longer_than_brokers_should_wait() -> None:
+    rows = RowCodec()
+    rig = Accumulating(batches=15_000, compression="gzip", compress=rows)
+    for partition, megabytes in enumerate((3, 1, 1)):
+        rig.append(partition, b"%04d" % partition * (megabytes * 240_000))
+        rig.append(partition, value(7))
+    assert sorted(numbers(rig.drain(max_bytes=10_000_000))) == [0, 1, 2]
+    assert (rows.rows, rows.calls) == ([2], 1), "four megabytes are enough"
+
+
+def test_a_row_that_fails_is_compressed_one_by_one(
+    row_rig: Accumulating, rows: RowCodec, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(row_rig, 4)
+
+    def fail() -> None:
+        raise MemoryError("no memory for so many")
+
+    rows.within = fail
+    found = drain_all(row_rig)
+    assert (rows.rows, rows.calls) == ([3], 4)
+    assert numbers(found) == list(range(8))
+    assert {read(batch).codec for batch in found} == {1}
+    assert not caplog.records
+    assert give_back(row_rig, found) == 0
+
+
+@pytest.mark.parametrize("compress", [gzip, RowCodec()])
+def test_callers_and_the_sender_lose_nothing_between_them(compress: Compress) -> None:
+    rig = Accumulating(batches=40, compression="gzip", compress=compress)
     each, callers = 400, 3
     sent: list[int] = []
     over = threading.Event()
