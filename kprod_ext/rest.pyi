@@ -2,8 +2,12 @@ from typing import final
 
 @final
 class Rest:
-    """One thread rests; any thread rings, sets a time to look by, or says that it is at work."""
+    """One thread rests; any thread rings, sets a time to look by, or says that it is at work.
 
+    Raises OSError when the system has no timer left.
+    """
+
+    def __init__(self) -> None: ...
     def rest(self, patience: float) -> bool:
         """Rest until ``ring``: True. False when the time set has come, or when nobody has worked
         for ``patience`` seconds. The interpreter is left alone meanwhile.
@@ -13,10 +17,16 @@ class Rest:
         """End the present rest, or the next one."""
 
     def look_within(self, seconds: float) -> None:
-        """End the present rest, or the next one, in ``seconds``, a millisecond more or less."""
+        """End the present rest, or the next one, in ``seconds``, a millisecond more or less.
+
+        Not in the next half of one: who asks for it may be about to do the work.
+        """
 
     def work_begins(self) -> None:
         """Somebody looks at everything now, and works: nothing is due until that ends."""
 
     def work_ends(self) -> None:
         """The work has ended."""
+
+    def close(self) -> None:
+        """Give back what the system lent. Nobody rests here any more. Idempotent."""

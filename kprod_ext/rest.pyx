@@ -1,110 +1,142 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""Where a thread rests while others do its work, and counts time without the interpreter."""
+"""Where a thread rests while others do its work, and what it gets up for.
+
+Whoever asks for it to get up soon may be about to do the work, and often is: so the thread sleeps
+until then, and each time the work was done in the meantime the alarm is put off before it rings. A
+caller that sends record after record and waits for each is not disturbed by it at all.
+"""
 
 cimport cython
-from cpython.pythread cimport (
-    PyThread_acquire_lock,
-    PyThread_allocate_lock,
-    PyThread_free_lock,
-    PyThread_release_lock,
-    PyThread_type_lock,
+from cpython.exc cimport PyErr_SetFromErrno
+
+from kprod_ext.alarm cimport (
+    Alarm,
+    kprod_await_alarm,
+    kprod_close_alarm,
+    kprod_open_alarm,
+    kprod_set_alarm,
 )
+from kprod_ext.monotonic_clock cimport kprod_nanoseconds
 
 cdef extern from *:
     """
-    static int kprod_try_for(PyThread_type_lock lock, long long us) {
-        return PyThread_acquire_lock_timed(lock, us, 0) == PY_LOCK_ACQUIRED;
-    }
     #define kprod_load(place) __atomic_load_n(&(place), __ATOMIC_SEQ_CST)
     #define kprod_store(place, value) __atomic_store_n(&(place), (value), __ATOMIC_SEQ_CST)
     #define kprod_swap(place, value) __atomic_exchange_n(&(place), (value), __ATOMIC_SEQ_CST)
-    #define KPROD_NEVER 0x7FFFFFFFFFFFFFFFLL
     """
-    bint kprod_try_for(PyThread_type_lock lock, long long us) noexcept nogil
     long long kprod_load(long long place) noexcept nogil
     void kprod_store(long long place, long long value) noexcept nogil
     long long kprod_swap(long long place, long long value) noexcept nogil
-    long long KPROD_NEVER
 
-cdef double LONGEST = 1e6
+cdef double SECOND = 1e9
+cdef double LONGEST = 1e6  # seconds
+cdef long long NEVER = 0x7FFFFFFFFFFFFFFF
 cdef enum:
-    TICK_US = 1000
-    BETWEEN_SEND_AND_WAIT_US = 200  # or less, for whoever waits for what it has sent
-    TICKS_PER_SECOND = 1000
+    NOW = 1
+    # Nanoseconds that whoever sends has at least to begin to wait for what it sent.
+    LEAST = 500_000
+    # By so much the alarm may ring late: a system call puts it off for as long.
+    SLACK = 500_000
 
 
-cdef long long as_ticks(double seconds) noexcept:
-    return <long long>(min(max(seconds, 0.0), LONGEST) * TICKS_PER_SECOND)
+cdef long long nanoseconds_of(double seconds) noexcept:
+    return <long long>(min(max(seconds, 0.0), LONGEST) * SECOND)
 
 
 @cython.final
 @cython.no_gc
 cdef class Rest:
-    """One thread rests; any thread rings, sets a time to look by, or says that it is at work."""
+    """See the stub."""
 
-    cdef PyThread_type_lock _bell   # held; given back once by who rings
+    cdef Alarm _alarm
+    cdef bint _closed
+    cdef long long _set_to      # when the alarm rings, as far as is known
+    cdef long long _patience    # of the latest rest
     cdef long long _rung
-    cdef long long _ticks           # that the thread has rested, in all its life
-    cdef long long _due             # the tick to look at
-    cdef long long _at_work         # somebody does the work of the thread
-    cdef long long _worked          # somebody did since the thread looked last
+    cdef long long _due         # when to get up
+    cdef long long _at_work     # somebody does the work of the thread
+    cdef long long _worked      # somebody did since the thread looked last
 
     def __cinit__(self):
-        self._due = KPROD_NEVER
-        self._bell = PyThread_allocate_lock()
-        if self._bell == NULL:
-            raise MemoryError("no lock")
-        PyThread_acquire_lock(self._bell, 1)
+        self._due = NEVER
+        self._patience = nanoseconds_of(LONGEST)
+        self._closed = True
+        if kprod_open_alarm(&self._alarm) < 0:
+            PyErr_SetFromErrno(OSError)
+        self._closed = False
 
     def __dealloc__(self):
-        if self._bell != NULL:
-            if not self._rung:
-                PyThread_release_lock(self._bell)
-            PyThread_free_lock(self._bell)
+        self._close()
 
     def rest(self, double patience):
         """Rest until ``ring`` (True), the time set, or ``patience`` without work (False)."""
-        cdef long long quiet = 0, longest = as_ticks(patience)
-        cdef bint rung = False
+        cdef bint rung
+        if self._closed:
+            raise ValueError("the place to rest is closed")
+        self._patience = nanoseconds_of(patience)
         with nogil:
-            while not rung and quiet < longest:
-                rung = kprod_try_for(self._bell, TICK_US)
-                if rung:
-                    break
-                quiet += 1
-                kprod_store(self._ticks, self._ticks + 1)
-                if kprod_load(self._at_work):
-                    quiet = 0
-                    continue
-                if kprod_swap(self._worked, 0):
-                    quiet = 0
-                if kprod_load(self._due) <= self._ticks:
-                    rung = kprod_try_for(self._bell, BETWEEN_SEND_AND_WAIT_US)
-                    # Who had just sent took up the work, then; what is due now was asked for later.
-                    if not (kprod_load(self._at_work) or kprod_load(self._worked)):
-                        break
-            kprod_store(self._due, KPROD_NEVER)
+            rung = self._sleep()
+            kprod_store(self._due, NEVER)
         if rung:
             kprod_store(self._rung, 0)
         return rung
 
+    cdef bint _sleep(self) noexcept nogil:
+        cdef long long now, until, quiet_since = kprod_nanoseconds()
+        while True:
+            now = kprod_nanoseconds()
+            if kprod_swap(self._worked, 0) or kprod_load(self._at_work):
+                quiet_since = now
+            until = min(kprod_load(self._due), quiet_since + self._patience)
+            if kprod_load(self._rung) or until <= now:
+                return kprod_load(self._rung)
+            kprod_store(self._set_to, until)
+            kprod_set_alarm(&self._alarm, until)
+            # Others do it the other way round: first they say what they want, then set the alarm.
+            # So it is theirs that holds, or what they want is seen here.
+            if not kprod_load(self._rung) and kprod_load(self._due) >= until:
+                kprod_await_alarm(&self._alarm)
+
     def ring(self):
         """End the present rest, or the next one."""
         if not kprod_swap(self._rung, 1):
-            PyThread_release_lock(self._bell)
+            self._set(NOW)
 
     def look_within(self, double seconds):
-        """End the present rest, or the next one, in so many seconds, a tick more or less."""
-        cdef long long due = kprod_load(self._ticks) + as_ticks(seconds)
-        if due < kprod_load(self._due):
-            kprod_store(self._due, due)
+        """End the present rest, or the next one, in so many seconds, a millisecond more or less."""
+        cdef long long now = kprod_nanoseconds()
+        cdef long long due = now + max(nanoseconds_of(seconds), LEAST)
+        cdef long long at, set_to
+        if due >= kprod_load(self._due):
+            return  # the alarm was set for that
+        kprod_store(self._due, due)
+        at = min(due, now + self._patience)
+        set_to = kprod_load(self._set_to)
+        if not at <= set_to <= at + SLACK:
+            kprod_store(self._set_to, at + SLACK)
+            self._set(at + SLACK)
+            if kprod_load(self._rung):
+                self._set(NOW)
+
+    cdef void _set(self, long long at) noexcept:
+        if not self._closed:
+            kprod_set_alarm(&self._alarm, at)
 
     def work_begins(self):
         """Somebody looks at everything now, and works: nothing is due until that ends."""
         kprod_store(self._at_work, 1)
-        kprod_store(self._due, KPROD_NEVER)
+        kprod_store(self._due, NEVER)
 
     def work_ends(self):
         """The work has ended."""
         kprod_store(self._worked, 1)
         kprod_store(self._at_work, 0)
+
+    def close(self):
+        """Give back what the system lent. Nobody rests here any more. Idempotent."""
+        self._close()
+
+    cdef void _close(self) noexcept:
+        if not self._closed:
+            self._closed = True
+            kprod_close_alarm(&self._alarm)

@@ -188,3 +188,7 @@ class Baton:
         """Rest, the baton laid down, until there is something to do or nobody takes turns."""
         if not (self._asked or self._recalled):
             self.wanted = self._rest.rest(PATIENCE) and self.wanted
+
+    def ended(self) -> None:
+        """The thread does not rest any more."""
+        self._rest.close()

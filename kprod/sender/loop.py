@@ -177,6 +177,7 @@ class SenderThread:
             finally:
                 self._sender.disown(closed)  # if anything was left by a mistake
                 self.disowned = 0
+                self._baton.ended()
                 if self._ended is not None:
                     self._ended()
                 self._settled.open()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+
+import pytest
 
 from kprod_ext import Rest
 
@@ -37,6 +40,27 @@ def test_ringing_ends_the_next_one_and_no_other() -> None:
     assert not rest.rest(0.002)
 
 
+def test_no_ringing_is_lost_to_who_puts_the_alarm_off() -> None:
+    rest, ended = Rest(), threading.Semaphore(0)
+    times = 2000
+
+    def rest_often() -> None:
+        for _ in range(times):
+            rest.rest(LONG)
+            ended.release()
+
+    thread = threading.Thread(target=rest_often)
+    thread.start()
+    for number in range(times):
+        rest.look_within(LONG / 2)
+        rest.work_begins()
+        rest.work_ends()
+        rest.ring()
+        rest.look_within(LONG / 2 - number / times)
+        assert ended.acquire(timeout=LONG / 4)
+    thread.join(LONG)
+
+
 def test_it_ends_when_it_is_time_to_look() -> None:
     rest = Rest()
     rest.look_within(0.01)
@@ -62,7 +86,7 @@ def test_who_sends_has_time_to_begin_to_wait() -> None:
         sent = time.monotonic()
         rest.look_within(0)
         thread.join(LONG)
-        assert ended[0] - sent >= 0.0002
+        assert ended[0] - sent >= 0.0005
 
 
 def test_it_goes_on_while_somebody_works() -> None:
@@ -75,3 +99,24 @@ def test_it_goes_on_while_somebody_works() -> None:
     rest.work_ends()
     thread.join(LONG)
     assert ended == [False]
+
+
+# The end ----------------------------------------------------------------------------------------
+
+
+def test_closed_it_takes_what_it_is_told_and_nobody_in() -> None:
+    rest = Rest()
+    rest.close()
+    rest.close()
+    rest.ring()
+    rest.look_within(0)
+    with pytest.raises(ValueError, match="closed"):
+        rest.rest(0)
+
+
+def test_what_the_system_lent_is_given_back() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    rests = [Rest() for _ in range(10)]
+    rests.pop().close()
+    rests.clear()
+    assert len(os.listdir("/proc/self/fd")) == before
