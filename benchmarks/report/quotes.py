@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.acceptance.tables import figure
+from benchmarks.profiles.tables import HEAD, rows
 from benchmarks.report.sections import FIGURES, origin, settings
 from benchmarks.result_file import FOLDER, read_result
 from benchmarks.rivals import comparisons as c
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
-RESULT = "acceptance"
+RESULT, PROFILES = "acceptance", "profiles"
 PLACE = re.compile(
     r"(?P<begin><!-- figures: (?P<name>[a-z0-9-]+) -->\n).*?(?P<end><!-- end of figures -->)",
     re.DOTALL,
@@ -38,7 +39,9 @@ def quoted(text: str, folder: Path = FOLDER) -> str:
         return PLACE.sub(lambda place: place["begin"] + NOT_YET + place["end"], text)
 
     def filled(place: re.Match[str]) -> str:
-        return place["begin"] + _body(place["name"], result) + place["end"]
+        name = place["name"]
+        body = _profiles(folder) if name == PROFILES else _body(name, result)
+        return place["begin"] + body + place["end"]
 
     return PLACE.sub(filled, text)
 
@@ -51,6 +54,16 @@ def outside(text: str) -> str:
 def _body(name: str, result: Mapping[str, Any]) -> str:
     made = _MAKERS[name](result) if name in _MAKERS else _comparison(name, result)
     return made + "\n"
+
+
+def _profiles(folder: Path) -> str:
+    try:
+        result = read_result(PROFILES, folder)
+    except FileNotFoundError:
+        return NOT_YET.replace("make acceptance", "python -m benchmarks.profiles")
+    lines = ["| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows(result["figures"]["profiles"])]
+    return "\n".join([*lines, "", _origin(result, PROFILES)]) + "\n"
 
 
 def _goals(result: Mapping[str, Any]) -> str:
@@ -90,11 +103,11 @@ def _summary(result: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "", _origin(result)])
 
 
-def _origin(result: Mapping[str, Any]) -> str:
+def _origin(result: Mapping[str, Any], stored: str = RESULT) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     return (
         f"`{result['command']}` ({settings(result)}); {origin(result)}. {versions}."
-        f" Stored in `benchmarks/results/{RESULT}.json`."
+        f" Stored in `benchmarks/results/{stored}.json`."
     )
 
 

@@ -27,6 +27,8 @@ from kprod.cli.perf.workload import letters
 
 MEGA = 1e6
 
+Meter = Callable[[], CostMeter]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
@@ -75,8 +77,8 @@ class Turn:
         return asdict(self)
 
 
-def run_turn(turn: Turn, bootstrap_servers: str) -> dict[str, Any]:
-    """Take the turn in this process; the figures by name."""
+def run_turn(turn: Turn, bootstrap_servers: str, meter: Meter = CostMeter) -> dict[str, Any]:
+    """Take the turn in this process; the figures by name. ``meter`` is made where they begin."""
     client = CLIENTS[turn.client](turn.settings(bootstrap_servers))
     values = flight_events() if turn.payload == "flights" else letters(turn.size)
     keys = [b"key-%d" % number for number in range(turn.keys)]
@@ -84,18 +86,18 @@ def run_turn(turn: Turn, bootstrap_servers: str) -> dict[str, Any]:
         if turn.measure != "lone":
             _prepare(client, values, keys, turn.warm_up)
             client.send()
-        return _MEASURES[turn.measure](client, turn, values, keys)
+        return _MEASURES[turn.measure](client, turn, values, keys, meter)
     finally:
         client.close()
 
 
 def _throughput(
-    client: Client, turn: Turn, values: Sequence[bytes], keys: Sequence[bytes]
+    client: Client, turn: Turn, values: Sequence[bytes], keys: Sequence[bytes], meter: Meter
 ) -> dict[str, Any]:
     _prepare(client, values, keys, turn.records)
-    meter = CostMeter()
+    started = meter()
     client.send()
-    cost = meter.read()
+    cost = started.read()
     payload = sum(map(len, islice(cycle(values), turn.records)))
     return {
         "seconds": cost.seconds,
@@ -107,13 +109,13 @@ def _throughput(
 
 
 def _memory(
-    client: Client, turn: Turn, values: Sequence[bytes], keys: Sequence[bytes]
+    client: Client, turn: Turn, values: Sequence[bytes], keys: Sequence[bytes], meter: Meter
 ) -> dict[str, Any]:
     client.values = _Endless(values, turn.records)
     client.keys = _Endless(keys, turn.records) if keys else None
-    meter = CostMeter()
+    started = meter()
     client.send()
-    cost = meter.read()
+    cost = started.read()
     return {
         "seconds": cost.seconds,
         "records_per_second": turn.records / cost.seconds,
@@ -122,7 +124,7 @@ def _memory(
 
 
 def _lone(
-    client: Client, turn: Turn, values: Sequence[bytes], _keys: Sequence[bytes]
+    client: Client, turn: Turn, values: Sequence[bytes], _keys: Sequence[bytes], _meter: Meter
 ) -> dict[str, Any]:
     for value in islice(cycle(values), turn.warm_up):
         client.send_and_wait(value)
@@ -151,7 +153,7 @@ class _Endless(Sequence[bytes]):
         return islice(cycle(self._items), self._length)
 
 
-_Measure = Callable[[Client, Turn, Sequence[bytes], Sequence[bytes]], dict[str, Any]]
+_Measure = Callable[[Client, Turn, Sequence[bytes], Sequence[bytes], Meter], dict[str, Any]]
 _MEASURES: dict[str, _Measure] = {"throughput": _throughput, "lone": _lone, "memory": _memory}
 
 
