@@ -56,8 +56,8 @@ class BulkWriting:
         self.sent = SentRecords()
         self._parts = parts
         self._name = topic
-        self._topic = self._await()
         self._spares: list[SpareBatch] = []
+        self._topic = self._await()
         self._turns = StickyTurns(parts.partitioner)
         self._pace = Pace(parts.accumulator.pool)
         self._places: dict[int, TopicPartition] = {}  # those that were needed
@@ -116,6 +116,7 @@ class BulkWriting:
 
     def finish(self) -> None:
         """Nothing more is written."""
+        self._spares.clear()  # an error that the application keeps refers to them by its traceback
         self._lane.finish()
         self._parts.wake()  # after an interruption nobody else may have told the sender
 
@@ -126,6 +127,7 @@ class BulkWriting:
 
     def _await(self, partition: int | None = None) -> TopicInfo:
         parts = self._parts
+        self._spares.clear()  # others may need the memory meanwhile
         return parts.metadata.await_topic(self._name, parts.blocking_time(), parts.wake, partition)
 
     def _current_lane(self) -> BulkLane:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -18,7 +18,7 @@ from kprod.bulk.writing import BulkParts, BulkWriting
 from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
-from kprod.errors import BufferFullError, ProducerClosedError
+from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
 from kprod_ext import BufferPool, BulkTurn, MemoryRecordsBuilder, ObjectChunk
@@ -67,13 +67,15 @@ class Sending:
             )
             self.partitioner.appended(self.topic, partition, appended.nbytes, appended.batch_ready)
 
-    def writing(self) -> BulkWriting:
+    def writing(
+        self, metadata: Metadata | None = None, wake: Callable[[], None] = lambda: None
+    ) -> BulkWriting:
         parts = BulkParts(
             accumulator=self.around.accumulator,
-            metadata=Known(self.cluster),
+            metadata=metadata or Known(self.cluster),
             partitioner=self.partitioner,
             clock=SystemClock(),
-            wake=lambda: self.around.wakes.append(None),
+            wake=wake,
             blocking_time=lambda: 0.0,
             largest=BATCH * 100,
             turn=BulkTurn(),
@@ -91,9 +93,13 @@ class Sending:
         ]
 
 
-def load(values: Sequence[bytes | None], timestamp_ms: int | None = TIME) -> ObjectChunk:
+def load(
+    values: Sequence[bytes | None],
+    timestamp_ms: int | None = TIME,
+    partitions: list[int] | int | None = None,
+) -> ObjectChunk:
     chunk = ObjectChunk(len(values), BATCH * 100, RowChecks("t", lambda *_: None))
-    chunk.load(list(values), None, None, None, timestamp_ms)
+    chunk.load(list(values), None, None, partitions, timestamp_ms)
     return chunk
 
 
@@ -200,3 +206,40 @@ def test_spare_batches_take_what_is_free_and_at_most_a_quarter() -> None:
     assert len(held) == 8
     around.accumulator.close()
     assert around.accumulator.spare_batches(tp, 100) == []
+
+
+def test_who_waits_for_a_partition_holds_no_memory_meanwhile() -> None:
+    sending = Sending(1)
+    used: list[int] = []
+
+    class Partial(Known):
+        def await_topic(self, name: str, *others: object) -> TopicInfo:
+            if 7 not in others:
+                return super().await_topic(name)
+            used.append(sending.around.used)
+            raise KprodTimeoutError("there is no such partition")
+
+    writing = sending.writing(Partial(sending.cluster))
+    with pytest.raises(KprodTimeoutError):
+        writing.write(load([bytes(400)] * 12, partitions=[0] * 5 + [7] * 7))
+    assert used == [3 * BATCH] == [len(sending.queued()) * BATCH]
+
+
+def test_a_call_that_is_interrupted_keeps_no_memory() -> None:
+    """Who keeps the exception keeps, by its traceback, all that the call referred to."""
+    for interrupted in range(1, 20):
+        sending = Sending(1)
+        left = iter(range(interrupted))
+
+        def wake(left: Iterator[int] = left, last: int = interrupted - 1) -> None:
+            if next(left, None) == last:
+                raise KeyboardInterrupt
+
+        writing = sending.writing(wake=wake)
+        try:
+            writing.write(load([bytes(400)] * 7 + [bytes(2000)] + [bytes(400)] * 12))
+        except KeyboardInterrupt:
+            writing.finish()
+        for batch in sending.around.accumulator.take_all():
+            batch.release()
+        assert sending.around.used == 0
