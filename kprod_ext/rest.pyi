@@ -17,9 +17,10 @@ class Rest:
         """End the present rest, or the next one."""
 
     def look_within(self, seconds: float) -> None:
-        """End the present rest, or the next one, in ``seconds``, a millisecond more or less.
+        """End the present rest, or the next one, in ``seconds``, or a millisecond later.
 
-        Not in the next half of one: who asks for it may be about to do the work.
+        Not in the next half of one: who asks for it may be about to do the work. After many who
+        were, it may be up to 9 ms later, once.
         """
 
     def work_begins(self) -> None:

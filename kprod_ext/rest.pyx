@@ -4,6 +4,9 @@
 Whoever asks for it to get up soon may be about to do the work, and often is: so the thread sleeps
 until then, and each time the work was done in the meantime the alarm is put off before it rings. A
 caller that sends record after record and waits for each is not disturbed by it at all.
+
+To put off the alarm that rings next is dear: the processor's timer is set anew, which in a virtual
+machine may take 40 us. So it is done the more seldom the more often it was done for nothing.
 """
 
 cimport cython
@@ -35,8 +38,9 @@ cdef enum:
     NOW = 1
     # Nanoseconds that whoever sends has at least to begin to wait for what it sent.
     LEAST = 500_000
-    # By so much the alarm may ring late: a system call puts it off for as long.
-    SLACK = 500_000
+    # By so much the alarm may ring late: twice as much for each time that it was set for nothing.
+    LEAST_SLACK = 500_000
+    MOST_SLACK = 8_000_000
 
 
 cdef long long nanoseconds_of(double seconds) noexcept:
@@ -51,6 +55,7 @@ cdef class Rest:
     cdef Alarm _alarm
     cdef bint _closed
     cdef long long _set_to      # when the alarm rings, as far as is known
+    cdef long long _slack
     cdef long long _patience    # of the latest rest
     cdef long long _rung
     cdef long long _due         # when to get up
@@ -59,6 +64,7 @@ cdef class Rest:
 
     def __cinit__(self):
         self._due = NEVER
+        self._slack = LEAST_SLACK
         self._patience = nanoseconds_of(LONGEST)
         self._closed = True
         if kprod_open_alarm(&self._alarm) < 0:
@@ -82,12 +88,15 @@ cdef class Rest:
         return rung
 
     cdef bint _sleep(self) noexcept nogil:
-        cdef long long now, until, quiet_since = kprod_nanoseconds()
+        cdef long long now, due, until, quiet_since = kprod_nanoseconds()
         while True:
             now = kprod_nanoseconds()
             if kprod_swap(self._worked, 0) or kprod_load(self._at_work):
                 quiet_since = now
-            until = min(kprod_load(self._due), quiet_since + self._patience)
+            due = kprod_load(self._due)
+            if due <= now:
+                self._slack = LEAST_SLACK  # somebody has sent, and did not wait
+            until = min(due, quiet_since + self._patience)
             if kprod_load(self._rung) or until <= now:
                 return kprod_load(self._rung)
             kprod_store(self._set_to, until)
@@ -103,7 +112,7 @@ cdef class Rest:
             self._set(NOW)
 
     def look_within(self, double seconds):
-        """End the present rest, or the next one, in so many seconds, a millisecond more or less."""
+        """End the present rest, or the next one, in so many seconds or some milliseconds later."""
         cdef long long now = kprod_nanoseconds()
         cdef long long due = now + max(nanoseconds_of(seconds), LEAST)
         cdef long long at, set_to
@@ -112,9 +121,11 @@ cdef class Rest:
         kprod_store(self._due, due)
         at = min(due, now + self._patience)
         set_to = kprod_load(self._set_to)
-        if not at <= set_to <= at + SLACK:
-            kprod_store(self._set_to, at + SLACK)
-            self._set(at + SLACK)
+        if not at <= set_to <= at + self._slack:
+            at += self._slack
+            self._slack = min(2 * self._slack, MOST_SLACK)
+            kprod_store(self._set_to, at)
+            self._set(at)
             if kprod_load(self._rung):
                 self._set(NOW)
 

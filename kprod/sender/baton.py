@@ -81,7 +81,7 @@ class Baton:
             self.wake()
 
     def look_within(self, seconds: float) -> None:
-        """Let the sender look in ``seconds`` or before; when it rests, a millisecond later."""
+        """Let the sender look in ``seconds`` or before; when it rests, some milliseconds later."""
         if self._free:
             # Nobody is woken: whoever has sent may be about to wait, and to take the turns itself.
             self._rest.look_within(seconds)
