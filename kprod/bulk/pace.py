@@ -43,10 +43,12 @@ class Pace:
         self._least = memory.total - min(MOST_AHEAD, memory.total * 3 // 4)
         self._worthwhile = True
 
-    def keep(self) -> None:
-        """Wait a moment if the call is far ahead."""
+    def keep(self, most: float) -> None:
+        """Wait a moment, at most so many seconds, if the call is far ahead."""
         naps = 0
-        while self._worthwhile and self._memory.available < self._least:
+        while (
+            self._worthwhile and naps * NAP_SECONDS < most and self._memory.available < self._least
+        ):
             self._nap(NAP_SECONDS)
             naps += 1
             self._worthwhile = naps < MOST_NAPS

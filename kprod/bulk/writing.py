@@ -107,7 +107,7 @@ class BulkWriting:
 
     def _find_spares(self, lane: BulkLane, chunk: RecordChunk) -> bool:
         """Get batches for what is left of the chunk; False if there is no memory for any."""
-        self._pace.keep()
+        self._pace.keep(self._parts.blocking_time())
         wanted = 1 + chunk.to_come // lane.per_batch if lane.per_batch else 1
         self._spares = self._parts.accumulator.spare_batches(
             self._place(lane.partition), min(wanted, MOST_SPARES)

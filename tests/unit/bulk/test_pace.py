@@ -26,7 +26,7 @@ class Memory:
 @pytest.mark.parametrize("total", [4 * MEBIBYTE, 32 * MEBIBYTE, 512 * MEBIBYTE])
 def test_until_it_is_far_ahead_nothing_is_waited_for(total: int) -> None:
     memory = Memory(total, min(MOST_AHEAD, total * 3 // 4), 0)
-    Pace(memory, memory.nap).keep()
+    Pace(memory, memory.nap).keep(1.0)
     assert memory.naps == []
 
 
@@ -36,7 +36,7 @@ def test_a_quick_sender_is_waited_for_each_time(total: int) -> None:
     pace = Pace(memory, memory.nap)
     for times in range(1, 4):
         memory.available = 0
-        pace.keep()
+        pace.keep(1.0)
         assert memory.naps == [NAP_SECONDS] * times
 
 
@@ -44,8 +44,17 @@ def test_a_slow_sender_is_waited_for_once() -> None:
     memory = Memory(32 * MEBIBYTE, 32 * MEBIBYTE, 1000)
     pace = Pace(memory, memory.nap)
     for _ in range(3):
-        pace.keep()
+        pace.keep(1.0)
     assert len(memory.naps) == MOST_NAPS
+
+
+def test_who_may_not_wait_does_not() -> None:
+    memory = Memory(32 * MEBIBYTE, 32 * MEBIBYTE, MEBIBYTE)
+    pace = Pace(memory, memory.nap)
+    pace.keep(0.0)
+    assert memory.naps == []
+    pace.keep(2 * NAP_SECONDS)
+    assert memory.naps == [NAP_SECONDS] * 2
 
 
 def test_what_interrupts_the_nap_is_passed_on() -> None:
@@ -54,4 +63,4 @@ def test_what_interrupts_the_nap_is_passed_on() -> None:
 
     memory = Memory(32 * MEBIBYTE, 32 * MEBIBYTE, 0)
     with pytest.raises(KeyboardInterrupt):
-        Pace(memory, interrupted).keep()
+        Pace(memory, interrupted).keep(1.0)
