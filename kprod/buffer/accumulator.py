@@ -229,8 +229,7 @@ class RecordAccumulator:
 
     def filled(self, tp: TopicPartition) -> None:
         """A record that was appended directly has filled the open batch of ``tp``."""
-        queue = self._queues.get(tp)
-        if queue is not None:
+        if (queue := self._queues.get(tp)) is not None:
             self._attention.note(queue)
 
     def begin_flush(self) -> None:
@@ -313,10 +312,11 @@ class RecordAccumulator:
                     queue.take_head()
                 self._attention.note_anew(queue)
 
-    def look_at_all(self) -> None:
-        """Something went wrong in the midst of the sender's work: no queue shall be forgotten."""
+    def missing(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+        """Those that are in no queue. Every queue is looked at anew: it may have been forgotten."""
         for queue in self._queues.values():
             self._attention.note_anew(queue)
+        return [batch for batch in batches if not self._queue_of(batch).has(batch)]
 
     def reopened(self, partitions: Iterable[TopicPartition]) -> None:
         """The gate may admit what it refused of these partitions."""
@@ -330,17 +330,17 @@ class RecordAccumulator:
         or it rests, as that failed. It is still queued then, and keeps what it was given.
         """
         try:
-            if closed := queue.close_head():
+            if ready := queue.close_head():
                 gate.assign(batch)
                 queue.pack_head(batch)
                 self._seal(batch, queue.settings)
-            return closed
         except Exception:
+            ready = False
             log.exception("a batch of %s could not be made ready; it is tried again", batch.tp)
             batch.attempts += 1
             batch.retry_at = self._clock.monotonic() + self._retry_backoff.delay(batch.attempts)
             self._wake()  # to look when that will be
-            return False
+        return ready
 
     def _seal(self, batch: ProducerBatch, settings: QueueSettings) -> None:
         first_time = batch.records is None

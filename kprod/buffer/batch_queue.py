@@ -156,6 +156,11 @@ class BatchQueue(Standing):
 
     # The sender's thread ------------------------------------------------------------------------
 
+    def has(self, batch: ProducerBatch) -> bool:
+        """As ``holds``; waits for a caller that is about to queue it."""
+        with self.lock:
+            return batch in self._batches
+
     @property
     def depth(self) -> int:
         """How many batches wait."""
@@ -213,13 +218,16 @@ class BatchQueue(Standing):
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a taken batch again, in the order of first taking among others that came back."""
-        with self.lock:
+        self.lock.acquire()  # not by ``with``: compiled, it cannot bear that memory runs out
+        try:
             place = 0
             for waiting in self._batches:
                 if waiting.drain_order is None or waiting.drain_order > (batch.drain_order or ()):
                     break
                 place += 1
             self._batches.insert(place, batch)
+        finally:
+            self.lock.release()
 
     def remove(self, batch: ProducerBatch) -> None:
         """Take out one batch, wherever it stands, if it is queued."""

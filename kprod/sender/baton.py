@@ -116,11 +116,12 @@ class Baton:
     def _may_take_turns(self) -> bool:
         if not self._free or self._recalled or not self._network.interruptible:
             return False
+        deep = True  # a RecursionError in the midst of a turn would leave it half done
         try:
             sys._getframe(sys.getrecursionlimit() - DEEP)
         except ValueError:
-            return True
-        return False  # a RecursionError in the midst of a turn would leave it half done
+            deep = False
+        return not deep
 
     def _take_turns(self, told: Latch, deadline: float) -> bool:
         """Take turns until ``told`` is open. Signals are held: they are let in by ``poll`` only."""
@@ -137,17 +138,19 @@ class Baton:
         return told.is_open
 
     def _turns(self, work: Work, told: Latch, deadline: float) -> None:
+        network = self._network
         left = deadline - self._clock.monotonic()
-        while not (told.is_open or self._recalled or self._network.wants_to_connect) and left > 0:
+        while not (told.is_open or self._recalled or network.wants_to_connect) and left > 0:
             try:
                 work.turn(left)
             except Exception as error:
                 if raised_by_signal(error):
                     raise
                 what = "a turn of the sender failed; its thread goes on"
-                self._network.troubles.mistake(what, error, self._clock.monotonic())
-                return
-            left = deadline - self._clock.monotonic()
+                network.troubles.mistake(what, error, self._clock.monotonic())
+                left = 0.0
+            else:
+                left = deadline - self._clock.monotonic()
 
     def _lay_down(self, work: Work) -> None:
         network = self._network

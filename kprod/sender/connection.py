@@ -146,6 +146,11 @@ class BrokerConnection:
         """Requests without a response."""
         return len(self._unanswered)
 
+    @property
+    def unanswered(self) -> list[Exchange]:
+        """These, oldest first."""
+        return [entry.exchange for entry in self._unanswered]
+
     def open(self, now: float) -> None:
         """Bytes may flow: start the handshake."""
         self._start_handshake(SUPPORTED[ApiKey.API_VERSIONS][1], now)
@@ -261,11 +266,20 @@ class BrokerConnection:
         return entry.since
 
     def close(self, error: KprodError, now: float) -> None:
-        """The connection is gone: fail every unanswered request, oldest first."""
+        """The connection is gone: fail every unanswered request, oldest first.
+
+        Raises what one of them raised, once all were told.
+        """
         self._closed = True
-        ended, self._unanswered = self._unanswered, deque()
         self._output.clear()
         self._versions = None
-        for entry in ended:
+        mistake: Exception | None = None
+        while self._unanswered:
+            entry = self._unanswered.popleft()
             entry.left = ()  # its views: the memory goes back to the pool
-            entry.exchange.failed(error, now, sent=entry.started)
+            try:
+                entry.exchange.failed(error, now, sent=entry.started)
+            except Exception as raised:
+                mistake = raised
+        if mistake is not None:
+            raise mistake

@@ -22,6 +22,7 @@ cdef class BrokerLink:
     cdef long _failures
     cdef double _retry_at
     cdef object _latest_failure
+    cdef object _broken
 
     cpdef bint usable(self, double now) except -1
     cpdef bint idle_bootstrap(self, double now) except -1

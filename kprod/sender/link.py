@@ -73,6 +73,7 @@ class BrokerLink:
         self._failures = 0
         self._retry_at = 0.0
         self._latest_failure: KprodError | None = None
+        self._broken = ConnectionLost(f"the connection to {broker} broke")  # for want of words
 
     # What the network asks ----------------------------------------------------------------------
 
@@ -89,6 +90,11 @@ class BrokerLink:
     def last_attempt(self) -> float:
         """When a connection was begun the last time."""
         return self._setup_began
+
+    @property
+    def unanswered(self) -> list[Exchange]:
+        """The requests without a response, oldest first."""
+        return [] if self._connection is None else self._connection.unanswered
 
     @property
     def in_flight(self) -> int:
@@ -150,8 +156,8 @@ class BrokerLink:
             self._waits_to_write = True
         except Exception as error:
             explained = self._explain(error, now)
-            self._tell(explained, now)
             self._back_off(explained, now)
+            self._tell(explained, now)
 
     def send(self, exchange: Exchange, now: float) -> None:
         """Queue a request and write what the socket takes. ``usable`` must have been true."""
@@ -262,9 +268,11 @@ class BrokerLink:
         """The connection failed: end it, back off, fail what it carried."""
         self._metrics.connections_lost += 1
         idle = self.usable(now) and not self.in_flight
-        self._end(error, now)
+        try:
+            self._end(error, now)
+        finally:
+            self._back_off(error, now)
         self._tell(error, now, quietly=idle)
-        self._back_off(error, now)
 
     def close(self, now: float) -> None:
         """End the connection on purpose."""
@@ -273,15 +281,17 @@ class BrokerLink:
     def _end(self, error: KprodError, now: float) -> None:
         transport, self.transport = self.transport, None
         connection, self._connection = self._connection, None
-        if transport is not None:
-            self._let_go(transport, now)
-        if connection is not None:
-            if connection.useful:
-                # A handshake is not enough: a broker that breaks off at every request would be
-                # tried at the shortest interval, for what it loses has no back-off of its own.
-                self._failures = 0
-            self._metrics.connections_closed += 1
-            connection.close(error, now)
+        try:
+            if transport is not None:
+                self._let_go(transport, now)
+        finally:
+            if connection is not None:
+                if connection.useful:
+                    # A handshake is not enough: a broker that breaks off at every request would be
+                    # tried at the shortest interval, for what it loses has no back-off of its own.
+                    self._failures = 0
+                self._metrics.connections_closed += 1
+                connection.close(error, now)
 
     def _let_go(self, transport: Transport, now: float) -> None:
         """A mistake in a transport must not keep what it carried from being failed."""
@@ -307,6 +317,15 @@ class BrokerLink:
         self._on_failure(str(self.broker), error)
 
     def _explain(self, error: Exception, now: float) -> KprodError:
+        """What is told of ``error``. Raises nothing: what failed must be ended in any case."""
+        explained: KprodError = self._broken
+        try:
+            explained = self._named(error, now)
+        except Exception:  # no memory for that, or a log handler that raises
+            forget_frames(error)
+        return explained
+
+    def _named(self, error: Exception, now: float) -> KprodError:
         """Name the broker; what is not ours (a bug in a transport) becomes a lost connection."""
         explained: KprodError
         if isinstance(error, ProtocolError):

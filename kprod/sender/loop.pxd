@@ -17,6 +17,7 @@ cdef class Sender:
     cdef MetadataRound _metadata_round
     cdef IdentityRound _identity_round
     cdef ProduceRound _produce_round
+    cdef bint _broke_off
 
     @cython.locals(now=double, wait=double)
     cpdef void turn(self, double longest=*) except *

@@ -54,18 +54,16 @@ class Sender:
         self._metadata_round = metadata_round
         self._identity_round = identity_round
         self._produce_round = produce_round
+        self._broke_off = False  # the turn before, or it is under way
 
     def turn(self, longest: float = FOREVER) -> None:
         """One round of everything; waits at most ``longest`` seconds for the network."""
         self.baton.looks()
         now = self.clock.monotonic()
-        try:
-            wait = min(self._rounds(now), longest)
-        except Exception:
-            # A mistake in any round, turn after turn, must not keep records from their end.
-            self.accumulator.look_at_all()
-            self._produce_round.expire(now)
-            raise
+        if self._broke_off:
+            self._mend(now)
+        self._broke_off = True
+        wait = min(self._rounds(now), longest)
         fatal = self._identity_round.fatal
         if fatal is not None:
             self._produce_round.fail_queued(fatal, now)
@@ -73,6 +71,14 @@ class Sender:
             wait = 0.0
         self.baton.looks_again_at(now + wait)
         self.network.poll(wait)
+        self._broke_off = False
+
+    def _mend(self, now: float) -> None:
+        try:
+            self._produce_round.mend(now)
+        finally:
+            # A mistake in any round, turn after turn, must not keep records from their end.
+            self._produce_round.expire(now)
 
     def _rounds(self, now: float) -> float:
         """Ask for and send what is due; seconds until there may be more to do."""

@@ -229,6 +229,10 @@ class Network:
                 if link.transport is transport:
                     link.moved(now, readable, writable)
                     break
+            else:
+                # Let go of already, unless that broke off: then it would be ready again and again.
+                self._backend.forget(transport)
+                transport.close()
 
     def _all_links(self) -> list[BrokerLink]:
         return [*self._links.values(), *self._leaving]
@@ -274,6 +278,11 @@ class Network:
     def in_flight(self) -> int:
         """Requests without a response. Any thread."""
         return sum(link.in_flight for link in tuple(self._links.values()))
+
+    @property
+    def unanswered(self) -> list[Exchange]:
+        """The requests without a response, of every connection."""
+        return [exchange for link in self._all_links() for exchange in link.unanswered]
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's connections without touching them."""

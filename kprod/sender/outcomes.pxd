@@ -16,6 +16,7 @@ cdef class Outcomes:
     cdef object _trouble_with
     cdef dict _on_wire
     cdef Doubts _doubts
+    cdef public bint strays
 
     cpdef void left(self, ProducerBatch batch) except *
     cpdef void not_sent(self, ProducerBatch batch, double now) except *

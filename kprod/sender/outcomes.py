@@ -72,6 +72,7 @@ class Outcomes:
         self._trouble_with = trouble_with  # a node: why it cannot be reached
         self._on_wire: dict[ProducerBatch, None] = {}  # in the order of leaving
         self._doubts = Doubts()
+        self.strays = False  # there may be a batch that nothing leads to its end
 
     def left(self, batch: ProducerBatch) -> None:
         """``batch`` is part of a request now."""
@@ -80,11 +81,38 @@ class Outcomes:
 
     def not_sent(self, batch: ProducerBatch, now: float) -> None:
         """There was no request in the end for ``batch``, which was taken for one: queue it."""
-        if batch in self._on_wire:
-            self._off_wire(batch)
+        self._off_wire(batch)
         batch.on_wire = False
         batch.last_attempt_at = now
         self._accumulator.put_back(batch)
+
+    def stray(self, batch: ProducerBatch, now: float) -> None:
+        """No queue and no request has ``batch``, for a turn broke off: queue it, or see it off."""
+        if batch.delivery.done:
+            self._see_off(batch)
+        elif batch.attempts:
+            lost = KprodError(f"what became of a request for {batch.tp} is not known")
+            lost.retriable = True
+            self.attempt_failed(batch, lost, now, maybe=True)
+        else:
+            self._accumulator.put_back(batch)
+
+    def _see_off(self, batch: ProducerBatch) -> None:
+        """Whatever was done with ``batch`` before, nothing is left to do."""
+        self._off_wire(batch)
+        self._doubts.discard(batch)
+        self._sequences.resolved(batch)
+        with suppress(ValueError):  # it was given back before
+            batch.release()
+        self._accumulator.incomplete.discard(batch)
+
+    def unsettled(self) -> list[ProducerBatch]:
+        """Every batch that is not done with, unless it is in doubt."""
+        sent = [*self._on_wire, *self._sequences.unresolved()]
+        known = dict.fromkeys([*self._accumulator.incomplete.copy(), *sent])
+        for batch in self._doubts.all():
+            known.pop(batch, None)
+        return list(known)
 
     def answered_after(self, node_id: int, seconds: float, throttle_ms: int) -> None:
         """A request to the node was answered ``seconds`` after it was made."""
@@ -147,6 +175,8 @@ class Outcomes:
             self._sequences.resolved(batch)
             batch.release()
             return
+        if not self._sequences.awaits(batch):
+            raise AssertionError(f"the end of {batch!r} had begun before")
         verdict = judge(error, self._attempt(batch, now, repeated=repeated))
         if verdict is Verdict.DONE:
             self._acknowledge(batch, -1, -1)
@@ -196,25 +226,22 @@ class Outcomes:
 
     def _broke_off(self, batch: ProducerBatch, cause: Exception) -> None:
         """Memory has run out, say, in the midst of settling ``batch``; nobody else will end it."""
+        before, self.strays = self.strays, True  # in case this breaks off, too
         log.error("%r could not be settled", batch, exc_info=cause)
-        if batch in self._on_wire:
-            self._off_wire(batch)
-        self._accumulator.remove(batch)
-        self._doubts.discard(batch)
-        self._sequences.resolved(batch)
-        with suppress(ValueError):  # it was given back before
-            batch.release()
         broken = KprodError(f"{batch.tp}: the end of an attempt could not be noted: {cause!r}")
         broken.persisted = Persisted.MAYBE
+        self._accumulator.remove(batch)
         batch.delivery.fail(broken)
-        self._accumulator.incomplete.discard(batch)
+        self._see_off(batch)
+        self.strays = before
 
     def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
         return now >= batch.created_at + self._delivery_timeout
 
     def _off_wire(self, batch: ProducerBatch) -> None:
-        self._on_wire.pop(batch, None)
-        self._sequences.off_wire(batch)
+        if batch in self._on_wire:
+            del self._on_wire[batch]
+            self._sequences.off_wire(batch)
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         ended_before = batch.delivery.done

@@ -158,8 +158,8 @@ class Sequences:
         """The request that carried ``batch`` has ended, in whatever way."""
         state = self._of(batch.tp)
         state.on_wire -= 1
-        self._changed[batch.tp] = None
         batch.on_wire = False
+        self._changed[batch.tp] = None
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
         """True when no earlier batch of the partition is without an outcome."""
@@ -193,6 +193,14 @@ class Sequences:
             return False
         numbers = advance(batch.base_sequence, -state.anchor_sequence)
         return base_offset - state.anchor_offset >= numbers
+
+    def awaits(self, batch: ProducerBatch) -> bool:
+        """True when ``batch`` was sent and has no outcome."""
+        return batch in self._of(batch.tp).unresolved
+
+    def unresolved(self) -> list[ProducerBatch]:
+        """The batches of all partitions that were sent and have no outcome."""
+        return [batch for state in self._partitions.values() for batch in state.unresolved]
 
     def all_resolved(self, tp: TopicPartition) -> bool:
         """True when no batch of the partition was sent and is without an outcome."""

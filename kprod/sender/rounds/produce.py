@@ -61,6 +61,8 @@ class ProduceRound:
 
     def run(self, now: float) -> float:
         """Expire, renumber, then send what is ready; seconds until there may be more to do."""
+        if self._outcomes.strays:
+            self.mend(now)
         if now >= self._next_expiry:
             self.expire(now)
         self._renumber(now)
@@ -173,6 +175,21 @@ class ProduceRound:
             self._outcomes.expire(batch, limit, now)
         oldest = min(self._accumulator.next_expiry(), self._outcomes.oldest_unanswered(), now)
         self._next_expiry = max(oldest + limit, now + 0.001)
+
+    def mend(self, now: float) -> None:
+        """A turn broke off somewhere: no batch shall be lost, nor wait for what does not come.
+
+        May itself break off, and is repeated then.
+        """
+        missing = self._accumulator.missing(self._outcomes.unsettled())
+        carried: set[ProducerBatch] = set()
+        for exchange in self._network.unanswered:
+            if isinstance(exchange, ProduceExchange):
+                carried.update(exchange.batches)
+        for batch in sorted(missing, key=_age):
+            if batch not in carried:
+                self._outcomes.stray(batch, now)
+        self._outcomes.strays = False
 
     def fail_queued(self, error: KprodError, now: float) -> None:
         """End everything that waits: nothing will be sent any more."""

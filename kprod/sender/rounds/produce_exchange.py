@@ -56,6 +56,11 @@ class ProduceExchange:
         # What it says of partitions it refuses.
         self._moved: dict[TopicPartition, LeaderHint] | None = None
 
+    @property
+    def batches(self) -> list[ProducerBatch]:
+        """Those that have no verdict yet."""
+        return list(self._batches.values())
+
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         parts: list[PartitionBatch] = []
         for (topic, partition), batch in self._batches.items():
