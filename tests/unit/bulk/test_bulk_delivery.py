@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -140,6 +141,7 @@ def test_it_can_be_awaited() -> None:
 
 def test_a_callback_must_not_wait_for_it() -> None:
     told: list[BaseException] = []
+    returned = threading.Event()
     cluster = cluster_of(1)
     with producer_of(cluster) as producer:
         handle = producer.send_many("t", [b"x"], timestamps_ms=1)
@@ -151,10 +153,13 @@ def test_a_callback_must_not_wait_for_it() -> None:
                 producer.send_many("t", VALUES).get(timeout=10)
             except IllegalStateError as error:
                 told.append(error)
+            finally:
+                returned.set()
 
         pending.add_callback(callback)
         handle.get(timeout=20)
         pending.get(timeout=20)
+        assert returned.wait(20)  # or the producer may be closed before it sends
         producer.close(timeout=5)
     assert len(told) == 1
 
