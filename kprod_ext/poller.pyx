@@ -141,7 +141,11 @@ cdef class Poller:
             self._make_room()
         if known is None:
             self._data.append(data)
-            self._numbers[fd] = number
+            try:
+                self._numbers[fd] = number
+            except BaseException:   # no memory: what is watched later would get this one's data
+                self._data.pop()
+                raise
             self._count += 1
         else:
             self._data[number] = data
