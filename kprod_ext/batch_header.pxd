@@ -60,3 +60,13 @@ cdef inline void put_batch_header(char* out, const BatchHeader* header) noexcept
 
 cdef inline void put_batch_crc(char* batch, uint32_t crc) noexcept nogil:
     put_uint32(batch + CRC_AT, crc)
+
+
+cdef inline int check_producer_state(
+    int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, bint transactional
+) except -1:
+    if producer_id < 0 and transactional:
+        raise ValueError("a transactional batch needs a producer id")
+    if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
+        raise ValueError("a producer id needs an epoch and a base sequence of 0 or more")
+    return 0

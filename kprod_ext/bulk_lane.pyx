@@ -18,6 +18,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t
 
 from kprod_ext.murmur2 cimport murmur2_hash
+from kprod_ext cimport open_batch
 from kprod_ext.open_batch cimport OpenBatch
 from kprod_ext.prefetch cimport kprod_prefetch
 from kprod_ext.record_chunk cimport UNSET, RecordChunk, only_values, read_row
@@ -28,6 +29,7 @@ from kprod_ext.records_builder cimport (
     holds_first,
     is_full,
     take_record,
+    uncompressed_size,
 )
 from kprod_ext.sent_records cimport SentRecords, put_place, put_places
 from kprod_ext.sticky_partition cimport StickyPartition
@@ -103,8 +105,10 @@ cdef class BulkLane:
         self._prepare_shares(stickies)
         while stop == MOVED_ON:
             self._prepare_spares(spares)
+            open_batch.writers_without_gil += 1
             with nogil:
                 stop = self._stint(chunk)
+            open_batch.writers_without_gil -= 1
             self._note_ended()
             self._note_full()
             self._publish(spares, publish)
@@ -186,7 +190,7 @@ cdef class BulkLane:
             self.share < self._share_count and self._shares[self.share].partition == self.partition
         )
         cdef Py_ssize_t most = PY_SSIZE_T_MAX
-        cdef Py_ssize_t before = (<MemoryRecordsBuilder>lane.builder).uncompressed_bytes
+        cdef Py_ssize_t before = uncompressed_size(<MemoryRecordsBuilder>lane.builder)
         cdef Py_ssize_t taken
         if shared:
             most = self._shares[self.share].room - self._shares[self.share].bytes
@@ -203,7 +207,7 @@ cdef class BulkLane:
             chunk.at += taken
             if shared:
                 self._count_sticky(
-                    (<MemoryRecordsBuilder>lane.builder).uncompressed_bytes - before,
+                    uncompressed_size(<MemoryRecordsBuilder>lane.builder) - before,
                     is_full(<MemoryRecordsBuilder>lane.builder),
                 )
         return taken
@@ -218,7 +222,7 @@ cdef class BulkLane:
     cdef bint _seize(self, Py_ssize_t partition) noexcept nogil:
         """Take the lock of a partition's open batch; False: the run does not go on in it."""
         cdef Lane* lane = &self._lanes[partition]
-        take_lock(&(<OpenBatch>lane.open)._lock)
+        take_lock(&(<OpenBatch>lane.open).tail.lock)
         lane.held = True
         self._held[self._held_count] = partition
         self._held_count += 1
@@ -227,7 +231,7 @@ cdef class BulkLane:
             return True
         if lane.delivery != (<OpenBatch>lane.open).delivery_address():
             return False
-        if (<MemoryRecordsBuilder>lane.builder).record_count != lane.first + lane.count:
+        if (<MemoryRecordsBuilder>lane.builder)._tail.record_count != lane.first + lane.count:
             # Somebody else has appended since. At most one run of a partition ends so, as its lock
             # is then kept until the stint is over: _ended has room for it.
             if lane.count > 0:
@@ -235,7 +239,7 @@ cdef class BulkLane:
                 self._ended[self._ended_count].first = lane.first
                 self._ended[self._ended_count].count = lane.count
                 self._ended_count += 1
-            lane.first = (<MemoryRecordsBuilder>lane.builder).record_count
+            lane.first = (<MemoryRecordsBuilder>lane.builder)._tail.record_count
             lane.count = 0
         return True
 
@@ -244,7 +248,7 @@ cdef class BulkLane:
         cdef Lane* lane = &self._lanes[partition]
         cdef Spare* spare
         if lane.builder != NULL:
-            self.per_batch = (<MemoryRecordsBuilder>lane.builder).record_count
+            self.per_batch = (<MemoryRecordsBuilder>lane.builder)._tail.record_count
         if self._begun == self._spare_count:
             return False
         spare = &self._spares[self._begun]
@@ -277,7 +281,7 @@ cdef class BulkLane:
                 self._full_count += 1
             lane.held = False
             lane.builder = NULL
-            release_lock(&(<OpenBatch>lane.open)._lock)
+            release_lock(&(<OpenBatch>lane.open).tail.lock)
         self._held_count = 0
 
     cdef int _prepare_shares(self, list stickies) except -1:
@@ -352,7 +356,7 @@ cdef class BulkLane:
         cdef MemoryRecordsBuilder builder
         cdef object delivery
         builder, delivery = batch.now_open()
-        self._begin_run(partition, delivery, 0 if builder is None else builder.record_count)
+        self._begin_run(partition, delivery, 0 if builder is None else builder._tail.record_count)
         return 0
 
     cdef int _begin_run(self, Py_ssize_t partition, object delivery, Py_ssize_t first) except -1:

@@ -1,14 +1,24 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from kprod_ext.batch_tail cimport BatchTail
 from kprod_ext.record_future cimport RecordFuture
 from kprod_ext.record_layout cimport Field, Record
 from kprod_ext.sticky_partition cimport StickyPartition
 
 
+cdef struct Entrance:
+    BatchTail* tail         # of the OpenBatch of a partition; NULL: it was not used yet
+    char* place             # where the next record goes, as far as is known: never to be followed
+
+
 @cython.final
+@cython.no_gc_clear                         # the tails are there as long as their batches are
 cdef class TopicLane:
     cdef list _partitions                   # OpenBatch by number; None: not used yet
+    cdef Entrance* _entrances               # to them
+    cdef type _future_type                  # of all of them
+    cdef bint _bare
     cdef readonly Py_ssize_t partition_count
     cdef Py_ssize_t _largest                # of key and value together, in bytes
     cdef StickyPartition _sticky            # for records without a key; None: not for this lane

@@ -21,7 +21,11 @@ class TopicLane:
     @property
     def partition_count(self) -> int: ...
     def admit(self, partition: int, batch: OpenBatch) -> None:
-        """Let records of this partition take the lane."""
+        """Let records of this partition take the lane; of several batches the first one counts.
+
+        Raises IndexError for a partition the topic has not, TypeError for a batch whose futures
+        are of another type than those of the batches before.
+        """
 
     def stick(self, sticky: StickyPartition | None) -> None:
         """Send records without a key there until it is spent; None: the Python lane places them."""

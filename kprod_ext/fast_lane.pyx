@@ -10,12 +10,14 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_CheckExact
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from libc.stdint cimport uint32_t
 
 from kprod_ext.held_record cimport HeldRecord, hold_record, is_frozen, release_record
 from kprod_ext.murmur2 cimport murmur2_hash
 from kprod_ext.open_batch cimport OpenBatch, append_record
+from kprod_ext.prefetch cimport kprod_prefetch_to_write
 from kprod_ext.record_future cimport RecordFuture
 from kprod_ext.record_layout cimport Field, Record, payload_size
 from kprod_ext.sticky_partition cimport StickyPartition
@@ -35,14 +37,28 @@ cdef class TopicLane:
     def __cinit__(self, Py_ssize_t partition_count, Py_ssize_t largest, filled not None):
         if not 1 <= partition_count <= LARGEST_PARTITION:
             raise ValueError(f"a topic has 1 to 2**31 - 1 partitions, not {partition_count}")
+        self._entrances = <Entrance*>PyMem_Calloc(<size_t>partition_count, sizeof(Entrance))
+        if self._entrances == NULL:
+            raise MemoryError(f"no memory for {partition_count} partitions")
         self._partitions = [None] * partition_count
         self.partition_count = partition_count
         self._largest = largest
         self._filled = filled
 
+    def __dealloc__(self):
+        PyMem_Free(self._entrances)
+
     def admit(self, Py_ssize_t partition, OpenBatch batch not None):
         """Let records of this partition take the lane."""
-        self._partitions[partition] = batch
+        if not 0 <= partition < self.partition_count:
+            raise IndexError(f"there is no partition {partition}")
+        if self._future_type is None:
+            self._future_type, self._bare = batch.future_type, batch.bare
+        elif batch.future_type is not self._future_type:
+            raise TypeError("the futures of one lane are all of one type")
+        if self._entrances[partition].tail == NULL:
+            self._partitions[partition] = batch
+            self._entrances[partition].tail = batch.tail
 
     def admits(self, Py_ssize_t partition):
         """Whether records of this partition may take the lane."""
@@ -108,23 +124,29 @@ cdef class TopicLane:
         self, Record* record, object partition, object timestamp_ms, Py_ssize_t* full_place
     ):
         cdef StickyPartition sticky = self._sticky
-        cdef Py_ssize_t place = self._place(&record.key, partition, sticky)
-        cdef Py_ssize_t nbytes = 0
+        cdef Py_ssize_t place, nbytes = 0
         cdef bint full = False
-        cdef OpenBatch batch
+        cdef Entrance* entrance
         cdef RecordFuture future
-        if place == ELSEWHERE:
-            return None
-        batch = <OpenBatch>self._partitions[place]
-        if batch is None:
-            return None
         if timestamp_ms is None:
             record.timestamp_ms = kprod_wall_ms()
         elif PyLong_CheckExact(timestamp_ms) and 0 <= timestamp_ms <= 0x7FFFFFFFFFFFFFFF:
             record.timestamp_ms = timestamp_ms
         else:
             return None
-        future = append_record(batch, record, &nbytes, &full)
+        place = self._place(&record.key, partition, sticky)
+        if place == ELSEWHERE:
+            return None
+        entrance = &self._entrances[place]
+        if entrance.tail == NULL:
+            return None
+        # Both at once, as each may take longer than all that follows.
+        kprod_prefetch_to_write(entrance.tail)
+        kprod_prefetch_to_write(entrance.place)
+        future = append_record(
+            entrance.tail, self._future_type, self._bare, record, &nbytes, &full
+        )
+        entrance.place = entrance.tail.data + entrance.tail.end
         if future is None:
             full_place[0] = place
             return None

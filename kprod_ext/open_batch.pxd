@@ -1,22 +1,44 @@
 cimport cython
 from libc.stdint cimport int32_t
 
-from kprod_ext.prefetch cimport CACHE_LINE, kprod_prefetch, kprod_prefetch_to_write
+from kprod_ext.batch_tail cimport BatchTail
+from kprod_ext.prefetch cimport CACHE_LINE, kprod_prefetch_to_write
 from kprod_ext.record_future cimport RecordFuture, new_future
 from kprod_ext.record_layout cimport Record
-from kprod_ext.record_lock cimport RecordLock, release_lock, take_lock
-from kprod_ext.records_builder cimport REFUSED, MemoryRecordsBuilder, is_full, take_record
+from kprod_ext.record_lock cimport release_lock, take_lock
+from kprod_ext.records_builder cimport (
+    REFUSED,
+    MemoryRecordsBuilder,
+    is_full_after_record,
+    take_record_at,
+)
+
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+      #define KPROD_HAS_GIL 0
+    #else
+      #define KPROD_HAS_GIL 1
+    #endif
+    """
+    bint KPROD_HAS_GIL
+
+# Threads that may write into open batches without the GIL; changed by who has it. After a fork
+# meanwhile it is too large, which costs time only. While it is 0, who has the GIL is alone and
+# takes no lock. That counts: taking one waits until all that was written before has reached a
+# cache, and where the record before this one went is in none.
+cdef Py_ssize_t writers_without_gil
 
 
 @cython.final
+@cython.no_gc_clear     # what the tail refers to is kept as long as there is a tail
 cdef class OpenBatch:
-    cdef RecordLock _lock                   # guards all below, and writing into the builder
-    cdef MemoryRecordsBuilder _builder      # None: nobody may append
-    cdef object _delivery
-    cdef void* _buffer                      # what the next append will touch, as far as is known:
-    cdef char* _tail                        # to be fetched early, never to be followed
-    cdef bint _bare                         # the futures, see record_future.pxd
-    cdef type _future_type
+    cdef BatchTail* tail                    # within _room, in one line; its lock guards it,
+    cdef MemoryRecordsBuilder _builder      # these two, and writing into the builder
+    cdef object _delivery                   # None, as the builder: nobody may append
+    cdef type future_type
+    cdef bint bare                          # the futures, see record_future.pxd
+    cdef BatchTail[2] _room                 # enough for one, wherever a line begins
 
     cpdef void open(self, MemoryRecordsBuilder builder, object delivery) except *
     cpdef void shut(self) except *
@@ -43,16 +65,21 @@ cpdef tuple write_first(
 )
 
 
-cdef inline void fetch_early(OpenBatch batch) noexcept nogil:
-    """Ask for all that an append touches at once: with thousands of partitions in use nothing of it
-    is in a cache, and each thing is found by way of the one before."""
-    kprod_prefetch_to_write(batch._tail)
-    kprod_prefetch_to_write(batch._tail + CACHE_LINE)
-    kprod_prefetch_to_write(<char*><void*>batch._builder)
-    kprod_prefetch_to_write(<char*><void*>batch._builder + CACHE_LINE)
-    kprod_prefetch_to_write(<char*><void*>batch._builder + 2 * CACHE_LINE)
-    kprod_prefetch_to_write(<char*><void*>batch._delivery)
-    kprod_prefetch(batch._buffer)
+cdef inline void fetch_early(BatchTail* tail) noexcept nogil:
+    """Ask at once for all that an append touches besides the tail."""
+    cdef char* place = tail.data + tail.end
+    kprod_prefetch_to_write(place)
+    kprod_prefetch_to_write(place + CACHE_LINE)
+    kprod_prefetch_to_write(<char*>tail.delivery)
+
+
+cdef inline void fetch_ahead(BatchTail* tail, Py_ssize_t size) noexcept nogil:
+    """Ask for where the next record goes, which will be as large as the last one, say."""
+    cdef char* place = tail.data + tail.end + CACHE_LINE
+    cdef char* end = place + min(size, 4 * CACHE_LINE)
+    while place < end:
+        kprod_prefetch_to_write(place)
+        place += CACHE_LINE
 
 
 cdef inline RecordFuture make_future(
@@ -73,27 +100,41 @@ cdef inline RecordFuture make_future(
 
 
 cdef inline RecordFuture append_record(
-    OpenBatch batch, const Record* record, Py_ssize_t* nbytes, bint* full
+    BatchTail* tail,
+    type future_type,
+    bint bare,
+    const Record* record,
+    Py_ssize_t* nbytes,
+    bint* full,
 ):
-    """A record from memory: its future, or None when it was not taken. nbytes, full are outputs."""
-    cdef MemoryRecordsBuilder builder
-    cdef object delivery
+    """A record from memory: its future, or None when it was not taken. nbytes, full are outputs.
+
+    ``tail`` is that of an OpenBatch; what is to be known of futures is that batch's, too.
+    """
+    cdef MemoryRecordsBuilder builder = None
+    cdef object delivery = None
     cdef int32_t index
-    take_lock(&batch._lock)
-    fetch_early(batch)
-    builder = batch._builder
-    delivery = batch._delivery
-    if builder is None:
-        release_lock(&batch._lock)
+    # A batch without room may have to ask the pool, and who waits for that lets go of the GIL.
+    cdef bint shared = not KPROD_HAS_GIL or writers_without_gil > 0 or tail.room == 0
+    if shared:
+        take_lock(&tail.lock)
+    if tail.builder == NULL:
+        if shared:
+            release_lock(&tail.lock)
         return None
-    index = builder.record_count
-    nbytes[0] = take_record(builder, record)
-    full[0] = is_full(builder)
-    batch._buffer = <void*>builder._buffer
-    batch._tail = builder._buffer.data + builder._end
-    release_lock(&batch._lock)
-    if nbytes[0] <= 0:
-        if nbytes[0] == REFUSED:
+    fetch_early(tail)
+    index = tail.record_count
+    nbytes[0] = take_record_at(tail, record)
+    if nbytes[0] > 0:
+        full[0] = is_full_after_record(tail)
+        fetch_ahead(tail, nbytes[0])
+        delivery = <object>tail.delivery
+    elif nbytes[0] == REFUSED:
+        builder = <MemoryRecordsBuilder>tail.builder
+    if shared:
+        release_lock(&tail.lock)
+    if delivery is None:
+        if builder is not None:
             builder.refuse(record)
         return None
-    return make_future(batch._future_type, batch._bare, delivery, index, record)
+    return make_future(future_type, bare, delivery, index, record)

@@ -18,7 +18,10 @@ class OpenBatch:
 
     def __new__(cls, future_type: type[RecordFuture]) -> OpenBatch: ...
     def open(self, builder: MemoryRecordsBuilder, delivery: Any) -> None:
-        """Take records into this batch from now on; its futures refer to ``delivery``."""
+        """Take records into this batch from now on; its futures refer to ``delivery``.
+
+        Raises ValueError when the builder is open in another OpenBatch.
+        """
 
     def shut(self) -> None:
         """Take no more records. When this returns, no append is under way."""

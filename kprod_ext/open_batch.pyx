@@ -6,12 +6,20 @@ so both make the same bytes and the same futures.
 """
 
 cimport cython
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uintptr_t
 
+from kprod_ext.batch_tail cimport BatchTail, clear_tail
 from kprod_ext.held_record cimport HeldRecord, freeze_headers, hold_record, release_record
+from kprod_ext.prefetch cimport CACHE_LINE
 from kprod_ext.record_future cimport RecordFuture, is_bare
 from kprod_ext.record_lock cimport release_lock, take_lock
-from kprod_ext.records_builder cimport NO_ROOM, MemoryRecordsBuilder
+from kprod_ext.records_builder cimport (
+    NO_ROOM,
+    MemoryRecordsBuilder,
+    has_own_tail,
+    lend_tail,
+    take_tail_back,
+)
 
 
 @cython.final
@@ -21,13 +29,23 @@ cdef class OpenBatch:
     def __cinit__(self, type future_type not None):
         if not issubclass(future_type, RecordFuture):
             raise TypeError("futures must be a subclass of RecordFuture")
-        self._future_type = future_type
-        self._bare = is_bare(future_type)
+        self.future_type = future_type
+        self.bare = is_bare(future_type)
+        self.tail = <BatchTail*>(
+            (<uintptr_t>&self._room[0] + CACHE_LINE - 1) & ~<uintptr_t>(CACHE_LINE - 1)
+        )
+        clear_tail(self.tail)
+
+    def __dealloc__(self):
+        if self._builder is not None:
+            take_tail_back(self._builder)
 
     cpdef void open(self, MemoryRecordsBuilder builder, object delivery) except *:
         """Take records into this batch from now on."""
         if builder is None or delivery is None:
             raise TypeError("a batch that takes records has a builder and a delivery")
+        if not (has_own_tail(builder) or builder is self._builder):
+            raise ValueError("the builder is open elsewhere")
         self._exchange(builder, delivery)
 
     cpdef void shut(self) except *:
@@ -38,18 +56,24 @@ cdef class OpenBatch:
         """What was there before: the caller drops it, for nothing may be freed under the lock."""
         cdef MemoryRecordsBuilder old_builder
         cdef object old_delivery
-        take_lock(&self._lock)
+        take_lock(&self.tail.lock)
         old_builder, old_delivery = self._builder, self._delivery
+        if old_builder is not None:
+            take_tail_back(old_builder)
+        clear_tail(self.tail)
         self._builder, self._delivery = builder, delivery
-        release_lock(&self._lock)
+        if builder is not None:
+            lend_tail(builder, self.tail)
+            self.tail.delivery = <void*>delivery
+        release_lock(&self.tail.lock)
         return (old_builder, old_delivery)
 
     cdef tuple now_open(self):
         cdef MemoryRecordsBuilder builder
         cdef object delivery
-        take_lock(&self._lock)
+        take_lock(&self.tail.lock)
         builder, delivery = self._builder, self._delivery
-        release_lock(&self._lock)
+        release_lock(&self.tail.lock)
         return (builder, delivery)
 
     cdef void* builder_address(self) noexcept nogil:
@@ -69,7 +93,9 @@ cdef class OpenBatch:
         cdef RecordFuture future
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
-            future = append_record(self, &held.record, &nbytes, &full)
+            future = append_record(
+                self.tail, self.future_type, self.bare, &held.record, &nbytes, &full
+            )
         finally:
             release_record(&held)
         return None if future is None else (future, nbytes, full)
@@ -92,7 +118,7 @@ cpdef tuple write_first(
     cdef RecordFuture future
     if future_type is None or builder is None:
         raise TypeError("a record needs a class for its future and a builder")
-    index = builder.record_count
+    index = builder._tail.record_count
     hold_record(&held, timestamp_ms, key, value, frozen)
     try:
         nbytes = builder.try_append_record(&held.record)

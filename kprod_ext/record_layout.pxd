@@ -55,6 +55,13 @@ cdef inline Py_ssize_t payload_size(const Record* record) noexcept nogil:
     return size if size <= INT32_MAX else -1
 
 
+cdef inline Py_ssize_t checked_payload(const Record* record) except -1:
+    cdef Py_ssize_t payload = payload_size(record)
+    if payload < 0:
+        raise ValueError("the record is larger than the format allows (2 GiB)")
+    return payload
+
+
 cdef inline Py_ssize_t body_size(
     Py_ssize_t payload, int64_t timestamp_delta, int64_t offset_delta
 ) noexcept nogil:

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
 
 from kprod_ext.batch_header cimport HEADER_SIZE
+from kprod_ext.batch_tail cimport BatchTail, move_tail
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
 from kprod_ext.record_layout cimport (
     RECORD_OVERHEAD,
@@ -21,23 +22,17 @@ cdef enum:
 @cython.final
 @cython.no_gc           # refers to a buffer and its pool, neither of which refers to it
 cdef class MemoryRecordsBuilder:
-    # What an append touches comes first, close together.
+    cdef BatchTail* _tail               # _own, or that of the OpenBatch it is open in
+    cdef BatchTail _own
     cdef PooledBuffer _buffer
-    cdef Py_ssize_t _end                # where the next record goes, or where the batch ends
-    cdef readonly Py_ssize_t uncompressed_bytes
+    cdef BufferPool _pool               # None: the buffer may not grow
     cdef Py_ssize_t _write_limit
-    cdef readonly int64_t base_timestamp
-    cdef readonly int64_t max_timestamp
-    cdef readonly Py_ssize_t max_record_size
-    cdef readonly int32_t record_count
-    cdef int32_t _last_offset           # -1: none
+    cdef Py_ssize_t _first_capacity     # of the buffer, before it grew
+    cdef Py_ssize_t _saved              # bytes that the records lost when they were compressed
+    cdef double _expansion              # estimated compressed bytes per uncompressed byte
+    cdef readonly double actual_compression_ratio
     cdef readonly int compression
     cdef readonly bint closed_for_append
-    cdef double _expansion              # estimated compressed bytes per uncompressed byte
-
-    cdef BufferPool _pool               # None: the buffer may not grow
-    cdef Py_ssize_t _first_capacity     # of the buffer, before it grew
-    cdef readonly double actual_compression_ratio
     cdef readonly bint is_packed        # its records are as they will be sent
     cdef readonly bint is_closed
     cdef int64_t _producer_id
@@ -71,7 +66,6 @@ cdef class MemoryRecordsBuilder:
 
     cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1
     cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
-    cdef bint _grow_for(self, Py_ssize_t size) noexcept nogil
     cdef bint _has_to_compress(self) except -1
     cdef object _records(self)
     cdef int _become(self, object compressed) except -1
@@ -87,95 +81,166 @@ cpdef Py_ssize_t batch_size_upper_bound(
 ) except -1
 
 
+# For OpenBatch: records are written at another tail from now on, and at the builder's own again.
+# The caller holds the other's lock.
+
+@cython.nonecheck(False)
+cdef inline void lend_tail(MemoryRecordsBuilder builder, BatchTail* tail) noexcept nogil:
+    move_tail(builder._tail, tail)
+    builder._tail = tail
+
+
+@cython.nonecheck(False)
+cdef inline void take_tail_back(MemoryRecordsBuilder builder) noexcept nogil:
+    move_tail(builder._tail, &builder._own)
+    builder._tail = &builder._own
+
+
+@cython.nonecheck(False)
+cdef inline bint has_own_tail(MemoryRecordsBuilder builder) noexcept nogil:
+    return builder._tail == &builder._own
+
+
 # What each record passes through is here, so that the modules that write records contain it. What
 # checks for None could not raise it without the interpreter; a builder is never None here.
 
 @cython.nonecheck(False)
+cdef inline Py_ssize_t uncompressed_size(MemoryRecordsBuilder builder) noexcept nogil:
+    return builder._tail.end - HEADER_SIZE + builder._saved
+
+
+@cython.nonecheck(False)
 cdef inline Py_ssize_t estimated_bytes(MemoryRecordsBuilder builder) noexcept nogil:
-    if builder.compression == NO_COMPRESSION:
-        return HEADER_SIZE + builder.uncompressed_bytes
-    if builder.is_packed:
-        return builder._end
-    return HEADER_SIZE + <Py_ssize_t>(<double>builder.uncompressed_bytes * builder._expansion)
+    if builder.compression == NO_COMPRESSION or builder.is_packed:
+        return builder._tail.end
+    return HEADER_SIZE + <Py_ssize_t>(<double>uncompressed_size(builder) * builder._expansion)
 
 
 @cython.nonecheck(False)
 cdef inline bint is_full(MemoryRecordsBuilder builder) noexcept nogil:
     return builder.closed_for_append or (
-        builder.record_count > 0 and builder._write_limit <= estimated_bytes(builder)
+        builder._tail.record_count > 0 and builder._write_limit <= estimated_bytes(builder)
+    )
+
+
+cdef inline bint is_full_after_record(BatchTail* tail) noexcept nogil:
+    """As is_full, for a batch that has taken a record just now."""
+    return tail.end >= tail.room and (
+        tail.room > 0 or is_full(<MemoryRecordsBuilder>tail.builder)
     )
 
 
 @cython.nonecheck(False)
 cdef inline bint is_within_limit(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
     """The limit holds from the second record on: a batch always takes one."""
-    return builder.record_count == 0 or estimated_bytes(builder) + size <= builder._write_limit
+    return (
+        builder._tail.record_count == 0
+        or estimated_bytes(builder) + size <= builder._write_limit
+    )
+
+
+@cython.nonecheck(False)
+cdef inline bint grow_for(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t end = builder._tail.end + size
+    cdef Py_ssize_t whole
+    if builder.compression == NO_COMPRESSION or builder._pool is None:
+        return False
+    # At once what a full batch is expected to take, if memory is plentiful, else half as much
+    # again: a batch shall be moved a few times at most, not once per record.
+    whole = HEADER_SIZE + <Py_ssize_t>min(<double>builder._write_limit / builder._expansion, 1e9)
+    return (
+        (whole > end and builder._pool.try_grow(builder._buffer, whole, builder._pool.total // 2))
+        or builder._pool.try_grow(builder._buffer, end + end // 2, 0)
+        or builder._pool.try_grow(builder._buffer, end, 0)
+    )
 
 
 @cython.nonecheck(False)
 cdef inline bint has_memory(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
     """Whether size more bytes fit; records to be compressed may make the buffer grow."""
-    cdef Py_ssize_t end = builder._end + size
+    cdef Py_ssize_t end = builder._tail.end + size
     if end > INT32_MAX:
         return False
-    return end <= builder._buffer.capacity or builder._grow_for(size)
+    if end > builder._buffer.capacity and not grow_for(builder, size):
+        return False
+    builder._tail.data = builder._buffer.data
+    return True
 
 
 @cython.nonecheck(False)
+cdef inline Py_ssize_t make_room(
+    MemoryRecordsBuilder builder, int64_t offset, Py_ssize_t size
+) noexcept nogil:
+    """Of take_record_at, what is not so for most records: 1, NO_ROOM or REFUSED."""
+    if builder.closed_for_append:
+        return NO_ROOM
+    if builder._buffer.given_back:
+        return REFUSED
+    if offset > INT32_MAX or not is_within_limit(builder, size) or not has_memory(builder, size):
+        builder.closed_for_append = True
+        builder._tail.room = 0
+        return NO_ROOM
+    return 1
+
+
+@cython.nonecheck(False)
+cdef inline void set_room(MemoryRecordsBuilder builder) noexcept nogil:
+    """Most records need not ask for more than where they end."""
+    builder._tail.room = 0
+    if builder.compression == NO_COMPRESSION and builder._write_limit <= builder._buffer.capacity:
+        builder._tail.room = <int32_t>max(min(builder._write_limit, <Py_ssize_t>INT32_MAX), 0)
+
+
 cdef inline bint put_next(
-    MemoryRecordsBuilder builder,
-    int64_t offset,
-    const Record* record,
-    Py_ssize_t body,
-    Py_ssize_t size,
+    BatchTail* tail, int64_t offset, const Record* record, Py_ssize_t body, Py_ssize_t size
 ) noexcept nogil:
     """Write a record there is room for. False when it did not take its size: a mistake of ours."""
     cdef int64_t delta = 0
-    cdef char* start = builder._buffer.data + builder._end
+    cdef char* start = tail.data + tail.end
     cdef char* end
-    if builder.record_count == 0:
-        builder.base_timestamp = record.timestamp_ms
+    if tail.record_count == 0:
+        tail.base_timestamp = record.timestamp_ms
     else:
-        delta = record.timestamp_ms - builder.base_timestamp
+        delta = record.timestamp_ms - tail.base_timestamp
     end = put_record(start, record, body, delta, offset)
-    builder.max_timestamp = max(builder.max_timestamp, record.timestamp_ms)
-    builder.max_record_size = max(builder.max_record_size, size)
-    builder.record_count += 1
-    builder.uncompressed_bytes += size
-    builder._end += size
-    builder._last_offset = <int32_t>offset
+    tail.max_timestamp = max(tail.max_timestamp, record.timestamp_ms)
+    # A batch takes less than 2 GiB in all.
+    tail.max_record_size = max(tail.max_record_size, <int32_t>size)
+    tail.record_count += 1
+    tail.end += <int32_t>size
+    tail.last_offset = <int32_t>offset
     return end - start == size
+
+
+cdef inline Py_ssize_t take_record_at(BatchTail* tail, const Record* record) noexcept nogil:
+    """Write a record: the bytes it takes, NO_ROOM, or REFUSED."""
+    cdef int64_t offset = <int64_t>tail.last_offset + 1
+    cdef int64_t delta = 0
+    cdef Py_ssize_t body = payload_size(record)
+    cdef Py_ssize_t size, verdict
+    if body < 0 or record.timestamp_ms < 0:
+        return REFUSED
+    if tail.record_count > 0:
+        delta = record.timestamp_ms - tail.base_timestamp
+    body = body_size(body, delta, offset)
+    if body > INT32_MAX:
+        return REFUSED
+    size = varint_size(body) + body
+    if tail.record_count == 0 or tail.end + size > tail.room or offset > INT32_MAX:
+        verdict = make_room(<MemoryRecordsBuilder>tail.builder, offset, size)
+        if verdict <= 0:
+            return verdict
+    return size if put_next(tail, offset, record, body, size) else REFUSED
 
 
 @cython.nonecheck(False)
 cdef inline Py_ssize_t take_record(
     MemoryRecordsBuilder builder, const Record* record
 ) noexcept nogil:
-    """Write a record: the bytes it takes, NO_ROOM, or REFUSED."""
-    cdef int64_t offset = <int64_t>builder._last_offset + 1
-    cdef int64_t delta = 0
-    cdef Py_ssize_t body = payload_size(record)
-    cdef Py_ssize_t size
-    if body < 0 or record.timestamp_ms < 0:
+    """As take_record_at, also for who does not know whether the batch still has its memory."""
+    if builder._buffer.given_back and not builder.closed_for_append:
         return REFUSED
-    if builder.record_count > 0:
-        delta = record.timestamp_ms - builder.base_timestamp
-    body = body_size(body, delta, offset)
-    if body > INT32_MAX:
-        return REFUSED
-    if builder.closed_for_append:
-        return NO_ROOM
-    if builder._buffer.given_back:
-        return REFUSED
-    size = varint_size(body) + body
-    if (
-        offset > INT32_MAX
-        or not is_within_limit(builder, size)
-        or not has_memory(builder, size)
-    ):
-        builder.closed_for_append = True
-        return NO_ROOM
-    return size if put_next(builder, offset, record, body, size) else REFUSED
+    return take_record_at(builder._tail, record)
 
 
 @cython.nonecheck(False)
@@ -184,6 +249,6 @@ cdef inline bint holds_first(MemoryRecordsBuilder builder, const Record* record)
     cdef Py_ssize_t payload = payload_size(record)
     return (
         payload >= 0
-        and builder.record_count == 0
+        and builder._tail.record_count == 0
         and HEADER_SIZE + RECORD_OVERHEAD + payload <= builder._buffer.capacity
     )

@@ -17,9 +17,11 @@ from kprod_ext.batch_header cimport (
     HEADER_SIZE,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    check_producer_state,
     put_batch_crc,
     put_batch_header,
 )
+from kprod_ext.batch_tail cimport clear_tail
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
 from kprod_ext.checksum cimport can_sum, checksum, joined, sum_of
 from kprod_ext.held_record cimport (
@@ -29,12 +31,7 @@ from kprod_ext.held_record cimport (
     release_record,
     whole_number,
 )
-from kprod_ext.record_layout cimport (
-    RECORD_OVERHEAD,
-    Record,
-    body_size,
-    payload_size,
-)
+from kprod_ext.record_layout cimport RECORD_OVERHEAD, Record, body_size, checked_payload
 from kprod_ext.varint cimport varint_size
 
 cdef enum:
@@ -55,13 +52,6 @@ cpdef Py_ssize_t batch_size_upper_bound(
         return HEADER_SIZE + RECORD_OVERHEAD + checked_payload(&held.record)
     finally:
         release_record(&held)
-
-
-cdef Py_ssize_t checked_payload(const Record* record) except -1:
-    cdef Py_ssize_t payload = payload_size(record)
-    if payload < 0:
-        raise ValueError("the record is larger than the format allows (2 GiB)")
-    return payload
 
 
 @cython.final
@@ -90,16 +80,19 @@ cdef class MemoryRecordsBuilder:
         self._first_capacity = buffer.capacity
         self._pool = pool
         self._write_limit = write_limit
-        self._end = HEADER_SIZE
         self._expansion = compression_ratio * ESTIMATION_MARGIN
         self.compression = compression
-        self.base_timestamp = self.max_timestamp = -1
         self.actual_compression_ratio = 1.0
-        self._last_offset = -1
         self._producer_id = -1
         self._producer_epoch = -1
         self._base_sequence = -1
         self._check_usable()
+        self._tail = &self._own
+        clear_tail(self._tail)
+        self._tail.builder = <void*>self
+        self._tail.data = buffer.data
+        self._tail.end = HEADER_SIZE
+        set_room(self)
 
     def has_room_for(self, timestamp_ms, key, value, headers=()):
         """Whether try_append would take the record."""
@@ -108,16 +101,16 @@ cdef class MemoryRecordsBuilder:
         cdef tuple frozen = freeze_headers(headers)
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
-            body = self._body_size(<int64_t>self._last_offset + 1, &held.record)
+            body = self._body_size(<int64_t>self._tail.last_offset + 1, &held.record)
         finally:
             release_record(&held)
         self._check_usable()
         size = varint_size(body) + body
-        if self.closed_for_append or self._last_offset == INT32_MAX:
+        if self.closed_for_append or self._tail.last_offset == INT32_MAX:
             return False
         if not is_within_limit(self, size):
             return False
-        end = self._end + size
+        end = self._tail.end + size
         if end <= self._buffer.capacity or end > INT32_MAX or self.compression == NO_COMPRESSION:
             return end <= self._buffer.capacity and end <= INT32_MAX
         return self._pool is not None and self._pool.can_grow(self._buffer, end)
@@ -138,7 +131,7 @@ cdef class MemoryRecordsBuilder:
         cdef tuple frozen = freeze_headers(headers)
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
-            return self._append(<int64_t>self._last_offset + 1, &held.record)
+            return self._append(<int64_t>self._tail.last_offset + 1, &held.record)
         finally:
             release_record(&held)
 
@@ -155,6 +148,7 @@ cdef class MemoryRecordsBuilder:
     cpdef void close_for_append(self) noexcept:
         """Take no more records; the header is still to be written."""
         self.closed_for_append = True
+        self._tail.room = 0
 
     cpdef void set_producer_state(
         self,
@@ -186,7 +180,7 @@ cdef class MemoryRecordsBuilder:
             return
         self._check_usable()
         self.pack(compress)
-        if self.record_count > 0:
+        if self._tail.record_count > 0:
             self._seal()
         self.is_closed = True
 
@@ -203,16 +197,36 @@ cdef class MemoryRecordsBuilder:
         self._producer_id = producer_id
         self._producer_epoch = producer_epoch
         self._base_sequence = base_sequence
-        if self.record_count > 0:
+        if self._tail.record_count > 0:
             self._seal()
 
     cpdef object build(self):
         """The whole batch, read-only."""
         if not self.is_closed:
             raise RuntimeError("the batch is not closed")
-        if self.record_count == 0:
+        if self._tail.record_count == 0:
             return memoryview(b"")
-        return memoryview(self._buffer)[:self._end].toreadonly()
+        return memoryview(self._buffer)[:self._tail.end].toreadonly()
+
+    @property
+    def record_count(self):
+        return self._tail.record_count
+
+    @property
+    def uncompressed_bytes(self):
+        return uncompressed_size(self)
+
+    @property
+    def max_record_size(self):
+        return self._tail.max_record_size
+
+    @property
+    def base_timestamp(self):
+        return self._tail.base_timestamp
+
+    @property
+    def max_timestamp(self):
+        return self._tail.max_timestamp
 
     @property
     def is_full(self):
@@ -229,14 +243,16 @@ cdef class MemoryRecordsBuilder:
         return size
 
     cdef int refuse(self, const Record* record) except -1:
-        self._body_size(<int64_t>self._last_offset + 1, record)
+        self._body_size(<int64_t>self._tail.last_offset + 1, record)
         self._check_usable()
         raise SystemError("a record took other than the bytes it was measured to take")
 
     cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1:
         cdef Py_ssize_t body, size
-        if not self._last_offset < offset <= INT32_MAX:
-            raise ValueError(f"offset {offset} must be above {self._last_offset} and fit 32 bits")
+        if not self._tail.last_offset < offset <= INT32_MAX:
+            raise ValueError(
+                f"offset {offset} must be above {self._tail.last_offset} and fit 32 bits"
+            )
         body = self._body_size(offset, record)
         size = varint_size(body) + body
         if self.closed_for_append:
@@ -244,7 +260,7 @@ cdef class MemoryRecordsBuilder:
         self._check_usable()
         if not has_memory(self, size):
             raise ValueError(f"no room for a record of {size} bytes in the buffer")
-        if not put_next(self, offset, record, body, size):
+        if not put_next(self._tail, offset, record, body, size):
             raise SystemError("a record took other than the bytes it was measured to take")
         return size
 
@@ -253,49 +269,37 @@ cdef class MemoryRecordsBuilder:
         cdef int64_t delta = 0
         if record.timestamp_ms < 0:
             raise ValueError(f"timestamp_ms must not be negative, got {record.timestamp_ms}")
-        if self.record_count > 0:
-            delta = record.timestamp_ms - self.base_timestamp
+        if self._tail.record_count > 0:
+            delta = record.timestamp_ms - self._tail.base_timestamp
         body = body_size(checked_payload(record), delta, offset)
         if body > INT32_MAX:
             raise ValueError("the record is larger than the format allows (2 GiB)")
         return body
-
-    cdef bint _grow_for(self, Py_ssize_t size) noexcept nogil:
-        cdef Py_ssize_t end = self._end + size
-        cdef Py_ssize_t whole
-        if self.compression == NO_COMPRESSION or self._pool is None:
-            return False
-        # At once what a full batch is expected to take, if memory is plentiful, else half as much
-        # again: a batch shall be moved a few times at most, not once per record.
-        whole = HEADER_SIZE + <Py_ssize_t>min(<double>self._write_limit / self._expansion, 1e9)
-        return (
-            (whole > end and self._pool.try_grow(self._buffer, whole, self._pool.total // 2))
-            or self._pool.try_grow(self._buffer, end + end // 2, 0)
-            or self._pool.try_grow(self._buffer, end, 0)
-        )
 
     cdef bint _has_to_compress(self) except -1:
         """Close for append; whether the records are still to be compressed."""
         if self.is_packed or self.is_closed:
             return False
         self._check_usable()
-        self.closed_for_append = True
-        self.is_packed = self.record_count == 0 or self.compression == NO_COMPRESSION
+        self.close_for_append()
+        self.is_packed = self._tail.record_count == 0 or self.compression == NO_COMPRESSION
         return not self.is_packed
 
     cdef object _records(self):
         """While this view is out the memory stays, even if the batch is given up meanwhile."""
-        return memoryview(self._buffer)[HEADER_SIZE:self._end].toreadonly()
+        return memoryview(self._buffer)[HEADER_SIZE:self._tail.end].toreadonly()
 
     cdef int _become(self, object compressed) except -1:
         """Replace the records by their compressed form, if that is smaller."""
+        cdef Py_ssize_t size = uncompressed_size(self)
         cdef Py_buffer packed
         PyObject_GetBuffer(compressed, &packed, PyBUF_SIMPLE)
         try:
-            self.actual_compression_ratio = <double>packed.len / <double>self.uncompressed_bytes
-            if packed.len < self.uncompressed_bytes:
+            self.actual_compression_ratio = <double>packed.len / <double>size
+            if packed.len < size:
                 memmove(self._buffer.data + HEADER_SIZE, packed.buf, <size_t>packed.len)
-                self._end = HEADER_SIZE + packed.len
+                self._tail.end = <int32_t>(HEADER_SIZE + packed.len)
+                self._saved = size - packed.len
             else:
                 # What would grow is sent as it is, as librdkafka does. So the result always fits.
                 self.compression = NO_COMPRESSION
@@ -307,7 +311,8 @@ cdef class MemoryRecordsBuilder:
     cdef int _give_up_excess(self) except -1:
         """The records are smaller now; others may want the memory while the batch is under way."""
         if self._pool is not None:
-            self._pool.shrink(self._buffer, max(self._first_capacity, self._end))
+            self._pool.shrink(self._buffer, max(self._first_capacity, <Py_ssize_t>self._tail.end))
+            self._tail.data = self._buffer.data
         return 0
 
     cdef void sum_records(self) noexcept nogil:
@@ -320,34 +325,34 @@ cdef class MemoryRecordsBuilder:
             and can_sum()
         ):
             self._records_sum = sum_of(
-                self._buffer.data + HEADER_SIZE, self._end - HEADER_SIZE
+                self._buffer.data + HEADER_SIZE, self._tail.end - HEADER_SIZE
             )
             self._is_summed = True
 
     cdef uint32_t _checksum(self) except? 0:
         cdef const char* start = self._buffer.data + CRC_START
         if not self._is_summed:
-            return checksum(start, self._end - CRC_START)
+            return checksum(start, self._tail.end - CRC_START)
         return joined(
             checksum(start, HEADER_SIZE - CRC_START),
             self._records_sum,
-            self._end - HEADER_SIZE,
+            self._tail.end - HEADER_SIZE,
         )
 
     cdef int _seal(self) except -1:
         """Write the header and the checksum."""
         cdef BatchHeader header
-        header.batch_length = <int32_t>(self._end - BATCH_LENGTH_END)
+        header.batch_length = self._tail.end - BATCH_LENGTH_END
         header.attributes = <int16_t>self.compression
         if self._transactional:
             header.attributes = <int16_t>(header.attributes | TRANSACTIONAL_BIT)
-        header.last_offset_delta = self._last_offset
-        header.base_timestamp = self.base_timestamp
-        header.max_timestamp = self.max_timestamp
+        header.last_offset_delta = self._tail.last_offset
+        header.base_timestamp = self._tail.base_timestamp
+        header.max_timestamp = self._tail.max_timestamp
         header.producer_id = self._producer_id
         header.producer_epoch = self._producer_epoch
         header.base_sequence = self._base_sequence
-        header.record_count = self.record_count
+        header.record_count = self._tail.record_count
         put_batch_header(self._buffer.data, &header)
         put_batch_crc(self._buffer.data, self._checksum())
         return 0
@@ -379,14 +384,4 @@ cpdef int pack_several(list builders, object several) except -1:
     del records, frames                 # the memory can be cut down when no view of it is out
     for builder in unpacked:
         builder._give_up_excess()
-    return 0
-
-
-cdef int check_producer_state(
-    int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, bint transactional
-) except -1:
-    if producer_id < 0 and transactional:
-        raise ValueError("a transactional batch needs a producer id")
-    if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
-        raise ValueError("a producer id needs an epoch and a base sequence of 0 or more")
     return 0

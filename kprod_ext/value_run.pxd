@@ -4,9 +4,10 @@ What ``MemoryRecordsBuilder.take`` works out for each record is the same for all
 no key, no header, one timestamp. What is left are two lengths, an offset and the bytes.
 """
 
-from libc.stdint cimport INT32_MAX, int64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
 
 from kprod_ext.batch_header cimport HEADER_SIZE
+from kprod_ext.batch_tail cimport BatchTail
 from kprod_ext.prefetch cimport CACHE_LINE, kprod_prefetch
 from kprod_ext.record_layout cimport RECORD_OVERHEAD, Field
 from kprod_ext.records_builder cimport MemoryRecordsBuilder
@@ -55,19 +56,20 @@ cdef inline Py_ssize_t take_values(
 
     Whoever calls tries the next one by ``take``; also the first of a batch.
     """
-    cdef char* start = builder._buffer.data + builder._end
+    cdef BatchTail* tail = builder._tail
+    cdef char* start = tail.data + tail.end
     cdef char* out = start
     cdef char* record
-    cdef Py_ssize_t left = certain_room(builder) - builder._end
-    cdef Py_ssize_t offset = builder.record_count
-    cdef int64_t delta = now - builder.base_timestamp
+    cdef Py_ssize_t left = certain_room(builder) - tail.end
+    cdef Py_ssize_t offset = tail.record_count
+    cdef int64_t delta = now - tail.base_timestamp
     cdef Py_ssize_t fixed = 3 + varint_size(delta)      # attributes, null key, no headers
-    cdef Py_ssize_t largest = builder.max_record_size
+    cdef Py_ssize_t largest = tail.max_record_size
     cdef Py_ssize_t size, body, written
     cdef Py_ssize_t i = 0
     if builder.closed_for_append or builder._buffer.given_back:
         return 0
-    if offset == 0 or builder._last_offset != offset - 1 or count > INT32_MAX - offset:
+    if offset == 0 or tail.last_offset != offset - 1 or count > INT32_MAX - offset:
         return 0
     while i < count and out - start < most:
         if i + FAR < count:
@@ -93,11 +95,10 @@ cdef inline Py_ssize_t take_values(
         offset += 1
         i += 1
     written = out - start
-    builder._end += written
-    builder.uncompressed_bytes += written
-    builder.record_count += <int>i
-    builder._last_offset += <int>i
-    builder.max_record_size = largest
+    tail.end += <int32_t>written
+    tail.record_count += <int32_t>i
+    tail.last_offset += <int32_t>i
+    tail.max_record_size = <int32_t>largest
     if i > 0:
-        builder.max_timestamp = max(builder.max_timestamp, now)
+        tail.max_timestamp = max(tail.max_timestamp, now)
     return i
