@@ -1,7 +1,7 @@
 """Values without anything else, one after the other into a batch.
 
-What ``MemoryRecordsBuilder.take`` works out for each record is the same for all of them: there is
-no key, no header, one timestamp. What is left are two lengths, an offset and the bytes.
+What ``take_record`` works out for each record is the same for all of them: there is no key, no
+header, one timestamp. What is left are two lengths, an offset and the bytes.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t
@@ -54,7 +54,7 @@ cdef inline Py_ssize_t take_values(
 ) noexcept nogil:
     """Append values until one might not fit, or the records have ``most`` bytes; how many.
 
-    Whoever calls tries the next one by ``take``; also the first of a batch.
+    Whoever calls tries the next one by ``take_record``; also the first of a batch.
     """
     cdef BatchTail* tail = builder._tail
     cdef char* start = tail.data + tail.end

@@ -206,6 +206,29 @@ def test_several_that_failed_can_be_packed_one_by_one() -> None:
         assert batch.compression == CODEC
 
 
+def test_no_batch_is_compressed_twice_when_several_failed_half_way() -> None:
+    batches = [repetitive_batch() for _ in range(3)]
+    expected = repetitive_batch()
+    expected.close(gzip_anew)
+
+    def half(records: list[memoryview]) -> list[bytes]:
+        return [gzip_anew(records[0]), 7, gzip_anew(records[2])]  # type: ignore[list-item]
+
+    with pytest.raises(TypeError, match="bytes-like"):
+        pack_several(batches, half)
+    assert [batch.is_packed for batch in batches] == [True, False, False]
+    for batch in batches:
+        batch.pack(gzip_anew)
+        batch.close(gzip_anew)
+        batch.close(gzip_anew)
+        assert batch.build() == expected.build()
+
+
+def gzip_anew(records: memoryview) -> bytes:
+    """The same bytes for the same records, whatever the time is."""
+    return gzip.compress(records, mtime=0)
+
+
 def test_what_several_batches_no_longer_need_goes_back_to_the_pool() -> None:
     pool = BufferPool(100_000, 1_000)
     batches = []

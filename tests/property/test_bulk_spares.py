@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kprod.buffer.batch import ProducerId
 from kprod.buffer.compression import CODEC_IDS
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.row_checks import RowChecks
@@ -180,6 +181,24 @@ def test_values_alone_are_written_as_any_record(
         again.close(gzip.compress)
         assert codec != "none" or batch.records == again.build()
     assert written == values
+
+
+def test_batches_that_were_filled_at_once_get_any_header() -> None:
+    """The sum of their records is made before the header is known, and again used for another."""
+    values = values_of([400] * 11)
+    sending = Sending(1, leaders=(1,))
+    writing = sending.writing()
+    writing.write(load(values))
+    writing.finish()
+    batches = sending.around.accumulator.take_all()
+    assert [batch.record_count for batch in batches] == [2, 2, 2, 2, 2, 1]
+    for sequence, batch in enumerate(batches):
+        batch.give_sequence(ProducerId(7, 1), sequence)
+        batch.seal(None)
+        assert read(batch).base_sequence == sequence
+        batch.give_sequence(ProducerId(8, 0), 2**31 - 1)
+        assert read(batch).base_sequence == 2**31 - 1
+    assert [record.value for batch in batches for record in read(batch).records()] == values
 
 
 def test_what_is_filled_when_the_producer_is_closed_fails_at_once() -> None:
