@@ -111,6 +111,11 @@ class Baton:
         self._recalled = True
         self.wake()
 
+    def abandon(self) -> None:
+        """In a forked child: nobody takes turns, for the connections are those of the parent."""
+        self._recalled, self._free = True, False
+        self._rest.close()
+
     # Taking turns in the place of the thread ------------------------------------------------------
 
     def _may_take_turns(self) -> bool:

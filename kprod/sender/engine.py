@@ -115,6 +115,10 @@ class Engine:
         if report.failed and not stopped_before:
             log.warning("%r was still open when the interpreter exited: %r", self, report)
 
+    def abandon(self) -> None:
+        """In a forked child: it belongs to the parent, and nobody here does its work."""
+        self._sender.baton.abandon()
+
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - self._sender.clock.monotonic())
 

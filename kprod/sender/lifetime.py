@@ -70,6 +70,8 @@ def _close_all() -> None:
 
 
 def _tell_child() -> None:
+    for engine in _engines:
+        engine.abandon()
     _engines.clear()
     for producer in list(_producers):
         producer.inherited_by_child()

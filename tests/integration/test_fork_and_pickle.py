@@ -7,6 +7,8 @@ import pickle
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import KprodTimeoutError
 from tests.support.judge import read_back
 
 
@@ -50,6 +52,32 @@ def test_a_child_that_does_not_use_it_leaves_the_parents_records_alone() -> None
 
     assert os.waitstatus_to_exitcode(status) == 0
     assert len(found) == 1
+
+
+def test_a_child_that_waits_for_a_record_of_the_parent_does_not_send_it() -> None:
+    """It would write to the parent's connection, as the parent does at the same time."""
+    with (
+        EmbeddedBroker(topics={"forked": 1}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=500) as producer,
+    ):
+        for _ in range(5):  # by now the sender rests, and who waits does its work
+            producer.send("forked", b"alone").get(timeout=20)
+        queued = producer.send("forked", b"queued by the parent")
+        child = os.fork()
+        if child == 0:
+            os._exit(_wait_as_child(queued))
+        _, status = os.waitpid(child, 0)
+        assert queued.get(timeout=20).offset == 5
+
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def _wait_as_child(queued: FutureRecordMetadata) -> int:
+    try:
+        queued.get(timeout=1)
+    except KprodTimeoutError:
+        return 0
+    return 1
 
 
 def test_an_unpickled_producer_delivers() -> None:
