@@ -1,5 +1,5 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""The end of a partition's queue that takes records: one lock, held for one record at a time.
+"""The end of a partition's queue that takes records, one at a time.
 
 Whoever writes into a batch does it through here, the compiled ``send`` and the Python lane alike,
 so both make the same bytes and the same futures.

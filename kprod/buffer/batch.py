@@ -1,7 +1,7 @@
 """One batch of one partition, from its first record to its outcome (Kafka's ``ProducerBatch``).
 
 A batch passes through several hands and is owned by one at a time: callers append to it while it is
-the last of its queue (under the queue's lock), and one may compress it when it is full; the
+the last of its queue (by way of its ``OpenBatch``), and one may compress it when it is full; the
 sender's thread takes it from the head, seals it and puts it into a request; the request keeps its
 memory until it has ended.
 """
@@ -35,7 +35,7 @@ class ProducerId(NamedTuple):
 class ProducerBatch:
     """Records of one partition that travel, are acknowledged and fail together.
 
-    Thread: appends under the queue's lock; every other method by the sender's thread only.
+    Thread: ``write_first`` under the queue's lock; every other method by the sender's thread only.
     Times are seconds on the monotonic clock.
     """
 
