@@ -31,6 +31,7 @@ cdef uint32_t POSITIVE = 0x7FFFFFFF
 
 
 @cython.final
+@cython.no_gc_clear     # as in open_batch.pyx
 cdef class TopicLane:
     """Where the records of one topic go while nothing changes."""
 
