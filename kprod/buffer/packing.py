@@ -71,9 +71,8 @@ class Packing:
         # Out of those that wait: callers leave them alone, and the sender is here.
         builders = [batch.builder, *self._others(compress, batch.builder.uncompressed_bytes)]
         if len(builders) > 1:
-            with suppress(
-                Exception
-            ):  # the sender meets it again with each of them, and tells of it
+            # What goes wrong the sender meets again with each of them, and tells of it.
+            with suppress(Exception):
                 pack_several(builders, at_once)
 
     def _others(self, compress: Compressor | None, size: int) -> list[MemoryRecordsBuilder]:

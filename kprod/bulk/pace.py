@@ -41,14 +41,21 @@ class Pace:
         self._memory = memory
         self._nap = nap
         self._least = memory.total - min(MOST_AHEAD, memory.total * 3 // 4)
-        self._worthwhile = True
+        self._ahead = self._in_vain = False
+
+    def goes_ahead(self) -> None:
+        """The call has batches that nobody knows yet. Before that it is never waited for: with one
+        of a few records, or of a compressed topic, nothing would be won."""
+        self._ahead = True
 
     def keep(self, most: float) -> None:
         """Wait a moment, at most so many seconds, if the call is far ahead."""
+        if not self._ahead or self._in_vain:
+            return
         naps = 0
-        while (
-            self._worthwhile and naps * NAP_SECONDS < most and self._memory.available < self._least
-        ):
+        while naps * NAP_SECONDS < most and self._memory.available < self._least:
+            if naps == MOST_NAPS:
+                self._in_vain = True
+                break
             self._nap(NAP_SECONDS)
             naps += 1
-            self._worthwhile = naps < MOST_NAPS

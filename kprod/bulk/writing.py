@@ -112,6 +112,8 @@ class BulkWriting:
         self._spares = self._parts.accumulator.spare_batches(
             self._place(lane.partition), min(wanted, MOST_SPARES)
         )
+        if self._spares:
+            self._pace.goes_ahead()
         return bool(self._spares)
 
     def finish(self) -> None:
