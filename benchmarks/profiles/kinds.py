@@ -28,6 +28,7 @@ _BY_NAME = {
     "fast_lane": RECORDS,
     "bulk_lane": RECORDS,
     "object_chunk": RECORDS,
+    "plain_chunk": RECORDS,
     "arrow_chunk": RECORDS,
     "open_batch": RECORDS,
     "records_builder": RECORDS,

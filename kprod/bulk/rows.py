@@ -34,7 +34,10 @@ class Block(NamedTuple):
 
 
 class Rows:
-    """What one ``send_many`` was given. ``sized``: it can be looked at before anything is sent."""
+    """What one ``send_many`` was given. ``sized``: it can be looked at before anything is sent.
+
+    ``count`` is then the number of rows: what is added to a list later is not sent.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,10 @@ class Rows:
     ) -> None:
         """Raises RecordTypeError and InvalidRecordError for what can be judged without a look."""
         self.sized = isinstance(values, list | tuple)
-        self._values = list(values) if isinstance(values, tuple) else _many("values", values)
+        self._values = _many("values", values)
+        if self.sized and type(values) is not list:
+            self._values = list(values)
+        self.count: int = len(self._values) if self.sized else 0
         self._columns: tuple[Column, ...] = (
             None if keys is None else self._column("keys", keys),
             self._headers(headers),
@@ -68,14 +74,20 @@ class Rows:
         partition = self._columns[2]
         return partition if type(partition) is int else -1
 
-    def blocks(self) -> Iterator[Block]:
-        """The rows in order. Of a sized input as often as one likes, of another one once."""
-        return self._sized_blocks() if self.sized else self._streamed_blocks()
+    @property
+    def only_payloads(self) -> tuple[list[Any], list[Any] | None] | None:
+        """Values and keys of a sized input that has nothing else."""
+        keys, *others = self._columns
+        return (self._values, keys) if self.sized and others == [None] * 3 else None
 
-    def _sized_blocks(self) -> Iterator[Block]:
+    def blocks(self, start: int = 0) -> Iterator[Block]:
+        """The rows in order. Of a sized input as often as one likes, and from any row on."""
+        return self._sized_blocks(start) if self.sized else self._streamed_blocks()
+
+    def _sized_blocks(self, first: int) -> Iterator[Block]:
         values = self._values
-        for start in range(0, len(values), BLOCK_ROWS):
-            end = start + BLOCK_ROWS
+        for start in range(first, self.count, BLOCK_ROWS):
+            end = min(start + BLOCK_ROWS, self.count)
             columns = [c[start:end] if type(c) is list else c for c in self._columns]
             yield Block(start, values[start:end], tuple(columns))
 
@@ -110,9 +122,9 @@ class Rows:
         if not self.sized:
             return many if type(many) is not tuple else list(many)
         many = list(many)
-        if len(many) != len(self._values):
+        if len(many) != self.count:
             raise InvalidRecordError(
-                f"{name}: expected one for each of {len(self._values)} records, got {len(many)}"
+                f"{name}: expected one for each of {self.count} records, got {len(many)}"
             )
         return many
 

@@ -68,10 +68,10 @@ class Sending:
             )
             self.partitioner.appended(self.topic, partition, appended.nbytes, appended.batch_ready)
 
-    def writing(
+    def parts(
         self, metadata: Metadata | None = None, wake: Callable[[], None] = lambda: None
-    ) -> BulkWriting:
-        parts = BulkParts(
+    ) -> BulkParts:
+        return BulkParts(
             accumulator=self.around.accumulator,
             metadata=metadata or Known(self.cluster),
             partitioner=self.partitioner,
@@ -81,7 +81,11 @@ class Sending:
             largest=BATCH * 100,
             turn=BulkTurn(),
         )
-        return BulkWriting(parts, "t")
+
+    def writing(
+        self, metadata: Metadata | None = None, wake: Callable[[], None] = lambda: None
+    ) -> BulkWriting:
+        return BulkWriting(self.parts(metadata, wake), "t")
 
     def queued(self) -> list[tuple[int, list[bytes | None]]]:
         """Partition and values of every batch."""

@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Iterator
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -113,6 +113,21 @@ def test_no_records_are_no_error() -> None:
             assert (len(handle), handle.is_done, list(handle)) == (0, True, [])
             report = handle.get(timeout=0)
             assert (report.records, dict(report.offsets)) == (0, {})
+
+
+def test_a_class_of_lists_or_tuples_is_as_good_as_a_list() -> None:
+    class Rows(list[bytes]):
+        pass
+
+    class Pair(NamedTuple):
+        first: bytes
+        second: bytes
+
+    cluster = cluster_of()
+    with producer_before(cluster) as producer:
+        for values in (Rows([b"a", b"b"]), Pair(b"c", b"d")):
+            producer.send_many("t", values, keys=Rows([b"k", b"l"])).get(10)
+    assert stored(cluster) == [b"a", b"b", b"c", b"d"]
 
 
 def test_one_value_may_stand_for_all_records() -> None:
