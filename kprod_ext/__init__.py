@@ -26,6 +26,7 @@ from kprod_ext.records_builder import (
     pack_several,
 )
 from kprod_ext.rest import Rest
+from kprod_ext.sealed_batch import SealedBatch
 from kprod_ext.sent_records import RecordRun, SentRecords
 from kprod_ext.socket_calls import receive, send_buffers
 from kprod_ext.sticky_partition import StickyPartition
@@ -50,6 +51,7 @@ __all__ = [
     "RecordFuture",
     "RecordRun",
     "Rest",
+    "SealedBatch",
     "SentRecords",
     "StickyPartition",
     "TopicLane",

@@ -41,6 +41,7 @@ cdef class MemoryRecordsBuilder:
     cdef bint _transactional
     cdef bint _is_summed
     cdef uint32_t _records_sum      # if so: the checksum of the records
+    cdef bint _sum_is_due           # of a closed batch: its checksum is still to be written
 
     cpdef void close_for_append(self) noexcept
     cpdef void set_producer_state(
@@ -64,13 +65,16 @@ cdef class MemoryRecordsBuilder:
     # For whoever has just written the last record, which is still in the processor's caches.
     cdef void sum_records(self) noexcept nogil
 
+    # For whoever is about to read a closed batch, which nobody else uses meanwhile.
+    cdef void finish_checksum(self) noexcept nogil
+
     cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1
     cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
     cdef bint _has_to_compress(self) except -1
     cdef object _records(self)
     cdef int _become(self, object compressed) except -1
     cdef int _give_up_excess(self) except -1
-    cdef uint32_t _checksum(self) except? 0
+    cdef uint32_t _checksum(self) noexcept nogil
     cdef int _seal(self) except -1
     cdef int _check_usable(self) except -1
 

@@ -206,7 +206,9 @@ cdef class MemoryRecordsBuilder:
             raise RuntimeError("the batch is not closed")
         if self._tail.record_count == 0:
             return memoryview(b"")
-        return memoryview(self._buffer)[:self._tail.end].toreadonly()
+        whole = memoryview(self._buffer)[:self._tail.end].toreadonly()
+        self.finish_checksum()
+        return whole
 
     @property
     def record_count(self):
@@ -329,18 +331,23 @@ cdef class MemoryRecordsBuilder:
             )
             self._is_summed = True
 
-    cdef uint32_t _checksum(self) except? 0:
+    cdef void finish_checksum(self) noexcept nogil:
+        if self._sum_is_due:
+            put_batch_crc(self._buffer.data, self._checksum())
+            self._sum_is_due = False
+
+    cdef uint32_t _checksum(self) noexcept nogil:
         cdef const char* start = self._buffer.data + CRC_START
         if not self._is_summed:
-            return checksum(start, self._tail.end - CRC_START)
+            return sum_of(start, self._tail.end - CRC_START)
         return joined(
-            checksum(start, HEADER_SIZE - CRC_START),
+            sum_of(start, HEADER_SIZE - CRC_START),
             self._records_sum,
             self._tail.end - HEADER_SIZE,
         )
 
     cdef int _seal(self) except -1:
-        """Write the header and the checksum."""
+        """Write the header; the checksum now if the interpreter is needed for it, else later."""
         cdef BatchHeader header
         header.batch_length = self._tail.end - BATCH_LENGTH_END
         header.attributes = <int16_t>self.compression
@@ -354,7 +361,12 @@ cdef class MemoryRecordsBuilder:
         header.base_sequence = self._base_sequence
         header.record_count = self._tail.record_count
         put_batch_header(self._buffer.data, &header)
-        put_batch_crc(self._buffer.data, self._checksum())
+        self._sum_is_due = can_sum()
+        if not self._sum_is_due:
+            put_batch_crc(
+                self._buffer.data,
+                checksum(self._buffer.data + CRC_START, self._tail.end - CRC_START),
+            )
         return 0
 
     cdef int _check_usable(self) except -1:

@@ -1,9 +1,12 @@
 from collections.abc import Sequence
 
-def send_buffers(fd: int, buffers: Sequence[bytes | memoryview], /) -> int:
+from kprod_ext.sealed_batch import SealedBatch
+
+def send_buffers(fd: int, buffers: Sequence[bytes | memoryview | SealedBatch], /) -> int:
     """Send the buffers in order, at most IOV_MAX of them; how many bytes were taken, maybe 0.
 
-    One system call, which never blocks. Raises OSError, and what a signal handler raises.
+    One system call, which never blocks. What batches still need for their checksums is done in the
+    same stretch without the GIL. Raises OSError, and what a signal handler raises.
     """
 
 def receive(fd: int, limit: int, /) -> bytes | None:

@@ -2,7 +2,8 @@
 """Moving bytes through a socket that does not block, with one system call and few steps.
 
 A small call holds the interpreter: to take it back from a thread that computes may need
-milliseconds, and the call itself a microsecond.
+milliseconds, and the call itself a microsecond. A large one does not, and makes the checksums of
+the batches it sends on the way.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -10,6 +11,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
+
+from kprod_ext.sealed_batch cimport SealedBatch
 
 cdef extern from *:
     """
@@ -48,37 +51,54 @@ cdef enum:
     SMALL = 64 * 1024  # bytes that are copied in less time than others may take the interpreter for
 
 
+cdef struct Held:
+    void *batch             # a piece that is a SealedBatch, else NULL
+    Py_buffer view          # of another piece
+
+
 def send_buffers(int fd, buffers, /):
     """Send the buffers in order, at most IOV_MAX of them; how many bytes were taken, maybe 0."""
-    cdef tuple pieces = tuple(buffers)
+    cdef tuple pieces = tuple(buffers)      # which keeps them alive
     cdef int count = <int>min(len(pieces), IOV_MAX)
-    cdef Py_buffer few[FEW]
+    cdef Held few[FEW]
     cdef iovec few_places[FEW]
-    cdef Py_buffer *views = few
+    cdef Held *held = few
     cdef iovec *places = few_places
     cdef void *many = NULL
-    cdef int held = 0
+    cdef int number = 0
     if count > FEW:
-        many = malloc(count * (sizeof(Py_buffer) + sizeof(iovec)))
+        many = malloc(count * (sizeof(Held) + sizeof(iovec)))
         if many == NULL:
             raise MemoryError()
-        views = <Py_buffer *>many
-        places = <iovec *>(views + count)
+        held = <Held *>many
+        places = <iovec *>(held + count)
     try:
-        while held < count:
-            PyObject_GetBuffer(pieces[held], &views[held], PyBUF_SIMPLE)
-            places[held].iov_base = views[held].buf
-            places[held].iov_len = <size_t>views[held].len
-            held += 1
-        return _send(fd, places, count)
+        while number < count:
+            _hold(pieces[number], &held[number], &places[number])
+            number += 1
+        return _send(fd, held, places, count)
     finally:
-        while held > 0:
-            held -= 1
-            PyBuffer_Release(&views[held])
+        while number > 0:
+            number -= 1
+            if held[number].batch == NULL:
+                PyBuffer_Release(&held[number].view)
         free(many)
 
 
-cdef Py_ssize_t _send(int fd, iovec *places, int count) except -1:
+cdef int _hold(object piece, Held *held, iovec *place) except -1:
+    cdef SealedBatch batch
+    held.batch = NULL
+    if type(piece) is SealedBatch:          # a view of it would want its checksum now
+        batch = piece
+        held.batch = <void *>batch
+        place.iov_base, place.iov_len = batch.data(), <size_t>batch.size
+        return 0
+    PyObject_GetBuffer(piece, &held.view, PyBUF_SIMPLE)
+    place.iov_base, place.iov_len = held.view.buf, <size_t>held.view.len
+    return 0
+
+
+cdef Py_ssize_t _send(int fd, Held *held, iovec *places, int count) except -1:
     cdef size_t size = 0
     cdef Py_ssize_t taken
     cdef int number
@@ -86,15 +106,23 @@ cdef Py_ssize_t _send(int fd, iovec *places, int count) except -1:
         size += places[number].iov_len
     while True:
         if size <= SMALL:
-            taken = kprod_sendmsg(fd, places, count)
+            taken = _finish_and_send(fd, held, places, count)
         else:
             with nogil:
-                taken = kprod_sendmsg(fd, places, count)
+                taken = _finish_and_send(fd, held, places, count)
         if taken >= 0:
             return taken
         if errno == EAGAIN:
             return 0
         _go_on()
+
+
+cdef Py_ssize_t _finish_and_send(int fd, Held *held, iovec *places, int count) noexcept nogil:
+    cdef int number
+    for number in range(count):
+        if held[number].batch != NULL:
+            (<SealedBatch>held[number].batch).finish()
+    return kprod_sendmsg(fd, places, count)
 
 
 def receive(int fd, Py_ssize_t limit, /):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.limits.raw_requests import raw_request
 from benchmarks.rivals.client import Client
@@ -56,7 +57,7 @@ class RawLoopback(_Raw):
         while not self._await_answers():
             pass
 
-    def _send_whole(self, pieces: Sequence[bytes | memoryview]) -> None:
+    def _send_whole(self, pieces: Sequence[Any]) -> None:
         sent = self._socket.sendmsg(pieces)
         for piece in pieces:
             if sent < len(piece):

@@ -21,6 +21,7 @@ from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.open_batch import write_first
 from kprod_ext.records_builder import MemoryRecordsBuilder
+from kprod_ext.sealed_batch import SealedBatch
 
 NO_SEQUENCE = -1
 
@@ -90,7 +91,7 @@ class ProducerBatch:
         self.maybe_written = False
         self.on_wire = False
         self.overtaken = False
-        self.records: memoryview | None = None
+        self.records: SealedBatch | None = None
 
     # The caller that made it, under the queue's lock ----------------------------------------------
 
@@ -133,9 +134,9 @@ class ProducerBatch:
     def give_sequence(self, producer: ProducerId, base_sequence: int) -> None:
         """Set who writes and the sequence of the first record; a sealed batch gets a new header."""
         if self.builder.is_closed:
-            self.records = None  # the header below the view is about to change
+            self.records = None  # the header below it is about to change
             self.builder.reopen_producer_state(producer.producer_id, producer.epoch, base_sequence)
-            self.records = self.builder.build()
+            self.records = SealedBatch(self.builder)
         else:
             self.builder.set_producer_state(producer.producer_id, producer.epoch, base_sequence)
         self.producer, self.base_sequence = producer, base_sequence
@@ -144,7 +145,7 @@ class ProducerBatch:
         """Freeze the bytes: what is sent first is what every retry sends."""
         if self.records is None:
             self.builder.close(compress)
-            self.records = self.builder.build()
+            self.records = SealedBatch(self.builder)
 
     def attempt(self, now: float, leader: Leadership | None) -> None:
         """The batch goes out to ``leader``."""

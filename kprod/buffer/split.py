@@ -24,7 +24,7 @@ def split(
     """
     if batch.records is None or batch.record_count < 2:
         raise AssertionError(f"{batch!r} cannot be split")
-    encoded = decompress(batch.builder.compression, batch.records[HEADER_BYTES:])
+    encoded = decompress(batch.builder.compression, memoryview(batch.records)[HEADER_BYTES:])
     records = list(read_records(memoryview(encoded), batch.builder.base_timestamp))
     middle = _middle(records)
     halves = (records[:middle], records[middle:])

@@ -7,8 +7,9 @@ from typing import Protocol, TypeAlias
 
 from kprod.errors import KprodError
 from kprod.wire.versions import ApiKey
+from kprod_ext import SealedBatch
 
-Buffers: TypeAlias = Sequence[bytes | memoryview]
+Buffers: TypeAlias = Sequence[bytes | memoryview | SealedBatch]
 
 
 class Exchange(Protocol):

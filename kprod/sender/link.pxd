@@ -14,6 +14,7 @@ cdef class BrokerLink:
     cdef object _traffic
     cdef BrokerConnection _connection
     cdef bint _waits_to_write
+    cdef bint _takes_batches
     cdef double _setup_began
     cdef double _setup_limit
     cdef long _setups_too_long

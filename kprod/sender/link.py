@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kprod.backoff import ExponentialBackoff
 from kprod.cluster.snapshot import Broker
@@ -14,6 +15,7 @@ from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Exchange
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Transport
+from kprod_ext import SealedBatch
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,7 @@ class BrokerLink:
         self._traffic = metrics.node(broker.node_id)
         self._connection: BrokerConnection | None = None
         self._waits_to_write = True  # what the backend was told last
+        self._takes_batches = False  # see Transport
         self._setup_began = -FOREVER
         self._setup_limit = 0.0
         self._setups_too_long = 0
@@ -154,6 +157,7 @@ class BrokerLink:
         try:
             self.transport = self._backend.dial(self.broker.host, self.broker.port)
             self._waits_to_write = True
+            self._takes_batches = getattr(self.transport, "takes_batches", False)
         except Exception as error:
             explained = self._explain(error, now)
             self._back_off(explained, now)
@@ -241,7 +245,10 @@ class BrokerLink:
 
     def _write_some(self, transport: Transport, connection: BrokerConnection) -> int:
         # The views die here: what wrote() ends must find its memory free to be used again.
-        return transport.send(connection.pending_output())
+        buffers: Sequence[Any] = connection.pending_output()
+        if not self._takes_batches:
+            buffers = [memoryview(b) if isinstance(b, SealedBatch) else b for b in buffers]
+        return transport.send(buffers)
 
     def check_deadlines(self, now: float) -> None:
         """End a connection that is too slow to come up, to answer, or was idle for too long."""

@@ -13,7 +13,12 @@ class Transport(Protocol):
 
     It connects by steps (``advance``) and carries bytes once that is done. Every failure is a
     ConnectionLost naming host, port and cause; after one, only ``close`` makes sense.
+
+    ``takes_batches``: ``send`` is also given objects that are bytes-like and nothing else
+    (``kprod_ext.SealedBatch``), of which a view costs least where no other thread waits for it.
     """
+
+    takes_batches: bool = False
 
     def advance(self) -> bool:
         """Go on connecting; True once bytes may flow, False while it takes longer.

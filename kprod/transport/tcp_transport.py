@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kprod.errors import ConnectionLost
-from kprod_ext import Poller, receive, send_buffers
+from kprod_ext import Poller, SealedBatch, receive, send_buffers
 
 _CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
 
@@ -30,6 +30,8 @@ class TcpTransport:
     None of them: they are not known yet, ``resolved`` or ``unresolvable`` is called later.
     Has its sockets watched by ``poller``, with itself as data. Not thread-safe.
     """
+
+    takes_batches = True
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class TcpTransport:
 
     # Moving bytes -------------------------------------------------------------------------------
 
-    def send(self, buffers: Sequence[bytes | memoryview]) -> int:
+    def send(self, buffers: Sequence[bytes | memoryview | SealedBatch]) -> int:
         """See ``Transport.send``. One system call; at most IOV_MAX buffers of one call are sent."""
         if self._resolving:
             return 0

@@ -16,6 +16,7 @@ from kprod.wire.versions import ApiKey, is_flexible
 from kprod.wire.writer import WireWriter
 from kprod_ext.produce_answer import PartitionResponse, read_produce_response
 from kprod_ext.produce_frame import PartitionBatch, frame_produce
+from kprod_ext.sealed_batch import SealedBatch
 
 _TOPIC_IDS_FROM = 13
 
@@ -31,11 +32,11 @@ def encode_produce_request(
     timeout_ms: int,
     batches: list[PartitionBatch],
     transactional_id: str | None = None,
-) -> list[bytes | memoryview]:
+) -> list[bytes | memoryview | SealedBatch]:
     """A whole frame, size prefix included, as pieces to be sent in order.
 
-    The record views of ``batches`` are among the pieces as they are: their memory must stay as it
-    is until the request has ended. Batches are grouped by topic, topics in first-seen order.
+    The records of ``batches`` are among the pieces as they are: their memory must stay as it is
+    until the request has ended. Batches are grouped by topic, topics in first-seen order.
     Raises UnsupportedVersionError when the version needs a topic id that a batch does not have.
     """
     head = _head(version, client_id, acks, timeout_ms, transactional_id)

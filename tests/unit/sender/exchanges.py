@@ -5,6 +5,7 @@ from __future__ import annotations
 from kprod.errors import KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
 from kprod.wire.versions import ApiKey
+from kprod_ext import SealedBatch
 from tests.support.kio_messages import encode
 from tests.support.scripted_cluster import OFFERED, api_versions
 
@@ -16,7 +17,7 @@ class Noted:
 
     def __init__(
         self,
-        *buffers: bytes,
+        *buffers: bytes | SealedBatch,
         api: ApiKey = ApiKey.METADATA,
         expects_response: bool = True,
         throttle_ms: int = 0,

@@ -1,0 +1,115 @@
+"""The bytes of a closed batch, and when their checksum is made."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kprod_ext import BufferPool, MemoryRecordsBuilder, SealedBatch, send_buffers
+from tests.support.batch_writing import new_builder
+
+Pair = tuple[socket.socket, socket.socket]
+SMALL, LARGE = 3, 3000
+"""Records of a batch that is sent with the GIL held, and of one that is sent without."""
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def closed(records: int, sequence: int = 3) -> MemoryRecordsBuilder:
+    builder = new_builder(capacity=1_000_000)
+    for number in range(records):
+        builder.append(1000 + number, b"key", b"%050d" % number)
+    builder.set_producer_state(7, 1, sequence)
+    builder.close()
+    return builder
+
+
+def sent(pair: Pair, buffers: list[bytes | memoryview | SealedBatch]) -> bytes:
+    """What arrives of all of them, however many calls it takes."""
+    ours, theirs = pair
+    ours.setblocking(False)
+    found = bytearray()
+
+    def read() -> None:
+        while chunk := theirs.recv(1 << 20):
+            found.extend(chunk)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    while buffers:
+        taken = send_buffers(ours.fileno(), buffers)
+        while buffers and taken >= len(buffers[0]):
+            taken -= len(buffers.pop(0))
+        if taken:
+            buffers[0] = memoryview(buffers[0])[taken:]
+    ours.shutdown(socket.SHUT_WR)
+    reader.join()
+    return bytes(found)
+
+
+@pytest.mark.parametrize("records", [0, 1, SMALL, LARGE])
+def test_it_is_what_the_builder_builds(records: int) -> None:
+    builder = closed(records)
+    batch = SealedBatch(builder)
+    assert len(batch) == batch.size == len(builder.build())
+    assert bytes(batch) == bytes(closed(records).build())
+
+
+@pytest.mark.parametrize("records", [SMALL, LARGE])
+@pytest.mark.parametrize("batches", [1, 6, 40])
+def test_it_is_sent_with_its_checksum(pair: Pair, records: int, batches: int) -> None:
+    buffers: list[bytes | memoryview | SealedBatch] = []
+    expected = b""
+    for number in range(batches):
+        buffers += (b"before", SealedBatch(closed(records, number)))
+        expected += b"before" + bytes(closed(records, number).build())
+    assert sent(pair, buffers) == expected
+
+
+@pytest.mark.parametrize("records", [SMALL, LARGE])
+def test_new_producer_state_wants_a_new_checksum(pair: Pair, records: int) -> None:
+    builder = closed(records)
+    first = bytes(SealedBatch(builder))
+    builder.reopen_producer_state(9, 2, 0)
+    again = sent(pair, [SealedBatch(builder)])
+    builder.reopen_producer_state(7, 1, 3)
+    assert again != first
+    assert bytes(SealedBatch(builder)) == first
+
+
+def test_a_batch_that_is_open_is_not_sealed() -> None:
+    with pytest.raises(RuntimeError, match="not closed"):
+        SealedBatch(new_builder())
+
+
+def test_it_is_read_only() -> None:
+    with pytest.raises(TypeError):
+        memoryview(SealedBatch(closed(SMALL)))[0] = 1
+
+
+def test_it_lends_the_memory() -> None:
+    pool = BufferPool(1000, 1000)
+    buffer = pool.allocate(1000, 0)
+    builder = MemoryRecordsBuilder(buffer, write_limit=1000)
+    builder.append(1, None, b"value")
+    builder.close()
+    batch = SealedBatch(builder)
+    with pytest.raises(BufferError):
+        builder.reopen_producer_state(1, 1, 1)
+    expected = bytes(batch)
+    view = memoryview(batch)
+    del batch
+    pool.deallocate(buffer)
+    other = pool.allocate(1000, 0)
+    memoryview(other)[:] = b"\xff" * 1000
+    assert bytes(view) == expected
+    with pytest.raises(BufferError):
+        SealedBatch(builder)
