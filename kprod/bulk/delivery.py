@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from kprod.buffer.delivery import NO_OFFSET, BatchDelivery
 from kprod.bulk.report import BulkReport, OffsetRange
@@ -13,6 +13,10 @@ from kprod.types import Persisted, RecordMetadata, TopicPartition
 from kprod_ext import RecordRun, SentRecords
 
 UNKNOWN = -1
+
+Piece: TypeAlias = tuple[RecordRun, BatchDelivery, int, int, int]
+"""Part of a run: the run, who tells the outcomes, the index of its first record there, records of
+the run before it, its own records."""
 
 
 class BulkDelivery:
@@ -47,10 +51,11 @@ class BulkDelivery:
                 f"{pending} of {len(self)} records have no outcome after {timeout:g} s;"
                 " they are still being sent"
             )
-        failed = [(piece, count) for _, piece, _, count in self._pieces() if piece.error]
+        pieces = list(self._pieces())
+        failed = [(piece, count) for _, piece, _, _, count in pieces if piece.error]
         if failed:
             raise self._failure(failed)
-        return BulkReport(len(self), self._offsets())
+        return BulkReport(len(self), _offsets(pieces))
 
     def outcome(self, record: int) -> RecordMetadata | KprodError | None:
         """What became of a record: where it was stored, or its error; None while that is open.
@@ -81,7 +86,7 @@ class BulkDelivery:
         return self._sent.records_of(
             [
                 (run.place, run.ordinal + at, count)
-                for run, piece, at, count in self._pieces()
+                for run, piece, _, at, count in self._pieces()
                 if piece.error
             ]
         )
@@ -89,7 +94,7 @@ class BulkDelivery:
     @property
     def exceptions(self) -> list[KprodError]:
         """Why records have failed so far: one error for each batch that did."""
-        return [piece.error for _, piece, _, _ in self._pieces() if piece.error]
+        return [piece.error for _, piece, *_ in self._pieces() if piece.error]
 
     def __await__(self) -> Generator[Any, None, BulkReport]:
         self._hurry()
@@ -103,8 +108,10 @@ class BulkDelivery:
         deadline = None if timeout is None else clock.monotonic() + timeout
         self._hurry()
         for run in self._sent.runs:
+            if run.delivery.done:
+                continue
             left = None if deadline is None else max(0.0, deadline - clock.monotonic())
-            if not (run.delivery.done or run.delivery.wait(left)):
+            if not run.delivery.wait(left):
                 return False
         return True
 
@@ -113,26 +120,17 @@ class BulkDelivery:
         for run in self._sent.runs:
             run.delivery.hasten()
 
-    def _pieces(self) -> Iterator[tuple[RecordRun, BatchDelivery, int, int]]:
-        """The runs, cut where their batches were split: (run, delivery, records before, count)."""
+    def _pieces(self) -> Iterator[Piece]:
+        """The runs, cut where their batches were split."""
         for run in self._sent.runs:
+            delivery = run.delivery
+            if not delivery.parts:  # as nearly every one
+                yield run, delivery, run.first, 0, run.count
+                continue
             before = 0
-            for piece, _, count in run.delivery.pieces(run.first, run.count):
-                yield run, piece, before, count
+            for piece, index, count in delivery.pieces(run.first, run.count):
+                yield run, piece, index, before, count
                 before += count
-
-    def _offsets(self) -> dict[TopicPartition, OffsetRange]:
-        seen: dict[TopicPartition, tuple[int, int, int]] = {}
-        for run in self._sent.runs:
-            for piece, index, count in run.delivery.pieces(run.first, run.count):
-                tp, base = piece.tp, piece.base_offset
-                first, last, records = seen.get(tp, (NO_OFFSET, NO_OFFSET, 0))
-                if base != NO_OFFSET:
-                    lowest, highest = base + index, base + index + count - 1
-                    first = lowest if first == NO_OFFSET or lowest < first else first
-                    last = highest if highest > last else last
-                seen[tp] = first, last, records + count
-        return {tp: OffsetRange(*found) for tp, found in seen.items()}
 
     def _failure(self, failed: list[tuple[BatchDelivery, int]]) -> DeliveryError:
         records = sum(count for _, count in failed)
@@ -156,6 +154,20 @@ class BulkDelivery:
     def __repr__(self) -> str:
         state = "done" if self.is_done else "pending"
         return f"<BulkDelivery records={len(self)} {state}>"
+
+
+def _offsets(pieces: list[Piece]) -> dict[TopicPartition, OffsetRange]:
+    """Where acknowledged records are, by partition."""
+    seen: dict[int, tuple[TopicPartition, int, int, int]] = {}
+    for run, piece, index, _, count in pieces:
+        tp, first, last, records = seen.get(run.place) or (piece.tp, NO_OFFSET, NO_OFFSET, 0)
+        base = piece.base_offset
+        if base != NO_OFFSET:
+            lowest, highest = base + index, base + index + count - 1
+            first = lowest if first == NO_OFFSET or lowest < first else first
+            last = highest if highest > last else last
+        seen[run.place] = tp, first, last, records + count
+    return {tp: OffsetRange(*found) for tp, *found in seen.values()}
 
 
 def _offset(delivery: BatchDelivery, index: int) -> int:
