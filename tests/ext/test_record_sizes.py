@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import mmap
+import random
+from collections.abc import Iterable
 
 import pytest
 
 from kprod_ext import batch_size_upper_bound
-from tests.support.batch_writing import HEADER_BYTES, Written, new_builder
+from tests.support.batch_writing import HEADER_BYTES, Written, new_builder, write_batch
 
 # Key bytes, value bytes (None: null), headers, the record's size, the bound of its batch.
 SIZES = [
@@ -52,6 +54,15 @@ def test_the_bound_holds_for_the_worst_timestamp_and_offset() -> None:
     builder.append(0, None, None)
     size = builder.append_with_offset(2**31 - 1, 2**63 - 1, b"k", b"v")
     assert HEADER_BYTES + size <= batch_size_upper_bound(b"k", b"v")
+
+
+@pytest.mark.parametrize("sizes", [range(600), range(4_030, 4_170), (8_191, 8_192, 100_000)])
+def test_all_bytes_arrive_however_many_there_are(sizes: Iterable[int]) -> None:
+    noise = random.Random(2).randbytes(100_000)
+    for size in sizes:
+        batch = write_batch([Written(0, None, noise[:size], ())], 101_000)
+        assert batch.endswith(noise[:size] + b"\0"), size  # no headers
+        assert len(batch) <= batch_size_upper_bound(None, noise[:size])
 
 
 def test_more_headers_than_fit_the_stack() -> None:
