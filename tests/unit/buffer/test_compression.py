@@ -115,6 +115,7 @@ def test_several_batches_become_what_each_becomes_alone(
     compress_several = several(compress)
     assert compress_several is not None
     records = [memoryview((TEXT + NOISE) * 4)[start : start + size] for start in range(3)]
+    compress(records[0])  # now it knows how repetitive they are
     for _ in range(2):
         frames = compress_several(records)
         assert [bytes(frames[n]) for n in range(len(frames))] == [compress(r) for r in records]
@@ -139,6 +140,31 @@ def test_small_and_large_batches_compress_as_well_as_zstd_does_it() -> None:
             assert len(made) <= 1.05 * len(usual), (level, size)
             if size <= 128 * 1024:
                 assert made == usual
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_half_the_tables_are_for_what_follows_repetitive_batches(level: int, at_once: bool) -> None:
+    def frames(*batches: bytes) -> list[bytes]:
+        """Of each of them, by one compressor."""
+        compress = compressor("zstd", level)
+        assert compress is not None
+        if not at_once:
+            return [compress(memoryview(batch)) for batch in batches]
+        compress_several = several(compress)
+        assert compress_several is not None
+        return [bytes(compress_several([memoryview(batch)])[0]) for batch in batches]
+
+    words = [b"%x " % number for number in random.Random(4).choices(range(20_000), k=50_000)]
+    text, repetitive = b"".join(words), b"%s%s" % (TEXT, b" ".join(words[:20])) * 12
+    assert min(len(text), len(repetitive)) > 128 * 1024
+    first, again, after, other, last = frames(text, text, repetitive, text, text)
+    assert first == again == last
+    assert other != first
+    assert 0.95 * len(first) < len(other) < 1.05 * len(first)
+    assert len(after) < len(repetitive) / 5
+    for frame, batch in ((other, text), (after, repetitive)):
+        assert zstandard.ZstdDecompressor().decompress(frame) == batch
 
 
 def test_no_codec_means_no_compressor() -> None:
