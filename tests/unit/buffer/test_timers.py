@@ -53,6 +53,16 @@ def test_equal_times_come_in_the_order_they_were_set() -> None:
     assert timers.take_due(1) == list("badc")
 
 
+def test_those_out_of_order_come_between_those_in_order() -> None:
+    timers = Timers()
+    for key, when in [("a", 2), ("b", 4), ("c", 1), ("d", 2), ("e", 4), ("f", 3)]:
+        timers.set(key, when)
+    assert timers.take_due(3) == list("cadf")
+    timers.discard("e")
+    timers.set("g", 4)
+    assert timers.take_due(4) == list("bg")
+
+
 def test_a_timer_that_is_set_again_and_again_takes_no_room() -> None:
     timers = Timers()
     for when in range(10_000, 0, -1):
@@ -60,6 +70,15 @@ def test_a_timer_that_is_set_again_and_again_takes_no_room() -> None:
     assert len(timers) == 1
     assert timers.take_due(0) == []
     assert timers.take_due(1) == ["often"]
+
+
+def test_one_that_is_put_off_again_and_again_is_due_once() -> None:
+    timers = Timers()
+    for when in range(10_000):
+        timers.set("often", when)
+    assert timers.take_due(9_998) == []
+    assert timers.take_due(9_999) == ["often"]
+    assert timers.first() == FOREVER
 
 
 keys = st.sampled_from("abcdef")
