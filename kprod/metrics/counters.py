@@ -10,36 +10,14 @@ Values: TypeAlias = dict[str, float]
 _NONE: tuple[str, ...] = ()
 
 
-class Builder(Protocol):
-    """What a batch's builder tells of its records."""
-
-    @property
-    def uncompressed_bytes(self) -> int: ...
-
-    @property
-    def max_record_size(self) -> int: ...
-
-
 class Batch(Protocol):
-    """What is counted of a batch."""
+    """What is counted of a batch that is not stored."""
 
     @property
     def tp(self) -> tuple[str, int]: ...
 
     @property
-    def builder(self) -> Builder: ...
-
-    @property
     def record_count(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def created_at(self) -> float: ...
-
-    @property
-    def last_attempt_at(self) -> float: ...
 
 
 class Counters:

@@ -15,9 +15,16 @@ cdef class ProducerMetrics(ProducerCounters):
     cdef tuple _marks
     cdef object _lock
 
-    @cython.locals(topic=BatchCounters, records=int64_t, nbytes=int64_t, largest=int64_t,
-                   queued=double)
-    cpdef void acknowledged(self, object batch) except *
+    @cython.locals(topic=BatchCounters)
+    cpdef void acknowledged(
+        self,
+        str topic_name,
+        int64_t records,
+        int64_t nbytes,
+        int64_t uncompressed,
+        int64_t largest,
+        double queued,
+    ) except *
 
     @cython.locals(topic=BatchCounters)
     cpdef void failed(self, object batch) except *

@@ -46,20 +46,29 @@ class ProducerMetrics(ProducerCounters):
 
     # The sender's thread --------------------------------------------------------------------------
 
-    def acknowledged(self, batch: Batch) -> None:
-        """A batch was acknowledged. It still has its memory."""
-        records, nbytes, builder = batch.record_count, batch.size, batch.builder
-        topic = self.topic(batch.tp[0])
+    def acknowledged(
+        self,
+        topic_name: str,
+        records: int,
+        nbytes: int,
+        uncompressed: int,
+        largest: int,
+        queued: float,
+    ) -> None:
+        """A batch was acknowledged that had waited ``queued`` seconds before its last attempt.
+
+        It took ``nbytes`` on the wire; its records took ``uncompressed`` bytes before compression,
+        the largest of them ``largest``.
+        """
+        topic = self.topic(topic_name)
         topic.records_sent += records
         topic.batches_sent += 1
         topic.bytes_sent += nbytes
-        topic.uncompressed_bytes += builder.uncompressed_bytes
+        topic.uncompressed_bytes += uncompressed
         self.records_sent += records
-        queued = batch.last_attempt_at - batch.created_at
         self.queued_seconds += queued
         self.queued_max = max(self.queued_max, queued)
         self.batch_size_max = max(self.batch_size_max, nbytes)
-        largest = builder.max_record_size
         self.record_size_max = max(self.record_size_max, largest)
 
     def failed(self, batch: Batch) -> None:

@@ -2,6 +2,7 @@ from libc.stdint cimport int64_t
 
 from kprod.buffer.accumulator cimport RecordAccumulator
 from kprod.buffer.batch cimport ProducerBatch
+from kprod.metrics.producer_metrics cimport ProducerMetrics
 from kprod.sender.doubts cimport Doubts
 from kprod.sender.sequences cimport Sequences
 
@@ -10,7 +11,7 @@ cdef class Outcomes:
     cdef RecordAccumulator _accumulator
     cdef object _metadata
     cdef Sequences _sequences
-    cdef object _metrics
+    cdef ProducerMetrics _metrics
     cdef object _retries
     cdef double _delivery_timeout
     cdef object _trouble_with
@@ -29,3 +30,4 @@ cdef class Outcomes:
     ) except *
     cdef void _off_wire(self, ProducerBatch batch) except *
     cdef void _succeed(self, ProducerBatch batch, int64_t base_offset, int64_t append_time) except *
+    cdef void _count(self, ProducerBatch batch) except *

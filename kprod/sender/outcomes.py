@@ -17,7 +17,7 @@ from kprod.errors import (
     KprodError,
     RecordTooLargeError,
 )
-from kprod.metrics import ProducerMetrics
+from kprod.metrics.producer_metrics import ProducerMetrics
 from kprod.sender.blame import blame
 from kprod.sender.doubts import Doubts, proves
 from kprod.sender.retry import (
@@ -246,12 +246,23 @@ class Outcomes:
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         ended_before = batch.delivery.done
         if not ended_before:
-            self._metrics.acknowledged(batch)  # first: its size goes with its memory
+            self._count(batch)  # first: its size goes with its memory
         batch.release()
         if not ended_before:
             batch.delivery.succeed(base_offset, append_time)
             # Last: a flush that looks in between must find the batch, and wait for its callbacks.
             self._accumulator.incomplete.discard(batch)
+
+    def _count(self, batch: ProducerBatch) -> None:
+        builder = batch.builder
+        self._metrics.acknowledged(
+            batch.tp.topic,
+            builder.record_count,
+            batch.size,
+            builder.uncompressed_bytes,
+            builder.max_record_size,
+            batch.last_attempt_at - batch.created_at,
+        )
 
     # A batch has ended ----------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ def acks_on_timeout(_real: type[Outcomes]) -> type[Outcomes]:
     class Broken(Outcomes):
         def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
             if batch.on_wire:
-                self._metrics.acknowledged(batch)
+                self._count(batch)
                 self._accumulator.incomplete.discard(batch)
                 batch.delivery.succeed(-1, -1)
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -12,23 +12,14 @@ WINDOW = 30.0
 
 
 @dataclass
-class Builder:
-    """Tells what a batch's builder would."""
-
-    uncompressed_bytes: int
-    max_record_size: int
-
-
-@dataclass
 class Batch:
     """As much of a batch as is counted: 10 records of 100 bytes, sent after half a second."""
 
     tp: tuple[str, int] = ("t", 0)
     record_count: int = 10
     size: int = 1061
-    created_at: float = 100.0
-    last_attempt_at: float = 100.5
-    builder: Builder = field(default_factory=lambda: Builder(1000, 120))
+    uncompressed: int = 1000
+    largest: int = 120
 
 
 @pytest.fixture
@@ -36,6 +27,13 @@ def metrics() -> ProducerMetrics:
     made = ProducerMetrics(2, WINDOW)
     made.mark(0)
     return made
+
+
+def acknowledge(metrics: ProducerMetrics, batch: Batch) -> None:
+    """``batch`` was stored."""
+    topic, _ = batch.tp
+    count, size = batch.record_count, batch.size
+    metrics.acknowledged(topic, count, size, batch.uncompressed, batch.largest, 0.5)
 
 
 def producer(metrics: ProducerMetrics, now: float) -> dict[str, float]:
@@ -53,8 +51,8 @@ def test_a_producer_that_did_nothing_has_zeros_everywhere() -> None:
 def test_what_was_acknowledged_is_counted_in_records_batches_and_bytes(
     metrics: ProducerMetrics,
 ) -> None:
-    metrics.acknowledged(Batch())
-    metrics.acknowledged(Batch(record_count=20, size=3061, builder=Builder(6000, 90)))
+    acknowledge(metrics, Batch())
+    acknowledge(metrics, Batch(record_count=20, size=3061, uncompressed=6000, largest=90))
     named = producer(metrics, 10)
     assert (named["record-send-total"], named["batch-total"]) == (30, 2)
     assert (named["byte-total"], named["batch-size-avg"], named["batch-size-max"]) == (
@@ -70,7 +68,7 @@ def test_what_was_acknowledged_is_counted_in_records_batches_and_bytes(
 
 
 def test_each_topic_has_its_own_numbers(metrics: ProducerMetrics) -> None:
-    metrics.acknowledged(Batch())
+    acknowledge(metrics, Batch())
     metrics.failed(Batch(tp=("u", 3)))
     metrics.retried(Batch(tp=("u", 3)))
     groups = metrics.groups(10, {})
@@ -123,15 +121,15 @@ def test_gauges_stand_among_the_others(metrics: ProducerMetrics) -> None:
 
 
 def test_the_first_records_of_all_are_no_rate_yet(metrics: ProducerMetrics) -> None:
-    metrics.acknowledged(Batch())
+    acknowledge(metrics, Batch())
     assert producer(metrics, 0.001)["record-send-rate"] == 10
 
 
 def test_rates_forget_what_is_two_windows_old(metrics: ProducerMetrics) -> None:
-    metrics.acknowledged(Batch())  # in the window from 0 to 30
+    acknowledge(metrics, Batch())  # in the window from 0 to 30
     metrics.mark(30)
     assert producer(metrics, 50)["record-send-rate"] == 10 / 50
-    metrics.acknowledged(Batch())  # from 30 to 60
+    acknowledge(metrics, Batch())  # from 30 to 60
     metrics.mark(60)
     assert producer(metrics, 80)["record-send-rate"] == 10 / 50
     metrics.mark(90)
@@ -157,7 +155,7 @@ def test_averages_and_maxima_are_those_of_the_same_windows(metrics: ProducerMetr
 def test_a_sender_that_sleeps_marks_nothing_and_the_past_passes_all_the_same(
     metrics: ProducerMetrics,
 ) -> None:
-    metrics.acknowledged(Batch())
+    acknowledge(metrics, Batch())
     assert producer(metrics, 59)["record-send-rate"] == 10 / 59
     named = producer(metrics, 61)
     assert (named["record-send-rate"], named["batch-size-avg"], named["batch-size-max"]) == (
@@ -169,16 +167,16 @@ def test_a_sender_that_sleeps_marks_nothing_and_the_past_passes_all_the_same(
 
 
 def test_after_a_long_sleep_the_past_begins_anew(metrics: ProducerMetrics) -> None:
-    metrics.acknowledged(Batch())
+    acknowledge(metrics, Batch())
     metrics.mark(1000)
-    metrics.acknowledged(Batch(size=561))
+    acknowledge(metrics, Batch(size=561))
     named = producer(metrics, 1010)
     assert (named["record-send-rate"], named["batch-size-max"]) == (1, 561)
 
 
 def test_a_topic_that_came_up_late_counts_from_nothing(metrics: ProducerMetrics) -> None:
     metrics.mark(30)
-    metrics.acknowledged(Batch())
+    acknowledge(metrics, Batch())
     assert metrics.groups(40, {})["producer-topic-metrics.t"]["record-send-rate"] == 10 / 40
 
 
@@ -187,7 +185,7 @@ def test_windows_are_as_many_and_as_long_as_wanted(samples: int, remembered: flo
     metrics = ProducerMetrics(samples, WINDOW)
     metrics.mark(0)
     assert metrics.mark_due == WINDOW
-    metrics.acknowledged(Batch())
+    acknowledge(metrics, Batch())
     for end in range(30, 301, 30):
         before = producer(metrics, end - 1)["record-send-rate"] > 0
         assert before == (end <= remembered)
