@@ -20,6 +20,7 @@ cdef class ProducerBatch:
     cdef public object attempted_leader
     cdef public object producer
     cdef public int32_t base_sequence
+    cdef public object sequences
     cdef public tuple drain_order
     cdef public bint in_line
     cdef public bint maybe_written

@@ -9,7 +9,7 @@ memory until it has ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import Compressor
@@ -59,6 +59,7 @@ class ProducerBatch:
         "producer",
         "records",
         "retry_at",
+        "sequences",
         "tp",
     )
 
@@ -86,6 +87,7 @@ class ProducerBatch:
         self.attempted_leader: Leadership | None = None
         self.producer: ProducerId | None = None
         self.base_sequence = NO_SEQUENCE
+        self.sequences: Any = None  # of its partition: for Sequences, once it has looked them up
         self.drain_order: tuple[int, ...] | None = None
         self.in_line = False  # among those of its partition that were sent and have no outcome
         self.maybe_written = False

@@ -7,7 +7,11 @@ from kprod.buffer.batch cimport ProducerBatch
 cpdef int64_t advance(int64_t sequence, int64_t records) noexcept
 
 
+cdef bint _same(object one, object other) except -1
+
+
 cdef class PartitionSequence:
+    cdef readonly object tp
     cdef readonly object producer
     cdef readonly int32_t next_sequence
     cdef readonly list unresolved
@@ -17,6 +21,7 @@ cdef class PartitionSequence:
     cdef readonly int32_t anchor_sequence
     cdef readonly int64_t anchor_offset
     cdef readonly bint needs_new_epoch
+    cdef readonly bint refused
 
 
 cdef class Sequences:
@@ -26,14 +31,23 @@ cdef class Sequences:
     cdef Py_ssize_t _max_in_flight
     cdef dict _partitions
     cdef dict _awaiting_epoch
-    cdef dict _changed
+    cdef list _changed
 
     @cython.locals(found=PartitionSequence)
     cdef PartitionSequence _of(self, object tp)
 
-    @cython.locals(oldest=ProducerBatch)
+    @cython.locals(state=PartitionSequence)
+    cdef PartitionSequence _of_batch(self, ProducerBatch batch)
+
+    @cython.locals(state=PartitionSequence)
     cpdef bint admits(self, ProducerBatch batch, object leader) except -1
-    cpdef object take_changed(self)
+
+    @cython.locals(oldest=ProducerBatch, proven=bint)
+    cdef bint _admits(
+        self, PartitionSequence state, ProducerBatch batch, object leader
+    ) except -1
+    cpdef list take_changed(self)
+    cdef void _note_change(self, PartitionSequence state) except *
 
     @cython.locals(state=PartitionSequence)
     cpdef void assign(self, ProducerBatch batch) except *

@@ -16,7 +16,7 @@ Without idempotence the same object keeps the order of retries and the in-flight
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kprod.buffer.batch import ProducerBatch, ProducerId
 from kprod.cluster.snapshot import Leadership
@@ -34,13 +34,18 @@ def advance(sequence: int, records: int) -> int:
     return (sequence + records) & 0x7FFFFFFF
 
 
+def _same(one: object, other: object) -> bool:
+    """True when both are equal, which one and the same object always is: most often it is that."""
+    return one is other or one == other
+
+
 class PartitionSequence:
     """Where one partition stands.
 
     ``unresolved``: batches that were sent and have no outcome, in sequence order. Those in doubt
     (see ``doubts``) are not among them: they are not sent again, and nothing waits for them.
     ``anchor_sequence`` and ``anchor_offset``: just behind what was acknowledged last; the offset is
-    -1 when that is not known.
+    -1 when that is not known. ``refused``: ``admits`` said no, and nothing has changed since.
     """
 
     __slots__ = (
@@ -52,10 +57,13 @@ class PartitionSequence:
         "producer",
         "proven_leader",
         "proven_until",
+        "refused",
+        "tp",
         "unresolved",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
         self.producer: ProducerId | None = None
         self.next_sequence = 0
         self.unresolved: list[ProducerBatch] = []
@@ -65,6 +73,7 @@ class PartitionSequence:
         self.anchor_sequence = 0
         self.anchor_offset = NO_OFFSET
         self.needs_new_epoch = False
+        self.refused = False
 
 
 class Sequences:
@@ -81,7 +90,7 @@ class Sequences:
         self._max_in_flight = max_in_flight
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
         self._awaiting_epoch: dict[TopicPartition, None] = {}
-        self._changed: dict[TopicPartition, None] = {}
+        self._changed: list[TopicPartition] = []
 
     @property
     def needs_producer_id(self) -> bool:
@@ -91,51 +100,70 @@ class Sequences:
     def _of(self, tp: TopicPartition) -> PartitionSequence:
         found = self._partitions.get(tp)
         if found is None:
-            found = self._partitions[tp] = PartitionSequence()
+            found = self._partitions[tp] = PartitionSequence(tp)
         return found
+
+    def _of_batch(self, batch: ProducerBatch) -> PartitionSequence:
+        """As ``_of``, which is asked once for each batch: among many partitions it takes long."""
+        state: PartitionSequence | None = batch.sequences
+        if state is None:
+            state = batch.sequences = self._of(batch.tp)
+        return state
 
     # Before a batch leaves (DrainGate) ------------------------------------------------------------
 
     def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
         """True when ``batch``, the oldest queued of its partition, may go to ``leader`` now."""
+        state = self._of_batch(batch)
+        admitted = self._admits(state, batch, leader)
+        if not admitted:
+            state.refused = True
+        return admitted
+
+    def _admits(self, state: PartitionSequence, batch: ProducerBatch, leader: Leadership) -> bool:
         if (self.idempotent and self.producer is None) or self.fatal is not None:
             return False
-        state = self._of(batch.tp)
         if state.needs_new_epoch:
             return False  # resequence() comes first
         if batch.in_line:
             return state.on_wire == 0 and state.unresolved[0] is batch
-        if state.producer != self.producer and state.unresolved:
+        if state.unresolved and not _same(state.producer, self.producer):
             return False  # the old epoch is still in use here
         if self.idempotent and state.unresolved:
             oldest = state.unresolved[0]
             if oldest.maybe_written:
                 return False  # it is repeated, and the broker knows its last five batches only
-        proven = state.proven_leader == leader and batch.created_at < state.proven_until
+        proven = batch.created_at < state.proven_until and _same(state.proven_leader, leader)
         limit = self._max_in_flight if proven or not self.idempotent else 1
         return state.on_wire < limit
 
-    def take_changed(self) -> Iterable[TopicPartition]:
-        """The partitions of which ``admits`` may say something else than when asked before this."""
-        if not self._changed:
-            return ()
-        changed, self._changed = self._changed, {}
+    def take_changed(self) -> list[TopicPartition]:
+        """The partitions of which ``admits`` said no, and may say yes now."""
+        changed = self._changed
+        if changed:
+            self._changed = []
         return changed
+
+    def _note_change(self, state: PartitionSequence) -> None:
+        """``admits`` may say something else of this partition than it did before."""
+        if state.refused:
+            self._changed.append(state.tp)
+            state.refused = False
 
     def assign(self, batch: ProducerBatch) -> None:
         """Give a batch that is about to leave its place; one that has a place keeps it."""
-        state = self._of(batch.tp)
+        state = self._of_batch(batch)
         if not batch.in_line:
             state.unresolved.append(batch)
             batch.in_line = True
         if self.producer is not None and not batch.has_sequence:
-            if state.producer != self.producer:
+            if not _same(state.producer, self.producer):
                 self._start_over(state)
             self._number(state, batch)
 
     def left(self, batch: ProducerBatch) -> None:
         """``batch`` is part of a request now, until ``off_wire``."""
-        state = self._of(batch.tp)
+        state = self._of_batch(batch)
         state.on_wire += 1
 
     def _start_over(self, state: PartitionSequence) -> None:
@@ -156,14 +184,14 @@ class Sequences:
 
     def off_wire(self, batch: ProducerBatch) -> None:
         """The request that carried ``batch`` has ended, in whatever way."""
-        state = self._of(batch.tp)
+        state = self._of_batch(batch)
         state.on_wire -= 1
         batch.on_wire = False
-        self._changed[batch.tp] = None
+        self._note_change(state)
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
         """True when no earlier batch of the partition is without an outcome."""
-        unresolved = self._of(batch.tp).unresolved
+        unresolved = self._of_batch(batch).unresolved
         return bool(unresolved) and unresolved[0] is batch
 
     def is_provable(self, batch: ProducerBatch) -> bool:
@@ -173,7 +201,7 @@ class Sequences:
         log that ended just before ``batch``. It is not if the topic was made anew in between: the
         new log takes any sequence for its first, so one that was on its way may have overtaken.
         """
-        state = self._of(batch.tp)
+        state = self._of_batch(batch)
         sent = len(state.unresolved)
         if not sent or state.unresolved[sent - 1] is batch or batch.overtaken:
             return False
@@ -188,7 +216,7 @@ class Sequences:
         Behind what was acknowledged last there must be as many offsets as sequence numbers. There
         are fewer when the log was cut short in between and began anew with ``batch``.
         """
-        state = self._of(batch.tp)
+        state = self._of_batch(batch)
         if state.anchor_offset < 0 or base_offset < 0:
             return False
         numbers = advance(batch.base_sequence, -state.anchor_sequence)
@@ -196,7 +224,7 @@ class Sequences:
 
     def awaits(self, batch: ProducerBatch) -> bool:
         """True when ``batch`` was sent and has no outcome."""
-        return batch in self._of(batch.tp).unresolved
+        return batch in self._of_batch(batch).unresolved
 
     def unresolved(self) -> list[ProducerBatch]:
         """The batches of all partitions that were sent and have no outcome."""
@@ -208,7 +236,7 @@ class Sequences:
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
-        state = self._of(batch.tp)
+        state = self._of_batch(batch)
         if not batch.overtaken:
             records = batch.builder.record_count
             told = 0 <= base_offset <= 0x7FFFFFFFFFFFFFFF - records  # or it is no offset
@@ -224,25 +252,31 @@ class Sequences:
 
     def resolved(self, batch: ProducerBatch) -> None:
         """``batch`` has its outcome, or will get none from the broker any more."""
-        self._resolve(self._of(batch.tp), batch)
+        self._resolve(self._of_batch(batch), batch)
 
     def _resolve(self, state: PartitionSequence, batch: ProducerBatch) -> None:
-        if batch in state.unresolved:
-            state.unresolved.remove(batch)
-            self._changed[batch.tp] = None
+        unresolved = state.unresolved
+        if unresolved and unresolved[0] is batch:
+            del unresolved[0]
+        elif batch in unresolved:
+            unresolved.remove(batch)
+        else:
+            return
+        self._note_change(state)
 
     def was_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """``parts`` take the place, and between them the sequence numbers, of ``batch``."""
-        unresolved = self._of(batch.tp).unresolved
+        state = self._of_batch(batch)
+        unresolved = state.unresolved
         place = unresolved.index(batch)
         unresolved[place : place + 1] = parts
         for part in parts:
             part.in_line = True
-        self._changed[batch.tp] = None
+        self._note_change(state)
 
     def want_new_epoch(self, batch: ProducerBatch) -> None:
         """The broker refused the sequence for good: the partition goes on under a new epoch."""
-        self._of(batch.tp).needs_new_epoch = True
+        self._of_batch(batch).needs_new_epoch = True
         self._awaiting_epoch[batch.tp] = None
 
     def resequence(self) -> list[ProducerBatch]:
@@ -264,7 +298,7 @@ class Sequences:
             self._start_over(state)
             state.needs_new_epoch = False
             del self._awaiting_epoch[tp]
-            self._changed[tp] = None
+            self._note_change(state)
             for batch in state.unresolved:
                 self._number(state, batch)
         return doomed

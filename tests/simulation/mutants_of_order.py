@@ -193,6 +193,7 @@ def forgets_missing_topics(decode: str, sequences: str) -> tuple[Swap, ...]:
                 if batch.tp.topic in missing and not self._of(batch.tp).unresolved:
                     missing.discard(batch.tp.topic)
                     self._partitions.pop(batch.tp, None)
+                    batch.sequences = None
                 return super().admits(batch, leader)
 
         return Broken

@@ -333,3 +333,30 @@ def test_the_halves_of_a_batch_take_its_place() -> None:
         assert [line.admits(other) for other in order] == [other is batch for other in order]
         line.send(batch)
         line.acknowledge(batch)
+
+
+def test_a_partition_is_told_of_once_when_what_was_refused_may_leave() -> None:
+    line = Line()
+    line.prove(0)
+    first = line.send(partition=1)
+    assert line.sequences.take_changed() == []  # nothing was refused so far
+    second = line.batch(1)
+    assert not line.admits(second)
+    assert line.sequences.take_changed() == []  # it still would be
+    line.acknowledge(first)
+    assert line.sequences.take_changed() == [second.tp]
+    assert line.sequences.take_changed() == []
+    line.acknowledge(line.send(second))
+    assert line.sequences.take_changed() == []
+
+
+def test_what_was_refused_behind_a_new_epoch_is_told_of_when_it_has_come() -> None:
+    line = Line()
+    line.prove()
+    refused = line.send()
+    line.refuse(refused)
+    line.sequences.want_new_epoch(refused)
+    assert not line.admits(refused)
+    assert line.sequences.resequence() == []
+    assert line.sequences.take_changed() == [refused.tp]
+    assert line.admits(refused)
