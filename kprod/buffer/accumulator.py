@@ -129,33 +129,34 @@ class RecordAccumulator:
         ProducerClosedError after ``close``; nothing is queued then.
         """
         queue = self._queues.get(tp) or self._new_queue(tp)
-        with queue.lock:
-            self._refuse_when_closed()
-            appended = queue.try_append(timestamp_ms, key, value, headers)
+        self._refuse_when_closed()
+        appended = queue.append_at_once(timestamp_ms, key, value, headers)
         if appended is not None:
             if appended.wake_sender:
                 self._attention.note(queue)
             return appended
         buffer = self._maker.memory(batch_size_upper_bound(key, value, headers), timeout)
         batch: ProducerBatch | None = None
-        with queue.lock:
-            try:
-                # Closed is looked at again under the lock: close() may have swept this queue while
-                # we waited for memory, and a batch added after the sweep would never be settled.
-                self._refuse_when_closed()
-                # Another thread may have opened a batch while we waited for memory.
-                appended = queue.try_append(timestamp_ms, key, value, headers)
-                if appended is None:
-                    batch = self._maker.batch(queue, buffer)
-                    self.incomplete.add(batch)
-                    self._attention.note(queue)
-                    appended = queue.push(batch, timestamp_ms, key, value, headers)
-            except BaseException:
-                # A signal handler raises anywhere, also right after the batch was queued: then it
-                # stays, with its memory. Nobody can take it away before we let go of the lock.
-                if batch is None or not queue.holds(batch):
-                    self._take_back(batch, buffer)
-                raise
+        queue.lock.acquire()  # as in BatchQueue.head
+        try:
+            # Closed is looked at again, under the lock: close() may have swept this queue since,
+            # and a batch added after the sweep would never be settled.
+            self._refuse_when_closed()
+            # Another thread may have opened a batch while we waited for memory.
+            appended = queue.try_append(timestamp_ms, key, value, headers)
+            if appended is None:
+                batch = self._maker.batch(queue, buffer)
+                self.incomplete.add(batch)
+                self._attention.note(queue)
+                appended = queue.push(batch, timestamp_ms, key, value, headers)
+        except BaseException:
+            # A signal handler raises anywhere, also right after the batch was queued: then it
+            # stays, with its memory. Nobody can take it away before we let go of the lock.
+            if batch is None or not queue.holds(batch):
+                self._take_back(batch, buffer)
+            raise
+        finally:
+            queue.lock.release()
         if batch is None:
             self.pool.deallocate(buffer)
         elif queue.packing is not None:
@@ -321,8 +322,7 @@ class RecordAccumulator:
     def reopened(self, partitions: Iterable[TopicPartition]) -> None:
         """The gate may admit what it refused of these partitions."""
         for tp in partitions:
-            queue: BatchQueue | None = self._queues.get(tp)
-            if queue is not None:
+            if (queue := self._queues.get(tp)) is not None:
                 self._attention.reopened(queue)
 
     def _make_ready(self, batch: ProducerBatch, queue: BatchQueue, gate: DrainGate) -> bool:

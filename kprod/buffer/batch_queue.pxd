@@ -33,6 +33,9 @@ cdef class BatchQueue(Standing):
     cdef ProducerBatch _newest
     cdef Py_ssize_t _drained
 
+    cpdef Appended append_at_once(
+        self, object timestamp_ms, object key, object value, object headers
+    )
     cpdef Appended try_append(
         self, object timestamp_ms, object key, object value, object headers
     )
@@ -45,7 +48,11 @@ cdef class BatchQueue(Standing):
         object headers,
     )
     cpdef bint holds(self, ProducerBatch batch) except -1
+
+    @cython.locals(first=ProducerBatch)
     cpdef tuple head(self)
+
+    @cython.locals(batch=ProducerBatch)
     cpdef bint close_head(self) except -1
     cpdef void pack_head(self, ProducerBatch batch) except *
     cpdef ProducerBatch take_head(self)
