@@ -14,8 +14,7 @@ from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Exchange
 from kprod.sender.trouble_log import TroubleLog
-from kprod.transport.base import Backend, Transport
-from kprod_ext import SealedBatch
+from kprod.transport.base import Backend, Transport, views_of
 
 log = logging.getLogger(__name__)
 
@@ -247,7 +246,7 @@ class BrokerLink:
         # The views die here: what wrote() ends must find its memory free to be used again.
         buffers: Sequence[Any] = connection.pending_output()
         if not self._takes_batches:
-            buffers = [memoryview(b) if isinstance(b, SealedBatch) else b for b in buffers]
+            buffers = views_of(buffers)
         return transport.send(buffers)
 
     def check_deadlines(self, now: float) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kprod.errors import ConfigError
+from kprod_ext import SealedBatch
 
 
 class Transport(Protocol):
@@ -53,6 +54,15 @@ class Transport(Protocol):
     def close(self) -> None:
         """Give everything back, without waiting for the peer. Idempotent; raises nothing."""
         ...
+
+
+def views_of(
+    buffers: Sequence[bytes | memoryview | SealedBatch],
+) -> Sequence[bytes | memoryview]:
+    """What a transport is given that does not take batches."""
+    # Here, not where it is called: compiled by Cython 3.3, a comprehension that runs out of memory
+    # lets go of an item twice.
+    return [memoryview(one) if isinstance(one, SealedBatch) else one for one in buffers]
 
 
 class Readiness(NamedTuple):
