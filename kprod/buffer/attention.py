@@ -237,8 +237,10 @@ class Attention:
 
     def _take_noted(self) -> list[BatchQueue]:
         """Each once, and not what is noted meanwhile."""
-        noted = [self._noted.popleft() for _ in range(len(self._noted))]
-        return list(dict.fromkeys(noted))
+        noted: dict[BatchQueue, None] = {}
+        for _ in range(len(self._noted)):
+            noted[self._noted.popleft()] = None
+        return list(noted)
 
     def take_all(self) -> list[ProducerBatch]:
         """Remove every batch."""

@@ -86,7 +86,10 @@ def _by_topic(
             topics[topic] = [batch]
         else:
             members.append(batch)
-    return [(_topic_name(version, topic), members) for topic, members in topics.items()]
+    named: list[tuple[bytes, list[PartitionBatch]]] = []
+    for topic, members in topics.items():  # a loop, not a comprehension: decision 0016
+        named.append((_topic_name(version, topic), members))
+    return named
 
 
 class ProduceResponse:
@@ -122,5 +125,5 @@ def decode_produce_response(version: int, body: memoryview) -> ProduceResponse:
         results, throttle_ms, endpoints = read_produce_response(version, body)
     except ValueError as error:
         raise ProtocolError(f"PRODUCE v{version} response: {error}") from None
-    brokers = [BrokerEndpoint(*endpoint) for endpoint in endpoints]
-    return ProduceResponse(results, throttle_ms, brokers)
+    brokers = map(BrokerEndpoint._make, endpoints)
+    return ProduceResponse(results, throttle_ms, list(brokers))
