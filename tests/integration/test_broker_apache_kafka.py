@@ -52,7 +52,8 @@ def test_its_tool_finds_no_fault_in_the_files(tmp_path: Path) -> None:
             assert producer.flush(20) == 0
 
     assert len(list((tmp_path / "t-0").glob("*.log"))) > 2
-    kinds = {"log": 2_500, "index": 10, "timeindex": 10, "snapshot": 5}
+    # Times are noted when they differ: how often that is depends on how fast the producer was.
+    kinds = {"log": 2_500, "index": 10, "timeindex": 3, "snapshot": 5}
     for suffix, least in kinds.items():
         files = ",".join(sorted(map(str, (tmp_path / "t-0").glob(f"*.{suffix}"))))
         dump = "kafka.tools.DumpLogSegments"
