@@ -13,9 +13,11 @@ def accounted(delivery: BulkDelivery, finish: Callable[[], object]) -> Iterator[
     """Call ``finish`` at the end in any case; give an exception ``accepted`` and ``delivery``.
 
     Its type stays what it is: whoever catches Ctrl-C, or what his own iterator raises, still does.
+    One that interrupts ``finish`` is treated no otherwise: ``finish`` is then called once more.
     """
     try:
         yield
+        finish()
     except BaseException as error:
         finish()
         with suppress(AttributeError, TypeError):  # one with slots has no room for them
@@ -26,4 +28,3 @@ def accounted(delivery: BulkDelivery, finish: Callable[[], object]) -> Iterator[
                     " error.delivery tells what becomes of them"
                 )
         raise
-    finish()

@@ -1,0 +1,55 @@
+"""A bulk call that ends early says what was queued until then."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod import TopicPartition
+from kprod.buffer.delivery import BatchDelivery
+from kprod.bulk.delivery import BulkDelivery
+from kprod.bulk.partial_failure import accounted
+from kprod_ext import SentRecords
+
+
+class Finish:
+    """Notes what is left, two records; the first so many calls are interrupted before."""
+
+    def __init__(self, interrupted: int) -> None:
+        self.calls = 0
+        self.sent = SentRecords()
+        self._interrupted = interrupted
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.calls <= self._interrupted:
+            raise KeyboardInterrupt
+        if not self.sent.count:
+            batch = BatchDelivery(TopicPartition("t", 0), hurry=lambda: None)
+            for index in range(2):
+                self.sent.add(0, batch, index)
+
+
+def test_a_call_that_ends_well_is_finished_once() -> None:
+    finish = Finish(interrupted=0)
+    delivery = BulkDelivery(finish.sent)
+    with accounted(delivery, finish):
+        assert finish.calls == 0
+    assert finish.calls == 1
+    assert len(delivery) == 2
+
+
+def test_what_ends_a_call_early_has_its_handle() -> None:
+    finish = Finish(interrupted=0)
+    delivery = BulkDelivery(finish.sent)
+    with pytest.raises(ArithmeticError) as raised, accounted(delivery, finish):
+        raise ArithmeticError
+    assert (raised.value.accepted, raised.value.delivery) == (2, delivery)  # type: ignore[attr-defined]
+    assert "the first 2 records were queued" in raised.value.__notes__[0]
+
+
+def test_ctrl_c_at_the_very_end_has_the_handle_too() -> None:
+    finish = Finish(interrupted=1)
+    delivery = BulkDelivery(finish.sent)
+    with pytest.raises(KeyboardInterrupt) as raised, accounted(delivery, finish):
+        pass
+    assert (raised.value.accepted, raised.value.delivery) == (2, delivery)  # type: ignore[attr-defined]
