@@ -38,6 +38,11 @@ class BulkDelivery:
         """True once every record was acknowledged or has failed."""
         return all(run.delivery.done for run in self._sent.runs)
 
+    @property
+    def pending(self) -> int:
+        """The number of records without an outcome."""
+        return sum(run.count for run in self._sent.runs if not run.delivery.done)
+
     def get(self, timeout: float | None = None) -> BulkReport:
         """Wait at most ``timeout`` seconds (None: no limit) until every record has its outcome.
 
@@ -46,16 +51,19 @@ class BulkDelivery:
         IllegalStateError inside a delivery callback, where waiting would hold up all others.
         """
         if not self._wait(timeout):
-            pending = sum(run.count for run in self._sent.runs if not run.delivery.done)
             raise KprodTimeoutError(
-                f"{pending} of {len(self)} records have no outcome after {timeout:g} s;"
+                f"{self.pending} of {len(self)} records have no outcome after {timeout:g} s;"
                 " they are still being sent"
             )
-        pieces = list(self._pieces())
-        failed = [(piece, count) for _, piece, _, _, count in pieces if piece.error]
-        if failed:
-            raise self._failure(failed)
-        return BulkReport(len(self), _offsets(pieces))
+        failure = self.failure()
+        if failure is not None:
+            raise failure
+        return BulkReport(len(self), _offsets(list(self._pieces())))
+
+    def failure(self) -> DeliveryError | None:
+        """What ``get`` raises for the records that have failed so far; None while none has."""
+        failed = [(piece, count) for _, piece, _, _, count in self._pieces() if piece.error]
+        return self._failure(failed) if failed else None
 
     def outcome(self, record: int) -> RecordMetadata | KprodError | None:
         """What became of a record: where it was stored, or its error; None while that is open.
@@ -133,18 +141,21 @@ class BulkDelivery:
                 before += count
 
     def _failure(self, failed: list[tuple[BatchDelivery, int]]) -> DeliveryError:
-        records = sum(count for _, count in failed)
+        records, pending = sum(count for _, count in failed), self.pending
+        acknowledged = len(self) - records - pending
         first = failed[0][0]
+        unknown = f" {pending:,} have no outcome yet," if pending else ""
         error = DeliveryError(
-            f"{records:,} of {len(self):,} records failed, {len(self) - records:,} were"
+            f"{records:,} of {len(self):,} records failed,{unknown} {acknowledged:,} were"
             f" acknowledged; first: {first.tp}: {type(first.error).__name__}: {first.error}",
-            acknowledged=len(self) - records,
+            acknowledged=acknowledged,
             failed=records,
-            pending=0,
+            pending=pending,
             topic_partition=first.tp,
         )
         error.__cause__ = first.error
-        if any(piece.error and piece.error.persisted is Persisted.MAYBE for piece, _ in failed):
+        doubts = (piece.error and piece.error.persisted is Persisted.MAYBE for piece, _ in failed)
+        if pending or any(doubts):
             error.persisted = Persisted.MAYBE
         return error
 

@@ -12,17 +12,20 @@ from kprod.types import Persisted
 
 if TYPE_CHECKING:
     from kprod.buffer.future import FutureRecordMetadata
-    from kprod.types import RecordMetadata, TopicPartition
+    from kprod.bulk.delivery import BulkDelivery
+    from kprod.types import TopicPartition
 
 LOOK_EVERY = 256  # records sent between two looks at the oldest futures
 MOST_PENDING = 65_536  # futures held at most: then wait for the oldest
+MOST_CALLS = 256  # handles of bulk calls held at most
 
 
 class Acknowledgements:
-    """Settles futures in the order they were sent, and forgets them at once.
+    """Settles futures and bulk calls, each in the order they were sent, and forgets them at once.
 
-    At most ``MOST_PENDING`` futures are held, however many records a task sends. The first failed
-    record raises, so no outcome is dropped unseen. Thread: one (the task's).
+    At most ``MOST_PENDING`` futures and ``MOST_CALLS`` handles are held, however many records a
+    task sends. The first failed record raises, so no outcome is dropped unseen. Thread: one (the
+    task's).
     """
 
     def __init__(self, timeout: float) -> None:
@@ -32,6 +35,7 @@ class Acknowledgements:
         self._sent = 0
         self._timeout = timeout
         self._pending: deque[FutureRecordMetadata] = deque()
+        self._calls: deque[tuple[BulkDelivery, int]] = deque()  # and the bytes of each
         self._ranges: dict[TopicPartition, list[int]] = {}  # first, last, records
 
     def expect(self, future: FutureRecordMetadata) -> None:
@@ -43,10 +47,25 @@ class Acknowledgements:
             if len(self._pending) >= MOST_PENDING:
                 self._wait_for_oldest()
 
+    def expect_call(self, delivery: BulkDelivery, nbytes: int) -> None:
+        """Take charge of the records of a bulk call, with ``nbytes`` of keys and values.
+
+        Raises DeliveryError when an earlier record has failed.
+        """
+        self._calls.append((delivery, nbytes))
+        self._sent += len(delivery)
+        self._settle_done()
+        if len(self._calls) >= MOST_CALLS:
+            with suppress(KprodError):  # what became of it is read from its state
+                self._calls[0][0].get(self._timeout)
+            self._settle_done()
+            if len(self._calls) >= MOST_CALLS:
+                raise self._failure()
+
     def finish(self) -> None:
         """Settle all that is left. Raises DeliveryError unless every record was acknowledged."""
         self._settle_done()
-        if self._pending:
+        if self._pending or self._calls:
             raise self._failure()
 
     def ranges(self) -> list[OffsetRange]:
@@ -63,7 +82,20 @@ class Acknowledgements:
             if metadata is None:
                 raise self._failure()
             pending.popleft()
-            self._count(metadata)
+            sizes = metadata.serialized_key_size, metadata.serialized_value_size
+            self.bytes += sum(max(0, size) for size in sizes)
+            self._count(metadata.topic_partition, metadata.offset, metadata.offset, 1)
+        calls = self._calls
+        while calls and calls[0][0].is_done:
+            delivery, nbytes = calls[0]
+            try:
+                report = delivery.get(0)
+            except DeliveryError:
+                raise self._failure() from None
+            calls.popleft()
+            self.bytes += nbytes
+            for tp, found in report.offsets.items():
+                self._count(tp, found.first, found.last, found.records)
 
     def _wait_for_oldest(self) -> None:
         with suppress(KprodError):  # what became of it is read from its state
@@ -72,40 +104,52 @@ class Acknowledgements:
         if len(self._pending) >= MOST_PENDING:
             raise self._failure()
 
-    def _count(self, metadata: RecordMetadata) -> None:
-        self.records += 1
-        self.bytes += max(0, metadata.serialized_key_size) + max(0, metadata.serialized_value_size)
-        offset = metadata.offset
-        seen = self._ranges.get(metadata.topic_partition)
+    def _count(self, tp: TopicPartition, first: int, last: int, records: int) -> None:
+        self.records += records
+        seen = self._ranges.get(tp)
         if seen is None:
-            self._ranges[metadata.topic_partition] = [offset, offset, 1]
+            self._ranges[tp] = [first, last, records]
             return
-        seen[2] += 1
-        if offset >= 0:
-            seen[0] = min(seen[0], offset) if seen[0] >= 0 else offset
-            seen[1] = max(seen[1], offset)
+        seen[2] += records
+        if first >= 0:
+            seen[0] = min(seen[0], first) if seen[0] >= 0 else first
+            seen[1] = max(seen[1], last)
 
     def _failure(self) -> DeliveryError:
         """What is known now. Those without an outcome are not waited for: the task fails anyway."""
-        failed = [future for future in self._pending if future.failed()]
+        # Where and why records have failed, in the order they were sent, and how many for each.
+        failed: list[tuple[TopicPartition | None, BaseException | None, int]] = [
+            (future.topic_partition, future.exception, 1)
+            for future in self._pending
+            if future.failed()
+        ]
+        failures = [failure for call, _ in self._calls if (failure := call.failure())]
+        failed += [(one.topic_partition, one.__cause__, one.failed) for one in failures]
         unknown = sum(not future.is_done for future in self._pending)
-        acknowledged = self._sent - len(failed) - unknown
-        first = failed[0] if failed else self._pending[0]
+        unknown += sum(call.pending for call, _ in self._calls)
+        records = sum(count for *_, count in failed)
+        acknowledged = self._sent - records - unknown
+        oldest = self._pending[0].topic_partition if self._pending else None
+        place, cause, _ = failed[0] if failed else (oldest, None, 0)
         why = (
-            f"{type(first.exception).__name__}: {first.exception}"
+            f"{type(cause).__name__}: {cause}"
             if failed
             else f"no outcome after {self._timeout:g} s"
         )
         error = DeliveryError(
-            f"{len(failed):,} of {self._sent:,} records failed, {unknown:,} have no outcome yet, "
-            f"{acknowledged:,} were acknowledged; first: {first.topic_partition}: {why}",
+            f"{records:,} of {self._sent:,} records failed, {unknown:,} have no outcome yet,"
+            f" {acknowledged:,} were acknowledged; {f'first: {place}: ' if place else ''}{why}",
             acknowledged=acknowledged,
-            failed=len(failed),
+            failed=records,
             pending=unknown,
-            topic_partition=first.topic_partition,
+            topic_partition=place,
         )
-        error.__cause__ = first.exception
-        causes = [future.exception for future in failed]
-        if unknown or any(cause and cause.persisted is Persisted.MAYBE for cause in causes):
+        error.__cause__ = cause
+        doubts = (*(cause for _, cause, _ in failed), *failures)
+        if unknown or any(_may_be_stored(one) for one in doubts):
             error.persisted = Persisted.MAYBE
         return error
+
+
+def _may_be_stored(error: BaseException | None) -> bool:
+    return isinstance(error, KprodError) and error.persisted is Persisted.MAYBE

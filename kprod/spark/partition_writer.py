@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -14,10 +14,11 @@ from pyspark import TaskContext
 
 from kprod.errors import ConfigError
 from kprod.spark.arrow_columns import read_batch
+from kprod.spark.direct_columns import direct_columns
 from kprod.spark.executor_producer import lent_producer
 from kprod.spark.partition_report import SCHEMA, PartitionReport, as_record_batch
 from kprod.spark.producer_options import fingerprint_of, job_options
-from kprod.spark.record_shapes import RecordShapes, SendArguments
+from kprod.spark.record_shapes import RecordShapes
 from kprod.spark.task_producer import TaskProducer
 
 
@@ -93,24 +94,32 @@ class PartitionWriter:
             return iter(())
         everything = chain((first,), remaining)
         arrow = _is_record_batch(first)
-        report = self._write(self._read_batches(everything) if arrow else self._read(everything))
+        report = self._write(self._send_batches if arrow else self._send_items, everything)
         if not self.reports:
             return iter(())
         return iter((as_record_batch(report) if arrow else report.as_dict(),))
 
-    def _read(self, items: Iterable[Any]) -> Iterator[SendArguments]:
-        return map(self.shapes.read, items)
-
-    def _read_batches(self, batches: Iterable[Any]) -> Iterator[SendArguments]:
-        return (row for batch in batches for row in read_batch(batch, self.shapes))
-
-    def _write(self, rows: Iterator[SendArguments]) -> PartitionReport:
+    def _write(
+        self, send_all: Callable[[TaskProducer, Iterable[Any]], None], items: Iterable[Any]
+    ) -> PartitionReport:
         started = time.monotonic()
         with lent_producer(self.fingerprint, self.options, self.timeout) as producer:
-            send = producer.send
-            for arguments in rows:
-                send(*arguments)
+            send_all(producer, items)
         return _report(producer, time.monotonic() - started)
+
+    def _send_items(self, producer: TaskProducer, items: Iterable[Any]) -> None:
+        send = producer.send
+        for arguments in map(self.shapes.read, items):
+            send(*arguments)
+
+    def _send_batches(self, producer: TaskProducer, batches: Iterable[Any]) -> None:
+        for batch in batches:
+            columns = direct_columns(batch, self.shapes)
+            if columns is not None and self.shapes.topic is not None:
+                producer.send_batch(self.shapes.topic, batch, columns)
+                continue
+            for arguments in read_batch(batch, self.shapes):
+                producer.send(*arguments)
 
 
 def _is_record_batch(item: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kprod.errors import KprodTimeoutError
 from kprod.spark.acknowledgements import Acknowledgements
+from kprod.spark.direct_columns import payload_bytes
 
 if TYPE_CHECKING:
     from kprod.buffer.future import FutureRecordMetadata
@@ -47,6 +48,15 @@ class TaskProducer:
         future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
         self.outcomes.expect(future)
         return future
+
+    def send_batch(self, topic: str, batch: Any, columns: dict[str, str | None]) -> None:
+        """Send the rows of a ``pyarrow.RecordBatch`` by ``KafkaProducer.send_arrow``.
+
+        ``columns`` are from ``direct_columns``. Raises what that raises, and DeliveryError when an
+        earlier record has failed.
+        """
+        delivery = self._producer.send_arrow(topic, batch, **columns)
+        self.outcomes.expect_call(delivery, payload_bytes(batch, columns))
 
     def finish(self) -> None:
         """Wait until every record of the task is acknowledged.

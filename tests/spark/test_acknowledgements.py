@@ -8,10 +8,12 @@ import pytest
 
 from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.bulk.delivery import BulkDelivery
 from kprod.errors import BrokerError, DeliveryError
-from kprod.spark.acknowledgements import LOOK_EVERY, MOST_PENDING, Acknowledgements
+from kprod.spark.acknowledgements import LOOK_EVERY, MOST_CALLS, MOST_PENDING, Acknowledgements
 from kprod.spark.partition_report import OffsetRange
 from kprod.types import Persisted, TopicPartition
+from kprod_ext import SentRecords
 
 FLIGHTS_2 = TopicPartition("flights", 2)
 
@@ -24,6 +26,15 @@ def send(outcomes: Acknowledgements, batch: BatchDelivery, count: int) -> None:
     """Records of 3 key bytes and 10 value bytes."""
     for index in range(count):
         outcomes.expect(FutureRecordMetadata(batch, index, 0, 3, 10, 0))
+
+
+def call(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
+    """A bulk call that has put so many records into each of the batches, from their first on."""
+    sent = SentRecords()
+    for place, (batch, count) in enumerate(parts):
+        for index in range(count):
+            sent.add(place, batch, index)
+    return BulkDelivery(sent)
 
 
 def test_acknowledged_records_are_counted_by_partition() -> None:
@@ -113,3 +124,74 @@ def test_records_that_never_end_do_not_pile_up() -> None:
     outcomes = Acknowledgements(timeout=0.05)
     with pytest.raises(DeliveryError, match=r"no outcome after 0.05 s"):
         send(outcomes, batch_of(), MOST_PENDING)
+
+
+def test_records_of_bulk_calls_are_counted_by_partition() -> None:
+    outcomes = Acknowledgements(timeout=1)
+    first, second, alone = batch_of(), batch_of(), batch_of()
+    elsewhere = batch_of(TopicPartition("flights", 0))
+    outcomes.expect_call(call((first, 3), (elsewhere, 1)), 40)
+    outcomes.expect_call(call((second, 2)), 2)
+    send(outcomes, alone, 1)
+    second.succeed(90, -1)
+    first.succeed(10, -1)
+    elsewhere.succeed(-1, -1)
+    alone.succeed(500, -1)
+    outcomes.finish()
+    assert (outcomes.records, outcomes.bytes) == (7, 42 + 13)
+    assert outcomes.ranges() == [
+        OffsetRange(topic="flights", partition=0, first=-1, last=-1, records=1),
+        OffsetRange(topic="flights", partition=2, first=10, last=500, records=6),
+    ]
+
+
+def test_a_failure_in_a_bulk_call_is_told_with_what_became_of_the_others() -> None:
+    outcomes = Acknowledgements(timeout=1)
+    good, bad, unknown = (batch_of() for _ in range(3))
+    outcomes.expect_call(call((good, 2)), 2)
+    outcomes.expect_call(call((bad, 3), (unknown, 4)), 7)
+    good.succeed(0, -1)
+    bad.fail(BrokerError(10, "too large for flights"))
+    with pytest.raises(DeliveryError) as caught:
+        outcomes.finish()
+    error = caught.value
+    assert (error.acknowledged, error.failed, error.pending) == (2, 3, 4)
+    assert error.topic_partition == FLIGHTS_2
+    assert isinstance(error.__cause__, BrokerError)
+    assert error.persisted is Persisted.MAYBE, "those without an outcome may be in the log"
+    assert str(error) == (
+        "3 of 9 records failed, 4 have no outcome yet, 2 were acknowledged; first: flights-2: "
+        "BrokerError: MESSAGE_TOO_LARGE (10): too large for flights"
+    )
+
+
+def test_what_was_refused_in_a_bulk_call_is_not_in_the_log() -> None:
+    outcomes = Acknowledgements(timeout=1)
+    batch = batch_of()
+    batch.fail(BrokerError(29))
+    with pytest.raises(DeliveryError) as caught:
+        outcomes.expect_call(call((batch, 2)), 2)
+    assert caught.value.persisted is Persisted.NO
+    assert (caught.value.failed, caught.value.pending) == (2, 0)
+
+
+def test_bulk_calls_that_never_end_do_not_pile_up() -> None:
+    outcomes = Acknowledgements(timeout=0.05)
+    batch = batch_of()
+    for _ in range(MOST_CALLS - 1):
+        outcomes.expect_call(call((batch, 1)), 1)
+    with pytest.raises(
+        DeliveryError, match=rf"{MOST_CALLS} have no outcome yet.*no outcome after 0.05 s"
+    ):
+        outcomes.expect_call(call((batch, 1)), 1)
+
+
+def test_too_many_bulk_calls_wait_for_the_oldest() -> None:
+    outcomes = Acknowledgements(timeout=30)
+    batch = batch_of()
+    threading.Timer(0.1, batch.succeed, (0, -1)).start()
+    for _ in range(MOST_CALLS + 1):
+        outcomes.expect_call(call((batch, 1)), 1)
+    assert batch.done, "it went on without waiting"
+    outcomes.finish()
+    assert outcomes.records == MOST_CALLS + 1

@@ -57,6 +57,43 @@ def test_record_batches_are_answered_by_a_record_batch(bootstrap: str) -> None:
     assert report.to_pylist()[0]["records"] == 4
 
 
+def test_columns_become_the_records_that_their_rows_would(bootstrap: str) -> None:
+    """Dictionaries are read row by row, everything else goes to ``send_arrow`` as it is."""
+    keys = pa.array([None if n % 7 == 0 else f"k{n % 5}" for n in range(300)])
+    rest = {
+        "value": pa.array([None if n % 11 == 0 else b"v%d" % n for n in range(300)]),
+        "headers": pa.array(
+            [[("h", b"%d" % n)] if n % 3 else None for n in range(300)],
+            pa.map_(pa.string(), pa.binary()),
+        ),
+        "partition": pa.array([None if n % 7 else n % 2 for n in range(300)], pa.int32()),
+        "timestamp": pa.array(
+            [1_700_000_000_000_999 + n for n in range(300)], pa.timestamp("us", "UTC")
+        ),
+    }
+    written = {}
+    for topic, column in {"columns": keys, "rows": keys.dictionary_encode()}.items():
+        batch = pa.RecordBatch.from_pydict({"key": column, **rest})
+        writer = partition_writer(topic, bootstrap_servers=bootstrap)
+        (report,) = writer(iter([batch.slice(0, 100), batch.slice(100)]))
+        (row,) = report.to_pylist()
+        found = [
+            (partition, record.key, record.value, record.headers, record.timestamp)
+            for partition, record in read_topic(bootstrap, topic)
+        ]
+        spans = [(span["partition"], span["records"]) for span in row["offsets"]]
+        written[topic] = (sorted(found, key=repr), row["records"], row["bytes"], spans)
+    assert written["columns"] == written["rows"]
+    assert written["columns"][1] == 300
+
+
+def test_a_column_that_no_record_takes_names_its_row(bootstrap: str) -> None:
+    writer = partition_writer("refused-columns", bootstrap_servers=bootstrap)
+    column = pa.array([b"fits", bytes(2_000_000)])
+    with pytest.raises(RecordTooLargeError, match="record 1"):
+        writer(iter([pa.RecordBatch.from_arrays([column], ["value"])]))
+
+
 def test_an_empty_partition_needs_no_broker() -> None:
     writer = partition_writer("t", bootstrap_servers="127.0.0.1:1")
     assert list(writer(iter(()))) == []

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer, Persisted, RecordMetadata, TopicPartition
+from kprod.buffer.delivery import BatchDelivery
+from kprod.bulk.delivery import BulkDelivery
 from kprod.errors import (
     BrokerError,
     DeliveryError,
@@ -20,6 +22,7 @@ from kprod.errors import (
     RecordTooLargeError,
 )
 from kprod.wire.versions import ApiKey
+from kprod_ext import SentRecords
 from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
 from tests.support.scripted_producer import producer_before
 
@@ -64,6 +67,30 @@ def test_every_record_has_its_outcome() -> None:
     for outside in (100, -101):
         with pytest.raises(IndexError):
             handle[outside]
+
+
+def test_a_failure_is_told_while_others_have_no_outcome() -> None:
+    batches = [BatchDelivery(TopicPartition("t", place), hurry=lambda: None) for place in range(3)]
+    sent = SentRecords()
+    for place, batch in enumerate(batches):
+        for index in range(place + 1):
+            sent.add(place, batch, index)
+    handle = BulkDelivery(sent)
+    assert (handle.pending, handle.failure()) == (6, None)
+    batches[0].succeed(0, -1)
+    batches[1].fail(BrokerError(INVALID_RECORD))
+    failure = handle.failure()
+    assert failure is not None
+    assert (failure.acknowledged, failure.failed, failure.pending) == (1, 2, 3)
+    assert handle.pending == 3
+    assert "3 have no outcome yet" in str(failure)
+    assert failure.topic_partition == TopicPartition("t", 1)
+    assert failure.persisted is Persisted.MAYBE, "those without an outcome may be in the log"
+    batches[2].succeed(0, -1)
+    told = handle.failure()
+    assert told is not None
+    assert "no outcome" not in str(told)
+    assert told.persisted is Persisted.NO
 
 
 def test_records_that_failed_are_told_by_their_numbers() -> None:
