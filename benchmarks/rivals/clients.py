@@ -13,6 +13,7 @@ from benchmarks.rivals.confluent_client import (
 )
 from benchmarks.rivals.kafka_python_client import KafkaPython
 from benchmarks.rivals.kprod_client import Kprod, KprodArrow, KprodForgetting, KprodMany
+from benchmarks.rivals.spark_tasks import ConfluentTask, KprodTask, KprodTaskByRow
 
 _KNOWN: dict[str, type[Client]] = {
     "kprod send": Kprod,
@@ -23,6 +24,9 @@ _KNOWN: dict[str, type[Client]] = {
     "confluent produce + callback, bounded": ConfluentBounded,
     "confluent produce": ConfluentPlain,
     "confluent produce_batch": ConfluentBatch,
+    "kprod.spark in a task": KprodTask,
+    "kprod.spark in a task, row by row": KprodTaskByRow,
+    "confluent in a task": ConfluentTask,
     "kafka-python send": KafkaPython,
     "aiokafka send": Aiokafka,
     "raw loopback": RawLoopback,

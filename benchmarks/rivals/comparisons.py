@@ -18,6 +18,8 @@ CALLBACK, PLAIN = "confluent produce + callback", "confluent produce"
 BOUNDED = "confluent produce + callback, bounded"
 BATCH = "confluent produce_batch"
 KAFKA_PYTHON, AIOKAFKA = "kafka-python send", "aiokafka send"
+KPROD_TASK, CONFLUENT_TASK = "kprod.spark in a task", "confluent in a task"
+KPROD_TASK_BY_ROW = "kprod.spark in a task, row by row"
 LOOPBACK, MEMCPY = "raw loopback", "memory copy"
 
 KEYS = 1_000
@@ -48,6 +50,7 @@ def comparisons(scale: float = 1.0) -> list[Comparison]:
         *(_compressed(codec, level, scale) for codec, level in LEVELS.items()),
         _memory(scale),
         _partitions(scale),
+        _spark(scale),
     ]
 
 
@@ -149,3 +152,15 @@ def _partitions(scale: float) -> Comparison:
     }
     question = "What does a keyed record cost with 10,000 partitions in use, and with 6?"
     return Comparison("partitions", question, sides)
+
+
+def _spark(scale: float) -> Comparison:
+    """No goal judges it: it shows what ``send_arrow`` is to who writes from Spark."""
+    records = {KPROD_TASK: 4 * MILLION, KPROD_TASK_BY_ROW: MILLION, CONFLUENT_TASK: MILLION}
+    sides = {
+        side: _turn(side, count, scale, keys=KEYS)
+        for side, count in records.items()
+        if side in CLIENTS
+    }
+    question = "What do the record batches of a Spark task cost, keyed, with values of 100 bytes?"
+    return Comparison("spark", question, sides)
