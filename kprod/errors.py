@@ -32,7 +32,6 @@ class KprodError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {**_attributes(self), "__cause__": _portable(self.__cause__)}
-        state.pop("delivery", None)  # of a bulk call: it waits for outcomes in this process
         state.pop("delivery", None)  # the handle of a bulk call belongs to its process
         return _empty, (type(self), self.args), state
 

@@ -47,7 +47,7 @@ cdef class ArrowChunk(RecordChunk):
     """Rows that belong to an Arrow batch."""
 
     cdef ArrowSource _source
-    cdef Column _value, _key, _headers, _header_name, _header_value, _partition, _timestamp
+    cdef Column _value, _key, _headers, _header, _header_name, _header_value, _partition, _timestamp
     cdef bint _has_more             # than keys and values
     cdef int64_t _next              # row of the batch that is read next
     cdef int64_t _rows
@@ -72,6 +72,7 @@ cdef class ArrowChunk(RecordChunk):
         self._has_more = max(headers, partition, timestamp) >= 0
         self._timestamp.multiplier, self._timestamp.divisor = multiplier, divisor
         if headers >= 0:
+            self._header.kind = FIXED_BYTES     # asked for nulls only
             pair = columns[headers][3][0][3]
             prepare(&self._header_name, pair, 0)
             prepare(&self._header_value, pair, 1)
@@ -88,6 +89,7 @@ cdef class ArrowChunk(RecordChunk):
         point(&self._timestamp, batch, timestamp)
         if headers >= 0:
             items = batch.children[headers].children[0]
+            self._header.array, self._header.offset = items, items.offset
             point(&self._header_name, items, 0)
             point(&self._header_value, items, 1)
         self.forget_rows()
@@ -156,7 +158,7 @@ cdef class ArrowChunk(RecordChunk):
         return NULL
 
     cdef Py_ssize_t _headers_size(self, int64_t row) noexcept nogil:
-        """Bytes of a row's headers at most; -1 when a name is null or a size is none."""
+        """Bytes of a row's headers at most; -1 when one or its name is null, or a size is none."""
         cdef int64_t item, start, end
         cdef Py_ssize_t size = 0
         cdef Field name, value
@@ -166,7 +168,7 @@ cdef class ArrowChunk(RecordChunk):
         for item in range(start, end):
             read_bytes(&self._header_name, item, &name)
             read_bytes(&self._header_value, item, &value)
-            if name.size < 0 or value.size < UNSET:
+            if is_null(&self._header, item) or name.size < 0 or value.size < UNSET:
                 return -1
             size += name.size + max(value.size, 0) + HEADER_OVERHEAD
         return size

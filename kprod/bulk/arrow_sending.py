@@ -21,7 +21,7 @@ CHUNK_ROWS = 1024
 FAULTS: dict[str, tuple[type[Exception], str]] = {
     "partition": (PartitionError, "its partition is not a number from 0 to 2**31 - 1"),
     "timestamp": (InvalidRecordError, "its timestamp is before 1970 or beyond 2**63 - 1 ms"),
-    "headers": (InvalidRecordError, "a header's name is null, or its size is broken"),
+    "headers": (InvalidRecordError, "a header or its name is null, or its size is broken"),
     "broken": (InvalidRecordError, "the offsets of its value or key are broken"),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from typing import Any, TypeAlias
 
 from kprod.buffer.delivery import NO_OFFSET, BatchDelivery
-from kprod.bulk.report import BulkReport, OffsetRange
+from kprod.bulk.report import BulkProgress, BulkReport, OffsetRange
 from kprod.clock import SystemClock
 from kprod.errors import DeliveryError, KprodError, KprodTimeoutError
 from kprod.types import Persisted, RecordMetadata, TopicPartition
@@ -38,11 +38,6 @@ class BulkDelivery:
         """True once every record was acknowledged or has failed."""
         return all(run.delivery.done for run in self._sent.runs)
 
-    @property
-    def pending(self) -> int:
-        """The number of records without an outcome."""
-        return sum(run.count for run in self._sent.runs if not run.delivery.done)
-
     def get(self, timeout: float | None = None) -> BulkReport:
         """Wait at most ``timeout`` seconds (None: no limit) until every record has its outcome.
 
@@ -51,19 +46,36 @@ class BulkDelivery:
         IllegalStateError inside a delivery callback, where waiting would hold up all others.
         """
         if not self._wait(timeout):
+            pending = self.progress().pending
             raise KprodTimeoutError(
-                f"{self.pending} of {len(self)} records have no outcome after {timeout:g} s;"
+                f"{pending} of {len(self)} records have no outcome after {timeout:g} s;"
                 " they are still being sent"
             )
-        failure = self.failure()
+        failure = self.progress().failure
         if failure is not None:
             raise failure
         return BulkReport(len(self), _offsets(list(self._pieces())))
 
-    def failure(self) -> DeliveryError | None:
-        """What ``get`` raises for the records that have failed so far; None while none has."""
-        failed = [(piece, count) for _, piece, _, _, count in self._pieces() if piece.error]
-        return self._failure(failed) if failed else None
+    def progress(self) -> BulkProgress:
+        """What is known by now, without waiting."""
+        failed: list[tuple[BatchDelivery, int]] = []
+        pending, waits_for = 0, None
+        # One look at each: the sender goes on meanwhile.
+        for _, piece, _, _, count in self._pieces():
+            # A batch whose records end differently has its parts before it is done.
+            if not piece.done or piece.parts:
+                pending += count
+                waits_for = waits_for or piece.tp
+            elif piece.error:
+                failed.append((piece, count))
+        records = sum(count for _, count in failed)
+        return BulkProgress(
+            acknowledged=len(self) - records - pending,
+            failed=records,
+            pending=pending,
+            failure=self._failure(failed, pending) if failed else None,
+            waits_for=waits_for,
+        )
 
     def outcome(self, record: int) -> RecordMetadata | KprodError | None:
         """What became of a record: where it was stored, or its error; None while that is open.
@@ -77,6 +89,10 @@ class BulkDelivery:
         delivery, index = delivery.locate(index)
         if not delivery.done:
             return None
+        if delivery.parts:  # which it has got since: before it was done
+            delivery, index = delivery.locate(index)
+            if not delivery.done:
+                return None
         error: KprodError | None = delivery.error
         return _metadata(delivery, index) if error is None else error
 
@@ -140,8 +156,8 @@ class BulkDelivery:
                 yield run, piece, index, before, count
                 before += count
 
-    def _failure(self, failed: list[tuple[BatchDelivery, int]]) -> DeliveryError:
-        records, pending = sum(count for _, count in failed), self.pending
+    def _failure(self, failed: list[tuple[BatchDelivery, int]], pending: int) -> DeliveryError:
+        records = sum(count for _, count in failed)
         acknowledged = len(self) - records - pending
         first = failed[0][0]
         unknown = f" {pending:,} have no outcome yet," if pending else ""

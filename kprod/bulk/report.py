@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kprod.errors import DeliveryError
 from kprod.types import TopicPartition
 
 
@@ -27,3 +28,18 @@ class BulkReport:
 
     records: int
     offsets: Mapping[TopicPartition, OffsetRange]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkProgress:
+    """What was known of the records of one bulk call at one moment, in counts of them.
+
+    ``failure`` is what ``BulkDelivery.get`` raises for those that have failed, None while none has;
+    ``waits_for`` where the first of those is sent that have no outcome yet.
+    """
+
+    acknowledged: int
+    failed: int
+    pending: int
+    failure: DeliveryError | None
+    waits_for: TopicPartition | None

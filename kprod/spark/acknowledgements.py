@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kprod.errors import DeliveryError, KprodError
 from kprod.spark.partition_report import OffsetRange
-from kprod.types import Persisted
+from kprod.types import Persisted, TopicPartition
 
 if TYPE_CHECKING:
     from kprod.buffer.future import FutureRecordMetadata
     from kprod.bulk.delivery import BulkDelivery
-    from kprod.types import TopicPartition
 
 LOOK_EVERY = 256  # records sent between two looks at the oldest futures
 MOST_PENDING = 65_536  # futures held at most: then wait for the oldest
 MOST_CALLS = 256  # handles of bulk calls held at most
+
+
+class _Failed(NamedTuple):
+    """Records that have failed together, and why."""
+
+    records: int
+    topic_partition: TopicPartition | None
+    cause: BaseException | None
+    persisted: Persisted = Persisted.NO
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether any of them may be in the log all the same."""
+        doubtful = isinstance(self.cause, KprodError) and self.cause.persisted is Persisted.MAYBE
+        return doubtful or self.persisted is Persisted.MAYBE
 
 
 class Acknowledgements:
@@ -33,6 +47,7 @@ class Acknowledgements:
         self.records = 0
         self.bytes = 0
         self._sent = 0
+        self._futures = 0  # of those
         self._timeout = timeout
         self._pending: deque[FutureRecordMetadata] = deque()
         self._calls: deque[tuple[BulkDelivery, int]] = deque()  # and the bytes of each
@@ -42,7 +57,8 @@ class Acknowledgements:
         """Take charge of one more record. Raises DeliveryError when an earlier one has failed."""
         self._pending.append(future)
         self._sent += 1
-        if self._sent % LOOK_EVERY == 0:
+        self._futures += 1
+        if self._futures % LOOK_EVERY == 0:
             self._settle_done()
             if len(self._pending) >= MOST_PENDING:
                 self._wait_for_oldest()
@@ -88,10 +104,9 @@ class Acknowledgements:
         calls = self._calls
         while calls and calls[0][0].is_done:
             delivery, nbytes = calls[0]
-            try:
-                report = delivery.get(0)
-            except DeliveryError:
-                raise self._failure() from None
+            if delivery.progress().failed:
+                raise self._failure()
+            report = delivery.get(0)
             calls.popleft()
             self.bytes += nbytes
             for tp, found in report.offsets.items():
@@ -117,20 +132,25 @@ class Acknowledgements:
 
     def _failure(self) -> DeliveryError:
         """What is known now. Those without an outcome are not waited for: the task fails anyway."""
-        # Where and why records have failed, in the order they were sent, and how many for each.
-        failed: list[tuple[TopicPartition | None, BaseException | None, int]] = [
-            (future.topic_partition, future.exception, 1)
-            for future in self._pending
-            if future.failed()
-        ]
-        failures = [failure for call, _ in self._calls if (failure := call.failure())]
-        failed += [(one.topic_partition, one.__cause__, one.failed) for one in failures]
-        unknown = sum(not future.is_done for future in self._pending)
-        unknown += sum(call.pending for call, _ in self._calls)
-        records = sum(count for *_, count in failed)
+        failed: list[_Failed] = []
+        unknown, place = 0, None
+        # One look at each: the sender goes on meanwhile.
+        for future in self._pending:
+            if not future.is_done:
+                unknown, place = unknown + 1, place or future.topic_partition
+            elif future.failed():
+                failed.append(_Failed(1, future.topic_partition, future.exception))
+        for call, _ in self._calls:
+            known = call.progress()
+            unknown, place = unknown + known.pending, place or known.waits_for
+            if known.failure is not None:
+                tp, maybe = known.failure.topic_partition, known.failure.persisted
+                failed.append(_Failed(known.failed, tp, known.failure.__cause__, maybe))
+        records = sum(one.records for one in failed)
         acknowledged = self._sent - records - unknown
-        oldest = self._pending[0].topic_partition if self._pending else None
-        place, cause, _ = failed[0] if failed else (oldest, None, 0)
+        cause = None
+        if failed:
+            place, cause = failed[0].topic_partition, failed[0].cause
         why = (
             f"{type(cause).__name__}: {cause}"
             if failed
@@ -145,11 +165,6 @@ class Acknowledgements:
             topic_partition=place,
         )
         error.__cause__ = cause
-        doubts = (*(cause for _, cause, _ in failed), *failures)
-        if unknown or any(_may_be_stored(one) for one in doubts):
+        if unknown or any(one.may_be_stored for one in failed):
             error.persisted = Persisted.MAYBE
         return error
-
-
-def _may_be_stored(error: BaseException | None) -> bool:
-    return isinstance(error, KprodError) and error.persisted is Persisted.MAYBE

@@ -73,7 +73,7 @@ def _milliseconds(column: Any) -> list[Any]:
 
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    if not pa.types.is_integer(column.type):
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise RecordTypeError(
             f"the timestamp column must hold timestamps or ms since the epoch, not {column.type}"
         )

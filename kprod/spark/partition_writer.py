@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from pyspark import TaskContext
 
+from kprod.config import ProducerConfig
 from kprod.errors import ConfigError
 from kprod.spark.arrow_columns import read_batch
-from kprod.spark.direct_columns import direct_columns
+from kprod.spark.direct_columns import FEW_ROWS, direct_columns
 from kprod.spark.executor_producer import lent_producer
 from kprod.spark.partition_report import SCHEMA, PartitionReport, as_record_batch
 from kprod.spark.producer_options import fingerprint_of, job_options
@@ -44,14 +45,17 @@ def partition_writer(
     if output not in ("report", "none"):
         raise ConfigError(f'output: expected "report" or "none"; got {output!r}')
     options = job_options({"bootstrap_servers": bootstrap_servers, **producer_options})
+    config = ProducerConfig.from_options(options)
+    serializers = config.key_serializer, config.value_serializer
     return PartitionWriter(
         shapes=RecordShapes(
             topic=topic,
             key=key,
             value=value,
-            encode_key=options.get("key_serializer") is None,
-            encode_value=options.get("value_serializer") is None,
+            encode_key=config.key_serializer is None,
+            encode_value=config.value_serializer is None,
         ),
+        by_row=topic is None or bool(config.interceptors) or serializers != (None, None),
         reports=output == "report",
         timeout=timeout,
         options=options,
@@ -70,6 +74,7 @@ class PartitionWriter:
     """
 
     shapes: RecordShapes
+    by_row: bool  # each row is to be looked at: for its topic, or by code of the application
     reports: bool
     timeout: float | None
     options: Mapping[str, Any] = field(repr=False)  # may hold passwords
@@ -113,10 +118,13 @@ class PartitionWriter:
             send(*arguments)
 
     def _send_batches(self, producer: TaskProducer, batches: Iterable[Any]) -> None:
+        topic = None if self.by_row else self.shapes.topic
         for batch in batches:
-            columns = direct_columns(batch, self.shapes)
-            if columns is not None and self.shapes.topic is not None:
-                producer.send_batch(self.shapes.topic, batch, columns)
+            columns = None
+            if topic is not None and batch.num_rows >= FEW_ROWS:
+                columns = direct_columns(batch, self.shapes)
+            if topic is not None and columns is not None:
+                producer.send_batch(topic, batch, columns)
                 continue
             for arguments in read_batch(batch, self.shapes):
                 producer.send(*arguments)

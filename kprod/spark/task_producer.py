@@ -55,8 +55,8 @@ class TaskProducer:
         ``columns`` are from ``direct_columns``. Raises what that raises, and DeliveryError when an
         earlier record has failed.
         """
-        delivery = self._producer.send_arrow(topic, batch, **columns)
-        self.outcomes.expect_call(delivery, payload_bytes(batch, columns))
+        nbytes = payload_bytes(batch, columns)  # first: what it raises, it raises with nothing sent
+        self.outcomes.expect_call(self._producer.send_arrow(topic, batch, **columns), nbytes)
 
     def finish(self) -> None:
         """Wait until every record of the task is acknowledged.

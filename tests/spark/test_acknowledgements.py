@@ -173,6 +173,21 @@ def test_what_was_refused_in_a_bulk_call_is_not_in_the_log() -> None:
         outcomes.expect_call(call((batch, 2)), 2)
     assert caught.value.persisted is Persisted.NO
     assert (caught.value.failed, caught.value.pending) == (2, 0)
+    assert isinstance(caught.value.__cause__, BrokerError)
+
+
+def test_calls_between_single_records_do_not_let_those_pile_up() -> None:
+    outcomes = Acknowledgements(timeout=0.05)
+    batch, done = batch_of(), batch_of()
+    done.succeed(0, -1)
+
+    def send_both_ways() -> None:
+        for _ in range(MOST_PENDING + 1):
+            send(outcomes, batch, 1)
+            outcomes.expect_call(call((done, 1)), 1)
+
+    with pytest.raises(DeliveryError, match="no outcome"):
+        send_both_ways()
 
 
 def test_bulk_calls_that_never_end_do_not_pile_up() -> None:
@@ -181,7 +196,7 @@ def test_bulk_calls_that_never_end_do_not_pile_up() -> None:
     for _ in range(MOST_CALLS - 1):
         outcomes.expect_call(call((batch, 1)), 1)
     with pytest.raises(
-        DeliveryError, match=rf"{MOST_CALLS} have no outcome yet.*no outcome after 0.05 s"
+        DeliveryError, match=rf"{MOST_CALLS} have no .*first: flights-2: no outcome after 0.05 s"
     ):
         outcomes.expect_call(call((batch, 1)), 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pyarrow as pa
@@ -64,19 +65,37 @@ def test_columns_of_spark_s_own_sink_are_taken_under_the_names_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shapes", "columns"),
+    "columns",
     [
-        (RecordShapes(topic=None), {"value": ["v"], "topic": ["t"]}),
-        (RecordShapes(topic="t", encode_value=False), {"value": ["v"]}),
-        (RecordShapes(topic="t", encode_key=False), {"value": ["v"], "key": ["k"]}),
-        (SHAPES, {"value": pa.array(["v"]).dictionary_encode()}),
-        (SHAPES, {"value": [17]}),
-        (SHAPES, {"value": ["v"], "partition": pa.array([1], pa.int8())}),
+        {"value": pa.array(["v"]).dictionary_encode()},
+        {"value": [17]},
+        {"value": pa.array([uuid.UUID(int=1).bytes], pa.uuid())},
+        {"value": ["v"], "partition": pa.array([1], pa.int8())},
     ],
-    ids=["topics of rows", "value serializer", "key serializer", "dictionary", "number", "int8"],
+    ids=["dictionary", "number", "extension", "int8"],
 )
-def test_other_batches_are_read_row_by_row(shapes: RecordShapes, columns: dict[str, Any]) -> None:
-    assert direct_columns(pa.RecordBatch.from_pydict(columns), shapes) is None
+def test_what_has_to_be_converted_is_read_row_by_row(columns: dict[str, Any]) -> None:
+    assert direct_columns(pa.RecordBatch.from_pydict(columns), SHAPES) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "direct"),
+    [(("key", "value"), True), (("value", "key"), False), (("name", "value"), False)],
+)
+def test_headers_are_taken_as_they_are_if_their_key_comes_first(
+    names: tuple[str, str], direct: bool
+) -> None:
+    """By position they would be written swapped."""
+    kind = pa.list_(pa.struct([(name, pa.string()) for name in names]))
+    headers = pa.array([[dict.fromkeys(names, "x")]], kind)
+    batch = pa.RecordBatch.from_pydict({"value": ["v"], "headers": headers})
+    assert (direct_columns(batch, SHAPES) is not None) == direct
+
+
+def test_columns_without_a_type_are_left_out() -> None:
+    columns = {name: pa.nulls(1) for name in ("key", "headers", "partition", "timestamp")}
+    batch = pa.RecordBatch.from_pydict({"value": ["v"], **columns})
+    assert direct_columns(batch, SHAPES) == {**WITHOUT, "value": "value"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import socket
 import threading
@@ -17,6 +18,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log_reader import read_topic
 from kprod.errors import ConfigError, DeliveryError, RecordTooLargeError, RecordTypeError
 from kprod.spark import PartitionWriter, partition_writer
+from kprod.types import ProducerRecord
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +89,52 @@ def test_columns_become_the_records_that_their_rows_would(bootstrap: str) -> Non
     assert written["columns"][1] == 300
 
 
+class Louder:
+    """An interceptor that makes values longer."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return dataclasses.replace(record, value=record.value + b"!!!")
+
+
+def written_by(options: dict[str, Any], bootstrap: str, topic: str) -> tuple[int, list[bytes]]:
+    """What 20 rows of "a" weigh by the report, and what of them is in the topic."""
+    writer = partition_writer(topic, bootstrap_servers=bootstrap, **options)
+    (report,) = writer(iter([pa.RecordBatch.from_pydict({"value": ["a"] * 20})]))
+    return report.to_pylist()[0]["bytes"], values(bootstrap, topic)
+
+
+def test_code_of_the_application_sees_every_row(bootstrap: str) -> None:
+    interceptor: dict[str, Any] = {"interceptors": [Louder()]}
+    assert written_by(interceptor, bootstrap, "louder") == (80, [b"a!!!"] * 20)
+    serializer: dict[str, Any] = {"value.serializer": lambda text: text.upper().encode() * 2}
+    assert written_by(serializer, bootstrap, "serialized") == (40, [b"AA"] * 20)
+
+
+def test_record_batches_without_rows_need_no_topic() -> None:
+    writer = partition_writer("t", bootstrap_servers="127.0.0.1:1")
+    nothing = pa.RecordBatch.from_pydict({"value": pa.array([], pa.string())})
+    (report,) = writer(iter([nothing]))
+    assert report.to_pylist()[0]["records"] == 0
+
+
+def test_headers_are_written_under_their_names(bootstrap: str) -> None:
+    kind = pa.list_(pa.struct([("value", pa.string()), ("key", pa.string())]))
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": ["v"] * 20,
+            "headers": pa.array([[{"key": "name", "value": "content"}]] * 20, kind),
+        }
+    )
+    writer = partition_writer("named-headers", bootstrap_servers=bootstrap)
+    list(writer(iter([batch])))
+    found = {record.headers for _partition, record in read_topic(bootstrap, "named-headers")}
+    assert found == {(("name", b"content"),)}
+
+
 def test_a_column_that_no_record_takes_names_its_row(bootstrap: str) -> None:
     writer = partition_writer("refused-columns", bootstrap_servers=bootstrap)
-    column = pa.array([b"fits", bytes(2_000_000)])
-    with pytest.raises(RecordTooLargeError, match="record 1"):
+    column = pa.array([b"fits"] * 20 + [bytes(2_000_000)])
+    with pytest.raises(RecordTooLargeError, match="record 20"):
         writer(iter([pa.RecordBatch.from_arrays([column], ["value"])]))
 
 

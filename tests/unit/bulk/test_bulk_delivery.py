@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,10 +15,13 @@ import pytest
 from kprod import KafkaProducer, Persisted, RecordMetadata, TopicPartition
 from kprod.buffer.delivery import BatchDelivery
 from kprod.bulk.delivery import BulkDelivery
+from kprod.bulk.report import BulkProgress
 from kprod.errors import (
     BrokerError,
     DeliveryError,
     IllegalStateError,
+    InvalidBatchError,
+    InvalidRecordError,
     KprodTimeoutError,
     RecordTooLargeError,
 )
@@ -69,28 +73,75 @@ def test_every_record_has_its_outcome() -> None:
             handle[outside]
 
 
-def test_a_failure_is_told_while_others_have_no_outcome() -> None:
-    batches = [BatchDelivery(TopicPartition("t", place), hurry=lambda: None) for place in range(3)]
+def batch_of(partition: int) -> BatchDelivery:
+    return BatchDelivery(TopicPartition("t", partition), hurry=lambda: None)
+
+
+def handle_of(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
+    """Of a call that has put so many records into each of the batches, from their first on."""
     sent = SentRecords()
-    for place, batch in enumerate(batches):
-        for index in range(place + 1):
+    for place, (batch, count) in enumerate(parts):
+        for index in range(count):
             sent.add(place, batch, index)
-    handle = BulkDelivery(sent)
-    assert (handle.pending, handle.failure()) == (6, None)
+    return BulkDelivery(sent)
+
+
+def test_progress_is_told_while_some_have_no_outcome() -> None:
+    batches = [batch_of(partition) for partition in range(3)]
+    handle = handle_of(*((batch, count) for count, batch in enumerate(batches, start=1)))
+    assert handle.progress() == BulkProgress(0, 0, 6, None, TopicPartition("t", 0))
     batches[0].succeed(0, -1)
     batches[1].fail(BrokerError(INVALID_RECORD))
-    failure = handle.failure()
+    known = handle.progress()
+    assert (known.acknowledged, known.failed, known.pending) == (1, 2, 3)
+    assert known.waits_for == TopicPartition("t", 2)
+    failure = known.failure
     assert failure is not None
     assert (failure.acknowledged, failure.failed, failure.pending) == (1, 2, 3)
-    assert handle.pending == 3
     assert "3 have no outcome yet" in str(failure)
     assert failure.topic_partition == TopicPartition("t", 1)
+    assert isinstance(failure.__cause__, BrokerError)
     assert failure.persisted is Persisted.MAYBE, "those without an outcome may be in the log"
     batches[2].succeed(0, -1)
-    told = handle.failure()
+    told = handle.progress().failure
     assert told is not None
     assert "no outcome" not in str(told)
     assert told.persisted is Persisted.NO
+
+
+def test_progress_of_a_batch_that_was_split_counts_its_pieces() -> None:
+    batch, one, other = batch_of(0), batch_of(0), batch_of(0)
+    handle = handle_of((batch, 10))
+    batch.split_into([(0, one), (4, other)])
+    assert handle.progress().pending == 10
+    one.fail(RecordTooLargeError("too large"))
+    known = handle.progress()
+    assert (known.acknowledged, known.failed, known.pending) == (0, 4, 6)
+    other.succeed(7, -1)
+    known = handle.progress()
+    assert (known.acknowledged, known.failed, known.pending) == (6, 4, 0)
+
+
+class Swift(BatchDelivery):
+    """A batch whose records end differently, between the look at its parts and that at the end."""
+
+    ends: Callable[[], object] | None = None
+
+    def locate(self, index: int) -> tuple[BatchDelivery, int]:
+        found = super().locate(index)
+        if self.ends is not None:
+            ends, self.ends = self.ends, None
+            ends()
+        return found
+
+
+def test_an_outcome_is_that_of_the_piece_whenever_it_comes() -> None:
+    batch = Swift(TopicPartition("t", 0), hurry=lambda: None)
+    handle = handle_of((batch, 2))
+    refused, others = InvalidRecordError("refused"), InvalidBatchError("among others")
+    batch.ends = lambda: batch.fail_each([(0, others), (1, refused)])
+    outcome = handle.outcome(1)
+    assert isinstance(outcome, InvalidRecordError)
 
 
 def test_records_that_failed_are_told_by_their_numbers() -> None:

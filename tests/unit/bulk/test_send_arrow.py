@@ -195,6 +195,17 @@ def table(**columns: Any) -> Any:
 
 
 BAD_HEADERS = pa.array([[1], [2]], pa.list_(pa.int32()))
+PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
+NULL_HEADER = pa.array([[{"key": "k", "value": b""}], [None]], pa.list_(PAIR))
+MASKED_HEADER = pa.ListArray.from_arrays(
+    [0, 1, 2],
+    pa.StructArray.from_arrays(
+        [pa.array(["k", "hidden"]), pa.array([b"", b"hidden"])],
+        fields=list(PAIR),
+        mask=pa.array([False, True]),
+    ),
+)
+"""A null among headers, whose children say nothing of it."""
 
 
 @pytest.mark.parametrize(
@@ -217,6 +228,8 @@ BAD_HEADERS = pa.array([[1], [2]], pa.list_(pa.int32()))
             table(d=pa.array(["a", "b"]).dictionary_encode()),
             {"key": "d"},
         ),
+        (InvalidRecordError, "record 1: a header or", table(h=NULL_HEADER), {"headers": "h"}),
+        (InvalidRecordError, "record 1: a header or", table(h=MASKED_HEADER), {"headers": "h"}),
         (PartitionError, "record 1: its partition", table(p=[0, -1]), {"partition": "p"}),
         (PartitionError, "record 0: its partition", table(p=[2**31, 0]), {"partition": "p"}),
         (InvalidRecordError, "record 1: its timestamp", table(t=[1, -1]), {"timestamp": "t"}),
