@@ -30,11 +30,19 @@ def _record_batches(values: Sequence[bytes], keys: Sequence[bytes] | None) -> li
     return [whole.slice(at, BATCH_ROWS) for at in range(0, len(values), BATCH_ROWS)]
 
 
-def _installed() -> bool:
-    return bool(find_spec("pyspark") and find_spec("pyarrow"))
+class _Task(Client):
+    @classmethod
+    def exists(cls) -> bool:
+        """See Client."""
+        return bool(find_spec("pyspark") and find_spec("pyarrow"))
+
+    def prepare(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
+        """See Client."""
+        super().prepare(values, keys)
+        self._batches = _record_batches(values, keys)
 
 
-class KprodTask(Client):
+class KprodTask(_Task):
     """``kprod.spark.partition_writer``, called as Spark calls it."""
 
     TOPIC: str | None = TOPIC
@@ -53,16 +61,6 @@ class KprodTask(Client):
             batch_size=settings.batch_size,
             **options,
         )
-
-    @classmethod
-    def exists(cls) -> bool:
-        """See Client."""
-        return _installed()
-
-    def prepare(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
-        """See Client."""
-        super().prepare(values, keys)
-        self._batches = _record_batches(values, keys)
 
     def send(self) -> None:
         """See Client."""
@@ -89,18 +87,8 @@ class KprodTaskByRow(KprodTask):
         ]
 
 
-class ConfluentTask(Confluent):
+class ConfluentTask(_Task, Confluent):
     """The columns as lists, and ``produce`` with a callback for each of their rows."""
-
-    @classmethod
-    def exists(cls) -> bool:
-        """See Client."""
-        return _installed()
-
-    def prepare(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
-        """See Client."""
-        super().prepare(values, keys)
-        self._batches = _record_batches(values, keys)
 
     def _produce(self, **options: Any) -> None:
         produce, poll = self._producer.produce, self._producer.poll

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from kprod.buffer.delivery import NO_OFFSET, BatchDelivery
@@ -51,17 +51,21 @@ class BulkDelivery:
                 f"{pending} of {len(self)} records have no outcome after {timeout:g} s;"
                 " they are still being sent"
             )
-        failure = self.progress().failure
+        pieces = list(self._pieces())
+        failure = self._progress(pieces).failure
         if failure is not None:
             raise failure
-        return BulkReport(len(self), _offsets(list(self._pieces())))
+        return BulkReport(len(self), _offsets(pieces))
 
     def progress(self) -> BulkProgress:
         """What is known by now, without waiting."""
+        return self._progress(self._pieces())
+
+    def _progress(self, pieces: Iterable[Piece]) -> BulkProgress:
         failed: list[tuple[BatchDelivery, int]] = []
         pending, waits_for = 0, None
         # One look at each: the sender goes on meanwhile.
-        for _, piece, _, _, count in self._pieces():
+        for _, piece, _, _, count in pieces:
             # A batch whose records end differently has its parts before it is done.
             if not piece.done or piece.parts:
                 pending += count
