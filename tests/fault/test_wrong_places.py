@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,12 +179,22 @@ def no_descriptor_left() -> Iterator[None]:
             os.close(descriptor)
 
 
+def wait_until_disconnected(producer: KafkaProducer) -> None:
+    """What it closes later would be a descriptor to connect with."""
+    deadline = time.monotonic() + 20
+    while producer.metrics()["producer-metrics"]["connection-count"]:
+        assert time.monotonic() < deadline, "the producer still has a connection"
+        time.sleep(0.001)
+
+
 def test_a_process_out_of_descriptors_goes_on_when_there_are_some(tmp_path: Path) -> None:
     names = Names()
     with names.producer() as producer:
         with EmbeddedBroker(tmp_path, topics={TOPIC: 1}) as broker:
             names.port = broker.port
             assert producer.send(TOPIC, b"0").get(20).offset == 0
+            names.port = None  # else it tries the old port, with a descriptor that it gives back
+        wait_until_disconnected(producer)
         with EmbeddedBroker(tmp_path, topics={TOPIC: 1}) as broker:
             with no_descriptor_left():
                 names.port = broker.port
