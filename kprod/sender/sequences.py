@@ -8,6 +8,8 @@ One ``PartitionSequence`` per partition. Its rules:
   producers (KIP-854): what was acknowledged a minute ago proves nothing.
 * A batch that failed goes out again only when it is the oldest without an outcome and nothing of
   the partition is on the wire.
+* Until the oldest has an outcome no more than four are sent after it, whatever becomes of them: a
+  broker recognises the repetition of its last five batches only.
 * A new epoch is taken partition by partition, and only when nothing of the partition is on the
   wire; batches that may be in the log are failed, not sent again under it (see ``retry``).
 
@@ -131,8 +133,11 @@ class Sequences:
             return False  # the old epoch is still in use here
         if self.idempotent and state.unresolved:
             oldest = state.unresolved[0]
-            if oldest.maybe_written:
-                return False  # it is repeated, and the broker knows its last five batches only
+            if oldest.maybe_written or oldest.overtaken:
+                # It is repeated, or will be, and the broker knows its last five batches only. It is
+                # overtaken so: sent on a connection where no answer comes; metadata loses the
+                # broker for a moment; batches on a new connection to it are acknowledged.
+                return False
         proven = batch.created_at < state.proven_until and _same(state.proven_leader, leader)
         limit = self._max_in_flight if proven or not self.idempotent else 1
         return state.on_wire < limit

@@ -9,6 +9,8 @@ from tests.simulation.actions import (
     FlushAll,
     ForgetProducers,
     Fragile,
+    Grow,
+    HideBroker,
     HideTopic,
     Recreate,
     Send,
@@ -327,6 +329,34 @@ def test_a_request_that_waits_for_room_was_made_before_the_broker_asked_for_sile
             Disturb(2.0013, 0, Interference("produce", "throttle", 0, 1.0, 0.4, 0), times=4),
             Send(at=2.0095, topic=1, records=30, size=60, keys="explicit"),
             Send(at=3.8697, topic=1, records=21, size=150, keys="explicit"),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations
+
+
+def test_no_more_than_four_batches_follow_one_without_an_outcome() -> None:
+    """Its answer was lost; those acknowledged on a newer connection let ever more follow."""
+    schedule = Schedule(
+        seed=2611253138,
+        setup=Setup(
+            nodes=3,
+            partitions=(1,),
+            replication=0.05,
+            handshake_version=2,
+            latency=0.01,
+            batch_size=150,
+            buffer_memory=1900,
+            retry_backoff_ms=10,
+        ),
+        actions=(
+            Send(at=0.0, topic=0, records=29, size=150, keys="none"),
+            Grow(at=0.0265, topic=0),
+            Grow(at=0.0431, topic=0),
+            HideBroker(at=0.0489, node=2, seconds=4.5),
+            Disturb(0.052, 1, Interference("produce", "stall", seconds=0.1)),
+            Disturb(0.1608, 1, Interference("produce", "lose-response", 0, 0.038, 0.0, 0)),
+            HideBroker(at=0.1865, node=1, seconds=1.8),
         ),
         gentle=True,
     )
