@@ -17,12 +17,7 @@ from kprod.bulk.bulk_calls import BulkCalls
 from kprod.bulk.writing import BulkParts
 from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
-from kprod.errors import (
-    BufferFullError,
-    KprodError,
-    ProducerClosedError,
-    RecordTooLargeError,
-)
+from kprod.errors import BufferFullError, KprodError, ProducerClosedError
 from kprod.intake.arguments import (
     check_partition,
     check_seconds,
@@ -36,12 +31,13 @@ from kprod.intake.interceptors import Interceptors
 from kprod.intake.lane_rules import lane_partitioner, largest_payload
 from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import Serializers
+from kprod.intake.size_limits import SizeLimits
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.lifetime import forget, watch_over
 from kprod.types import BytesLike, DeliveryReport, Header, Headers, ProducerRecord, TopicPartition
-from kprod_ext import BulkTurn, FastLane, batch_size_upper_bound
+from kprod_ext import BulkTurn, FastLane
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +68,7 @@ class KafkaProducer(FastLane, BulkCalls):
         self._interceptors = Interceptors(self.config.interceptors)
         self._serializers = Serializers(self.config.key_serializer, self.config.value_serializer)
         self._max_block = self.config.max_block_ms / 1000
-        self._largest_batch = min(self.config.max_request_size, self.config.buffer_memory)
+        self._size_limits = SizeLimits(self.config)
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
         self._close_seconds = self.config.delivery_timeout_ms / 1000 + GRACE
         self._largest = largest_payload(self.config)
@@ -161,7 +157,7 @@ class KafkaProducer(FastLane, BulkCalls):
         if self._callbacks.crowded:
             self._await_callbacks(deadline)
         key, value = self._serializers.apply(record)
-        self._refuse_too_large(record, key, value)
+        self._size_limits.check(record, key, value)
         topic = self._metadata.await_topic(
             record.topic, self._left(deadline), self._wake, record.partition
         )
@@ -259,26 +255,6 @@ class KafkaProducer(FastLane, BulkCalls):
             self._restart_in_child()
         if self._closed:
             raise ProducerClosedError("the producer is closed")
-
-    def _refuse_too_large(
-        self, record: ProducerRecord, key: BytesLike | None, value: BytesLike | None
-    ) -> None:
-        try:
-            size = batch_size_upper_bound(key, value, record.headers)
-        except ValueError as error:
-            raise RecordTooLargeError(f"a record for topic {record.topic!r}: {error}") from None
-        if size <= self._largest_batch:
-            return
-        limits = {
-            "max_request_size": self.config.max_request_size,
-            "buffer_memory": self.config.buffer_memory,
-        }
-        for name, limit in limits.items():
-            if size > limit:
-                raise RecordTooLargeError(
-                    f"a record for topic {record.topic!r} takes up to {size} bytes,"
-                    f" more than {name} ({limit})"
-                )
 
     # Waiting for everything -----------------------------------------------------------------------
 

@@ -30,11 +30,12 @@ class ArrowChunk(RecordChunk):
     @property
     def left(self) -> int:
         """Rows of the batch that were not read. After all was written: there was no memory."""
-    def begin(self, largest: int) -> tuple[int, str] | None:
+    def begin(self, largest: int) -> tuple[int, str, int] | None:
         """Begin to read the source's batch at hand, having looked at each of its rows.
 
-        The first row that cannot be a record, and why: "partition", "timestamp", "headers",
-        "broken", or "size" for more than ``largest`` bytes.
+        The first row that cannot be a record, and why: "null", "partition", "timestamp", "headers",
+        "broken", or "size" for one whose batch would have more than ``largest`` bytes. With "size"
+        comes how many, as ``batch_size_upper_bound`` has it; else, and beyond 2 GiB, -1.
         """
     def next_row(
         self,

@@ -29,11 +29,14 @@ from kprod_ext.arrow_column cimport (
     read_many_bytes,
 )
 from kprod_ext.arrow_source cimport ArrowSource
+from kprod_ext.batch_header cimport HEADER_SIZE
 from kprod_ext.record_chunk cimport UNSET, RecordChunk
-from kprod_ext.record_layout cimport Field
+from kprod_ext.record_layout cimport RECORD_OVERHEAD, Field, Record, field_size, payload_size
+from kprod_ext.varint cimport varint_size
 
 cdef enum:
-    HEADER_OVERHEAD = 10
+    HEADER_OVERHEAD = 10        # bytes that the two lengths of a header take at most
+    LENGTHS = 15                # and those of key and value, and the number of headers
 
 cdef dict KINDS = {
     "n": ABSENT, "z": SHORT_BYTES, "u": SHORT_BYTES, "Z": LONG_BYTES, "U": LONG_BYTES,
@@ -48,9 +51,12 @@ cdef class ArrowChunk(RecordChunk):
 
     cdef ArrowSource _source
     cdef Column _value, _key, _headers, _header, _header_name, _header_value, _partition, _timestamp
+    cdef Column _whole              # the rows themselves: asked for nulls only
     cdef bint _has_more             # than keys and values
+    cdef bint _has_nulls            # whether a row as a whole may be one
     cdef int64_t _next              # row of the batch that is read next
     cdef int64_t _rows
+    cdef int64_t _size              # of a batch with the row that is too large
     cdef tuple _numbers
     cdef readonly int32_t largest_partition
 
@@ -71,13 +77,14 @@ cdef class ArrowChunk(RecordChunk):
         prepare(&self._timestamp, columns, timestamp)
         self._has_more = max(headers, partition, timestamp) >= 0
         self._timestamp.multiplier, self._timestamp.divisor = multiplier, divisor
+        self._whole.kind = FIXED_BYTES
         if headers >= 0:
             self._header.kind = FIXED_BYTES     # asked for nulls only
             pair = columns[headers][3][0][3]
             prepare(&self._header_name, pair, 0)
             prepare(&self._header_value, pair, 1)
 
-    def begin(self, Py_ssize_t largest):
+    def begin(self, int64_t largest):
         """Look at every row of the batch at hand, and begin to read it."""
         cdef ArrowArray* batch = &self._source.array
         cdef int value, key, headers, partition, timestamp
@@ -92,8 +99,11 @@ cdef class ArrowChunk(RecordChunk):
             self._header.array, self._header.offset = items, items.offset
             point(&self._header_name, items, 0)
             point(&self._header_value, items, 1)
+        self._whole.array, self._whole.offset = batch, batch.offset
+        self._has_nulls = batch.null_count != 0 and batch.buffers[0] != NULL
         self.forget_rows()
         self._next = 0
+        self._size = -1
         self._rows = batch.length
         return self._first_bad(largest)
 
@@ -117,24 +127,27 @@ cdef class ArrowChunk(RecordChunk):
             headers,
         )
 
-    cdef object _first_bad(self, Py_ssize_t largest):
+    cdef object _first_bad(self, int64_t largest):
         cdef int64_t row
+        cdef int64_t plain = largest - HEADER_SIZE - RECORD_OVERHEAD - LENGTHS
         cdef const char* why = NULL
         with nogil:
-            if self._has_more or not (
-                all_within(&self._key, self._rows, largest // 2)
-                and all_within(&self._value, self._rows, largest // 2)
+            if self._has_more or self._has_nulls or not (
+                all_within(&self._key, self._rows, plain // 2)
+                and all_within(&self._value, self._rows, plain // 2)
             ):
                 for row in range(self._rows):
-                    why = self._fault(row, largest)
+                    why = self._fault(row, plain, largest)
                     if why != NULL:
                         break
-        return None if why == NULL else (row, why.decode())
+        return None if why == NULL else (row, why.decode(), self._size)
 
-    cdef const char* _fault(self, int64_t row, Py_ssize_t largest) noexcept nogil:
+    cdef const char* _fault(self, int64_t row, int64_t plain, int64_t largest) noexcept nogil:
+        """What is wrong with a row. With up to ``plain`` bytes it is small enough in any case."""
         cdef Field key, value
-        cdef int64_t number
-        cdef Py_ssize_t size
+        cdef int64_t number, size
+        if self._has_nulls and is_null(&self._whole, row):
+            return b"null"
         read_bytes(&self._key, row, &key)
         read_bytes(&self._value, row, &value)
         if key.size < UNSET or value.size < UNSET:
@@ -151,16 +164,18 @@ cdef class ArrowChunk(RecordChunk):
         size = self._headers_size(row)
         if size < 0:
             return b"headers"
-        if key.size > largest or value.size > largest:
-            return b"size"
-        if max(key.size, 0) + max(value.size, 0) + size > largest:
-            return b"size"
-        return NULL
+        if key.size <= plain and value.size <= plain:
+            if max(key.size, 0) + max(value.size, 0) + size <= plain:
+                return NULL
+        self._size = self._batch_size(row)
+        if 0 <= self._size <= largest:
+            return NULL
+        return b"size"
 
-    cdef Py_ssize_t _headers_size(self, int64_t row) noexcept nogil:
+    cdef int64_t _headers_size(self, int64_t row) noexcept nogil:
         """Bytes of a row's headers at most; -1 when one or its name is null, or a size is none."""
         cdef int64_t item, start, end
-        cdef Py_ssize_t size = 0
+        cdef int64_t size = 0
         cdef Field name, value
         if self._headers.kind == ABSENT:
             return 0
@@ -170,8 +185,35 @@ cdef class ArrowChunk(RecordChunk):
             read_bytes(&self._header_value, item, &value)
             if is_null(&self._header, item) or name.size < 0 or value.size < UNSET:
                 return -1
-            size += name.size + max(value.size, 0) + HEADER_OVERHEAD
+            # No sum overflows, however large a cell says it is.
+            size += min(name.size, INT32_MAX) + min(max(value.size, 0), INT32_MAX) + HEADER_OVERHEAD
         return size
+
+    cdef int64_t _batch_size(self, int64_t row) noexcept nogil:
+        """Bytes of a batch with this one record at most; -1: more than the format allows.
+
+        As ``batch_size_upper_bound`` has it, for a row without other faults.
+        """
+        cdef Record record
+        cdef int64_t item, size
+        cdef int64_t start = 0, end = 0
+        cdef Field field[2]
+        if self._headers.kind != ABSENT:
+            read_list(&self._headers, row, &start, &end)
+        read_bytes(&self._key, row, &record.key)
+        read_bytes(&self._value, row, &record.value)
+        record.header_count = 0
+        size = payload_size(&record)
+        if size < 0:
+            return -1
+        size += varint_size(end - start) - varint_size(0)
+        for item in range(start, end):
+            read_bytes(&self._header_name, item, &field[0])
+            read_bytes(&self._header_value, item, &field[1])
+            if field[0].size > INT32_MAX or field[1].size > INT32_MAX or size > INT32_MAX:
+                return -1
+            size += field_size(&field[0]) + field_size(&field[1])
+        return HEADER_SIZE + RECORD_OVERHEAD + size if size <= INT32_MAX else -1
 
     cdef Py_ssize_t to_follow(self) noexcept nogil:
         return <Py_ssize_t>(self._rows - self._next)

@@ -56,8 +56,6 @@ cdef class ArrowSource:
     def _judged(self):
         if self.array.n_children != self._schema.n_children or self.array.length < 0:
             raise ValueError("the batch does not fit its schema")
-        if self.array.null_count > 0:
-            raise ValueError("a row as a whole is null")
         return self.array.length
 
     def _trouble(self):

@@ -12,27 +12,38 @@ from kprod.bulk.partial_failure import accounted
 from kprod.bulk.writing import BulkParts, BulkWriting
 from kprod.config.shown import shown
 from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
+from kprod.intake.size_limits import SizeLimits
 from kprod.types import TopicPartition
 from kprod_ext import ArrowChunk, ArrowSource, SentRecords
 
 CHUNK_ROWS = 1024
 """Rows whose addresses are known at the same time: in the processor's nearest cache."""
 
+UNLIMITED = 1 << 61
+"""More bytes than there are: of records whose size ``send`` itself looks at."""
+
 FAULTS: dict[str, tuple[type[Exception], str]] = {
     "partition": (PartitionError, "its partition is not a number from 0 to 2**31 - 1"),
     "timestamp": (InvalidRecordError, "its timestamp is before 1970 or beyond 2**63 - 1 ms"),
     "headers": (InvalidRecordError, "a header or its name is null, or its size is broken"),
     "broken": (InvalidRecordError, "the offsets of its value or key are broken"),
+    "null": (InvalidRecordError, "the row as a whole is null"),
 }
 
 
 class ArrowBatches:
     """The batches of what ``send_arrow`` was given; ``chunk`` reads the one at hand.
 
-    ``largest`` is the bytes that key, value and headers of a record may have together.
+    Without ``limits`` a record may be of any size.
     """
 
-    def __init__(self, data: Any, columns: dict[str, str | int | None], largest: int) -> None:
+    def __init__(
+        self,
+        topic: str,
+        data: Any,
+        columns: dict[str, str | int | None],
+        limits: SizeLimits | None = None,
+    ) -> None:
         """Raises RecordTypeError for data or columns that cannot be sent."""
         try:
             self._source = ArrowSource(data)
@@ -44,7 +55,9 @@ class ArrowBatches:
             ) from None
         found = arrow_columns(self._source.columns(), **columns)
         self.chunk = ArrowChunk(CHUNK_ROWS, self._source, *found)
-        self._largest = largest
+        self._topic = topic
+        self._limits = limits
+        self._batches = 0
         self._rows = 0
 
     def next(self) -> bool:
@@ -52,15 +65,22 @@ class ArrowBatches:
         rows = self._source.next_batch()
         if rows < 0:
             return False
-        fault = self.chunk.begin(self._largest)
+        fault = self.chunk.begin(UNLIMITED if self._limits is None else self._limits.largest)
         if fault is not None:
-            row, why = fault
-            kind, said = FAULTS.get(
-                why, (RecordTooLargeError, f"it takes more than {self._largest} bytes")
-            )
-            raise kind(f"record {self._rows + row}: {said}")
+            raise self._error(*fault)
+        self._batches += 1
         self._rows += rows
         return True
+
+    def _error(self, row: int, why: str, size: int) -> Exception:
+        """What is told of a row, by its number in the whole data, as the handle counts records."""
+        place = f"record {self._rows + row}"
+        if self._batches:
+            place += f" (row {row} of batch {self._batches})"
+        if self._limits is not None and why == "size":
+            return RecordTooLargeError(f"{place}: {self._limits.error(self._topic, size)}")
+        kind, said = FAULTS[why]
+        return kind(f"{place}: {said}")
 
 
 def send_batches(parts: BulkParts, topic: str, batches: ArrowBatches) -> BulkDelivery:
@@ -89,7 +109,10 @@ def send_batches_one_by_one(
     with accounted(delivery, lambda: None):
         while more:
             for partition, timestamp_ms, key, value, headers in _rows(batches.chunk):
-                future = send(topic, value, key, headers, partition, timestamp_ms)
+                try:
+                    future = send(topic, value, key, headers, partition, timestamp_ms)
+                except RecordTooLargeError as error:
+                    raise RecordTooLargeError(f"record {len(delivery)}: {error}") from None
                 place = places.setdefault(future.topic_partition, len(places))
                 sent.add(place, future.delivery, future.index)
             if batches.chunk.left:

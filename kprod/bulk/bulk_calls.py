@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.bulk.writing import BulkParts
 from kprod.intake.arguments import check_topic
-from kprod.types import BytesLike, ProducerRecord
+from kprod.intake.size_limits import SizeLimits
 
 if TYPE_CHECKING:
     from kprod.bulk.delivery import BulkDelivery
@@ -22,8 +22,7 @@ class BulkCalls:
 
     _bulk: BulkParts | None
     """None when code of the application must see each record."""
-    _largest: int
-    """Bytes of key, value and headers with which a record is within every limit."""
+    _size_limits: SizeLimits
 
     def send_many(
         self,
@@ -55,7 +54,7 @@ class BulkCalls:
         rows = Rows(
             values, keys=keys, headers=headers, partitions=partitions, timestamps_ms=timestamps_ms
         )
-        checks = RowChecks(topic, self._refuse_too_large)
+        checks = RowChecks(topic, self._size_limits.check)
         if self._bulk is None:
             from kprod.bulk.one_by_one import send_one_by_one
 
@@ -99,19 +98,14 @@ class BulkCalls:
             "partition": partition,
             "timestamp": timestamp,
         }
-        batches = ArrowBatches(data, columns, self._largest)
         if self._bulk is None:
-            return send_batches_one_by_one(self._send, topic, batches)
+            return send_batches_one_by_one(self._send, topic, ArrowBatches(topic, data, columns))
+        batches = ArrowBatches(topic, data, columns, self._size_limits)
         return send_batches(self._bulk, topic, batches)
 
     # What the producer does for both, and for send ------------------------------------------------
 
     def _ensure_usable(self) -> None:
-        raise AssertionError("the producer has its own")
-
-    def _refuse_too_large(
-        self, record: ProducerRecord, key: BytesLike | None, value: BytesLike | None
-    ) -> None:
         raise AssertionError("the producer has its own")
 
     def _send(

@@ -46,7 +46,7 @@ class Acknowledgements:
         """``timeout`` in seconds bounds a wait for the oldest record's outcome."""
         self.records = 0
         self.bytes = 0
-        self._sent = 0
+        self.sent = 0  # whatever became of them
         self._futures = 0  # of those
         self._timeout = timeout
         self._pending: deque[FutureRecordMetadata] = deque()
@@ -56,7 +56,7 @@ class Acknowledgements:
     def expect(self, future: FutureRecordMetadata) -> None:
         """Take charge of one more record. Raises DeliveryError when an earlier one has failed."""
         self._pending.append(future)
-        self._sent += 1
+        self.sent += 1
         self._futures += 1
         if self._futures % LOOK_EVERY == 0:
             self._settle_done()
@@ -69,7 +69,7 @@ class Acknowledgements:
         Raises DeliveryError when an earlier record has failed.
         """
         self._calls.append((delivery, nbytes))
-        self._sent += len(delivery)
+        self.sent += len(delivery)
         self._settle_done()
         if len(self._calls) >= MOST_CALLS:
             with suppress(KprodError):  # what became of it is read from its state
@@ -147,7 +147,7 @@ class Acknowledgements:
                 tp, maybe = known.failure.topic_partition, known.failure.persisted
                 failed.append(_Failed(known.failed, tp, known.failure.__cause__, maybe))
         records = sum(one.records for one in failed)
-        acknowledged = self._sent - records - unknown
+        acknowledged = self.sent - records - unknown
         cause = None
         if failed:
             place, cause = failed[0].topic_partition, failed[0].cause
@@ -157,7 +157,7 @@ class Acknowledgements:
             else f"no outcome after {self._timeout:g} s"
         )
         error = DeliveryError(
-            f"{records:,} of {self._sent:,} records failed, {unknown:,} have no outcome yet,"
+            f"{records:,} of {self.sent:,} records failed, {unknown:,} have no outcome yet,"
             f" {acknowledged:,} were acknowledged; {f'first: {place}: ' if place else ''}{why}",
             acknowledged=acknowledged,
             failed=records,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from kprod.errors import KprodTimeoutError
+from kprod.errors import KprodError, KprodTimeoutError
 from kprod.spark.acknowledgements import Acknowledgements
 from kprod.spark.direct_columns import payload_bytes
 
@@ -56,7 +56,13 @@ class TaskProducer:
         earlier record has failed.
         """
         nbytes = payload_bytes(batch, columns)  # first: what it raises, it raises with nothing sent
-        self.outcomes.expect_call(self._producer.send_arrow(topic, batch, **columns), nbytes)
+        try:
+            delivery = self._producer.send_arrow(topic, batch, **columns)
+        except KprodError as error:
+            if self.outcomes.sent:
+                error.add_note(f"record 0 of this call is record {self.outcomes.sent} of the task")
+            raise
+        self.outcomes.expect_call(delivery, nbytes)
 
     def finish(self) -> None:
         """Wait until every record of the task is acknowledged.

@@ -16,7 +16,13 @@ from pyspark import cloudpickle
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log_reader import read_topic
-from kprod.errors import ConfigError, DeliveryError, RecordTooLargeError, RecordTypeError
+from kprod.errors import (
+    ConfigError,
+    DeliveryError,
+    PartitionError,
+    RecordTooLargeError,
+    RecordTypeError,
+)
 from kprod.spark import PartitionWriter, partition_writer
 from kprod.types import ProducerRecord
 
@@ -57,6 +63,18 @@ def test_record_batches_are_answered_by_a_record_batch(bootstrap: str) -> None:
     (report,) = writer(iter(batches))
     assert isinstance(report, pa.RecordBatch)
     assert report.to_pylist()[0]["records"] == 4
+
+
+def test_a_record_that_cannot_be_sent_is_found_in_the_whole_partition(bootstrap: str) -> None:
+    writer = partition_writer("numbered", bootstrap_servers=bootstrap)
+    rows = pa.record_batch({"value": pa.array([b"v"] * 20), "partition": pa.array([0] * 20)})
+    bad = pa.record_batch({"value": pa.array([b"v"] * 20), "partition": pa.array([0] * 19 + [-1])})
+    with pytest.raises(PartitionError, match=r"^record 19: its partition") as raised:
+        writer(iter([bad]))
+    assert not getattr(raised.value, "__notes__", [])
+    with pytest.raises(PartitionError, match=r"^record 19: its partition") as raised:
+        writer(iter([rows, rows.slice(0, 3), bad]))
+    assert "record 0 of this call is record 23 of the task" in raised.value.__notes__
 
 
 def test_columns_become_the_records_that_their_rows_would(bootstrap: str) -> None:

@@ -242,7 +242,7 @@ MASKED_HEADER = pa.ListArray.from_arrays(
         ),
         (
             RecordTooLargeError,
-            "record 1: it takes more than",
+            r"record 1: a record for topic 't' takes up to 2000089 bytes, more than max_request_s",
             table(k=[b"", b"x" * 2_000_000]),
             {"key": "k"},
         ),
@@ -255,6 +255,66 @@ def test_what_cannot_be_sent_is_refused_before_anything_is_queued(
     with producer_before(cluster) as producer, pytest.raises(error, match=said):
         producer.send_arrow("t", data, **arguments)
     assert stored(cluster) == []
+
+
+ROWS = pa.StructArray.from_arrays([pa.array([b"a", b"b", b"c"])], ["value"])
+MASKED_ROWS = pa.StructArray.from_arrays(
+    [pa.array([b"a", b"b", b"c"])], ["value"], mask=pa.array([False, False, True])
+)
+
+
+@pytest.mark.parametrize(("rows", "first"), [(MASKED_ROWS, 2), (MASKED_ROWS.slice(1), 1)])
+def test_rows_that_are_null_as_a_whole_are_refused(rows: Any, first: int) -> None:
+    cluster = cluster_of()
+    said = f"record {first}: the row as a whole is null"
+    with producer_before(cluster) as producer, pytest.raises(InvalidRecordError, match=said):
+        producer.send_arrow("t", rows)
+    assert stored(cluster) == []
+    assert [r.value for r in stored(sent(ROWS))] == [b"a", b"b", b"c"]
+    assert [r.value for r in stored(sent(MASKED_ROWS.slice(0, 2)))] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("options", [{}, {"value_serializer": bytes}], ids=["compiled", "plain"])
+@pytest.mark.parametrize("stream", [False, True], ids=["table", "reader"])
+@pytest.mark.parametrize("place", range(5))
+def test_records_are_numbered_through_all_batches(
+    options: dict[str, Any], stream: bool, place: int
+) -> None:
+    """As the handle numbers them; where there are several batches, one may look into its own."""
+    times = [1, 2, 3, 4, 5]
+    times[place] = -1
+    rows = pa.table({"value": [b"%d" % n for n in range(5)], "at": times})
+    batches = [rows[:2], rows[2:2], rows[2:4], rows[4:]]
+    data: Any = pa.concat_tables(batches)
+    if stream:
+        flat = [
+            pa.record_batch(b.combine_chunks().to_pydict(), schema=rows.schema) for b in batches
+        ]
+        data = pa.RecordBatchReader.from_batches(rows.schema, flat)
+    cluster = cluster_of()
+    with producer_before(cluster, **options) as producer:
+        with pytest.raises(InvalidRecordError) as raised:
+            producer.send_arrow("t", data, timestamp="at")
+        told = str(raised.value)
+        assert told.startswith(f"record {place}")
+        assert getattr(raised.value, "accepted", 0) == place // 2 * 2
+        if place < 2:
+            assert told.startswith(f"record {place}: its timestamp")
+        else:
+            assert f"(row {place % 2} of batch " in told
+    assert [r.value for r in stored(cluster)] == [b"%d" % n for n in range(place // 2 * 2)]
+
+
+def test_what_a_serializer_makes_of_a_value_is_what_counts() -> None:
+    cluster = cluster_of()
+    options: dict[str, Any] = {"max_request_size": 1000, "value_serializer": lambda v: v[:900]}
+    with producer_before(cluster, **options) as producer:
+        assert len(producer.send_arrow("t", pa.table({"value": [b"x" * 2000, b"y"]}))) == 2
+        data = pa.table({"value": [b"a", b"b"], "key": [None, b"k" * 1000]})
+        with pytest.raises(RecordTooLargeError, match=r"^record 1: .*'t'.*max_request_size") as e:
+            producer.send_arrow("t", pa.concat_tables([data[:1], data[1:]]), key="key")
+        assert e.value.accepted == 1  # type: ignore[attr-defined]
+    assert [r.value for r in stored(cluster)] == [b"x" * 900, b"y", b"a"]
 
 
 def test_a_stream_that_fails_leaves_its_earlier_batches_queued() -> None:

@@ -1,0 +1,112 @@
+"""How large a record may be does not depend on the call that sends it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kprod.errors import RecordTooLargeError
+from kprod.types import Header
+from kprod_ext import batch_size_upper_bound
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_producer import producer_before
+
+LIMIT = 40_000
+KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]
+
+names = st.sampled_from(["", "n", "\u00fc" * 31, "n" * 64, "n" * 9_000])
+payloads = st.sampled_from([None, b"", b"x", b"x" * 63, b"x" * 64, b"x" * 8_191, b"x" * 8_192])
+headers: st.SearchStrategy[list[Header]] = st.one_of(
+    st.just([]),
+    st.lists(st.tuples(names, payloads), min_size=1, max_size=3),
+    st.integers(62, 66).map(lambda n: [("n", b"")] * n),
+    st.integers(8_190, 8_200).map(lambda n: [("", b"1")] * n),
+)
+sizes = st.integers(-20, 20).map(lambda beyond: LIMIT + beyond)
+
+
+class Calls:
+    """A producer, and every call that can send the same record with it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.cluster = ScriptedCluster(topics={"t": [1]})
+        self.cluster.add(1)
+        self.producer = producer_before(self.cluster, linger_ms=0, **options)
+
+    def send(self, key: bytes | None, value: bytes | None, pairs: list[Header]) -> str | None:
+        try:
+            self.producer.send("t", value, key, pairs, 0, 1)
+        except RecordTooLargeError as error:
+            return f"record 0: {error}"
+        return None
+
+    def send_many(self, key: bytes | None, value: bytes | None, pairs: list[Header]) -> str | None:
+        columns: dict[str, Any] = {"keys": [key], "headers": [pairs], "partitions": [0]}
+        try:
+            self.producer.send_many("t", [value], timestamps_ms=1, **columns)
+        except RecordTooLargeError as error:
+            return str(error)
+        return None
+
+    def send_arrow(
+        self, key: bytes | None, value: bytes | None, pairs: list[Header], kind: Any
+    ) -> str | None:
+        columns = {"value": pa.array([value], kind), "key": pa.array([key], kind)}
+        named = {"key": "key"}
+        if pairs:  # without them there may be no such column
+            columns["headers"] = pa.array([pairs], pa.map_(pa.string(), kind))
+            named["headers"] = "headers"
+        try:
+            self.producer.send_arrow("t", pa.table(columns), **named)
+        except RecordTooLargeError as error:
+            return str(error)
+        return None
+
+
+def value_for(size: int, key: bytes | None, pairs: list[Header]) -> bytes | None:
+    """A value that makes a record of that size, or of one byte less where there is none."""
+    room = max(0, size - batch_size_upper_bound(key, None, pairs))
+    return next(
+        (
+            bytes(n)
+            for n in range(room, max(-1, room - 5), -1)
+            if batch_size_upper_bound(key, bytes(n), pairs) <= size
+        ),
+        None,
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(key=payloads, pairs=headers, size=sizes, kind=st.sampled_from(KINDS))
+def test_every_call_takes_and_refuses_the_same_records(
+    calls: Calls, key: bytes | None, pairs: list[Header], size: int, kind: Any
+) -> None:
+    value = value_for(size, key, pairs)
+    told = calls.send(key, value, pairs)
+    assert (told is None) == (batch_size_upper_bound(key, value, pairs) <= LIMIT)
+    assert calls.send_many(key, value, pairs) == told
+    assert calls.send_arrow(key, value, pairs, kind) == told
+
+
+@pytest.fixture(scope="module", params=["max_request_size", "buffer_memory"])
+def calls(request: pytest.FixtureRequest) -> Any:
+    options = {"max_request_size": 2 * LIMIT, "buffer_memory": 2 * LIMIT, request.param: LIMIT}
+    found = Calls(batch_size=1_000, **options)
+    with found.producer:
+        yield found
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_every_size_around_the_limit_without_headers(kind: Any) -> None:
+    calls = Calls(max_request_size=LIMIT)
+    with calls.producer:
+        for key, size in itertools.product([None, b"k", b"k" * 64], range(LIMIT - 40, LIMIT + 10)):
+            value = value_for(size, key, [])
+            told = calls.send(key, value, [])
+            assert calls.send_arrow(key, value, [], kind) == told
+            assert (told is None) == (batch_size_upper_bound(key, value, []) <= LIMIT)
