@@ -3,6 +3,7 @@
 
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from kprod_ext.arrow_abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
@@ -34,7 +35,7 @@ cdef class ArrowSource:
 
     def columns(self):
         """(name, format, is dictionary-encoded, [the same of its children]) of every column."""
-        return [described(self._schema.children[i]) for i in range(self._schema.n_children)]
+        return described_children(&self._schema)
 
     def next_batch(self):
         """Go on to the next batch; its number of rows, -1 when there is none."""
@@ -98,5 +99,13 @@ cdef tuple described(ArrowSchema* schema):
         "" if schema.name == NULL else schema.name.decode("utf-8", "replace"),
         schema.format.decode("ascii", "replace"),
         schema.dictionary != NULL,
-        [described(schema.children[i]) for i in range(schema.n_children)],
+        described_children(schema),
     )
+
+
+cdef list described_children(ArrowSchema* schema):
+    cdef list found = []
+    cdef int64_t i
+    for i in range(schema.n_children):
+        found.append(described(schema.children[i]))
+    return found

@@ -78,7 +78,10 @@ cdef inline tuple freeze_headers(object headers):
     """Headers as a tuple of (str, bytes or None) tuples: nobody can change what is borrowed."""
     if type(headers) is tuple and is_frozen(<tuple>headers):
         return <tuple>headers
-    return tuple([freeze_header(header) for header in headers])
+    cdef list frozen = []
+    for header in headers:
+        frozen.append(freeze_header(header))
+    return tuple(frozen)
 
 
 cdef inline int hold_headers(HeldRecord* held, tuple headers) except -1:

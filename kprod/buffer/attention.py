@@ -174,7 +174,8 @@ class Attention:
     def _standing(self) -> list[BatchQueue]:
         """All that stand anywhere."""
         by_leader = [place for post in self._posts.values() for place in (post.due, post.lingering)]
-        places = (*by_leader, *self._leaderless.values(), self._resting, self._shut)
+        places = [*by_leader, *self._leaderless.values()]
+        places += self._resting, self._shut
         return [queue for place in places for queue in place]
 
     # What was seen --------------------------------------------------------------------------------

@@ -174,7 +174,8 @@ class FutureRecordMetadata(RecordFuture):
         self, fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         if _outcome(self).error is None:
-            _call_safely(fn, (*args, _metadata(self)), kwargs)
+            metadata = _metadata(self)
+            _call_safely(fn, (*args, metadata), kwargs)
 
     def _tell_failure(
         self, fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]

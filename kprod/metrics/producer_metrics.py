@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from operator import attrgetter, methodcaller
+from typing import Any, NamedTuple, TypeAlias
 
 from kprod.metrics.counters import Batch, BatchCounters, NodeCounters, ProducerCounters, Values
 from kprod.metrics.table import NODE_METRICS, PRODUCER_METRICS, TOPIC_METRICS, Metric
@@ -146,19 +147,15 @@ class ProducerMetrics(ProducerCounters):
     def groups(self, now: float, gauges: Mapping[str, float]) -> Groups:
         """The metrics by group and name; ``gauges`` are those that are not counted here."""
         marks = [m for m in self._marks if now - m.time < self._samples * self._window]
-        producer = self._with_sums(self.values())
-        groups = {
-            "producer-metrics": {
-                **_read(PRODUCER_METRICS, _view(now, producer, [m.producer for m in marks], marks)),
-                **gauges,
-            }
-        }
+        past = list(map(attrgetter("producer"), marks))
+        view = _view(now, self._with_sums(self.values()), past, marks)
+        groups = {"producer-metrics": {**_read(PRODUCER_METRICS, view), **gauges}}
         for name, topic in list(self.topics.items()):
-            past = [m.topics.get(name, _NO_BATCHES) for m in marks]
+            past = _past(map(attrgetter("topics"), marks), name, _NO_BATCHES)
             view = _view(now, topic.values(), past, marks)
             groups[f"producer-topic-metrics.{name}"] = _read(TOPIC_METRICS, view)
         for node_id, node in list(self.nodes.items()):
-            past = [m.nodes.get(node_id, _NO_TRAFFIC) for m in marks]
+            past = _past(map(attrgetter("nodes"), marks), node_id, _NO_TRAFFIC)
             view = _view(now, node.values(), past, marks)
             groups[f"producer-node-metrics.node-{node_id}"] = _read(NODE_METRICS, view)
         return groups
@@ -170,6 +167,11 @@ _NO_TRAFFIC = NodeCounters().values()
 
 def _read(metrics: tuple[Metric, ...], view: View) -> dict[str, float]:
     return {metric.name: metric.read(view) for metric in metrics}
+
+
+def _past(windows: Iterable[Mapping[Any, Values]], name: object, none: Values) -> list[Values]:
+    """What each of the windows says of one topic or broker; ``none``: nothing."""
+    return list(map(methodcaller("get", name, none), windows))
 
 
 def _view(now: float, values: Values, past: list[Values], marks: list[Mark]) -> View:

@@ -126,10 +126,16 @@ class ProduceExchange:
 def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
     """Where it happened and what the broker said, its own text made safe to print."""
     said = [part.error_message] if part.error_message else []
-    said += [f"record {index}: {text}" for index, text in part.record_errors[:5] if text]
+    for index, text in part.record_errors[:5]:
+        if text:
+            said.append(f"record {index}: {text}")
     printable = _printable("; ".join(said))
     return f"{batch.tp}: {printable}" if printable else str(batch.tp)
 
 
 def _printable(text: str | None) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text or "")[:500]
+    return "".join(map(_shown, (text or "")[:500]))
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else "?"
