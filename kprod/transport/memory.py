@@ -88,8 +88,8 @@ class MemoryBackend(Backend):
             return ready
 
     def _ready(self) -> list[Readiness]:
-        found = (transport.readiness() for transport in self._transports)
-        return [readiness for readiness in found if readiness is not None]
+        every = self._transports
+        return [known for transport in every if (known := transport.readiness()) is not None]
 
     def forget(self, transport: Transport) -> None:
         """See ``Backend.forget``."""
