@@ -1,7 +1,11 @@
-"""Judges the sequence numbers the client writes, and how soon it writes a batch again: I12, I16."""
+"""Judges the sequence numbers the client writes, and how soon it writes a batch again.
+
+Invariants I12, I16, and of I13 that a broker can recognise every repetition.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from kprod.types import TopicPartition
@@ -12,13 +16,14 @@ from tests.simulation.model.partition_log import SEQUENCES, BatchFields
 from tests.simulation.setup import Setup
 
 LEAST_JITTER = 0.8
+REMEMBERED = 5  # batches of a producer whose repetition a broker recognises
 
 
 @dataclass(slots=True)
 class Transmission:
     """One batch as it was last sent, and how often it was sent again without a pause.
 
-    ``lost``: its connection ended before there was an answer.
+    ``lost``: its connection ended before there was an answer. ``stored``: an answer has said so.
     """
 
     records: int
@@ -26,18 +31,30 @@ class Transmission:
     at: float
     hasty: int = 0
     lost: bool = False
+    stored: bool = False
 
 
 @dataclass(slots=True)
 class Sequence:
-    """What was sent under one producer id and epoch to one partition."""
+    """What was sent under one producer id and epoch to one partition.
+
+    ``window``: from the first batch on that is not known to be stored.
+    """
 
     expected: int = 0
+    window: deque[Transmission] = field(default_factory=deque)
     batches: dict[int, Transmission] = field(default_factory=dict)
     split: list[BatchFields] = field(default_factory=list)  # refused as too large
 
     def of_a_half(self, sequence: int) -> bool:
         return any(b.base_sequence <= sequence <= b.last_sequence for b in self.split)
+
+    def opens_window(self, newest: Transmission) -> int:
+        """How many batches the broker has to remember, if it has stored all that were sent."""
+        self.window.append(newest)
+        while self.window[0].stored:
+            self.window.popleft()
+        return len(self.window)
 
 
 class SequenceWatch:
@@ -68,6 +85,10 @@ class SequenceWatch:
         gap_allowed = tp in history.failed_partitions
         if fields.base_sequence != known.expected and not gap_allowed:
             history.violated("I12", f"{tp}: expected sequence {known.expected}: {fields}")
+        # What is refused as out of sequence may be in doubt: then it is not sent again.
+        repeats_all = not gap_allowed and tp not in history.doubted
+        if known.opens_window(transmission) > REMEMBERED and repeats_all:
+            history.violated("I13", f"{len(known.window)} batches of {tp}, the first unsettled")
         known.expected = (fields.last_sequence + 1) % SEQUENCES
 
     def _sent_again(self, before: Transmission, fields: BatchFields, history: History) -> None:
@@ -87,9 +108,17 @@ class SequenceWatch:
         if known is not None and fields.base_sequence in known.batches:
             known.batches[fields.base_sequence].lost = True
 
+    def stored(self, tp: TopicPartition, fields: BatchFields) -> None:
+        """A broker has told the client so."""
+        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
+        if known is not None and fields.base_sequence in known.batches:
+            known.batches[fields.base_sequence].stored = True
+
     def too_large(self, tp: TopicPartition, fields: BatchFields) -> None:
         """A broker has told the client so: the halves get the numbers."""
         known = self._sequences.get((fields.producer_id, fields.epoch, tp))
         if known is not None:
-            known.batches.pop(fields.base_sequence, None)
+            whole = known.batches.pop(fields.base_sequence, None)
+            if whole is not None and whole in known.window:
+                known.window.remove(whole)
             known.split.append(fields)

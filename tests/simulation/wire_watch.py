@@ -190,6 +190,7 @@ class WireWatch:
                 writer = fields.producer_id, fields.epoch, fields.base_sequence
                 self.history.promised.add((_by_name(place), *writer))
                 self._proven[place] = transport.node_id, fields.producer_id, fields.epoch
+                self._sequences.stored(_by_name(place), fields)
             if code in SEQUENCE_CODES:
                 self.history.doubted.add(_by_name(place))
             elif code in TOO_LARGE:
