@@ -77,7 +77,7 @@ cdef class RecordAccumulator:
 
     cpdef list drain(self, object node_id, object acks, object gate, Py_ssize_t max_bytes)
 
-    @cython.locals(place=Place, queue=BatchQueue, batch=ProducerBatch, size=Py_ssize_t)
+    @cython.locals(place=Place, queue=BatchQueue, batch=ProducerBatch, room=Py_ssize_t)
     cdef void _drain(
         self, list taken, object node_id, object acks, object gate, Py_ssize_t max_bytes
     ) except *
@@ -86,9 +86,8 @@ cdef class RecordAccumulator:
     cpdef void reopened(self, object partitions) except *
 
     cdef bint _make_ready(
-        self, ProducerBatch batch, BatchQueue queue, object gate
+        self, ProducerBatch batch, BatchQueue queue, object gate, Py_ssize_t room
     ) except -1
-    cdef void _seal(self, ProducerBatch batch, object settings) except *
 
     @cython.locals(queue=BatchQueue)
     cpdef void put_back(self, ProducerBatch batch) except *

@@ -273,8 +273,8 @@ class RecordAccumulator:
     ) -> list[tuple[ProducerBatch, Leadership]]:
         """Take at most one batch per partition for one request: sealed, in sequence.
 
-        Of those that were ready when ``ready`` looked; what was left longest comes first. When this
-        raises nothing was taken.
+        Together they have up to ``max_bytes``, or there is one only. Of those that were ready when
+        ``ready`` looked; what was left longest comes first. When this raises nothing was taken.
         """
         taken: list[tuple[ProducerBatch, Leadership]] = []
         try:
@@ -295,7 +295,7 @@ class RecordAccumulator:
         gate: DrainGate,
         max_bytes: int,
     ) -> None:
-        size = 0
+        room = max_bytes
         for place in self._attention.at(node_id, acks, self._hurry):
             for queue in place:
                 batch, leader = queue.oldest, queue.leader
@@ -305,10 +305,10 @@ class RecordAccumulator:
                 if not gate.admits(batch, leader):
                     self._attention.shut(queue)
                     continue
-                if taken and size + batch.size > max_bytes:
+                if taken and batch.size > room:
                     return
-                if self._make_ready(batch, queue, gate):
-                    size += batch.size
+                if self._make_ready(batch, queue, gate, room if taken else self.pool.total):
+                    room -= batch.size
                     taken.append((batch, leader))
                     queue.take_head()
                 self._attention.note_anew(queue)
@@ -325,15 +325,25 @@ class RecordAccumulator:
             if (queue := self._queues.get(tp)) is not None:
                 self._attention.reopened(queue)
 
-    def _make_ready(self, batch: ProducerBatch, queue: BatchQueue, gate: DrainGate) -> bool:
-        """Give the head of ``queue`` its sequence and its bytes; False: a caller is compressing it,
-        or it rests, as that failed. It is still queued then, and keeps what it was given.
+    def _make_ready(
+        self, batch: ProducerBatch, queue: BatchQueue, gate: DrainGate, room: int
+    ) -> bool:
+        """Give the head of ``queue`` its bytes and its sequence; False: a caller is compressing it,
+        it takes more than ``room``, or it rests, as that failed. It is still queued then.
         """
         try:
             if ready := queue.close_head():
-                gate.assign(batch)
                 queue.pack_head(batch)
-                self._seal(batch, queue.settings)
+                # It grew until it was closed, or was hard to compress. Without a sequence it may go
+                # into the next request; with one it would wait for what is on the wire.
+                ready = batch.size <= room
+            if ready:
+                gate.assign(batch)
+                if batch.records is None:
+                    batch.seal(None)
+                    if queue.packing is not None:
+                        ratio = batch.builder.actual_compression_ratio
+                        self._ratios.observed(batch.tp.topic, ratio)
         except Exception:
             ready = False
             log.exception("a batch of %s could not be made ready; it is tried again", batch.tp)
@@ -341,16 +351,6 @@ class RecordAccumulator:
             batch.retry_at = self._clock.monotonic() + self._retry_backoff.delay(batch.attempts)
             self._wake()  # to look when that will be
         return ready
-
-    def _seal(self, batch: ProducerBatch, settings: QueueSettings) -> None:
-        first_time = batch.records is None
-        try:
-            batch.seal(settings.compress)
-        except Exception:  # of the codec: a batch that cannot be sealed would never have an outcome
-            log.exception("a batch of %s could not be compressed; it is sent as it is", batch.tp)
-            batch.seal(bytes)
-        if first_time and settings.codec:
-            self._ratios.observed(batch.tp.topic, batch.builder.actual_compression_ratio)
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a batch for another attempt, before everything that was never sent."""

@@ -217,7 +217,7 @@ class BatchQueue(Standing):
             self.lock.release()
 
     def pack_head(self, batch: ProducerBatch) -> None:
-        """Compress ``batch``, after ``close_head``, if others that wait go with it."""
+        """Compress ``batch``, after ``close_head``, if it is to be: then it has its final size."""
         if self.packing is not None:
             self.packing.pack(batch, self.settings.compress)
 

@@ -11,13 +11,16 @@ next batch lets go of it. So where a codec takes several batches at once, the se
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 
 from kprod.buffer.batch import ProducerBatch
-from kprod.buffer.compression import Compressor, several
+from kprod.buffer.compression import Compressor, Several, several
 from kprod_ext import MemoryRecordsBuilder, hold_signals, pack_several
+
+log = logging.getLogger(__name__)
 
 LEFT_TO_THE_SENDER = 1
 """So many batches may wait before callers begin to help: what the sender takes next."""
@@ -61,13 +64,22 @@ class Packing:
             return True
 
     def pack(self, batch: ProducerBatch, compress: Compressor | None) -> None:
-        """Compress ``batch``, which the sender took, with others that wait, if the codec can.
-
-        What is not compressed afterwards, for whatever reason, is still to be.
-        """
-        at_once = several(compress)
-        if at_once is None or batch.builder.is_packed:
+        """Compress ``batch``, which the sender takes, with others that wait if the codec can."""
+        if batch.builder.is_packed:
             return
+        at_once = several(compress)
+        if at_once is not None:
+            self._pack_row(batch, compress, at_once)
+        try:
+            batch.builder.pack(compress)
+        except Exception:  # of the codec: a batch that is never sent would never have an outcome
+            log.exception("a batch of %s could not be compressed; it is sent as it is", batch.tp)
+            batch.builder.pack(bytes)
+
+    def _pack_row(
+        self, batch: ProducerBatch, compress: Compressor | None, at_once: Several
+    ) -> None:
+        """Compress ``batch`` and others. What is not compressed afterwards is still to be."""
         # Out of those that wait: callers leave them alone, and the sender is here.
         builders = [batch.builder, *self._others(compress, batch.builder.uncompressed_bytes)]
         if len(builders) > 1:
