@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 RENEWED_AT = 5_000
-IMPATIENT = {"delivery_timeout_ms": 2_500, "request_timeout_ms": 1_000}
+IMPATIENT = {"delivery_timeout_ms": 4_000, "request_timeout_ms": 3_900}
+"""A request without an answer may have been stored: on a busy machine a second may be too short."""
 
 
 @pytest.fixture(scope="module", params=[NEWEST, OLDER])
