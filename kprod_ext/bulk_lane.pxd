@@ -82,6 +82,7 @@ cdef class BulkLane:
     cdef int _prepare_shares(self, list stickies) except -1
     cdef int _count_shares(self, list stickies) except -1
     cdef int _prepare_spares(self, list spares) except -1
+    cdef int _reserve_runs(self, RecordChunk chunk) except -1
     cdef int _publish(self, list spares, object publish) except -1
     cdef int _follow(self, Py_ssize_t partition) except -1
     cdef int _begin_run(self, Py_ssize_t partition, object delivery, Py_ssize_t first) except -1

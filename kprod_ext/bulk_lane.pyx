@@ -48,7 +48,7 @@ cdef enum:
     MOVED_ON = 5            # the open batch of `partition` is another one now
     POSITIVE = 0x7FFFFFFF
     AHEAD = 8
-    TRIES = 3
+    TRIES = 100             # to publish a batch: a lack of memory may pass
 
 cdef tuple STOPS = ("done", "no room", "unknown", "sticky")     # as write() tells them
 
@@ -105,13 +105,14 @@ cdef class BulkLane:
         self._prepare_shares(stickies)
         while stop == MOVED_ON:
             self._prepare_spares(spares)
+            self._reserve_runs(chunk)
             open_batch.writers_without_gil += 1
             with nogil:
                 stop = self._stint(chunk)
             open_batch.writers_without_gil -= 1
             self._note_ended()
+            self._publish(spares, publish)      # before all that needs memory
             self._note_full()
-            self._publish(spares, publish)
             if stop == MOVED_ON:
                 self._follow(self.partition)
         self._count_shares(stickies)
@@ -136,6 +137,10 @@ cdef class BulkLane:
         for partition in range(self.partition_count):
             if self._lanes[partition].count > 0:
                 self._begin_run(partition, None, 0)
+        try:
+            self._sent.finish_runs()
+        except MemoryError:
+            pass            # whoever looks up a record does it
 
     cdef int _stint(self, RecordChunk chunk) noexcept nogil:
         """Write until something stops it. No Python object is made, referred to or let go."""
@@ -316,19 +321,24 @@ cdef class BulkLane:
             self._spare_count += 1
         return 0
 
+    cdef int _reserve_runs(self, RecordChunk chunk) except -1:
+        """Make room to note all runs of a stint, and those that are under way when it is over."""
+        cdef Py_ssize_t records = self._sent.count + chunk.count - chunk.at + chunk.to_follow()
+        cdef Py_ssize_t lanes = min(self.partition_count, records)
+        self._sent.reserve_runs(2 * lanes + self._spare_count + 2)
+        return 0
+
     cdef int _publish(self, list spares, object publish) except -1:
         """Let the sender know of the batches that were begun, and note the runs in them.
 
         Later records are queued already. So if there is no memory to do it, it is tried again, and
         the error told at the end.
         """
-        cdef list begun = spares[:self._begun]
         cdef object delivery, trouble = None
         cdef Py_ssize_t i, partition
         cdef Spare* spare
         if self._begun == 0:
             return 0
-        del spares[:self._begun]
         for i in range(self._begun):
             spare = &self._spares[i]
             partition = spare.partition
@@ -339,12 +349,13 @@ cdef class BulkLane:
             delivery = None
             for _ in range(TRIES):
                 try:
-                    delivery = publish(partition, begun[i])
+                    delivery = publish(partition, spares[i])
                     break
                 except BaseException as error:
                     trouble = error
             self._deliveries[partition] = delivery
             self._lanes[partition].delivery = NULL if delivery is None else <void*>delivery
+        del spares[:self._begun]
         if trouble is not None:
             PyErr_SetObject(type(trouble), trouble)
             return -1

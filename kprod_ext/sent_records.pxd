@@ -1,4 +1,5 @@
 cimport cython
+from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memset
 
@@ -13,10 +14,22 @@ cdef class RecordRun:
     cdef readonly Py_ssize_t count
 
 
+cdef struct WaitingRun:     # that is noted, but not filed yet
+    Py_ssize_t place
+    PyObject* delivery      # referred to until it is filed
+    Py_ssize_t first
+    Py_ssize_t count
+    bint listed             # it is the last of all runs already, and not yet among its place's
+
+
 @cython.final
 cdef class SentRecords:
     cdef readonly Py_ssize_t count
-    cdef readonly list runs
+    cdef list _runs
+    cdef WaitingRun* _waiting
+    cdef Py_ssize_t _waiting_count
+    cdef Py_ssize_t _waiting_room
+    cdef Py_ssize_t _filed              # of those that waited
     cdef Py_ssize_t _room
     cdef int _width                     # bytes of a place's number: 1, 2 or 4
     cdef void* _places                  # by record
@@ -25,9 +38,13 @@ cdef class SentRecords:
     cdef cython.pymutex _lock           # guards making _ordinals
 
     cdef int reserve(self, Py_ssize_t more, Py_ssize_t places) except -1
+    cdef int reserve_runs(self, Py_ssize_t more) except -1
     cdef int add_run(
         self, Py_ssize_t place, object delivery, Py_ssize_t first, Py_ssize_t count
     ) except -1
+    cdef int file_runs(self) except -1
+    cdef int finish_runs(self) except -1
+    cdef int _file(self, WaitingRun* waiting) except -1
     cdef int _widen(self, int width) except -1
     cdef int _number_ordinals(self) except -1
 

@@ -4,10 +4,15 @@
 A record's place is the number of its partition. The records of a place, in order, are cut into
 runs: records that follow each other in one batch. So a record is found by counting those of its
 place before it, and then looking up the run that holds that ordinal.
+
+A run is noted first, in memory that was reserved before its records were written: they are queued,
+and nothing may keep that from being known. It is filed later, when a lack of memory does no harm.
 """
 
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport UINT32_MAX, uint32_t
 
 
@@ -23,20 +28,31 @@ cdef class SentRecords:
 
     def __cinit__(self):
         self._width = 1
-        self.runs = []
+        self._runs = []
         self._runs_by_place = {}
 
     def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self._filed, self._waiting_count):
+            Py_DECREF(<object>self._waiting[i].delivery)
+        PyMem_Free(self._waiting)
         PyMem_Free(self._places)
         PyMem_Free(self._ordinals)
+
+    @property
+    def runs(self):
+        self.file_runs()
+        return self._runs
 
     def add(self, Py_ssize_t place, delivery, Py_ssize_t index):
         """One more record: it is the one at index in its batch."""
         if place < 0 or place > UINT32_MAX:
             raise ValueError(f"no place has the number {place}")
         self.reserve(1, place + 1)
+        self.reserve_runs(1)
         put_place(self, place)
         self.add_run(place, delivery, index, 1)
+        self.file_runs()
 
     def locate(self, Py_ssize_t record):
         """(delivery, index in it) of a record."""
@@ -46,6 +62,7 @@ cdef class SentRecords:
         cdef RecordRun run
         if not 0 <= record < self.count:
             raise IndexError(f"there is no record {record} among {self.count}")
+        self.file_runs()
         self._number_ordinals()
         ordinal = self._ordinals[record]
         runs = <list>self._runs_by_place[place_of(self, record)]
@@ -66,6 +83,7 @@ cdef class SentRecords:
         cdef list found = []
         cdef Py_ssize_t record, place, ordinal, first, count
         cdef list waiting
+        self.file_runs()
         self._number_ordinals()
         for place, first, count in sorted(pieces, reverse=True):
             starts.setdefault(place, []).append((first, first + count))
@@ -116,25 +134,75 @@ cdef class SentRecords:
         PyMem_Free(narrow)
         return 0
 
+    cdef int reserve_runs(self, Py_ssize_t more) except -1:
+        """Make room to note more runs."""
+        cdef Py_ssize_t room = self._waiting_count + more
+        cdef void* moved
+        if room > self._waiting_room:
+            room = max(room, self._waiting_room + self._waiting_room // 2)
+            moved = PyMem_Realloc(self._waiting, <size_t>room * sizeof(WaitingRun))
+            if moved == NULL:
+                raise MemoryError(f"no memory to note {room} runs of records")
+            self._waiting = <WaitingRun*>moved
+            self._waiting_room = room
+        return 0
+
     cdef int add_run(
         self, Py_ssize_t place, object delivery, Py_ssize_t first, Py_ssize_t count
     ) except -1:
-        """The next records of a place are these; put_place() was or is called for each."""
-        cdef list runs = self._runs_by_place.setdefault(place, [])
+        """The next records of a place are these; put_place() was or is called for each.
+
+        It needs no memory as long as reserve_runs() has made room.
+        """
+        cdef WaitingRun* run
+        if self._waiting_count == self._waiting_room:
+            self.reserve_runs(1)
+        run = &self._waiting[self._waiting_count]
+        run.place, run.first, run.count, run.listed = place, first, count, False
+        run.delivery = <PyObject*>delivery
+        Py_INCREF(delivery)
+        self._waiting_count += 1
+        return 0
+
+    cdef int file_runs(self) except -1:
+        """Put the runs that were noted where they are looked up. May be tried again."""
+        cdef WaitingRun* waiting
+        while self._filed < self._waiting_count:
+            waiting = &self._waiting[self._filed]
+            self._file(waiting)
+            self._filed += 1
+            Py_DECREF(<object>waiting.delivery)
+        self._filed = self._waiting_count = 0
+        return 0
+
+    cdef int finish_runs(self) except -1:
+        """No more are noted, so file those there are. As file_runs() it may be tried again."""
+        self.file_runs()
+        PyMem_Free(self._waiting)
+        self._waiting, self._waiting_room = NULL, 0
+        return 0
+
+    cdef int _file(self, WaitingRun* waiting) except -1:
+        cdef list runs = self._runs_by_place.setdefault(waiting.place, [])
         cdef RecordRun last = None
         cdef RecordRun run
+        if waiting.listed:
+            runs.append(self._runs[len(self._runs) - 1])
+            return 0
         if runs:
             last = <RecordRun>runs[len(runs) - 1]
-            if last.delivery is delivery and last.first + last.count == first:
-                last.count += count
-                return 0
+            if last.delivery is <object>waiting.delivery:
+                if last.first + last.count == waiting.first:
+                    last.count += waiting.count
+                    return 0
         run = RecordRun.__new__(RecordRun)
-        run.place = place
+        run.place = waiting.place
         run.ordinal = 0 if last is None else last.ordinal + last.count
-        run.delivery = delivery
-        run.first = first
-        run.count = count
-        self.runs.append(run)
+        run.delivery = <object>waiting.delivery
+        run.first = waiting.first
+        run.count = waiting.count
+        self._runs.append(run)
+        waiting.listed = True
         runs.append(run)
         return 0
 

@@ -180,18 +180,19 @@ class RecordAccumulator:
         """Queue a filled batch; its delivery, which has failed after ``close``. All or nothing."""
         queue = self._queues.get(tp) or self._new_queue(tp)
         batch = self._maker.filled(queue, spare)
-        with queue.lock:
-            closed = self._closed
-            if not closed:
-                try:
-                    self.incomplete.add(batch)
-                    self._attention.note(queue)
-                    queue.push_filled(batch)
-                except BaseException:
-                    if not queue.holds(batch):
-                        self.incomplete.discard(batch)
-                        batch.delivery.fail(KprodError("interrupted"))  # a flush may wait
-                        raise
+        queue.lock.acquire()  # as in BatchQueue.head
+        try:
+            if not (closed := self._closed):
+                self.incomplete.add(batch)
+                self._attention.note(queue)
+                queue.push_filled(batch)
+        except BaseException:
+            if not queue.holds(batch):
+                self.incomplete.discard(batch)
+                batch.delivery.fail(KprodError("interrupted"))  # a flush may wait
+                raise
+        finally:
+            queue.lock.release()
         if closed:
             batch.delivery.fail(ProducerClosedError("the producer was closed meanwhile"))
             batch.release()
@@ -334,8 +335,7 @@ class RecordAccumulator:
         try:
             if ready := queue.close_head():
                 queue.pack_head(batch)
-                # It grew until it was closed, or was hard to compress. Without a sequence it may go
-                # into the next request; with one it would wait for what is on the wire.
+                # Before it has a sequence: with one it would wait for all that is on the wire.
                 ready = batch.size <= room
             if ready:
                 gate.assign(batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import BatchQueue
@@ -86,10 +85,12 @@ class BatchMaker:
         """
         most = min(count, min(SPARE_BYTES, self._pool.total // 4) // self._batch_size)
         spares: list[SpareBatch] = []
-        with suppress(TimeoutError, RuntimeError):  # no more memory, or closed
+        try:  # not ``suppress``: compiled, ``with`` cannot bear that memory runs out
             while len(spares) < most:
                 buffer = self._pool.allocate(self._batch_size, 0)
                 spares.append(SpareBatch(buffer, self._builder(queue, buffer)))
+        except (TimeoutError, RuntimeError):
+            most = 0  # no more memory, or closed
         return spares
 
     def _builder(self, queue: BatchQueue, buffer: PooledBuffer) -> MemoryRecordsBuilder:

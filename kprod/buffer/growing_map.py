@@ -32,10 +32,13 @@ class GrowingMap:
         """
         found = self._entries.get(key)
         if found is None:
-            with self._writing:
+            self._writing.acquire()  # not by ``with``: compiled, it cannot bear lack of memory
+            try:
                 found = self._entries.get(key)
                 if found is None:
                     found = self._entries[key] = make()
+            finally:
+                self._writing.release()
         return found
 
     def values(self) -> list[Any]:

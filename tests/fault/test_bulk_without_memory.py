@@ -1,0 +1,65 @@
+"""A bulk call that runs out of memory: what it counts as queued is queued, and can be looked up."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.bulk.delivery import BulkDelivery
+from kprod.bulk.partial_failure import accounted
+from tests.property.test_bulk_spares import Sending, load
+from tests.unit.buffer.accumulating import read
+
+hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
+
+ALLOCATIONS = 600
+"""More than the call makes."""
+VALUES = [b"%04d" % n * (10 + n % 40) for n in range(180)]
+BLOCK = 60
+
+
+def after_the_failure_of(failing: range) -> bool:
+    """Whether a call ran out of memory when these allocations failed, counted from its beginning.
+
+    Checks what it had queued until then.
+    """
+    sending = Sending(1, memory=300)
+    chunks = [load(VALUES[start : start + BLOCK]) for start in range(0, len(VALUES), BLOCK)]
+    writing = sending.writing()
+    delivery = BulkDelivery(writing.sent)
+    failed = False
+    try:
+        with accounted(delivery, writing.finish):
+            hooks.set_nomemory(failing.start, failing.stop)
+            try:
+                for chunk in chunks:
+                    writing.write(chunk)
+            finally:
+                hooks.remove_mem_hooks()
+    except (MemoryError, RuntimeError):  # Python's for one of its locks: "can't allocate lock"
+        failed = True
+    batches = sending.around.accumulator.take_all()
+    queued: dict[tuple[int, int], bytes | None] = {}
+    for batch in batches:
+        batch.seal(None)
+        values = [record.value for record in read(batch).records()]
+        queued |= {(id(batch.delivery), n): value for n, value in enumerate(values)}
+    located = [writing.sent.locate(n) for n in range(len(delivery))]
+    found = [queued.pop((id(told), index), None) for told, index in located]
+    assert found == VALUES[: len(found)]
+    # One more may be queued that was not counted any more, and it is the next.
+    assert list(queued.values()) == VALUES[len(found) : len(found) + len(queued)]
+    assert len(queued) <= 1
+    assert failed or len(found) == len(VALUES)
+    del writing, chunks
+    for batch in batches:
+        batch.release()
+    assert sending.around.used == 0
+    return failed
+
+
+@pytest.mark.parametrize("several", [1, 6, 20, 60])
+def test_all_that_is_counted_is_queued(several: int) -> None:
+    failures = sum(
+        after_the_failure_of(range(first, first + several)) for first in range(ALLOCATIONS)
+    )
+    assert failures > ALLOCATIONS // 2, "hardly any allocation failed: this proves nothing"
