@@ -1,5 +1,8 @@
+from kprod_ext.shared cimport SharedFlag
+
+
 cdef class Latch:
-    cdef readonly bint is_open
+    cdef readonly SharedFlag is_open
     cdef object _lock
     cdef tuple _bells
 

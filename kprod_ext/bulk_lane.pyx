@@ -32,6 +32,7 @@ from kprod_ext.records_builder cimport (
     uncompressed_size,
 )
 from kprod_ext.sent_records cimport SentRecords, put_place, put_places
+from kprod_ext.shared cimport KPROD_HAS_GIL
 from kprod_ext.sticky_partition cimport StickyPartition
 from kprod_ext.value_run cimport take_values
 from kprod_ext.wall_clock cimport kprod_wall_ms
@@ -106,10 +107,12 @@ cdef class BulkLane:
         while stop == MOVED_ON:
             self._prepare_spares(spares)
             self._reserve_runs(chunk)
-            open_batch.writers_without_gil += 1
+            if KPROD_HAS_GIL:
+                open_batch.writers_without_gil += 1
             with nogil:
                 stop = self._stint(chunk)
-            open_batch.writers_without_gil -= 1
+            if KPROD_HAS_GIL:
+                open_batch.writers_without_gil -= 1
             self._note_ended()
             self._publish(spares, publish)      # before all that needs memory
             self._note_full()
@@ -363,11 +366,9 @@ cdef class BulkLane:
 
     cdef int _follow(self, Py_ssize_t partition) except -1:
         """The open batch is another one now: begin a run in it."""
-        cdef OpenBatch batch = <OpenBatch>self._opens[partition]
-        cdef MemoryRecordsBuilder builder
-        cdef object delivery
-        builder, delivery = batch.now_open()
-        self._begin_run(partition, delivery, 0 if builder is None else builder._tail.record_count)
+        cdef Py_ssize_t records
+        cdef object delivery = (<OpenBatch>self._opens[partition]).now_open(&records)
+        self._begin_run(partition, delivery, records)
         return 0
 
     cdef int _begin_run(self, Py_ssize_t partition, object delivery, Py_ssize_t first) except -1:

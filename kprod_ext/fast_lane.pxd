@@ -4,6 +4,8 @@ from libc.stdint cimport int64_t
 from kprod_ext.batch_tail cimport BatchTail
 from kprod_ext.record_future cimport RecordFuture
 from kprod_ext.record_layout cimport Field, Record
+from kprod_ext.record_lock cimport RecordLock
+from kprod_ext.shared cimport SharedFlag
 from kprod_ext.sticky_partition cimport StickyPartition
 
 
@@ -22,9 +24,13 @@ cdef class TopicLane:
     cdef readonly Py_ssize_t partition_count
     cdef Py_ssize_t _largest                # of key and value together, in bytes
     cdef StickyPartition _sticky            # for records without a key; None: not for this lane
+    cdef RecordLock _lock                   # guards that where there is no GIL
     cdef object _filled
     cdef str _name                          # the topic's, as the object that was last sent to
-    cdef bint _closed                       # no longer in the table
+    cdef SharedFlag _closed                 # no longer in the table
+
+    cdef StickyPartition _exchange(self, StickyPartition sticky)
+    cdef StickyPartition _stuck_to(self)
 
     # The future of a record that was appended; None: it is for the Python lane.
     cdef RecordFuture append_plain(
@@ -48,11 +54,11 @@ cdef class TopicLane:
 
 @cython.final
 cdef class LaneTable:
-    cdef dict _lanes                        # topic -> TopicLane
+    cdef dict _lanes                        # topic -> TopicLane; the same dict for ever
 
 
 cdef class FastLane:
     cdef readonly LaneTable _lane_table
-    cdef TopicLane _latest                  # of the last record that had a lane
+    cdef TopicLane _latest                  # of the last record that had a lane; for a GIL only
 
     cdef TopicLane _find_lane(self, object topic)

@@ -20,8 +20,35 @@ from kprod_ext.open_batch cimport OpenBatch, append_record
 from kprod_ext.prefetch cimport kprod_prefetch_to_write
 from kprod_ext.record_future cimport RecordFuture
 from kprod_ext.record_layout cimport Field, Record, payload_size
+from kprod_ext.record_lock cimport release_lock, take_lock
+from kprod_ext.shared cimport KPROD_HAS_GIL
 from kprod_ext.sticky_partition cimport StickyPartition
 from kprod_ext.wall_clock cimport kprod_wall_ms
+
+cdef extern from *:
+    """
+    /* A dict's own ``get``: what Cython makes of that counts the reference too late where there is
+       no GIL, and another thread may have removed the entry meanwhile. */
+    static inline PyObject *kprod_look_up(PyObject *dict, PyObject *key) {
+    #if PY_VERSION_HEX >= 0x030D0000
+        PyObject *found;
+        if (PyDict_GetItemRef(dict, key, &found) < 0) {
+            return NULL;
+        }
+    #else
+        PyObject *found = PyDict_GetItemWithError(dict, key);
+        if (found == NULL && PyErr_Occurred()) {
+            return NULL;
+        }
+        Py_XINCREF(found);
+    #endif
+        return found != NULL ? found : Py_NewRef(Py_None);
+    }
+    """
+    object kprod_look_up(dict lanes, object topic)
+    BatchTail* kprod_get(BatchTail* place) noexcept nogil           # see shared.pxd
+    char* kprod_get_place "kprod_get" (char* place) noexcept nogil
+    void kprod_put(void* place, void* address) noexcept nogil
 
 cdef enum:
     ELSEWHERE = -1          # not for this lane
@@ -53,21 +80,38 @@ cdef class TopicLane:
         """Let records of this partition take the lane."""
         if not 0 <= partition < self.partition_count:
             raise IndexError(f"there is no partition {partition}")
-        if self._future_type is None:
-            self._future_type, self._bare = batch.future_type, batch.bare
-        elif batch.future_type is not self._future_type:
-            raise TypeError("the futures of one lane are all of one type")
-        if self._entrances[partition].tail == NULL:
-            self._partitions[partition] = batch
-            self._entrances[partition].tail = batch.tail
+        with cython.critical_section(self):
+            if self._future_type is None:
+                self._future_type, self._bare = batch.future_type, batch.bare
+            elif batch.future_type is not self._future_type:
+                raise TypeError("the futures of one lane are all of one type")
+            if self._entrances[partition].tail == NULL:
+                self._partitions[partition] = batch
+                kprod_put(self._entrances[partition].tail, batch.tail)  # what is above is seen then
 
     def admits(self, Py_ssize_t partition):
         """Whether records of this partition may take the lane."""
-        return self._partitions[partition] is not None
+        return kprod_get(self._entrances[partition].tail) != NULL
 
     def stick(self, StickyPartition sticky):
         """Where records without a key go; None: they ask the Python lane."""
-        self._sticky = sticky
+        self._exchange(sticky)
+
+    cdef StickyPartition _exchange(self, StickyPartition sticky):
+        """The one before: the caller drops it, for nothing may be freed under the lock."""
+        cdef StickyPartition former
+        take_lock(&self._lock)
+        former, self._sticky = self._sticky, sticky
+        release_lock(&self._lock)
+        return former
+
+    cdef StickyPartition _stuck_to(self):
+        """The sticky partition, when another thread may replace it at any moment."""
+        cdef StickyPartition sticky
+        take_lock(&self._lock)
+        sticky = self._sticky
+        release_lock(&self._lock)
+        return sticky
 
     cdef RecordFuture append_plain(
         self,
@@ -124,10 +168,12 @@ cdef class TopicLane:
     cdef RecordFuture _append(
         self, Record* record, object partition, object timestamp_ms, Py_ssize_t* full_place
     ):
-        cdef StickyPartition sticky = self._sticky
+        cdef StickyPartition sticky = self._sticky if KPROD_HAS_GIL else self._stuck_to()
         cdef Py_ssize_t place, nbytes = 0
         cdef bint full = False
         cdef Entrance* entrance
+        cdef BatchTail* tail
+        cdef char* next_place = NULL
         cdef RecordFuture future
         if timestamp_ms is None:
             record.timestamp_ms = kprod_wall_ms()
@@ -139,18 +185,19 @@ cdef class TopicLane:
         if place == ELSEWHERE:
             return None
         entrance = &self._entrances[place]
-        if entrance.tail == NULL:
+        tail = kprod_get(entrance.tail)
+        if tail == NULL:
             return None
         # Both at once, as each may take longer than all that follows.
-        kprod_prefetch_to_write(entrance.tail)
-        kprod_prefetch_to_write(entrance.place)
+        kprod_prefetch_to_write(tail)
+        kprod_prefetch_to_write(kprod_get_place(entrance.place))
         future = append_record(
-            entrance.tail, self._future_type, self._bare, record, &nbytes, &full
+            tail, self._future_type, self._bare, record, &nbytes, &full, &next_place
         )
-        entrance.place = entrance.tail.data + entrance.tail.end
         if future is None:
             full_place[0] = place
             return None
+        kprod_put(entrance.place, next_place)
         if sticky is not None and sticky.partition == place:
             sticky.count(nbytes, full)
         if full:
@@ -202,32 +249,39 @@ cdef class LaneTable:
 
     def get(self, str topic not None):
         """The lane of a topic, None when it has none."""
-        return self._lanes.get(topic)
+        return kprod_look_up(self._lanes, topic)
 
     def open(self, str topic not None, TopicLane lane not None):
         """Let a topic's records take the fast lane."""
-        cdef TopicLane former = self._lanes.get(topic)
-        lane._closed = False
-        self._lanes[topic] = lane
-        if former is not None and former is not lane:
-            former._closed = True
+        cdef TopicLane former
+        with cython.critical_section(self):
+            former = self._lanes.get(topic)
+            lane._closed = False
+            self._lanes[topic] = lane
+            if former is not None and former is not lane:
+                former._closed = True
 
     def close(self, str topic not None):
         """Send a topic's records through the Python lane."""
-        cdef TopicLane lane = self._lanes.pop(topic, None)
-        if lane is not None:
-            lane._closed = True
+        cdef TopicLane lane
+        with cython.critical_section(self):
+            lane = self._lanes.pop(topic, None)
+            if lane is not None:
+                lane._closed = True
 
     def clear(self):
         """Send everything through the Python lane."""
-        cdef dict lanes = self._lanes
-        self._lanes = {}
-        for lane in list(lanes.values()):
-            (<TopicLane>lane)._closed = True
+        cdef list lanes
+        with cython.critical_section(self):
+            lanes = list(self._lanes.values())
+            self._lanes.clear()
+            for lane in lanes:
+                (<TopicLane>lane)._closed = True
 
     def partition_counts(self):
         """Partitions by topic, as the lanes have them."""
-        return {topic: (<TopicLane>lane).partition_count for topic, lane in self._lanes.items()}
+        cdef list lanes = list(self._lanes.items())     # in one go: others open lanes meanwhile
+        return {topic: (<TopicLane>lane).partition_count for topic, lane in lanes}
 
 
 cdef class FastLane:
@@ -255,7 +309,7 @@ cdef class FastLane:
         KprodTimeoutError when the topic's metadata did not come in time, BufferFullError when there
         was no room for so long; ProducerClosedError after ``close``.
         """
-        cdef TopicLane lane = self._latest
+        cdef TopicLane lane = self._latest if KPROD_HAS_GIL else None
         cdef RecordFuture future = None
         cdef Py_ssize_t place = ELSEWHERE
         # Most often it is the topic of the last record, and the same object. A lane that is closed
@@ -286,8 +340,9 @@ cdef class FastLane:
         """The lane of a topic, remembered for the next record; None when it has none."""
         cdef TopicLane lane = None
         if type(topic) is str:
-            lane = self._lane_table._lanes.get(topic)
-        if lane is not None:
+            lane = kprod_look_up(self._lane_table._lanes, topic)
+        # Without a GIL nobody could say whether what another thread replaces is still there.
+        if KPROD_HAS_GIL and lane is not None:
             lane._name = <str>topic
             self._latest = lane
         return lane

@@ -156,7 +156,7 @@ def let_signals_in(wait, /, *args):
 
 def raised_by_signal(error, /):
     """Whether a signal handler raised ``error`` when signals were let in last."""
-    return error is GATE.raised and GATE.owner == PyThread_get_thread_ident()
+    return GATE.owner == PyThread_get_thread_ident() and error is GATE.raised
 
 
 def _in_child():

@@ -12,6 +12,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t
 from kprod_ext.prefetch cimport kprod_prefetch
 from kprod_ext.record_chunk cimport UNSET, RecordChunk
 from kprod_ext.record_layout cimport Field
+from kprod_ext.shared cimport KPROD_HAS_GIL
 
 cdef enum:
     HEADER_OVERHEAD = 10    # bytes that the two lengths of a header take at most
@@ -31,6 +32,9 @@ def all_plain(list values not None, list keys, Py_ssize_t largest):
     cdef Py_ssize_t count = len(values)
     cdef Py_ssize_t row, size, first = 0
     cdef object value, key
+    if not KPROD_HAS_GIL:               # another thread may change the lists while we look
+        values, keys = values[:], None if keys is None else keys[:]
+        count = len(values)
     if keys is not None and len(keys) != count:
         raise ValueError(f"{len(keys)} keys for {count} values")
     if keys is None:
@@ -61,8 +65,8 @@ def all_plain(list values not None, list keys, Py_ssize_t largest):
 cdef Py_ssize_t plain_rows(list values, Py_ssize_t start, Py_ssize_t end, Py_ssize_t largest):
     """The first row from ``start`` on that is not bytes of at most ``largest``; ``end``: none.
 
-    Nothing here can run other code, so the objects are looked at without holding them: to count
-    references is to write to every one of them.
+    Nothing here can run other code, nor change the list, so the objects are looked at without
+    holding them: to count references is to write to every one of them.
     """
     cdef Py_ssize_t row
     cdef PyObject* value

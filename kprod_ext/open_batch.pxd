@@ -12,16 +12,7 @@ from kprod_ext.records_builder cimport (
     is_full_after_record,
     take_record_at,
 )
-
-cdef extern from *:
-    """
-    #ifdef Py_GIL_DISABLED
-      #define KPROD_HAS_GIL 0
-    #else
-      #define KPROD_HAS_GIL 1
-    #endif
-    """
-    bint KPROD_HAS_GIL
+from kprod_ext.shared cimport KPROD_HAS_GIL
 
 # Threads that may write into open batches without the GIL; changed by who has it. After a fork
 # meanwhile it is too large, which costs time only. While it is 0, who has the GIL is alone and
@@ -48,10 +39,11 @@ cdef class OpenBatch:
 
     cdef tuple _exchange(self, MemoryRecordsBuilder builder, object delivery)
 
-    # For who holds the lock: the two as addresses, NULL for None. And both, for who does not.
+    # For who holds the lock: the two as addresses, NULL for None. And for who does not: the
+    # delivery, and how many records there are.
     cdef void* builder_address(self) noexcept nogil
     cdef void* delivery_address(self) noexcept nogil
-    cdef tuple now_open(self)
+    cdef object now_open(self, Py_ssize_t* records)
 
 
 cpdef tuple write_first(
@@ -106,10 +98,12 @@ cdef inline RecordFuture append_record(
     const Record* record,
     Py_ssize_t* nbytes,
     bint* full,
+    char** next_place,
 ):
-    """A record from memory: its future, or None when it was not taken. nbytes, full are outputs.
+    """A record from memory: its future, or None when it was not taken.
 
-    ``tail`` is that of an OpenBatch; what is to be known of futures is that batch's, too.
+    ``tail`` is that of an OpenBatch; what is to be known of futures is that batch's, too. What
+    follows ``record`` are outputs, set when it was taken.
     """
     cdef MemoryRecordsBuilder builder = None
     cdef object delivery = None
@@ -128,6 +122,7 @@ cdef inline RecordFuture append_record(
     if nbytes[0] > 0:
         full[0] = is_full_after_record(tail)
         fetch_ahead(tail, nbytes[0])
+        next_place[0] = tail.data + tail.end
         delivery = <object>tail.delivery
     elif nbytes[0] == REFUSED:
         builder = <MemoryRecordsBuilder>tail.builder

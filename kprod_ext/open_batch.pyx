@@ -69,13 +69,13 @@ cdef class OpenBatch:
         release_lock(&self.tail.lock)
         return (old_builder, old_delivery)
 
-    cdef tuple now_open(self):
-        cdef MemoryRecordsBuilder builder
+    cdef object now_open(self, Py_ssize_t* records):
         cdef object delivery
         take_lock(&self.tail.lock)
-        builder, delivery = self._builder, self._delivery
+        delivery = self._delivery
+        records[0] = self.tail.record_count
         release_lock(&self.tail.lock)
-        return (builder, delivery)
+        return delivery
 
     cdef void* builder_address(self) noexcept nogil:
         return NULL if self._builder is None else <void*>self._builder
@@ -90,12 +90,13 @@ cdef class OpenBatch:
         cdef HeldRecord held
         cdef Py_ssize_t nbytes = 0
         cdef bint full = False
+        cdef char* next_place = NULL
         cdef tuple frozen = freeze_headers(headers)
         cdef RecordFuture future
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
             future = append_record(
-                self.tail, self.future_type, self.bare, &held.record, &nbytes, &full
+                self.tail, self.future_type, self.bare, &held.record, &nbytes, &full, &next_place
             )
         finally:
             release_record(&held)

@@ -11,7 +11,13 @@ from kprod_ext.record_layout cimport (
     payload_size,
     put_record,
 )
+from kprod_ext.record_lock cimport release_lock, take_lock
+from kprod_ext.shared cimport KPROD_HAS_GIL, SharedFlag
 from kprod_ext.varint cimport varint_size
+
+cdef extern from *:
+    BatchTail* kprod_get(BatchTail* place) noexcept nogil           # see shared.pxd
+    void kprod_put(BatchTail* place, BatchTail* address) noexcept nogil
 
 cdef enum:
     NO_ROOM = 0             # of the bytes a record took: none, the batch takes no more
@@ -32,8 +38,8 @@ cdef class MemoryRecordsBuilder:
     cdef double _expansion              # estimated compressed bytes per uncompressed byte
     cdef readonly double actual_compression_ratio
     cdef readonly int compression
-    cdef readonly bint closed_for_append
-    cdef readonly bint is_packed        # its records are as they will be sent
+    cdef readonly SharedFlag closed_for_append
+    cdef readonly SharedFlag is_packed  # its records are as they will be sent
     cdef readonly bint is_closed
     cdef int64_t _producer_id
     cdef int16_t _producer_epoch
@@ -91,13 +97,13 @@ cpdef Py_ssize_t batch_size_upper_bound(
 @cython.nonecheck(False)
 cdef inline void lend_tail(MemoryRecordsBuilder builder, BatchTail* tail) noexcept nogil:
     move_tail(builder._tail, tail)
-    builder._tail = tail
+    kprod_put(builder._tail, tail)
 
 
 @cython.nonecheck(False)
 cdef inline void take_tail_back(MemoryRecordsBuilder builder) noexcept nogil:
     move_tail(builder._tail, &builder._own)
-    builder._tail = &builder._own
+    kprod_put(builder._tail, &builder._own)
 
 
 @cython.nonecheck(False)
@@ -125,6 +131,48 @@ cdef inline bint is_full(MemoryRecordsBuilder builder) noexcept nogil:
     return builder.closed_for_append or (
         builder._tail.record_count > 0 and builder._write_limit <= estimated_bytes(builder)
     )
+
+
+# For whoever looks at a batch that others may be writing to, or closing: while its tail is held it
+# stays as it is. With a GIL, and while the batch is open nowhere, there is nothing to hold.
+
+@cython.nonecheck(False)
+cdef inline BatchTail* hold_tail(MemoryRecordsBuilder builder) noexcept nogil:
+    cdef BatchTail* tail = kprod_get(builder._tail)
+    while not KPROD_HAS_GIL and tail != &builder._own:
+        take_lock(&tail.lock)
+        if tail == kprod_get(builder._tail):
+            break
+        release_lock(&tail.lock)
+        tail = kprod_get(builder._tail)
+    return tail
+
+
+@cython.nonecheck(False)
+cdef inline void let_go_of_tail(MemoryRecordsBuilder builder, BatchTail* tail) noexcept nogil:
+    if not KPROD_HAS_GIL and tail != &builder._own:
+        release_lock(&tail.lock)
+
+
+cdef inline int32_t seen_count(MemoryRecordsBuilder builder) noexcept nogil:
+    cdef BatchTail* tail = hold_tail(builder)
+    cdef int32_t count = tail.record_count
+    let_go_of_tail(builder, tail)
+    return count
+
+
+cdef inline bint seen_full(MemoryRecordsBuilder builder) noexcept nogil:
+    cdef BatchTail* tail = hold_tail(builder)
+    cdef bint full = is_full(builder)
+    let_go_of_tail(builder, tail)
+    return full
+
+
+cdef inline Py_ssize_t seen_bytes(MemoryRecordsBuilder builder) noexcept nogil:
+    cdef BatchTail* tail = hold_tail(builder)
+    cdef Py_ssize_t size = estimated_bytes(builder)
+    let_go_of_tail(builder, tail)
+    return size
 
 
 cdef inline bint is_full_after_record(BatchTail* tail) noexcept nogil:

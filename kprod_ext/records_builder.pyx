@@ -171,7 +171,9 @@ cdef class MemoryRecordsBuilder:
         if self._has_to_compress():
             if compress is None:
                 raise ValueError("a compressed batch needs a function that compresses it")
-            self._become(compress(self._records()))
+            records = self._records()       # if the batch ends meanwhile, its memory stays
+            self._become(compress(records))
+            del records                     # without a view of it, it can be cut down
             self._give_up_excess()
 
     cpdef void close(self, object compress=None) except *:
@@ -212,7 +214,7 @@ cdef class MemoryRecordsBuilder:
 
     @property
     def record_count(self):
-        return self._tail.record_count
+        return seen_count(self)
 
     @property
     def uncompressed_bytes(self):
@@ -232,11 +234,11 @@ cdef class MemoryRecordsBuilder:
 
     @property
     def is_full(self):
-        return is_full(self)
+        return seen_full(self)
 
     @property
     def estimated_bytes_written(self):
-        return estimated_bytes(self)
+        return seen_bytes(self)
 
     cdef Py_ssize_t try_append_record(self, const Record* record) except -1:
         cdef Py_ssize_t size = take_record(self, record)
@@ -349,10 +351,9 @@ cdef class MemoryRecordsBuilder:
     cdef int _seal(self) except -1:
         """Write the header; the checksum now if the interpreter is needed for it, else later."""
         cdef BatchHeader header
+        cdef int bits = TRANSACTIONAL_BIT if self._transactional else 0
         header.batch_length = self._tail.end - BATCH_LENGTH_END
-        header.attributes = <int16_t>self.compression
-        if self._transactional:
-            header.attributes = <int16_t>(header.attributes | TRANSACTIONAL_BIT)
+        header.attributes = <int16_t>(self.compression | bits)
         header.last_offset_delta = self._tail.last_offset
         header.base_timestamp = self._tail.base_timestamp
         header.max_timestamp = self._tail.max_timestamp

@@ -31,3 +31,6 @@ class Rest:
 
     def close(self) -> None:
         """Give back what the system lent. Nobody rests here any more. Idempotent."""
+
+    def abandon(self) -> None:
+        """As ``close``, in a forked child: a thread of the parent may have been at any place."""

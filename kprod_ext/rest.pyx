@@ -20,9 +20,12 @@ from kprod_ext.alarm cimport (
     kprod_set_alarm,
 )
 from kprod_ext.monotonic_clock cimport kprod_nanoseconds
+from kprod_ext.record_lock cimport RecordLock, release_lock, take_lock
 
 cdef extern from *:
     """
+    #include <string.h>
+    #define kprod_renew(lock) memset(&(lock), 0, sizeof(lock))
     #define kprod_load(place) __atomic_load_n(&(place), __ATOMIC_SEQ_CST)
     #define kprod_store(place, value) __atomic_store_n(&(place), (value), __ATOMIC_SEQ_CST)
     #define kprod_swap(place, value) __atomic_exchange_n(&(place), (value), __ATOMIC_SEQ_CST)
@@ -30,6 +33,7 @@ cdef extern from *:
     long long kprod_load(long long place) noexcept nogil
     void kprod_store(long long place, long long value) noexcept nogil
     long long kprod_swap(long long place, long long value) noexcept nogil
+    void kprod_renew(RecordLock lock) noexcept
 
 cdef double SECOND = 1e9
 cdef double LONGEST = 1e6  # seconds
@@ -53,6 +57,7 @@ cdef class Rest:
     """See the stub."""
 
     cdef Alarm _alarm
+    cdef RecordLock _lock       # taken to set the alarm from elsewhere, or to give it back
     cdef bint _closed
     cdef long long _set_to      # when the alarm rings, as far as is known
     cdef long long _slack
@@ -79,7 +84,7 @@ cdef class Rest:
         cdef bint rung
         if self._closed:
             raise ValueError("the place to rest is closed")
-        self._patience = nanoseconds_of(patience)
+        kprod_store(self._patience, nanoseconds_of(patience))
         with nogil:
             rung = self._sleep()
             kprod_store(self._due, NEVER)
@@ -95,8 +100,8 @@ cdef class Rest:
                 quiet_since = now
             due = kprod_load(self._due)
             if due <= now:
-                self._slack = LEAST_SLACK  # somebody has sent, and did not wait
-            until = min(due, quiet_since + self._patience)
+                kprod_store(self._slack, LEAST_SLACK)  # somebody has sent, and did not wait
+            until = min(due, quiet_since + kprod_load(self._patience))
             if kprod_load(self._rung) or until <= now:
                 return kprod_load(self._rung)
             kprod_store(self._set_to, until)
@@ -115,23 +120,28 @@ cdef class Rest:
         """End the present rest, or the next one, in so many seconds or some milliseconds later."""
         cdef long long now = kprod_nanoseconds()
         cdef long long due = now + max(nanoseconds_of(seconds), LEAST)
-        cdef long long at, set_to
+        cdef long long at, set_to, slack
         if due >= kprod_load(self._due):
             return  # the alarm was set for that
         kprod_store(self._due, due)
-        at = min(due, now + self._patience)
+        at = min(due, now + kprod_load(self._patience))
         set_to = kprod_load(self._set_to)
-        if not at <= set_to <= at + self._slack:
-            at += self._slack
-            self._slack = min(2 * self._slack, MOST_SLACK)
+        slack = kprod_load(self._slack)
+        if not at <= set_to <= at + slack:
+            at += slack
+            kprod_store(self._slack, min(2 * slack, MOST_SLACK))
             kprod_store(self._set_to, at)
             self._set(at)
             if kprod_load(self._rung):
                 self._set(NOW)
 
     cdef void _set(self, long long at) noexcept:
+        # Locked: between the look and the setting our descriptor must not be given back, for its
+        # number may by then belong to the alarm of another producer.
+        take_lock(&self._lock)
         if not self._closed:
             kprod_set_alarm(&self._alarm, at)
+        release_lock(&self._lock)
 
     def work_begins(self):
         """Somebody looks at everything now, and works: nothing is due until that ends."""
@@ -145,6 +155,13 @@ cdef class Rest:
 
     def close(self):
         """Give back what the system lent. Nobody rests here any more. Idempotent."""
+        take_lock(&self._lock)
+        self._close()
+        release_lock(&self._lock)
+
+    def abandon(self):
+        """As ``close``, in a forked child: a thread of the parent may have been at any place."""
+        kprod_renew(self._lock)
         self._close()
 
     cdef void _close(self) noexcept:

@@ -30,4 +30,8 @@ cdef class StickyPartition:
 
     cdef Py_ssize_t bytes_left(self, bint batch_ready) noexcept:
         """Bytes until it has had its share, as far as this thread knows."""
-        return (self._batch_size if batch_ready else 2 * self._batch_size) - self._produced
+        cdef Py_ssize_t produced
+        take_lock(&self._lock)
+        produced = self._produced
+        release_lock(&self._lock)
+        return (self._batch_size if batch_ready else 2 * self._batch_size) - produced

@@ -11,6 +11,7 @@ from kprod.buffer.place cimport Place
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
 from kprod_ext.open_batch cimport OpenBatch
 from kprod_ext.records_builder cimport batch_size_upper_bound
+from kprod_ext.shared cimport SharedCount, SharedFlag
 
 
 @cython.no_gc           # nothing refers to it but who asked what is ready
@@ -34,12 +35,12 @@ cdef class RecordAccumulator:
     cdef GrowingMap _queues
     cdef Attention _attention
     cdef object _packing
-    cdef Py_ssize_t _flushes
+    cdef SharedCount _flushes
     cdef object _flush_lock
     cdef bint _hurry
     cdef object _hurried
     cdef object _waited
-    cdef bint _closed
+    cdef SharedFlag _closed
     cdef object __weakref__
 
     @cython.locals(

@@ -1,15 +1,17 @@
 from libc.stdint cimport int64_t
 
 from kprod.latch cimport Latch
+from kprod_ext.shared cimport SharedFlag
 
 
 cdef class BatchDelivery:
     cdef readonly object tp
-    cdef readonly bint done
-    cdef public bint awaited
+    cdef readonly SharedFlag done
+    cdef public SharedFlag awaited
     cdef readonly int64_t base_offset
     cdef readonly int64_t append_time
     cdef readonly object error
+    cdef readonly SharedFlag is_split
     cdef readonly tuple parts
     cdef readonly object callbacks
     cdef public object wait_for

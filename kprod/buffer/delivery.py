@@ -35,8 +35,10 @@ class BatchDelivery:
     timestamp in ms when the topic uses LogAppendTime, else -1. ``awaited`` turns True, and
     ``hurry`` is called, when somebody starts to wait: the batch's linger has no purpose any more.
     ``callbacks`` runs what was asked for with ``on_done``; None: the thread that settles does.
-    ``wait_for`` is how threads wait; None: they do nothing meanwhile. ``parts`` is empty unless the
-    records' outcomes are to be found elsewhere: ``locate`` says where.
+    ``wait_for`` is how threads wait; None: they do nothing meanwhile. ``is_split``: the records'
+    outcomes are to be found elsewhere, in ``parts``: ``locate`` says where.
+
+    Everything else may be read without a lock once ``done`` or ``is_split`` says that it is there.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class BatchDelivery:
         "callbacks",
         "done",
         "error",
+        "is_split",
         "parts",
         "tp",
         "wait_for",
@@ -79,6 +82,7 @@ class BatchDelivery:
         self._tasks: dict[asyncio.AbstractEventLoop, WaitingTasks] | None = None
         self._told = False  # the waiters were handed over
         self._latch: Latch | None = None  # opens then; made for the first thread that waits
+        self.is_split = False
         self.parts: tuple[tuple[int, BatchDelivery], ...] = ()
         self._whole: BatchDelivery | None = None
 
@@ -115,6 +119,7 @@ class BatchDelivery:
                 return False
             if parts:
                 self.parts = parts  # before anybody is told, who will look there
+                self.is_split = True
             self.base_offset, self.append_time, self.error = base_offset, append_time, error
             self.done = True
             tasks, self._tasks = self._tasks, None
@@ -159,6 +164,7 @@ class BatchDelivery:
         self.parts = tuple(parts)
         for _, part in self.parts:
             part._whole = self
+        self.is_split = True
 
     def _end_with_parts(self) -> None:
         if all(part.done for _, part in self.parts):
@@ -166,7 +172,7 @@ class BatchDelivery:
 
     def locate(self, index: int) -> tuple[BatchDelivery, int]:
         """The delivery that tells the outcome of the record at ``index``, and its index there."""
-        if self.parts:
+        if self.is_split:
             for first, part in reversed(self.parts):
                 if index >= first:
                     return part.locate(index - first)
@@ -177,7 +183,7 @@ class BatchDelivery:
 
         Each piece is a delivery, the index of its first such record there, and how many they are.
         """
-        if not self.parts:
+        if not self.is_split:
             yield self, first, count
             return
         ends = [start for start, _ in self.parts[1:]] + [first + count]
@@ -203,7 +209,9 @@ class BatchDelivery:
         """Somebody is about to wait: the batch need not linger. Never waits."""
         if not (self.done or self.awaited):
             self.awaited = True
-            self._hurry()
+            with self._lock:
+                hurry = self._hurry
+            hurry()
 
     def wait(self, timeout: float | None) -> bool:
         """Wait at most ``timeout`` seconds (None: without limit); True once the batch has ended.

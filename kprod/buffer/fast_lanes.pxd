@@ -1,5 +1,6 @@
 from kprod.buffer.accumulator cimport RecordAccumulator
 from kprod_ext.fast_lane cimport LaneTable
+from kprod_ext.shared cimport SharedFlag
 
 
 cdef class FastLanes:
@@ -8,6 +9,6 @@ cdef class FastLanes:
     cdef object _metadata
     cdef object _wake
     cdef object _largest
-    cdef bint _closed
+    cdef SharedFlag _closed
 
     cpdef object _filled(self, object topic, object partition)

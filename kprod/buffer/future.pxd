@@ -13,6 +13,10 @@ cdef BatchDelivery _outcome(FutureRecordMetadata future)
 
 
 @cython.locals(outcome=BatchDelivery)
+cdef object _error(FutureRecordMetadata future)
+
+
+@cython.locals(outcome=BatchDelivery)
 cdef bint _has_succeeded(FutureRecordMetadata future) except -1
 
 

@@ -64,7 +64,7 @@ class FutureRecordMetadata(RecordFuture):
         A property, as in kafka-python; ``as_concurrent`` has the method of concurrent.futures.
         Every look gives a copy of its own, which may be raised or given a note.
         """
-        return _copied(_outcome(self).error)
+        return _copied(_error(self))
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -81,11 +81,11 @@ class FutureRecordMetadata(RecordFuture):
 
     def failed(self) -> bool:
         """True once the record has failed."""
-        return _outcome(self).error is not None
+        return _error(self) is not None
 
     def retriable(self) -> bool:
         """True when the record failed for a cause that may pass: sending it again may succeed."""
-        error = _outcome(self).error
+        error = _error(self)
         return error is not None and error.retriable
 
     # Waiting --------------------------------------------------------------------------------------
@@ -196,13 +196,19 @@ class FutureRecordMetadata(RecordFuture):
 def _outcome(future: FutureRecordMetadata) -> BatchDelivery:
     """The delivery that settles this record: another one once its batch was split."""
     delivery = future.delivery
-    return delivery.locate(future.index)[0] if delivery.parts else delivery
+    return delivery.locate(future.index)[0] if delivery.is_split else delivery
+
+
+def _error(future: FutureRecordMetadata) -> KprodError | None:
+    """Why the record failed; None before, and when it was stored."""
+    outcome = _outcome(future)
+    return outcome.error if outcome.done else None
 
 
 def _has_succeeded(future: FutureRecordMetadata) -> bool:
     outcome = future.delivery
     # In this order: a batch whose records end differently has its parts before it is done.
-    if not outcome.done or outcome.parts:
+    if not outcome.done or outcome.is_split:
         outcome = _outcome(future)
     return outcome.done and outcome.error is None
 
@@ -210,7 +216,7 @@ def _has_succeeded(future: FutureRecordMetadata) -> bool:
 def _metadata(future: FutureRecordMetadata) -> RecordMetadata:
     """What ``get`` returns or raises; there is an outcome."""
     delivery, index = future.delivery, future.index
-    if delivery.parts:
+    if delivery.is_split:
         delivery, index = delivery.locate(index)
     if delivery.error is not None:
         raise copy.copy(delivery.error)  # see _copied

@@ -67,7 +67,7 @@ class BulkDelivery:
         # One look at each: the sender goes on meanwhile.
         for _, piece, _, _, count in pieces:
             # A batch whose records end differently has its parts before it is done.
-            if not piece.done or piece.parts:
+            if not piece.done or piece.is_split:
                 pending += count
                 waits_for = waits_for or piece.tp
             elif piece.error:
@@ -93,7 +93,7 @@ class BulkDelivery:
         delivery, index = delivery.locate(index)
         if not delivery.done:
             return None
-        if delivery.parts:  # which it has got since: before it was done
+        if delivery.is_split:  # which it has got since: before it was done
             delivery, index = delivery.locate(index)
             if not delivery.done:
                 return None
@@ -115,14 +115,14 @@ class BulkDelivery:
             [
                 (run.place, run.ordinal + at, count)
                 for run, piece, _, at, count in self._pieces()
-                if piece.error
+                if piece.done and piece.error
             ]
         )
 
     @property
     def exceptions(self) -> list[KprodError]:
         """Why records have failed so far: one error for each batch that did."""
-        return [piece.error for _, piece, *_ in self._pieces() if piece.error]
+        return [p.error for _, p, *_ in self._pieces() if p.done and p.error]
 
     def __await__(self) -> Generator[Any, None, BulkReport]:
         self._hurry()
@@ -152,7 +152,7 @@ class BulkDelivery:
         """The runs, cut where their batches were split."""
         for run in self._sent.runs:
             delivery = run.delivery
-            if not delivery.parts:  # as nearly every one
+            if not delivery.is_split:  # as nearly every one
                 yield run, delivery, run.first, 0, run.count
                 continue
             before = 0

@@ -43,7 +43,7 @@ class ProducerMetrics(ProducerCounters):
         self._samples = samples
         self._window = window
         self._marks: tuple[Mark, ...] = ()
-        self._lock = threading.Lock()  # guards what is counted in callers' threads
+        self._lock = threading.Lock()  # guards what callers count, and which marks there are
 
     # The sender's thread --------------------------------------------------------------------------
 
@@ -116,7 +116,8 @@ class ProducerMetrics(ProducerCounters):
             {name: topic.end_window() for name, topic in self.topics.items()},
             {node_id: node.end_window() for node_id, node in self.nodes.items()},
         )
-        self._marks = (*self._marks, mark)[-self._samples :]
+        with self._lock:
+            self._marks = (*self._marks, mark)[-self._samples :]
         self.mark_due = now + self._window
 
     def _with_sums(self, values: Values) -> Values:
@@ -146,7 +147,9 @@ class ProducerMetrics(ProducerCounters):
 
     def groups(self, now: float, gauges: Mapping[str, float]) -> Groups:
         """The metrics by group and name; ``gauges`` are those that are not counted here."""
-        marks = [m for m in self._marks if now - m.time < self._samples * self._window]
+        with self._lock:
+            written = self._marks
+        marks = [m for m in written if now - m.time < self._samples * self._window]
         past = list(map(attrgetter("producer"), marks))
         view = _view(now, self._with_sums(self.values()), past, marks)
         groups = {"producer-metrics": {**_read(PRODUCER_METRICS, view), **gauges}}

@@ -1,19 +1,20 @@
 cimport cython
 
 from kprod.latch cimport Latch
+from kprod_ext.shared cimport SharedFlag, SharedThread, SharedTime
 
 
 cdef class Baton:
     cdef public object work
-    cdef public bint wanted
+    cdef public SharedFlag wanted
     cdef object _network
     cdef object _clock
     cdef object _lock
-    cdef object _holder
-    cdef bint _free
-    cdef bint _asked
-    cdef bint _recalled
-    cdef double _looks_again_at
+    cdef SharedThread _holder
+    cdef SharedFlag _free
+    cdef SharedFlag _asked
+    cdef SharedFlag _recalled
+    cdef SharedTime _looks_again_at
     cdef object _rest
 
     cpdef void wake(self) except *
@@ -23,6 +24,8 @@ cdef class Baton:
     @cython.locals(deadline=double)
     cpdef bint wait(self, Latch told, object timeout, bint hurry) except -1
     cdef bint _may_take_turns(self) except -1
+
+    @cython.locals(me="unsigned long")
     cpdef bint _take_turns(self, Latch told, double deadline) except -1
 
     @cython.locals(left=double)
@@ -30,5 +33,7 @@ cdef class Baton:
     cdef void _lay_down(self, object work) except *
     cpdef void looks(self) noexcept
     cpdef void looks_again_at(self, double when) noexcept
+
+    @cython.locals(me="unsigned long")
     cpdef void take(self) except *
     cpdef void lay_down(self) except *

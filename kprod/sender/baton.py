@@ -114,7 +114,7 @@ class Baton:
     def abandon(self) -> None:
         """In a forked child: nobody takes turns, for the connections are those of the parent."""
         self._recalled, self._free = True, False
-        self._rest.close()
+        self._rest.abandon()
 
     # Taking turns in the place of the thread ------------------------------------------------------
 

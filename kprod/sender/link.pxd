@@ -13,6 +13,7 @@ cdef class BrokerLink:
     cdef object _metrics
     cdef object _traffic
     cdef BrokerConnection _connection
+    cdef object _changing
     cdef bint _waits_to_write
     cdef bint _takes_batches
     cdef double _setup_began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,7 @@ class BrokerLink:
         self._metrics = metrics
         self._traffic = metrics.node(broker.node_id)
         self._connection: BrokerConnection | None = None
+        self._changing = threading.Lock()  # guards which connection it is, as others see it
         self._waits_to_write = True  # what the backend was told last
         self._takes_batches = False  # see Transport
         self._setup_began = -FOREVER
@@ -101,7 +103,13 @@ class BrokerLink:
     @property
     def in_flight(self) -> int:
         """Requests without a response, the handshake among them."""
-        connection = self._connection  # once: any thread may ask, the sender may end it meanwhile
+        return self._connection.in_flight if self._connection is not None else 0
+
+    @property
+    def seen_in_flight(self) -> int:
+        """The same. Any thread: the sender may end the connection meanwhile."""
+        with self._changing:
+            connection = self._connection
         return connection.in_flight if connection is not None else 0
 
     def idle_bootstrap(self, now: float) -> bool:
@@ -190,13 +198,15 @@ class BrokerLink:
         if self.transport is None or not self.transport.advance():
             return
         settings = self._settings
-        self._connection = BrokerConnection(
+        connection = BrokerConnection(
             settings.client_id,
             max_in_flight=settings.max_in_flight,
             max_frame_bytes=settings.max_frame_bytes,
         )
+        with self._changing:
+            self._connection = connection
         self._metrics.connections_made += 1
-        self._connection.open(now)
+        connection.open(now)
         self._traffic.requests += 1
         self._write(now)
 
@@ -286,7 +296,9 @@ class BrokerLink:
 
     def _end(self, error: KprodError, now: float) -> None:
         transport, self.transport = self.transport, None
+        self._changing.acquire()  # not by ``with``: compiled, it cannot bear that memory runs out
         connection, self._connection = self._connection, None
+        self._changing.release()
         try:
             if transport is not None:
                 self._let_go(transport, now)

@@ -6,6 +6,7 @@ from kprod.sender.network cimport Network
 from kprod.sender.rounds.identity cimport IdentityRound
 from kprod.sender.rounds.metadata cimport MetadataRound
 from kprod.sender.rounds.produce cimport ProduceRound
+from kprod_ext.shared cimport SharedTime
 
 
 cdef class Sender:
@@ -33,7 +34,7 @@ cdef class SenderThread:
     cdef object _ended
     cdef object _settled
     cdef object _lock
-    cdef object _stop_at
+    cdef SharedTime _stop_at
     cdef object _thread
 
     cdef bint _goes_on(self) except -1

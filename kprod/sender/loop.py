@@ -131,7 +131,7 @@ class SenderThread:
         self._ended = ended
         self._settled = Latch()  # opens after ``ended``
         self._lock = threading.Lock()  # guards changing _stop_at
-        self._stop_at: float | None = None
+        self._stop_at = FOREVER
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -148,7 +148,7 @@ class SenderThread:
     def request_stop(self, deadline: float) -> None:
         """Ask the thread to end once everything has its outcome, at the latest at ``deadline``."""
         with self._lock:
-            self._stop_at = deadline if self._stop_at is None else min(self._stop_at, deadline)
+            self._stop_at = min(self._stop_at, deadline)
         self._baton.recall()
 
     def stop(self, deadline: float) -> bool:
@@ -211,7 +211,7 @@ class SenderThread:
                 return
 
     def _over(self) -> bool:
-        if self._stop_at is None:
+        if self._stop_at == FOREVER:
             return False
         return self._sender.finished or self._sender.clock.monotonic() >= self._stop_at
 
@@ -219,9 +219,7 @@ class SenderThread:
         # A bug in one turn must not leave futures without an outcome for ever: it is logged, and
         # the delivery timeout still ends whatever it harmed.
         try:
-            stop_at = self._stop_at
-            longest = FOREVER if stop_at is None else stop_at - self._sender.clock.monotonic()
-            self._sender.turn(longest)
+            self._sender.turn(self._stop_at - self._sender.clock.monotonic())
         except Exception as error:
             self._survive(error)
 

@@ -272,12 +272,12 @@ class Network:
     @property
     def connected(self) -> bool:
         """True when some connection exists or is being made. Any thread."""
-        return any(link.connected for link in tuple(self._links.values()))
+        return any(link.connected for link in list(self._links.values()))
 
     @property
     def in_flight(self) -> int:
         """Requests without a response. Any thread."""
-        return sum(link.in_flight for link in tuple(self._links.values()))
+        return sum(link.seen_in_flight for link in list(self._links.values()))
 
     @property
     def unanswered(self) -> list[Exchange]:

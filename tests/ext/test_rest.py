@@ -104,6 +104,15 @@ def test_it_goes_on_while_somebody_works() -> None:
 # The end ----------------------------------------------------------------------------------------
 
 
+def test_abandoned_it_is_closed() -> None:
+    rest = Rest()
+    rest.abandon()
+    rest.abandon()
+    rest.ring()
+    with pytest.raises(ValueError, match="closed"):
+        rest.rest(1.0)
+
+
 def test_closed_it_takes_what_it_is_told_and_nobody_in() -> None:
     rest = Rest()
     rest.close()

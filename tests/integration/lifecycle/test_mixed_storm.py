@@ -1,0 +1,195 @@
+"""Everything a producer offers, by many threads, also while it closes: once each, in order.
+
+Without a GIL it is what the compiled code's own locks are for; with one, thread switches every few
+microseconds look for the same mistakes.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import KprodError, ProducerClosedError
+from kprod.types import DeliveryReport
+from tests.support.broker_process import BrokerProcess
+from tests.support.judge import read_back
+
+THREADS, RECORDS = 6, 3_000
+TOPICS = {"keyed": 6, "spread": 12}
+BUFFER = 400_000
+CLOSERS = 2
+KEPT = 300
+
+
+class Storm:
+    """The threads of one storm, and what they have seen."""
+
+    def __init__(self, producer: KafkaProducer) -> None:
+        self.producer = producer
+        self.over = threading.Event()
+        self.recent: list[FutureRecordMetadata | None] = [None] * KEPT  # of all threads
+        self.spread: deque[int] = deque()  # numbers of records sent to that topic
+        self.told: deque[int] = deque()  # the thread whose record it was
+        self.asked: deque[int] = deque()
+        self.mistakes: deque[BaseException] = deque()
+
+    def threads(self, works: list[Callable[[], None]]) -> list[threading.Thread]:
+        """Started; what one raises is a mistake."""
+
+        def run(work: Callable[[], None]) -> None:
+            try:
+                work()
+            except BaseException as error:
+                self.mistakes.append(error)
+
+        threads = [threading.Thread(target=run, args=(work,)) for work in works]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def send(self, thread: int) -> None:
+        """RECORDS records, one by one and in bulk, with all that may be done with their futures."""
+        rng, number = random.Random(thread), 0
+        while number < RECORDS:
+            dice = rng.random()
+            if dice < 0.85:
+                future = self._send_one(thread, number, headers=dice < 0.1)
+                number += 1
+                if dice > 0.75:
+                    self.asked.append(thread)
+                    future.add_both(lambda _: self.told.append(thread))
+                if dice < 0.003:
+                    future.get(timeout=30)
+            elif dice < 0.9:
+                values = [value_of(thread, n) for n in range(number, min(number + 99, RECORDS))]
+                number += len(values)
+                sent = self.producer.send_many("keyed", values, keys=[b"%d" % thread] * len(values))
+                assert sent.progress().failed == 0
+                if dice < 0.855:
+                    assert sent.get(timeout=30).records == len(values)
+            elif dice < 0.902:
+                self.producer.flush(timeout=30)
+            else:
+                for other in list(self.recent):
+                    assert other is None or not other.failed()
+                    if other is not None and other.succeeded():
+                        assert other.get(timeout=0).topic == "keyed"
+
+    def _send_one(self, thread: int, number: int, *, headers: bool) -> FutureRecordMetadata:
+        future = self.producer.send(
+            "keyed",
+            value_of(thread, number),
+            b"%d" % thread,
+            headers=[("h\u00e9", b"v")] if headers else None,
+        )
+        self.recent[number % KEPT] = future
+        return future
+
+    def scatter(self) -> None:
+        """Records without a key, so that threads share a sticky partition, and replace it."""
+        while not self.over.is_set():
+            for _ in range(50):
+                self.producer.send("spread", b"one")
+            self.producer.send_many("spread", [b"some"] * 50)
+            self.spread.append(100)
+
+    def watch(self) -> None:
+        """What can be asked meanwhile."""
+        while not self.over.wait(0.001):
+            assert self.producer.metrics()["producer-metrics"]["buffer-total-bytes"] == BUFFER
+            assert self.producer.bootstrap_connected()
+            assert len(self.producer.partitions_for("keyed")) == TOPICS["keyed"]
+
+    def send_until_closed(self) -> None:
+        try:
+            while True:
+                self.producer.send("spread", b"late", b"key")
+                self.producer.send_many("spread", [b"late"] * 20)
+        except ProducerClosedError:
+            pass
+
+
+def value_of(thread: int, number: int) -> bytes:
+    return b"%d %d %s" % (thread, number, b"x" * (number % 90))
+
+
+@pytest.fixture
+def quick_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.slow
+@pytest.mark.threads
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("quick_switches")
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_once_and_in_order(tmp_path: Path, codec: str | None) -> None:
+    with BrokerProcess(tmp_path, TOPICS) as broker:
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            buffer_memory=BUFFER,
+            batch_size=4096,
+            compression_type=codec,
+            metadata_max_age_ms=500,
+            metrics_sample_window_ms=50,
+        )
+        storm = Storm(producer)
+        beside = storm.threads([storm.scatter, storm.scatter, storm.watch])
+        senders = storm.threads([partial(storm.send, thread) for thread in range(THREADS)])
+        for thread in senders:
+            thread.join()
+        storm.over.set()
+        for thread in beside:
+            thread.join()
+        assert not storm.mistakes
+        everything = THREADS * RECORDS + sum(storm.spread)
+        assert producer.flush(timeout=60) == DeliveryReport(everything, 0, 0)
+        assert Counter(storm.told) == Counter(storm.asked)
+        assert producer.metrics()["producer-metrics"]["buffer-available-bytes"] == BUFFER
+        report = close_amid(storm)
+        assert not storm.mistakes
+        assert (report.failed, report.pending) == (0, 0)
+        assert producer.metrics()["producer-metrics"]["buffer-available-bytes"] == BUFFER
+        stored = check(broker.bootstrap_servers)
+    assert stored == report.delivered - THREADS * RECORDS
+
+
+def close_amid(storm: Storm) -> DeliveryReport:
+    """Close twice at the same time, while every thread sends."""
+    closed = threading.Event()
+
+    def close() -> None:
+        storm.producer.close()
+        closed.set()
+
+    threads = storm.threads([storm.send_until_closed] * THREADS)
+    threads += storm.threads([close] * CLOSERS)
+    for thread in threads:
+        thread.join()
+    assert closed.is_set()
+    with pytest.raises(KprodError):
+        storm.producer.send("keyed", b"too late")
+    return storm.producer.close()
+
+
+def check(bootstrap: str) -> int:
+    """Every record of ``keyed`` once, and in order per thread; how many there are in ``spread``."""
+    nexts: Counter[int] = Counter()
+    for stored in read_back(bootstrap, "keyed", TOPICS["keyed"], seconds=60):
+        thread, number, _ = (stored.value or b"").split(b" ")
+        assert int(number) == nexts[int(thread)], "out of order, doubled, or lost"
+        nexts[int(thread)] += 1
+    assert nexts == dict.fromkeys(range(THREADS), RECORDS)
+    return sum(1 for _ in read_back(bootstrap, "spread", TOPICS["spread"], seconds=60))
