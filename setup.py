@@ -35,6 +35,8 @@ DIRECTIVES = {
     "linetrace": DEBUG,
     "auto_pickle": False,
     "annotation_typing": False,
+    # Locks of their own guard what threads share: a Python without a GIL need not turn one on.
+    "freethreading_compatible": True,
 }
 
 # A module of kprod that has a .pxd beside it is compiled, too: the .pxd tells the types of what the

@@ -167,12 +167,13 @@ cdef class SentRecords:
     cdef int file_runs(self) except -1:
         """Put the runs that were noted where they are looked up. May be tried again."""
         cdef WaitingRun* waiting
-        while self._filed < self._waiting_count:
-            waiting = &self._waiting[self._filed]
-            self._file(waiting)
-            self._filed += 1
-            Py_DECREF(<object>waiting.delivery)
-        self._filed = self._waiting_count = 0
+        with cython.critical_section(self):     # where there is no GIL: several may look at once
+            while self._filed < self._waiting_count:
+                waiting = &self._waiting[self._filed]
+                self._file(waiting)
+                self._filed += 1
+                Py_DECREF(<object>waiting.delivery)
+            self._filed = self._waiting_count = 0
         return 0
 
     cdef int finish_runs(self) except -1:
