@@ -57,6 +57,8 @@ def after_the_failure_of(failing: range) -> bool:
     return failed
 
 
+# Python itself makes some, of its garbage collector that has no memory for what it notes.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("several", [1, 6, 20, 60])
 def test_all_that_is_counted_is_queued(several: int) -> None:
     failures = sum(
