@@ -85,12 +85,12 @@ class BatchMaker:
         """
         most = min(count, min(SPARE_BYTES, self._pool.total // 4) // self._batch_size)
         spares: list[SpareBatch] = []
-        try:  # not ``suppress``: compiled, ``with`` cannot bear that memory runs out
-            while len(spares) < most:
+        while len(spares) < most:
+            try:
                 buffer = self._pool.allocate(self._batch_size, 0)
-                spares.append(SpareBatch(buffer, self._builder(queue, buffer)))
-        except (TimeoutError, RuntimeError):
-            most = 0  # no more memory, or closed
+            except (TimeoutError, RuntimeError):
+                break  # no more memory, or closed
+            spares.append(SpareBatch(buffer, self._builder(queue, buffer)))
         return spares
 
     def _builder(self, queue: BatchQueue, buffer: PooledBuffer) -> MemoryRecordsBuilder:
