@@ -8,13 +8,13 @@ from typing import Any
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.bulk.arrow_columns import arrow_columns
 from kprod.bulk.delivery import BulkDelivery
+from kprod.bulk.one_by_one import OneByOne
 from kprod.bulk.partial_failure import accounted
 from kprod.bulk.writing import BulkParts, BulkWriting
 from kprod.config.shown import shown
 from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
 from kprod.intake.size_limits import SizeLimits
-from kprod.types import TopicPartition
-from kprod_ext import ArrowChunk, ArrowSource, SentRecords
+from kprod_ext import ArrowChunk, ArrowSource
 
 CHUNK_ROWS = 1024
 """Rows whose addresses are known at the same time: in the processor's nearest cache."""
@@ -102,25 +102,18 @@ def send_batches_one_by_one(
     send: Callable[..., FutureRecordMetadata], topic: str, batches: ArrowBatches
 ) -> BulkDelivery:
     """Send every row by ``send``: a serializer gets bytes, as they are in the columns."""
-    sent = SentRecords()
-    places: dict[TopicPartition, int] = {}
-    delivery = BulkDelivery(sent)
+    sending = OneByOne(send, topic)
     more = batches.next()
-    with accounted(delivery, lambda: None):
+    with accounted(sending.delivery, lambda: None):
         while more:
             for partition, timestamp_ms, key, value, headers in _rows(batches.chunk):
-                try:
-                    future = send(topic, value, key, headers, partition, timestamp_ms)
-                except RecordTooLargeError as error:
-                    raise RecordTooLargeError(f"record {len(delivery)}: {error}") from None
-                place = places.setdefault(future.topic_partition, len(places))
-                sent.add(place, future.delivery, future.index)
+                sending.send(value, key, headers, partition, timestamp_ms)
             if batches.chunk.left:
                 raise MemoryError("no memory for the headers of a record")
             more = batches.next()
-    return delivery
+    return sending.delivery
 
 
-def _rows(chunk: ArrowChunk) -> Iterator[tuple[Any, ...]]:
+def _rows(chunk: ArrowChunk) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
     while (row := chunk.next_row()) is not None:
         yield row

@@ -1,4 +1,4 @@
-"""``send_many`` for producers whose records each pass through code of the application."""
+"""Bulk calls of producers whose records each pass through code of the application."""
 
 from __future__ import annotations
 
@@ -11,29 +11,57 @@ from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.partial_failure import accounted
 from kprod.bulk.row_checks import RowChecks
 from kprod.bulk.rows import Block, Rows
+from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
 from kprod.types import TopicPartition
 from kprod_ext import SentRecords
+
+OF_THE_RECORD = (InvalidRecordError, RecordTypeError, PartitionError, RecordTooLargeError)
+"""What ``send`` raises for what it was given, not for the state of the producer or the cluster."""
+
+
+class OneByOne:
+    """Sends each record by ``send``, and keeps one handle instead of the futures. One thread."""
+
+    def __init__(self, send: Callable[..., FutureRecordMetadata], topic: str) -> None:
+        self._sent = SentRecords()
+        self.delivery = BulkDelivery(self._sent)
+        self._send = send
+        self._topic = topic
+        self._places: dict[TopicPartition, int] = {}  # an interceptor may send a record elsewhere
+
+    def send(
+        self,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> None:
+        """Queue the next record. Errors about the record itself name it by its number."""
+        try:
+            future = self._send(self._topic, value, key, headers, partition, timestamp_ms)
+        except OF_THE_RECORD as error:
+            error.args = (f"record {self._sent.count}: {error}",)
+            raise
+        place = self._places.setdefault(future.topic_partition, len(self._places))
+        self._sent.add(place, future.delivery, future.index)
 
 
 def send_one_by_one(
     send: Callable[..., FutureRecordMetadata], topic: str, rows: Rows, checks: RowChecks
 ) -> BulkDelivery:
-    """Send every row by ``send``, in order, and keep one handle instead of the futures."""
+    """Send every row by ``send``, in order."""
     if rows.sized:
         for block in rows.blocks():
             _check(block, checks)
-    sent = SentRecords()
-    places: dict[TopicPartition, int] = {}  # an interceptor may send a record elsewhere
-    delivery = BulkDelivery(sent)
-    with accounted(delivery, lambda: None):
+    sending = OneByOne(send, topic)
+    with accounted(sending.delivery, lambda: None):
         for block in rows.blocks():
             for arguments in _arguments(block):
-                future = send(topic, *arguments)
-                place = places.setdefault(future.topic_partition, len(places))
-                sent.add(place, future.delivery, future.index)
+                sending.send(*arguments)
             if block.failure is not None:
                 raise block.failure
-    return delivery
+    return sending.delivery
 
 
 def _check(block: Block, checks: RowChecks) -> None:
@@ -46,7 +74,7 @@ def _check(block: Block, checks: RowChecks) -> None:
                 check(row, cell)
 
 
-def _arguments(block: Block) -> Iterator[tuple[Any, ...]]:
+def _arguments(block: Block) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
     """The rows as ``send`` takes them: value, key, headers, partition, timestamp."""
     keys, *others = block.columns
     columns = [column if type(column) is list else repeat(column) for column in others]
@@ -54,7 +82,8 @@ def _arguments(block: Block) -> Iterator[tuple[Any, ...]]:
         yield from zip(block.values, keys, *columns, strict=False)
         return
     for value, *others in zip(block.values, *columns, strict=False):
+        headers, partition, timestamp_ms = others
         if isinstance(value, tuple) and len(value) == 2:
-            yield value[1], value[0], *others
+            yield value[1], value[0], headers, partition, timestamp_ms
         else:
-            yield value, None, *others
+            yield value, None, headers, partition, timestamp_ms

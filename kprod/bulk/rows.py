@@ -152,12 +152,8 @@ _NAMES = ("keys", "headers", "partitions", "timestamps_ms")
 
 
 def _many(name: str, column: Any) -> Any:
-    if isinstance(column, str | bytes | bytearray | memoryview | Mapping):
-        raise RecordTypeError(
-            f"{name}: expected a list, tuple or iterator with one item per record, got"
-            f" {shown(column)}"
-        )
-    if not isinstance(column, Iterable):
+    one = isinstance(column, str | bytes | bytearray | memoryview | Mapping)
+    if one or not isinstance(column, Iterable):
         raise RecordTypeError(
             f"{name}: expected a list, tuple or iterator with one item per record, got"
             f" {shown(column)}"

@@ -224,6 +224,46 @@ def test_a_bad_item_of_an_iterator_ends_the_call_there(
     assert stored(cluster) == [b"0", b"1"]
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"key_serializer": lambda key: key}], ids=["compiled", "plain"]
+)
+@pytest.mark.parametrize(
+    ("error", "said", "columns"),
+    [
+        (SerializationError, "value for topic 't'", {"values": [b"0", b"1", "text"]}),
+        (SerializationError, "key for topic 't'", {"values": [(b"k", b"0"), b"1", ("k", b"2")]}),
+        (RecordTooLargeError, "a record for topic 't'", {"values": [b"0", b"1", bytes(2_000_000)]}),
+        (PartitionError, "partition", {"values": [b"0", b"1", b"2"], "partitions": [0, 0, -1]}),
+        (InvalidRecordError, "timestamp", {"values": [b"0"] * 3, "timestamps_ms": [1, 2, -3]}),
+        (RecordTypeError, "headers", {"values": [b"0"] * 3, "headers": [[], [], 5]}),
+    ],
+)
+@pytest.mark.parametrize("kind", [list, iter], ids=["list", "iterator"])
+def test_an_error_of_a_record_names_it_by_its_number(
+    kind: Any,
+    error: type[Exception],
+    said: str,
+    columns: dict[str, Any],
+    options: dict[str, Any],
+) -> None:
+    given = {name: kind(column) for name, column in columns.items()}
+    with producer_before(cluster_of(), **options) as producer:
+        with pytest.raises(error, match=f"^record 2: {said}") as raised:
+            producer.send_many("t", **given)
+        assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args
+
+
+def test_what_failed_a_serializer_stays_the_cause_of_the_error() -> None:
+    def text(value: Any) -> bytes:
+        return memoryview(value).tobytes()
+
+    with producer_before(cluster_of(), value_serializer=text) as producer:
+        with pytest.raises(SerializationError, match=r"^record 1: .* failed on int") as raised:
+            producer.send_many("t", [b"0", 1])
+        assert type(raised.value.__cause__) is TypeError
+        assert raised.value.accepted == 1  # type: ignore[attr-defined]
+
+
 def test_a_full_buffer_ends_the_call_after_max_block() -> None:
     cluster = cluster_of()
     broker = cluster.brokers[1]
