@@ -6,7 +6,7 @@ from kprod.sender.network cimport Network
 from kprod.sender.rounds.identity cimport IdentityRound
 from kprod.sender.rounds.metadata cimport MetadataRound
 from kprod.sender.rounds.produce cimport ProduceRound
-from kprod_ext.shared cimport SharedTime
+from kprod_ext.shared cimport SharedFlag, SharedTime
 
 
 cdef class Sender:
@@ -19,6 +19,7 @@ cdef class Sender:
     cdef IdentityRound _identity_round
     cdef ProduceRound _produce_round
     cdef bint _broke_off
+    cdef SharedFlag _sends_no_more
 
     @cython.locals(now=double, wait=double)
     cpdef void turn(self, double longest=*) except *

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import time
@@ -55,6 +56,7 @@ class Sender:
         self._identity_round = identity_round
         self._produce_round = produce_round
         self._broke_off = False  # the turn before, or it is under way
+        self._sends_no_more = False  # nothing is queued, and never will be
 
     def turn(self, longest: float = FOREVER) -> None:
         """One round of everything; waits at most ``longest`` seconds for the network."""
@@ -100,7 +102,9 @@ class Sender:
         self.metadata.close()
         now = self.clock.monotonic()
         with self.accumulator.callbacks.held_up():
-            self._produce_round.abort(error, now)
+            left = self._produce_round.withdraw()
+            self._sends_no_more = True  # after: what is not on the wire now never will be
+            self._produce_round.end(left, error, now)
         self.network.close()
 
     def disown(self, error: KprodError) -> int:
@@ -108,9 +112,15 @@ class Sender:
 
         Returns how many those were. Any thread. Memory and counters follow when the sender goes on.
         """
-        error.persisted = Persisted.MAYBE
-        batches = self.accumulator.incomplete.copy()
-        return sum(batch.record_count for batch in batches if batch.delivery.fail(error))
+        never_left, maybe = copy.copy(error), error
+        maybe.persisted = Persisted.MAYBE
+        certain = self._sends_no_more  # first: it may come to that while we look
+        told = 0
+        for batch in self.accumulator.incomplete.copy():
+            known = certain and not batch.on_wire and not batch.maybe_written
+            if batch.delivery.fail(never_left if known else maybe):
+                told += batch.record_count
+        return told
 
 
 class SenderThread:

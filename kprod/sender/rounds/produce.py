@@ -196,9 +196,13 @@ class ProduceRound:
         for batch in self._accumulator.take_all():
             self._outcomes.give_up(batch, error, now)
 
-    def abort(self, error: KprodError, now: float) -> None:
-        """End everything that has no outcome, queued or on the wire."""
-        for batch in sorted(self._outcomes.unanswered() + self._accumulator.take_all(), key=_age):
+    def withdraw(self) -> list[ProducerBatch]:
+        """Empty the queues; everything without an outcome, also what is on its way."""
+        return sorted(self._outcomes.unanswered() + self._accumulator.take_all(), key=_age)
+
+    def end(self, batches: list[ProducerBatch], error: KprodError, now: float) -> None:
+        """End what was withdrawn."""
+        for batch in batches:
             self._outcomes.end(batch, error, now)
 
 

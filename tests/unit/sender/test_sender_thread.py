@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Self
 
 import pytest
 
@@ -20,6 +21,7 @@ from kprod.types import Persisted, RecordMetadata, TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.scripted_cluster import ScriptedCluster, silence
+from tests.support.sender_rig import SenderRig
 
 LONG = 20.0
 CLOSED = ProducerClosedError("closed")
@@ -186,6 +188,48 @@ def test_stopping_at_once_ends_every_record_and_tells_what_may_be_stored() -> No
     assert outcome(queued).persisted is Persisted.NO
     assert running.stop(LONG)
     assert running.sender.accumulator.pool.available == running.sender.accumulator.pool.total
+
+
+class TakesLong(ProducerClosedError):
+    """Whoever ends a batch in it is held up, and ``meanwhile`` is done, once."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def __copy__(self) -> Self:
+        if self.meanwhile is not None:
+            act, self.meanwhile = self.meanwhile, None
+            act()
+        return super().__copy__()
+
+
+def one_sent_and_three_queued() -> tuple[SenderRig, list[FutureRecordMetadata]]:
+    cluster = ScriptedCluster(topics={"t": [1] * 4})
+    cluster.add(1).next(ApiKey.PRODUCE, silence)
+    rig = SenderRig(cluster)
+    rig.know("t")
+    futures = [rig.queue()]
+    assert rig.run(lambda: cluster.brokers[1].count(ApiKey.PRODUCE) == 1)
+    return rig, futures + [rig.queue(partition=number) for number in range(1, 4)]
+
+
+def test_what_a_sender_leaves_that_does_not_end_is_told_as_far_as_it_is_known() -> None:
+    """It has taken everything out of the queues, and is slow to tell of it."""
+    rig, futures = one_sent_and_three_queued()
+    closed = TakesLong("closed")
+    closed.meanwhile = lambda: rig.sender.disown(CLOSED)
+    rig.sender.abort(closed)
+    told = [outcome(future) for future in futures]
+    assert {str(error) for error in told} == {"closed"}
+    assert [error.persisted for error in told] == [Persisted.MAYBE, *[Persisted.NO] * 3]
+    assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
+
+
+def test_what_a_sender_may_still_send_is_not_said_to_be_lost() -> None:
+    rig, futures = one_sent_and_three_queued()
+    assert rig.sender.disown(CLOSED) == 4
+    assert {outcome(future).persisted for future in futures} == {Persisted.MAYBE}
+    rig.sender.abort(ProducerClosedError("too late"))
+    assert {str(outcome(future)) for future in futures} == {"closed"}
 
 
 def test_an_earlier_deadline_wins() -> None:
