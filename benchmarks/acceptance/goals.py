@@ -214,6 +214,14 @@ GOALS = (
         MOST,
         2,
     ),
+    Goal(
+        6,
+        "nothing to send, 100,000 partitions known, 10,000 used before: CPU time",
+        Figure("idle", "idle_cpu_percent", c.IDLE_SOME),
+        MOST,
+        2,
+        "% of a core",
+    ),
     Goal(7, "import kprod", Import("import_ms"), MOST, IMPORT_MS, "ms"),
     Goal(
         7,

@@ -10,14 +10,18 @@ from benchmarks.acceptance.goals import Judged
 from benchmarks.rivals.comparison import Comparison, Taken
 from benchmarks.spread import Spread
 
-SHOWN = {
+FIGURES = {
     "records_per_second": "records/s",
     "megabytes_per_second": "MB/s",
     "cpu_us_per_record": "CPU us/record",
-    "peak_rss_mb": "peak RSS MB",
-    "records_per_batch": "records/batch",
     "p50_us": "p50 us",
     "p99_us": "p99 us",
+    "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms",
+    "p99.9_ms": "p99.9 ms",
+    "idle_cpu_percent": "% of a core",
+    "peak_rss_mb": "peak RSS MB",
+    "records_per_batch": "records/batch",
 }
 """Figures that tables show, and what they are called there."""
 
@@ -25,10 +29,10 @@ SHOWN = {
 def comparison_table(comparison: Comparison, taken: Taken) -> Table:
     """A line for each side: medians, and in brackets the least and the most."""
     spreads = {side: taken.spreads(side) for side in comparison.sides}
-    shown = [name for name in SHOWN if any(name in found for found in spreads.values())]
+    shown = [name for name in FIGURES if any(name in found for found in spreads.values())]
     table = Table("side", title=f"{comparison.name}: {comparison.question}", title_justify="left")
     for name in shown:
-        table.add_column(SHOWN[name], justify="right")
+        table.add_column(FIGURES[name], justify="right")
     for side, found in spreads.items():
         cells = [cell(found[name]) if name in found else "-" for name in shown]
         table.add_row(side, *cells)

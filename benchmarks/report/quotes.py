@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.acceptance.tables import figure
+from benchmarks.acceptance.tables import FIGURES, figure
 from benchmarks.profiles.tables import HEAD, rows
-from benchmarks.report.sections import FIGURES, origin, settings
+from benchmarks.report.sections import origin, settings
 from benchmarks.result_file import FOLDER, read_result
 from benchmarks.rivals import comparisons as c
 

@@ -25,10 +25,15 @@ LOOPBACK, MEMCPY = "raw loopback", "memory copy"
 KEYS = 1_000
 LARGE_VALUE = 1_000
 MANY_PARTITIONS = 10_000
+KNOWN_PARTITIONS = 100_000
+KEYS_FOR_SOME = 10_536
+"""So many keys are expected to reach 10,000 of 100,000 partitions."""
 FEW = "6 partitions"
 MANY = "10,000 partitions"
 MANY_HASTY = "10,000 partitions, linger 5 ms"
+SOME = "10,000 of 100,000 partitions"
 RIVAL_FEW, RIVAL_MANY = "confluent, 6 partitions", "confluent, 10,000 partitions"
+IDLE_MANY, IDLE_SOME = f"kprod, {MANY}", f"kprod, {SOME}"
 LEVELS = {"lz4": 1, "zstd": 3}
 """Given to both sides: librdkafka's level 1 and python-lz4's are both the fast mode."""
 
@@ -50,6 +55,7 @@ def comparisons(scale: float = 1.0) -> list[Comparison]:
         *(_compressed(codec, level, scale) for codec, level in LEVELS.items()),
         _memory(scale),
         _partitions(scale),
+        _idle(scale),
         _spark(scale),
     ]
 
@@ -129,11 +135,11 @@ def _memory(scale: float) -> Comparison:
 
 
 def _partitions(scale: float) -> Comparison:
-    """Two sides with the same settings: room for a batch everywhere, and time to fill it.
+    """Three sides with the same settings: room for a batch everywhere, and time to fill it.
 
-    The third has the usual linger, which sends batches that hold a few records: what that costs is
-    no question of how many partitions are known, and judged by no goal. Nor are the rival's sides,
-    which are there to compare with.
+    The third knows ten times as many partitions as it uses. The fourth has the usual linger, which
+    sends batches that hold a few records: what that costs is no question of how many partitions are
+    known, and judged by no goal. Nor are the rival's sides, which are there to compare with.
     """
     room: dict[str, Any] = {
         "keys": 10 * MANY_PARTITIONS,
@@ -143,15 +149,44 @@ def _partitions(scale: float) -> Comparison:
     }
     enough = max(scale, 0.5)
     patient = {"linger_ms": 10_000, **room}
+    some = {**patient, "partitions": KNOWN_PARTITIONS, "keys": KEYS_FOR_SOME}
     sides = {
         FEW: _turn(DROPPED, 3 * MILLION, enough, **patient),
         MANY: _turn(DROPPED, 3 * MILLION, enough, partitions=MANY_PARTITIONS, **patient),
+        SOME: _turn(DROPPED, 3 * MILLION, enough, **some),
         MANY_HASTY: _turn(DROPPED, MILLION / 4, scale, partitions=MANY_PARTITIONS, **room),
         RIVAL_FEW: _turn(BOUNDED, MILLION, scale, **patient),
         RIVAL_MANY: _turn(BOUNDED, MILLION, scale, partitions=MANY_PARTITIONS, **patient),
     }
     question = "What does a keyed record cost with 10,000 partitions in use, and with 6?"
     return Comparison("partitions", question, sides)
+
+
+def _idle(scale: float) -> Comparison:
+    """Once each of some 10,000 partitions was sent to, nothing more is sent.
+
+    The rival is not asked to know 100,000 partitions: to send a record to each of 10,000 of them
+    takes it more than a minute.
+    """
+    keys_for = {MANY_PARTITIONS: 10 * MANY_PARTITIONS, KNOWN_PARTITIONS: KEYS_FOR_SOME}
+    sides = {
+        name: _turn(
+            client,
+            keys_for[partitions],
+            max(scale, 1),
+            measure="idle",
+            keys=keys_for[partitions],
+            partitions=partitions,
+            warm_up=1_000,
+        )
+        for name, client, partitions in (
+            (IDLE_MANY, KPROD, MANY_PARTITIONS),
+            (IDLE_SOME, KPROD, KNOWN_PARTITIONS),
+            (RIVAL_MANY, CALLBACK, MANY_PARTITIONS),
+        )
+    }
+    question = "What does a producer cost that has sent to 10,000 partitions, and now to none?"
+    return Comparison("idle", question, sides)
 
 
 def _spark(scale: float) -> Comparison:

@@ -27,6 +27,8 @@ from kprod.cli.perf.workload import letters
 
 MEGA = 1e6
 
+IDLE_SECONDS = 3.0
+
 Meter = Callable[[], CostMeter]
 
 
@@ -36,9 +38,9 @@ class Turn:
 
     ``payload`` is "letters" (random capitals, ``size`` bytes) or "flights" (JSON, about 1 KB).
     ``keys`` is the number of different keys, 0 for none. ``measure`` is "throughput": everything at
-    once, until the last outcome; "lone": one record after the other, each waited for; or "memory":
-    like throughput, with inputs that take no memory of their own. ``warm_up`` records (1 or more)
-    go first.
+    once, until the last outcome; "lone": one record after the other, each waited for; "memory":
+    like throughput, with inputs that take no memory of their own; or "idle": what comes after the
+    last outcome. ``warm_up`` records (1 or more) go first.
     """
 
     client: str
@@ -136,6 +138,21 @@ def _lone(
     return {f"{name}_us": 1000 * ms for name, ms in percentiles(taken).items()}
 
 
+def _idle(
+    client: Client, turn: Turn, values: Sequence[bytes], keys: Sequence[bytes], meter: Meter
+) -> dict[str, Any]:
+    """The memory is that of all before, the records included."""
+    _prepare(client, values, keys, turn.records)
+    client.send()
+    started = meter()
+    time.sleep(IDLE_SECONDS)
+    cost = started.read()
+    return {
+        "idle_cpu_percent": 100 * cost.cpu_seconds / cost.seconds,
+        "peak_rss_mb": cost.peak_rss_bytes / MEGA,
+    }
+
+
 class _Endless(Sequence[bytes]):
     """The same few items over and over, as a sequence of any length."""
 
@@ -154,7 +171,12 @@ class _Endless(Sequence[bytes]):
 
 
 _Measure = Callable[[Client, Turn, Sequence[bytes], Sequence[bytes], Meter], dict[str, Any]]
-_MEASURES: dict[str, _Measure] = {"throughput": _throughput, "lone": _lone, "memory": _memory}
+_MEASURES: dict[str, _Measure] = {
+    "throughput": _throughput,
+    "lone": _lone,
+    "memory": _memory,
+    "idle": _idle,
+}
 
 
 def _prepare(client: Client, values: Sequence[bytes], keys: Sequence[bytes], records: int) -> None:

@@ -26,7 +26,7 @@ enum {
     START_OFFSET_VERSION = 5, /* the answer tells the log's start offset from here on */
     RECORD_ERRORS_VERSION = 8, /* and which records were refused */
     ROOM = 1 << 20,       /* bytes a connection's buffer begins with: what a cache holds */
-    ANSWER_ROOM = 4 << 20, /* bytes that other answers may take: metadata of 10,000 partitions */
+    ANSWER_ROOM = 8 << 20, /* bytes that other answers may take: metadata of 100,000 partitions */
     BATCH_HEADER = 61,
     EVENTS = 64,
 };

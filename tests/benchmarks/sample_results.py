@@ -14,7 +14,14 @@ from benchmarks.rivals.comparisons import comparisons
 from benchmarks.spread import spread_of
 
 THREE = ({"records_per_second": 1_234_567.0}, {"records_per_second": 2e6}, None)
-FIGURES = ("cpu_us_per_record", "megabytes_per_second", "peak_rss_mb", "p50_us", "p99_us")
+FIGURES = (
+    "cpu_us_per_record",
+    "megabytes_per_second",
+    "peak_rss_mb",
+    "p50_us",
+    "p99_us",
+    "idle_cpu_percent",
+)
 
 
 def write_samples(folder: Path) -> None:

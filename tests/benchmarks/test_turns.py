@@ -61,6 +61,18 @@ def test_lone_records_are_sent_alone(sink: SinkProcess, client: str) -> None:
     assert 0 < measured["p50_us"] <= measured["p99_us"]
 
 
+@pytest.mark.parametrize("client", ["kprod send", "confluent produce + callback"])
+def test_an_idle_turn_measures_what_comes_after_the_records(
+    sink: SinkProcess, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.rivals.turn.IDLE_SECONDS", 0.2)
+    turn = Turn(client=client, records=200, warm_up=20, keys=9, measure="idle")
+    measured, counted = run(turn, sink)
+    assert counted["records"] == turn.expected_records
+    assert measured.keys() == {"idle_cpu_percent", "peak_rss_mb"}
+    assert 0 <= measured["idle_cpu_percent"] < 100
+
+
 def test_a_turn_has_processes_of_its_own() -> None:
     measured = take(Turn(client="kprod send", records=500, warm_up=10))
     assert measured["sink"]["records"] == 510
