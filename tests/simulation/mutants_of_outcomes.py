@@ -173,8 +173,8 @@ def loses_expired(_real: type[RecordAccumulator]) -> type[RecordAccumulator]:
 
 def closes_early(_real: type[ProduceRound]) -> type[ProduceRound]:
     class Broken(ProduceRound):
-        def abort(self, error: KprodError, now: float) -> None:
-            self.fail_queued(error, now)
+        def withdraw(self) -> list[ProducerBatch]:
+            return [batch for batch in super().withdraw() if not batch.on_wire]
 
     return Broken
 
