@@ -7,6 +7,7 @@ written down; what happened since is a difference of two numbers.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 from kprod.metrics.counters import Values
@@ -38,4 +39,4 @@ class View(NamedTuple):
 
     def peak(self, name: str) -> float:
         """The largest value in the sampled windows; 0 when there was none."""
-        return max((window[name] for window in self.windows), default=0)
+        return max(map(itemgetter(name), self.windows), default=0)
