@@ -60,7 +60,12 @@ class BrokerProcess:
             self._process = None
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # it may be too slow to start: it must not run on without us
+            self._end(signal.SIGKILL)
+            self._held.release()
+            raise
         return self
 
     def __exit__(
