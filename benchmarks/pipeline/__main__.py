@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.acceptance.tables import figure
+from benchmarks.acceptance.tables import FIGURES, figure
 from benchmarks.flight_events import flight_events
 from benchmarks.measured_process import TurnFailed
 from benchmarks.pipeline.case import Case
@@ -32,17 +32,7 @@ from benchmarks.rivals.comparison import take
 from benchmarks.rivals.turn import Turn
 from benchmarks.spread import Spread, spread_of
 
-SHOWN = {
-    "records_per_second": "records/s",
-    "megabytes_per_second": "MB/s",
-    "cpu_us_per_record": "CPU us/record",
-    "p50_ms": "p50 ms",
-    "p99_ms": "p99 ms",
-    "p99.9_ms": "p99.9 ms",
-    "peak_rss_mb": "peak RSS MB",
-    "records_per_batch": "records/batch",
-}
-KEPT = (*SHOWN, "batch_bytes", "requests", "retries", "request_latency_ms")
+KEPT = (*FIGURES, "batch_bytes", "requests", "retries", "request_latency_ms")
 QUICK_SCALE, ROUNDS = 0.25, 3
 LIMIT_RECORDS = 10_000_000
 LIMIT_BATCHES = (16_384, 131_072)
@@ -141,12 +131,13 @@ def _stored(spreads: Mapping[tuple[str, str], dict[str, Spread]]) -> dict[str, A
 def _tables(spreads: Mapping[tuple[str, str], dict[str, Spread]]) -> Sequence[Table]:
     """Medians, and for the rate the least and the most."""
     tables: dict[str, Table] = {}
+    shown = [name for name in FIGURES if any(name in found for found in spreads.values())]
     for (varied, name), found in spreads.items():
         if varied not in tables:
             tables[varied] = Table(varied)
-            for column in (*SHOWN.values(), "records/s, min to max"):
+            for column in (*(FIGURES[name] for name in shown), "records/s, min to max"):
                 tables[varied].add_column(column, justify="right")
-        medians = [figure(found[one].median) if one in found else "-" for one in SHOWN]
+        medians = [figure(found[one].median) if one in found else "-" for one in shown]
         rate = found["records_per_second"]
         tables[varied].add_row(name, *medians, f"{figure(rate.min)} to {figure(rate.max)}")
     return list(tables.values())

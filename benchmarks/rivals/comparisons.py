@@ -168,22 +168,14 @@ def _idle(scale: float) -> Comparison:
     The rival is not asked to know 100,000 partitions: to send a record to each of 10,000 of them
     takes it more than a minute.
     """
-    keys_for = {MANY_PARTITIONS: 10 * MANY_PARTITIONS, KNOWN_PARTITIONS: KEYS_FOR_SOME}
+    whole = max(scale, 1)
+    once: dict[str, Any] = {"measure": "idle", "warm_up": 1_000}
+    many = {**once, "keys": 10 * MANY_PARTITIONS, "partitions": MANY_PARTITIONS}
+    some = {**once, "keys": KEYS_FOR_SOME, "partitions": KNOWN_PARTITIONS}
     sides = {
-        name: _turn(
-            client,
-            keys_for[partitions],
-            max(scale, 1),
-            measure="idle",
-            keys=keys_for[partitions],
-            partitions=partitions,
-            warm_up=1_000,
-        )
-        for name, client, partitions in (
-            (IDLE_MANY, KPROD, MANY_PARTITIONS),
-            (IDLE_SOME, KPROD, KNOWN_PARTITIONS),
-            (RIVAL_MANY, CALLBACK, MANY_PARTITIONS),
-        )
+        IDLE_MANY: _turn(KPROD, 10 * MANY_PARTITIONS, whole, **many),
+        IDLE_SOME: _turn(KPROD, KEYS_FOR_SOME, whole, **some),
+        RIVAL_MANY: _turn(CALLBACK, 10 * MANY_PARTITIONS, whole, **many),
     }
     question = "What does a producer cost that has sent to 10,000 partitions, and now to none?"
     return Comparison("idle", question, sides)
