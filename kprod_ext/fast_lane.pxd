@@ -11,7 +11,9 @@ from kprod_ext.sticky_partition cimport StickyPartition
 
 cdef struct Entrance:
     BatchTail* tail         # of the OpenBatch of a partition; NULL: it was not used yet
-    char* place             # where the next record goes, as far as is known: never to be followed
+    # Of the open batch, as far as is known: to be asked for early, never to be followed.
+    void* place             # where the next record goes
+    void* delivery
 
 
 @cython.final

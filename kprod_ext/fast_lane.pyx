@@ -47,7 +47,7 @@ cdef extern from *:
     """
     object kprod_look_up(dict lanes, object topic)
     BatchTail* kprod_get(BatchTail* place) noexcept nogil           # see shared.pxd
-    char* kprod_get_place "kprod_get" (char* place) noexcept nogil
+    void* kprod_get_guess "kprod_get" (void* place) noexcept nogil
     void kprod_put(void* place, void* address) noexcept nogil
 
 cdef enum:
@@ -188,9 +188,10 @@ cdef class TopicLane:
         tail = kprod_get(entrance.tail)
         if tail == NULL:
             return None
-        # Both at once, as each may take longer than all that follows.
+        # All at once, as each may take longer than all that follows.
         kprod_prefetch_to_write(tail)
-        kprod_prefetch_to_write(kprod_get_place(entrance.place))
+        kprod_prefetch_to_write(kprod_get_guess(entrance.delivery))
+        kprod_prefetch_to_write(kprod_get_guess(entrance.place))
         future = append_record(
             tail, self._future_type, self._bare, record, &nbytes, &full, &next_place
         )
@@ -198,6 +199,7 @@ cdef class TopicLane:
             full_place[0] = place
             return None
         kprod_put(entrance.place, next_place)
+        kprod_put(entrance.delivery, <void*>future.delivery)
         if sticky is not None and sticky.partition == place:
             sticky.count(nbytes, full)
         if full:
