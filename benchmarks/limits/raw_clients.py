@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from itertools import cycle, islice
 from typing import Any
 
 from benchmarks.limits.raw_requests import raw_request
@@ -15,17 +16,26 @@ IN_FLIGHT = 5
 
 LARGEST_ANSWER = 65536
 
+PRODUCER_MEMORY = 32 * 1024 * 1024
+"""Bytes that a producer writes batches into, in turns: kprod's default ``buffer_memory``."""
+
 
 class _Raw(Client):
+    memory = 0
+    """Bytes that the requests take, in turns; 0: what one of them takes."""
+
     def prepare(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
         """See Client. Requests that are all alike, and a last one with what is left."""
         super().prepare(values, keys)
         assert keys is None, "the limits are measured without keys"
-        whole = raw_request(values, self.settings.batch_size)
+        batch_size = self.settings.batch_size
+        whole = raw_request(values, batch_size)
         rounds, rest = divmod(len(values), whole.records)
-        self._requests = [whole] * rounds
+        places = min(rounds, max(1, self.memory // whole.size))
+        different = [whole, *(raw_request(values, batch_size) for _ in range(1, places))]
+        self._requests = list(islice(cycle(different), rounds))
         if rest:
-            last = raw_request(values[:rest], self.settings.batch_size)
+            last = raw_request(values[:rest], batch_size)
             assert last.records == rest
             self._requests.append(last)
 
@@ -81,6 +91,12 @@ class RawLoopback(_Raw):
     def close(self) -> None:
         """See Client."""
         self._socket.close()
+
+
+class RawLoopbackInTurns(RawLoopback):
+    """The same from as much memory as a producer has: no cache holds what is about to be sent."""
+
+    memory = PRODUCER_MEMORY
 
 
 class MemoryCopy(_Raw):

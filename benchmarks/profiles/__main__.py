@@ -35,6 +35,7 @@ PROFILED = (
     ("bulk", c.KPROD_MANY),
     ("bulk", c.KPROD_ARROW),
     ("bulk", c.LOOPBACK),
+    ("bulk", c.LOOPBACK_IN_TURNS),
     ("lz4", c.KPROD),
     ("zstd", c.KPROD),
     ("partitions", c.FEW),

@@ -20,7 +20,8 @@ BATCH = "confluent produce_batch"
 KAFKA_PYTHON, AIOKAFKA = "kafka-python send", "aiokafka send"
 KPROD_TASK, CONFLUENT_TASK = "kprod.spark in a task", "confluent in a task"
 KPROD_TASK_BY_ROW = "kprod.spark in a task, row by row"
-LOOPBACK, MEMCPY = "raw loopback", "memory copy"
+LOOPBACK, LOOPBACK_IN_TURNS = "raw loopback", "raw loopback, 32 MB in turns"
+MEMCPY = "memory copy"
 
 KEYS = 1_000
 LARGE_VALUE = 1_000
@@ -95,6 +96,7 @@ def _bulk(scale: float) -> Comparison:
         KPROD_MANY: 10 * MILLION,
         KPROD_ARROW: 10 * MILLION,
         LOOPBACK: 10 * MILLION,
+        LOOPBACK_IN_TURNS: 10 * MILLION,
         MEMCPY: 10 * MILLION,
     }
     sides = {side: _turn(side, count, scale) for side, count in records.items() if side in CLIENTS}
@@ -137,6 +139,9 @@ def _memory(scale: float) -> Comparison:
 def _partitions(scale: float) -> Comparison:
     """Three sides with the same settings: room for a batch everywhere, and time to fill it.
 
+    Each partition gets 600 records, four batches and a part of one: with fewer, what it costs to
+    send batches that the end of the turn found half full would be most of what is measured.
+
     The third knows ten times as many partitions as it uses. The fourth has the usual linger, which
     sends batches that hold a few records: what that costs is no question of how many partitions are
     known, and judged by no goal. Nor are the rival's sides, which are there to compare with.
@@ -151,9 +156,9 @@ def _partitions(scale: float) -> Comparison:
     patient = {"linger_ms": 10_000, **room}
     some = {**patient, "partitions": KNOWN_PARTITIONS, "keys": KEYS_FOR_SOME}
     sides = {
-        FEW: _turn(DROPPED, 3 * MILLION, enough, **patient),
-        MANY: _turn(DROPPED, 3 * MILLION, enough, partitions=MANY_PARTITIONS, **patient),
-        SOME: _turn(DROPPED, 3 * MILLION, enough, **some),
+        FEW: _turn(DROPPED, 6 * MILLION, enough, **patient),
+        MANY: _turn(DROPPED, 6 * MILLION, enough, partitions=MANY_PARTITIONS, **patient),
+        SOME: _turn(DROPPED, 6 * MILLION, enough, **some),
         MANY_HASTY: _turn(DROPPED, MILLION / 4, scale, partitions=MANY_PARTITIONS, **room),
         RIVAL_FEW: _turn(BOUNDED, MILLION, scale, **patient),
         RIVAL_MANY: _turn(BOUNDED, MILLION, scale, partitions=MANY_PARTITIONS, **patient),
