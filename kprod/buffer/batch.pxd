@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t
 
 from kprod.buffer.delivery cimport BatchDelivery
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
+from kprod_ext.gc_tracking cimport track, untrack
 from kprod_ext.open_batch cimport write_first
 from kprod_ext.records_builder cimport MemoryRecordsBuilder
 
@@ -16,7 +17,7 @@ cdef class ProducerBatch:
     cdef public Py_ssize_t attempts
     cdef public double last_attempt_at
     cdef public double retry_at
-    cdef public object last_error
+    cdef readonly object last_error
     cdef public object attempted_leader
     cdef public object producer
     cdef public int32_t base_sequence
@@ -32,4 +33,5 @@ cdef class ProducerBatch:
     cpdef void give_sequence(self, object producer, int32_t base_sequence) except *
     cpdef void seal(self, object compress) except *
     cpdef void attempt(self, double now, object leader) except *
+    cpdef void failed(self, object error) except *
     cpdef void release(self) except *

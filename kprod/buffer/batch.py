@@ -19,6 +19,7 @@ from kprod.cluster.snapshot import Leadership
 from kprod.errors import KprodError
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+from kprod_ext.gc_tracking import track, untrack
 from kprod_ext.open_batch import write_first
 from kprod_ext.records_builder import MemoryRecordsBuilder
 from kprod_ext.sealed_batch import SealedBatch
@@ -37,7 +38,8 @@ class ProducerBatch:
     """Records of one partition that travel, are acknowledged and fail together.
 
     Thread: ``write_first`` under the queue's lock; every other method by the sender's thread only.
-    Times are seconds on the monotonic clock.
+    Times are seconds on the monotonic clock. The garbage collector sees a batch from its first
+    failure on, for the traceback of an error may lead back to it.
     """
 
     __slots__ = (
@@ -94,6 +96,7 @@ class ProducerBatch:
         self.on_wire = False
         self.overtaken = False
         self.records: SealedBatch | None = None
+        untrack(self)
 
     # The caller that made it, under the queue's lock ----------------------------------------------
 
@@ -155,6 +158,11 @@ class ProducerBatch:
         self.last_attempt_at = now
         self.attempted_leader = leader
         self.on_wire = True
+
+    def failed(self, error: KprodError) -> None:
+        """An attempt ended in ``error``."""
+        self.last_error = error
+        track(self)
 
     def release(self) -> None:
         """Give the memory back: the batch is off the wire and has its outcome, or was split."""

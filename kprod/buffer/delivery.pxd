@@ -1,10 +1,12 @@
 from libc.stdint cimport int64_t
 
 from kprod.latch cimport Latch
+from kprod_ext.gc_tracking cimport track, untrack
+from kprod_ext.guarded cimport Guarded
 from kprod_ext.shared cimport SharedFlag
 
 
-cdef class BatchDelivery:
+cdef class BatchDelivery(Guarded):
     cdef readonly object tp
     cdef readonly SharedFlag done
     cdef public SharedFlag awaited
@@ -16,7 +18,6 @@ cdef class BatchDelivery:
     cdef readonly object callbacks
     cdef public object wait_for
     cdef object _hurry
-    cdef object _lock
     cdef list _waiters
     cdef dict _tasks
     cdef bint _told

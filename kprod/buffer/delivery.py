@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,6 +11,8 @@ from kprod.buffer.callbacks import Callback, Callbacks
 from kprod.errors import IllegalStateError, KprodError
 from kprod.latch import Latch
 from kprod.types import TopicPartition
+from kprod_ext.gc_tracking import track, untrack
+from kprod_ext.guarded import Guarded
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,7 +29,7 @@ def _nothing() -> None:
     """What is left to hurry when a batch has ended."""
 
 
-class BatchDelivery:
+class BatchDelivery(Guarded):
     """The outcome of one batch: a base offset or an error, settled exactly once. Thread-safe.
 
     ``base_offset`` is -1 when the broker did not tell it; ``append_time`` is the broker's
@@ -39,12 +40,14 @@ class BatchDelivery:
     outcomes are to be found elsewhere, in ``parts``: ``locate`` says where.
 
     Everything else may be read without a lock once ``done`` or ``is_split`` says that it is there.
+
+    The garbage collector sees a delivery only when it refers to more than what every batch has in
+    common: an error, whose traceback may lead back here, somebody to tell, or parts.
     """
 
     __slots__ = (
         "_hurry",
         "_latch",
-        "_lock",
         "_tasks",
         "_told",
         "_waiters",
@@ -77,7 +80,7 @@ class BatchDelivery:
         self.callbacks = callbacks or Callbacks()
         self.wait_for = wait_for
         self._hurry = hurry
-        self._lock = threading.Lock()  # guards the four below, and settling
+        # Its lock guards the four below, and settling.
         self._waiters: list[tuple[int, Callback]] | None = None  # made for the first
         self._tasks: dict[asyncio.AbstractEventLoop, WaitingTasks] | None = None
         self._told = False  # the waiters were handed over
@@ -85,6 +88,7 @@ class BatchDelivery:
         self.is_split = False
         self.parts: tuple[tuple[int, BatchDelivery], ...] = ()
         self._whole: BatchDelivery | None = None
+        untrack(self)
 
     def succeed(self, base_offset: int, append_time: int) -> bool:
         """The batch is stored. False when it had already ended."""
@@ -113,10 +117,12 @@ class BatchDelivery:
         error: KprodError | None,
         parts: tuple[tuple[int, BatchDelivery], ...] = (),
     ) -> bool:
-        self._lock.acquire()  # not by ``with``, which takes a compiled module three times as long
+        self.take_lock()
         try:
             if self.done:
                 return False
+            if parts or error is not None:
+                track(self)
             if parts:
                 self.parts = parts  # before anybody is told, who will look there
                 self.is_split = True
@@ -126,7 +132,7 @@ class BatchDelivery:
             if self._waiters is None:
                 self._end_telling()
         finally:
-            self._lock.release()
+            self.release_lock()
         if tasks is not None:
             for waiting in tasks.values():
                 waiting.ring()
@@ -138,11 +144,14 @@ class BatchDelivery:
 
     def _tell_waiters(self) -> None:
         """Tell those not told yet, in the order of their records. Without any, that was all."""
-        with self._lock:
+        self.take_lock()
+        try:
             taken, self._waiters = self._waiters, None
             if taken is None:
                 self._end_telling()
                 return
+        finally:
+            self.release_lock()
         taken.sort(key=itemgetter(0))
         self.callbacks.put([tell for _, tell in taken])
 
@@ -162,8 +171,10 @@ class BatchDelivery:
         Thread: the sender's only.
         """
         self.parts = tuple(parts)
+        track(self)
         for _, part in self.parts:
             part._whole = self
+            track(part)
         self.is_split = True
 
     def _end_with_parts(self) -> None:
@@ -197,20 +208,27 @@ class BatchDelivery:
 
         Those who asked before the end are told in the order of ``index``, their record's.
         """
-        with self._lock:
+        self.take_lock()
+        try:
             if not self._told:
                 if self._waiters is None:
                     self._waiters = []
+                    track(self)
                 self._waiters.append((index, tell))
                 return
+        finally:
+            self.release_lock()
         self.callbacks.put([tell])
 
     def hasten(self) -> None:
         """Somebody is about to wait: the batch need not linger. Never waits."""
         if not (self.done or self.awaited):
             self.awaited = True
-            with self._lock:
+            self.take_lock()
+            try:
                 hurry = self._hurry
+            finally:
+                self.release_lock()
             hurry()
 
     def wait(self, timeout: float | None) -> bool:
@@ -224,12 +242,15 @@ class BatchDelivery:
         """As ``wait``, and until everything ``on_done`` was given has been put to the callbacks."""
         if timeout != 0:
             self._refuse_in_callback()
-        with self._lock:
+        self.take_lock()
+        try:
             if self._told:
                 return True
             if self._latch is None:
                 self._latch = Latch()
             told, wait_for = self._latch, self.wait_for
+        finally:
+            self.release_lock()
         if wait_for is None:
             self.hasten()
             return told.wait(timeout)
@@ -244,16 +265,20 @@ class BatchDelivery:
         """
         self._refuse_in_callback()
         loop = running_loop()
-        with self._lock:
+        self.take_lock()
+        try:
             if self.done:
                 return
             if self._tasks is None:
                 self._tasks = {}
+                track(self)
             waiting = self._tasks.get(loop)
             if waiting is None:
                 waiting = self._tasks[loop] = WaitingTasks(loop)
                 # Soon, not now: what other tasks are about to send shall be in the batch.
                 loop.call_soon(self.hasten)
+        finally:
+            self.release_lock()
         # It may end now, but is told in the loop: not before this task waits.
         yield from waiting.wait()
 

@@ -168,7 +168,7 @@ class Outcomes:
         self._off_wire(batch)
         repeated = batch.attempts > 1 or batch.maybe_written
         batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
-        batch.last_error = error
+        batch.failed(error)
         if error.refreshes_metadata:
             self._metadata.request_update()
         if batch.delivery.done:  # its time ran out while it was on the wire

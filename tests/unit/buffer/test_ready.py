@@ -139,7 +139,8 @@ def failed(rig: Accumulating, attempts: int = 1, error: KprodError | None = None
     (batch,) = rig.drain()
     for _ in range(attempts):
         batch.attempt(rig.clock.now, LEADER)
-    batch.last_error = error
+    if error is not None:
+        batch.failed(error)
     rig.accumulator.put_back(batch)
     return batch
 

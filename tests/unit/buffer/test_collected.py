@@ -1,0 +1,95 @@
+"""What the garbage collector sees of batches: nothing while all goes well, and every ring."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.delivery import BatchDelivery
+from kprod.errors import ConnectionLost, KprodError
+from kprod.types import TopicPartition
+from tests.unit.buffer.accumulating import Accumulating
+
+TP = TopicPartition("t", 0)
+
+
+class Witness:
+    """Something that is gone when what refers to it is."""
+
+
+def drained() -> tuple[Accumulating, ProducerBatch]:
+    rig = Accumulating()
+    rig.append(0, bytes(2000))
+    rig.ready()
+    [batch] = rig.drain()
+    return rig, batch
+
+
+def test_nothing_of_a_batch_is_seen_while_all_goes_well() -> None:
+    rig, batch = drained()
+    parts = batch, batch.delivery, batch.builder, batch.records
+    assert [gc.is_tracked(part) for part in parts] == [False] * 4
+    batch.attempt(rig.clock.now, None)
+    batch.delivery.succeed(0, -1)
+    batch.delivery.on_done(lambda: None)
+    assert [gc.is_tracked(part) for part in parts] == [False] * 4
+
+
+def ring_through_a_failed_attempt(witness: Witness) -> None:
+    rig, batch = drained()
+    try:
+        raise ConnectionLost("in the midst of it")
+    except ConnectionLost as error:
+        batch.failed(error)  # whose traceback has this frame, and with it the batch
+    batch.delivery.succeed(0, -1)  # the next one went well
+    assert rig.accumulator.incomplete.copy() == [batch]
+
+
+def ring_through_the_error(witness: Witness) -> None:
+    delivery = BatchDelivery(TP, lambda: None)
+    try:
+        raise KprodError("the end")
+    except KprodError as error:
+        delivery.fail(error)
+
+
+def ring_through_errors_of_records(witness: Witness) -> None:
+    delivery = BatchDelivery(TP, lambda: None)
+    try:
+        raise KprodError("the end")
+    except KprodError as error:
+        delivery.fail_each([(0, error)])
+
+
+def ring_through_who_is_to_be_told(witness: Witness) -> None:
+    delivery = BatchDelivery(TP, lambda: None)
+    delivery.on_done(lambda: (witness, delivery))
+
+
+def ring_through_halves(witness: Witness) -> None:
+    whole, first, second = (BatchDelivery(TP, lambda: None) for _ in range(3))
+    second.on_done(lambda: witness)
+    whole.split_into([(0, first), (3, second)])
+
+
+@pytest.mark.parametrize(
+    "ring",
+    [
+        ring_through_a_failed_attempt,
+        ring_through_the_error,
+        ring_through_errors_of_records,
+        ring_through_who_is_to_be_told,
+        ring_through_halves,
+    ],
+)
+def test_a_ring_is_found(ring: Callable[[Witness], None]) -> None:
+    witness = Witness()
+    gone = weakref.ref(witness)
+    ring(witness)
+    del witness
+    gc.collect()
+    assert gone() is None
