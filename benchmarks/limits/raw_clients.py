@@ -16,22 +16,19 @@ IN_FLIGHT = 5
 
 LARGEST_ANSWER = 65536
 
-PRODUCER_MEMORY = 32 * 1024 * 1024
-"""Bytes that a producer writes batches into, in turns: kprod's default ``buffer_memory``."""
-
 
 class _Raw(Client):
-    memory = 0
-    """Bytes that the requests take, in turns; 0: what one of them takes."""
-
     def prepare(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
-        """See Client. Requests that are all alike, and a last one with what is left."""
+        """See Client. Requests that are all alike, and a last one with what is left.
+
+        They lie in ``buffer_memory`` in turns, as a producer's do; None: all in the same place.
+        """
         super().prepare(values, keys)
         assert keys is None, "the limits are measured without keys"
         batch_size = self.settings.batch_size
         whole = raw_request(values, batch_size)
         rounds, rest = divmod(len(values), whole.records)
-        places = min(rounds, max(1, self.memory // whole.size))
+        places = min(rounds, max(1, (self.settings.buffer_memory or 0) // whole.size))
         different = [whole, *(raw_request(values, batch_size) for _ in range(1, places))]
         self._requests = list(islice(cycle(different), rounds))
         if rest:
@@ -91,12 +88,6 @@ class RawLoopback(_Raw):
     def close(self) -> None:
         """See Client."""
         self._socket.close()
-
-
-class RawLoopbackInTurns(RawLoopback):
-    """The same from as much memory as a producer has: no cache holds what is about to be sent."""
-
-    memory = PRODUCER_MEMORY
 
 
 class MemoryCopy(_Raw):

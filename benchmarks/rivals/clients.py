@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.limits.raw_clients import MemoryCopy, RawLoopback, RawLoopbackInTurns
+from benchmarks.limits.raw_clients import MemoryCopy, RawLoopback
 from benchmarks.rivals.aiokafka_client import Aiokafka
 from benchmarks.rivals.client import Client
 from benchmarks.rivals.confluent_client import (
@@ -30,7 +30,6 @@ _KNOWN: dict[str, type[Client]] = {
     "kafka-python send": KafkaPython,
     "aiokafka send": Aiokafka,
     "raw loopback": RawLoopback,
-    "raw loopback, 32 MB in turns": RawLoopbackInTurns,
     "memory copy": MemoryCopy,
 }
 

@@ -13,7 +13,7 @@ from benchmarks.rivals.comparisons import comparisons
 from benchmarks.rivals.turn import Turn, run_turn
 from benchmarks.sink.sink_process import SinkProcess
 
-KEYLESS = {"raw loopback", "raw loopback, 32 MB in turns", "memory copy"}
+KEYLESS = {"raw loopback", "memory copy"}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,13 @@ def test_the_sink_gets_what_was_sent(sink: SinkProcess, client: str) -> None:
     assert (counted["records"], counted["malformed"]) == (turn.expected_records, 0)
     assert measured["records_per_second"] > 0
     assert counted["idempotent_batches"] == counted["batches"]
+
+
+@pytest.mark.parametrize("client", sorted(KEYLESS))
+def test_the_limits_take_memory_in_turns(sink: SinkProcess, client: str) -> None:
+    turn = Turn(client=client, records=700, batch_size=500, buffer_memory=10_000)
+    _measured, counted = run(turn, sink)
+    assert (counted["records"], counted["malformed"]) == (turn.expected_records, 0)
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
