@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 
 import pytest
 
@@ -24,7 +25,7 @@ class Counter(Guarded):
             self.take_lock()
             try:
                 count = self.count
-                threading.Event().wait(0)  # lets another thread run here
+                time.sleep(0)  # lets another thread run here
                 self.count = count + 1
             finally:
                 self.release_lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 from collections.abc import Callable
@@ -70,6 +71,17 @@ def ring_through_who_is_to_be_told(witness: Witness) -> None:
     delivery.on_done(lambda: (witness, delivery))
 
 
+def ring_through_a_loop(witness: Witness) -> None:
+    async def wait() -> None:
+        next(delivery.wait_in_loop())
+
+    delivery = BatchDelivery(TP, lambda: None)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(wait())
+    loop.close()
+    loop.set_exception_handler(lambda *_: (witness, delivery))
+
+
 def ring_through_halves(witness: Witness) -> None:
     whole, first, second = (BatchDelivery(TP, lambda: None) for _ in range(3))
     second.on_done(lambda: witness)
@@ -83,6 +95,7 @@ def ring_through_halves(witness: Witness) -> None:
         ring_through_the_error,
         ring_through_errors_of_records,
         ring_through_who_is_to_be_told,
+        ring_through_a_loop,
         ring_through_halves,
     ],
 )
