@@ -20,11 +20,16 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One question, and the turns by name of the side."""
+    """One question, and the turns by name of the side.
+
+    ``repeats`` is how many rounds it takes for each round of the run: more where the turns of one
+    side lie far apart, for what a median is worth grows with their number only.
+    """
 
     name: str
     question: str
     sides: dict[str, Turn]
+    repeats: int = 1
 
 
 @dataclass(slots=True)
@@ -50,8 +55,12 @@ class Taken:
 
 
 def compare(comparison: Comparison, rounds: int, say: Say) -> Taken:
-    """Run it. A turn that fails is told, noted, and left out; the others go on."""
+    """Run it, ``rounds`` times as often as it repeats.
+
+    A turn that fails is told, noted, and left out; the others go on.
+    """
     taken = Taken({side: [] for side in comparison.sides})
+    rounds *= comparison.repeats
     for number in range(1, rounds + 1):
         for side, turn in comparison.sides.items():
             say(f"{comparison.name}: round {number} of {rounds}, {side}")

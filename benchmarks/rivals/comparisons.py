@@ -42,6 +42,9 @@ LEVELS = {"lz4": 1, "zstd": 3}
 BUFFER_MEMORY = 32 * 1024 * 1024
 MILLION = 1_000_000
 LEAST_RECORDS = 2_000
+LONE_REPEATS, PARTITIONS_REPEATS = 5, 2
+"""How often these are repeated in a round. The turns of one client lie a factor of two apart where
+a record waits for an idle core to wake, and a third where it waits for memory."""
 WARM_UP_PART = 4
 """This part of a turn's records goes first, and does not count. By then a client has written to all
 the memory it will use: a page's first use takes a virtual machine microseconds, once."""
@@ -112,7 +115,7 @@ def _lone(scale: float) -> Comparison:
         for side, count in records.items()
     }
     question = "How long does one record take that is sent alone and waited for?"
-    return Comparison("lone", question, sides)
+    return Comparison("lone", question, sides, LONE_REPEATS)
 
 
 def _compressed(codec: str, level: int, scale: float) -> Comparison:
@@ -165,7 +168,7 @@ def _partitions(scale: float) -> Comparison:
         RIVAL_MANY: _turn(BOUNDED, MILLION, scale, partitions=MANY_PARTITIONS, **patient),
     }
     question = "What does a keyed record cost with 10,000 partitions in use, and with 6?"
-    return Comparison("partitions", question, sides)
+    return Comparison("partitions", question, sides, PARTITIONS_REPEATS)
 
 
 def _idle(scale: float) -> Comparison:
