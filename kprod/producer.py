@@ -333,7 +333,11 @@ class KafkaProducer(FastLane, BulkCalls):
         return {info.partition for info in known.partitions}
 
     def bootstrap_connected(self) -> bool:
-        """True when there is a connection to some broker, or one is being made."""
+        """True when there is a connection to some broker, or one is being made.
+
+        A producer begins to connect in its own thread: right after it was made, that may be
+        later. ``partitions_for`` waits for a broker's answer.
+        """
         return self._sender.network.connected
 
     def metrics(self) -> dict[str, dict[str, float]]:

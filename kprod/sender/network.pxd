@@ -23,6 +23,7 @@ cdef class Network:
     cdef double _look_at
 
     cdef void _add(self, object broker) except *
+    cdef BrokerLink _link(self, object broker)
     cpdef void wake(self) except *
     cpdef void follow(self, object brokers) except *
 

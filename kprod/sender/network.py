@@ -59,7 +59,10 @@ class Network:
             self._add(Broker(-number, host, port))
 
     def _add(self, broker: Broker) -> None:
-        self._links[broker.node_id] = BrokerLink(
+        self._links[broker.node_id] = self._link(broker)
+
+    def _link(self, broker: Broker) -> BrokerLink:
+        return BrokerLink(
             broker,
             self._backend,
             self._settings,
@@ -93,15 +96,17 @@ class Network:
                 self._leaving.append(link)
                 self._add(broker)
         for node_id in [known for known in self._links if known >= 0 and known not in brokers]:
-            self._leaving.append(self._links.pop(node_id))
+            self._leaving.append(self._links[node_id])  # first: see _all_links
+            del self._links[node_id]
 
     def _take_over(self, broker: Broker) -> None:
         """A broker turned up; if it is one we bootstrapped from, go on using that connection."""
         for node_id, link in self._links.items():
             if node_id < 0 and link.connected and link.broker[1:3] == broker[1:3]:
-                self._add(link.broker)  # a fresh link for bootstrapping again
+                fresh = self._link(link.broker)  # for bootstrapping again
                 link.becomes(broker)
-                self._links[broker.node_id] = link
+                self._links[broker.node_id] = link  # first: see _all_links
+                self._links[node_id] = fresh
                 return
         self._add(broker)
 
@@ -235,6 +240,11 @@ class Network:
                 transport.close()
 
     def _all_links(self) -> list[BrokerLink]:
+        """Every link. Any thread: one that gets another place meanwhile may be there twice.
+
+        It gets the new place before it loses the old one, the one among ``_leaving`` being looked
+        at last. So nobody sees a connection go that stands.
+        """
         return [*self._links.values(), *self._leaving]
 
     def _let_bootstrap_go(self, now: float) -> None:
@@ -249,7 +259,7 @@ class Network:
         for link in self._leaving:
             if not link.in_flight:
                 link.close(now)
-        self._leaving = [link for link in self._leaving if link.connected]
+        self._leaving[:] = [link for link in self._leaving if link.connected]
 
     def next_event(self, now: float) -> float:
         """Seconds until some link needs a look, or another is to be tried, though no byte moved."""
@@ -272,12 +282,12 @@ class Network:
     @property
     def connected(self) -> bool:
         """True when some connection exists or is being made. Any thread."""
-        return any(link.connected for link in list(self._links.values()))
+        return any(link.connected for link in self._all_links())
 
     @property
     def in_flight(self) -> int:
         """Requests without a response. Any thread."""
-        return sum(link.seen_in_flight for link in list(self._links.values()))
+        return sum(link.seen_in_flight for link in set(self._all_links()))
 
     @property
     def unanswered(self) -> list[Exchange]:

@@ -106,8 +106,8 @@ class Storm:
         """What can be asked meanwhile."""
         while not self.over.wait(0.001):
             assert self.producer.metrics()["producer-metrics"]["buffer-total-bytes"] == BUFFER
-            assert self.producer.bootstrap_connected()
             assert len(self.producer.partitions_for("keyed")) == TOPICS["keyed"]
+            assert self.producer.bootstrap_connected()  # not before: nothing may have begun yet
 
     def send_until_closed(self) -> None:
         try:

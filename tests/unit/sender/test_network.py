@@ -233,8 +233,11 @@ def test_the_address_tried_longest_ago_is_tried_next() -> None:
 
 def test_a_bootstrap_connection_is_kept_for_the_broker_it_reached() -> None:
     rig = NetworkRig("boot")
-    rig.connect_any()
+    node = rig.connect_any()
+    rig.send(node)
     rig.adopt(boot=7)
+    assert rig.network.connected
+    assert rig.network.in_flight == 1
     assert rig.network.usable(7, rig.clock.now)
     assert len(rig.servers["boot"].ends) == 1
 
@@ -291,6 +294,8 @@ def test_a_request_to_a_broker_that_is_let_go_still_gets_its_answer(hosts: dict[
     request = rig.send(1)
     rig.adopt(**hosts)
     assert request.ends == []
+    assert rig.network.connected, "to one that is let go, but not yet"
+    assert rig.network.in_flight == 1
     rig.backend.connections[0].deliver(answer(1, b"stored"))
     rig.network.poll(0)
     assert request.ends == [("answered", b"stored")]
