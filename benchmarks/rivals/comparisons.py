@@ -44,7 +44,7 @@ MILLION = 1_000_000
 LEAST_RECORDS = 2_000
 LONE_REPEATS, PARTITIONS_REPEATS = 5, 2
 """How often these are repeated in a round. The turns of one client lie a factor of two apart where
-a record waits for an idle core to wake, and a third where it waits for memory."""
+a record waits for an idle core to wake, or for memory that is in no cache."""
 WARM_UP_PART = 4
 """This part of a turn's records goes first, and does not count. By then a client has written to all
 the memory it will use: a page's first use takes a virtual machine microseconds, once."""

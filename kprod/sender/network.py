@@ -23,7 +23,7 @@ class Network:
     """Links by node id; bootstrap addresses have ids -1, -2, ...
 
     ``goes_back`` tells whether bootstrap addresses are tried while brokers are known.
-    Thread: the sender's only, but ``wake``.
+    Thread: the sender's only, but for ``wake``, ``connected`` and ``in_flight``.
     """
 
     def __init__(
