@@ -1,18 +1,27 @@
 """What pyproject.toml cannot say: which extensions there are, and how they are compiled.
 
 ``KPROD_DEBUG=1`` turns bounds checks, line tracing and C assertions on;
-``KPROD_SANITIZE=1`` adds the address and undefined-behaviour sanitizers. Warnings are never errors
-here, because a user's compiler may know more of them than ours: ``make lint`` adds ``-Werror``.
+``KPROD_SANITIZE=1`` adds the address and undefined-behaviour sanitizers; ``KPROD_EXTENSIONS=0``
+leaves the extensions to another run, which may go on at the same time.
+
+Warnings are never errors here, because a user's compiler may know more of them than ours. They are
+kept beside the object files instead, and ``make lint`` fails when there are any.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
+WITH_EXTENSIONS = os.environ.get("KPROD_EXTENSIONS", "1") != "0"
+CORES = len(os.sched_getaffinity(0))
 DEBUG = os.environ.get("KPROD_DEBUG", "0") not in ("", "0")
 SANITIZE = os.environ.get("KPROD_SANITIZE", "0") not in ("", "0")
 MODE = "-".join(["debug" if DEBUG else "release"] + ["sanitize"] * SANITIZE)
@@ -21,7 +30,9 @@ MODE = "-".join(["debug" if DEBUG else "release"] + ["sanitize"] * SANITIZE)
 # unset tail is meant to be zero: the three warnings switched off fire on that, never on our lines.
 C_FLAGS = ["-Wall", "-Wextra"]
 C_FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
-C_FLAGS += ["-O0", "-g3", "-UNDEBUG"] if DEBUG else ["-O3"]
+# Python's own flags ask for debug information: it takes a third of the compiler's time.
+PER_RECORD = ["-O0", "-g3", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
+PER_BATCH = PER_RECORD if DEBUG else ["-O1", "-g0"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] * SANITIZE
 MACROS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] * DEBUG
 MACROS += [("KPROD_POISON", "1")] * (DEBUG or SANITIZE)  # memory nobody owns reads as 0xDD
@@ -44,29 +55,71 @@ DIRECTIVES = {
 # what it means in Python: -1 is the last one, beyond the end is an IndexError, and None has no
 # attributes.
 LEAVES = sorted(Path("kprod_ext").glob("*.pyx"))
+FUTURE = Path("kprod/buffer/future.py")  # of kprod's modules the one that runs per record
 TYPED = sorted(types.with_suffix(".py") for types in Path("kprod").rglob("*.pxd"))
 AS_IN_PYTHON = {"boundscheck": True, "wraparound": True, "nonecheck": True}
 
 
-def compiled(sources: list[Path], directives: dict[str, object]) -> list[Extension]:
+def compiled(
+    sources: list[Path], flags: list[str], directives: dict[str, object]
+) -> list[Extension]:
     """How ``sources`` become C. One directory for each mode: switching it generates them anew."""
     extensions = [
         Extension(
             ".".join(source.with_suffix("").parts),
             [str(source)],
             define_macros=MACROS,
-            extra_compile_args=[*C_FLAGS, *SANITIZERS],
+            extra_compile_args=[*C_FLAGS, *flags, *SANITIZERS],
             extra_link_args=SANITIZERS,
         )
         for source in sources
     ]
     made: list[Extension] = cythonize(
-        extensions, build_dir=f"build/{MODE}", compiler_directives=directives
+        extensions, build_dir=f"build/{MODE}", compiler_directives=directives, nthreads=CORES
     )
     return made
 
 
-setup(
-    ext_modules=compiled(LEAVES, DIRECTIVES) + compiled(TYPED, DIRECTIVES | AS_IN_PYTHON),
-    options={"build_ext": {"parallel": os.cpu_count() or 1}},
-)
+class BuildExtensions(build_ext):
+    """Compiles several extensions at a time, and keeps what the compiler says of each."""
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.parallel = CORES
+
+    def run(self) -> None:
+        """Compile; in place, also remove what belongs to no source any more: it would be loaded."""
+        if self.inplace and self.extensions:
+            made = {self.get_ext_fullpath(extension.name) for extension in self.extensions}
+            for folder in ("kprod", "kprod_ext"):
+                for path in Path(folder).rglob("*.so"):
+                    if str(path.absolute()) not in made:
+                        path.unlink()
+        super().run()
+
+    def build_extensions(self) -> None:
+        self.compiler.spawn = self.compiler.call = keep_warnings  # the latter since setuptools 84
+        super().build_extensions()
+
+
+def keep_warnings(command: list[str], **options: object) -> None:
+    """Run the compiler or the linker; ``.warnings`` beside its output gets what it says, if any."""
+    made = Path(command[command.index("-o") + 1])
+    ran = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    sys.stderr.write(ran.stderr)
+    kept = made.with_name(made.name + ".warnings")
+    kept.unlink(missing_ok=True)
+    if ran.stderr and made.suffix == ".o":
+        kept.write_text(ran.stderr)
+    if ran.returncode:
+        raise CompileError(f"{command[0]} failed with exit code {ran.returncode}")
+
+
+if __name__ == "__main__":  # not in the processes that translate
+    EXTENSIONS = []
+    if WITH_EXTENSIONS:
+        EXTENSIONS += compiled(LEAVES, PER_RECORD, DIRECTIVES)
+        as_in_python = DIRECTIVES | AS_IN_PYTHON
+        EXTENSIONS += compiled([FUTURE], PER_RECORD, as_in_python)
+        EXTENSIONS += compiled([p for p in TYPED if p != FUTURE], PER_BATCH, as_in_python)
+    setup(ext_modules=EXTENSIONS, cmdclass={"build_ext": BuildExtensions})

@@ -1,14 +1,16 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""Records from the columns of an Arrow batch: nothing of it becomes a Python object.
+"""Records from the columns of Arrow batches: nothing of them becomes a Python object.
 
-The bulk lane asks for more rows without holding the interpreter (``refill``), so that a batch of
-any length is written in one go.
+More rows are read without the interpreter (``refill``), so that a batch of any length is written in
+one go. Batches come from whatever exports Arrow's C interfaces in capsules.
 """
 
 cimport cython
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.string cimport memset
 
-from kprod_ext.arrow_abi cimport ArrowArray
+from kprod_ext.arrow_abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from kprod_ext.arrow_column cimport (
     ABSENT,
     FIXED_BYTES,
@@ -28,21 +30,131 @@ from kprod_ext.arrow_column cimport (
     read_list,
     read_many_bytes,
 )
-from kprod_ext.arrow_source cimport ArrowSource
-from kprod_ext.batch_header cimport HEADER_SIZE
 from kprod_ext.record_chunk cimport UNSET, RecordChunk
-from kprod_ext.record_layout cimport RECORD_OVERHEAD, Field, Record, field_size, payload_size
-from kprod_ext.varint cimport varint_size
+from kprod_ext.record_layout cimport (
+    HEADER_LENGTHS,
+    Field,
+    Record,
+    batch_bound,
+    surely_within,
+)
 
 cdef enum:
-    HEADER_OVERHEAD = 10        # bytes that the two lengths of a header take at most
-    LENGTHS = 15                # and those of key and value, and the number of headers
+    NO_MEMORY = -2              # instead of a size
 
 cdef dict KINDS = {
     "n": ABSENT, "z": SHORT_BYTES, "u": SHORT_BYTES, "Z": LONG_BYTES, "U": LONG_BYTES,
     "vz": VIEWED_BYTES, "vu": VIEWED_BYTES, "w": FIXED_BYTES, "i": INT32, "l": INT64, "ts": INT64,
     "+l": SHORT_LIST, "+m": SHORT_LIST, "+L": LONG_LIST,
 }
+
+
+@cython.final
+cdef class ArrowSource:
+    """One batch, or a stream of them; it owns what was exported and releases it."""
+
+    # Each is released once: when it is replaced, or with this object. Zero: there is none.
+    cdef ArrowSchema _schema
+    cdef ArrowArray array           # the batch at hand
+    cdef ArrowArrayStream _stream
+    cdef bint _begun                # the single batch there is without a stream was handed out
+
+    def __cinit__(self, data):
+        memset(&self._schema, 0, sizeof(ArrowSchema))
+        memset(&self.array, 0, sizeof(ArrowArray))
+        memset(&self._stream, 0, sizeof(ArrowArrayStream))
+        if hasattr(data, "__arrow_c_array__"):
+            self._take_array(data)
+        elif hasattr(data, "__arrow_c_stream__"):
+            self._take_stream(data)
+        else:
+            raise TypeError("no Arrow data")
+        if self._schema.format == NULL or <bytes>self._schema.format != b"+s":
+            raise TypeError("no columns")
+
+    def __dealloc__(self):
+        self._release_array()
+        if self._schema.release != NULL:
+            self._schema.release(&self._schema)
+        if self._stream.release != NULL:
+            self._stream.release(&self._stream)
+
+    def columns(self):
+        """(name, format, is dictionary-encoded, [the same of its children]) of every column."""
+        return described_children(&self._schema)
+
+    def next_batch(self):
+        """Go on to the next batch; its number of rows, -1 when there is none."""
+        cdef ArrowArray array
+        cdef int code
+        if self._stream.release == NULL:
+            if self._begun:
+                return -1
+            self._begun = True
+            return self._judged()
+        self._release_array()
+        memset(&array, 0, sizeof(ArrowArray))
+        code = self._stream.get_next(&self._stream, &array)
+        if code != 0:
+            raise OSError(code, self._trouble())
+        self.array = array
+        return -1 if array.release == NULL else self._judged()
+
+    def _judged(self):
+        if self.array.n_children != self._schema.n_children or self.array.length < 0:
+            raise ValueError("the batch does not fit its schema")
+        return self.array.length
+
+    def _trouble(self):
+        cdef const char* text = self._stream.get_last_error(&self._stream)
+        return "the stream failed" if text == NULL else text.decode("utf-8", "replace")
+
+    cdef int _take_array(self, object data) except -1:
+        cdef ArrowSchema* schema
+        cdef ArrowArray* array
+        schema_capsule, array_capsule = data.__arrow_c_array__()
+        schema = <ArrowSchema*>PyCapsule_GetPointer(schema_capsule, "arrow_schema")
+        array = <ArrowArray*>PyCapsule_GetPointer(array_capsule, "arrow_array")
+        # Moved, as the specification says: a capsule whose structure has no release has nothing.
+        self._schema = schema[0]
+        schema.release = NULL
+        self.array = array[0]
+        array.release = NULL
+        return 0
+
+    cdef int _take_stream(self, object data) except -1:
+        cdef ArrowArrayStream* stream
+        cdef int code
+        capsule = data.__arrow_c_stream__()
+        stream = <ArrowArrayStream*>PyCapsule_GetPointer(capsule, "arrow_array_stream")
+        self._stream = stream[0]
+        stream.release = NULL
+        code = self._stream.get_schema(&self._stream, &self._schema)
+        if code != 0:
+            raise OSError(code, self._trouble())
+        return 0
+
+    cdef void _release_array(self) noexcept:
+        if self.array.release != NULL:
+            self.array.release(&self.array)
+        self.array.release = NULL
+
+
+cdef tuple described(ArrowSchema* schema):
+    return (
+        "" if schema.name == NULL else schema.name.decode("utf-8", "replace"),
+        schema.format.decode("ascii", "replace"),
+        schema.dictionary != NULL,
+        described_children(schema),
+    )
+
+
+cdef list described_children(ArrowSchema* schema):
+    cdef list found = []
+    cdef int64_t i
+    for i in range(schema.n_children):
+        found.append(described(schema.children[i]))
+    return found
 
 
 @cython.final
@@ -84,11 +196,13 @@ cdef class ArrowChunk(RecordChunk):
             prepare(&self._header_name, pair, 0)
             prepare(&self._header_value, pair, 1)
 
-    def begin(self, int64_t largest):
-        """Look at every row of the batch at hand, and begin to read it."""
+    def next_batch(self, int64_t largest):
+        """Go on to the next batch, and look at every row of it: (rows, what is wrong or None)."""
         cdef ArrowArray* batch = &self._source.array
         cdef int value, key, headers, partition, timestamp
         value, key, headers, partition, timestamp = self._numbers
+        if self._source.next_batch() < 0:
+            return None
         point(&self._value, batch, value)
         point(&self._key, batch, key)
         point(&self._headers, batch, headers)
@@ -105,7 +219,7 @@ cdef class ArrowChunk(RecordChunk):
         self._next = 0
         self._size = -1
         self._rows = batch.length
-        return self._first_bad(largest)
+        return batch.length, self._first_bad(largest)
 
     @property
     def left(self):
@@ -129,7 +243,7 @@ cdef class ArrowChunk(RecordChunk):
 
     cdef object _first_bad(self, int64_t largest):
         cdef int64_t row
-        cdef int64_t plain = largest - HEADER_SIZE - RECORD_OVERHEAD - LENGTHS
+        cdef int64_t plain = surely_within(<Py_ssize_t>largest)
         cdef const char* why = NULL
         with nogil:
             if self._has_more or self._has_nulls or not (
@@ -140,6 +254,9 @@ cdef class ArrowChunk(RecordChunk):
                     why = self._fault(row, plain, largest)
                     if why != NULL:
                         break
+            self.forget_rows()
+        if self._size == NO_MEMORY:
+            raise MemoryError("no memory for the headers of a record")
         return None if why == NULL else (row, why.decode(), self._size)
 
     cdef const char* _fault(self, int64_t row, int64_t plain, int64_t largest) noexcept nogil:
@@ -159,7 +276,7 @@ cdef class ArrowChunk(RecordChunk):
             self.largest_partition = max(self.largest_partition, <int32_t>number)
         if self._timestamp.kind != ABSENT and not is_null(&self._timestamp, row):
             number = read_integer(&self._timestamp, row)
-            if number < 0 or number == INT64_MAX:
+            if number < 0:
                 return b"timestamp"
         size = self._headers_size(row)
         if size < 0:
@@ -186,34 +303,20 @@ cdef class ArrowChunk(RecordChunk):
             if is_null(&self._header, item) or name.size < 0 or value.size < UNSET:
                 return -1
             # No sum overflows, however large a cell says it is.
-            size += min(name.size, INT32_MAX) + min(max(value.size, 0), INT32_MAX) + HEADER_OVERHEAD
+            size += min(name.size, INT32_MAX) + min(max(value.size, 0), INT32_MAX) + HEADER_LENGTHS
         return size
 
     cdef int64_t _batch_size(self, int64_t row) noexcept nogil:
-        """Bytes of a batch with this one record at most; -1: more than the format allows.
-
-        As ``batch_size_upper_bound`` has it, for a row without other faults.
-        """
+        """See batch_bound, for a row without other faults; NO_MEMORY for its headers."""
         cdef Record record
-        cdef int64_t item, size
-        cdef int64_t start = 0, end = 0
-        cdef Field field[2]
-        if self._headers.kind != ABSENT:
-            read_list(&self._headers, row, &start, &end)
+        self.forget_rows()
+        if self._headers.kind != ABSENT and self._read_headers(0, row) < 0:
+            return NO_MEMORY
         read_bytes(&self._key, row, &record.key)
         read_bytes(&self._value, row, &record.value)
-        record.header_count = 0
-        size = payload_size(&record)
-        if size < 0:
-            return -1
-        size += varint_size(end - start) - varint_size(0)
-        for item in range(start, end):
-            read_bytes(&self._header_name, item, &field[0])
-            read_bytes(&self._header_value, item, &field[1])
-            if field[0].size > INT32_MAX or field[1].size > INT32_MAX or size > INT32_MAX:
-                return -1
-            size += field_size(&field[0]) + field_size(&field[1])
-        return HEADER_SIZE + RECORD_OVERHEAD + size if size <= INT32_MAX else -1
+        record.headers = self.headers
+        record.header_count = self.header_fields // 2
+        return batch_bound(&record)
 
     cdef Py_ssize_t to_follow(self) noexcept nogil:
         return <Py_ssize_t>(self._rows - self._next)

@@ -118,17 +118,18 @@ cdef inline bint all_within(const Column* column, int64_t rows, Py_ssize_t large
 
 @cython.cdivision(True)      # of what is not negative, by what is positive
 cdef inline int64_t read_integer(const Column* column, int64_t row) noexcept nogil:
-    """The integer of a cell that is not null, in the unit that is wanted; rounded down."""
+    """The integer of a cell that is not null, in the unit that is wanted; rounded down.
+
+    -1 for a negative one, and for one that 64 bits cannot say in that unit.
+    """
     cdef int64_t i = column.offset + row
     cdef int64_t value
     if column.kind == INT32:
         value = (<const int32_t*>column.array.buffers[1])[i]
     else:
         value = (<const int64_t*>column.array.buffers[1])[i]
-    if value < 0:
+    if value < 0 or value > INT64_MAX // column.multiplier:
         return -1
-    if value > INT64_MAX // column.multiplier:
-        return INT64_MAX
     return value * column.multiplier // column.divisor
 
 

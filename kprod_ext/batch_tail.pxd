@@ -3,8 +3,8 @@
 With thousands of partitions in use nothing of a batch is in any cache when its next record comes,
 and each line that has to be fetched takes longer than writing the record does. So the tail of the
 batch that takes a partition's records is kept where the partition is looked up, in its
-``OpenBatch``; that of any other batch is in its ``MemoryRecordsBuilder``, which also knows what is
-needed only now and then.
+``PartitionAppender``; that of any other batch is in its ``MemoryRecordsBuilder``, which also knows
+what is needed only now and then.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -14,8 +14,8 @@ from kprod_ext.record_lock cimport RecordLock
 
 cdef struct BatchTail:
     char* data                  # the batch's memory
-    void* builder               # of the batch, NULL: there is none; kept alive by who has the tail
-    void* delivery              # of an OpenBatch: what futures refer to, kept alive by it
+    void* builder               # of the batch, NULL: there is none; its owner keeps it alive
+    void* delivery              # of an PartitionAppender: what futures refer to, kept alive by it
     int64_t base_timestamp
     int64_t max_timestamp
     int32_t end                 # where in the memory the next record goes, or the batch ends
@@ -23,7 +23,7 @@ cdef struct BatchTail:
     int32_t record_count
     int32_t last_offset         # -1: none
     int32_t max_record_size
-    RecordLock lock             # of an OpenBatch: guards its tail
+    RecordLock lock             # of an PartitionAppender: guards its tail
 
 
 cdef inline void clear_tail(BatchTail* tail) noexcept nogil:
@@ -36,7 +36,7 @@ cdef inline void clear_tail(BatchTail* tail) noexcept nogil:
 
 
 cdef inline void move_tail(BatchTail* source, BatchTail* tail) noexcept nogil:
-    """Whose the locks and deliveries are they stay with."""
+    """Move a batch's state. Each tail keeps its own lock and delivery."""
     tail.data = source.data
     tail.builder = source.builder
     tail.base_timestamp = source.base_timestamp

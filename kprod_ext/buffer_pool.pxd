@@ -1,9 +1,6 @@
 cimport cython
 
-
-cdef struct Block:
-    # The first bytes of memory nobody uses: a link, so that the free list needs no room of its own.
-    Block* next
+from kprod_ext.memory_block cimport Block, Chunk
 
 
 @cython.final
@@ -12,6 +9,9 @@ cdef class PooledBuffer:
     cdef BufferPool pool
     cdef char* data                     # NULL when the pool has taken the memory back
     cdef readonly Py_ssize_t capacity   # bytes at data, and bytes the pool has counted for it
+    cdef Chunk* chunks                  # further memory, in order; who holds the buffer adds some
+    cdef Chunk* last_chunk              # NULL: there is none, as in `chunks`
+    cdef readonly Py_ssize_t chunk_bytes    # bytes the pool has counted for them
     cdef readonly Py_ssize_t lent       # views out; guarded by the pool's lock
     cdef bint given_back                # guarded by the pool's lock
 
@@ -40,15 +40,18 @@ cdef class BufferPool:
     ) noexcept nogil
     cdef bint can_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
     cdef void shrink(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept
-    cdef void give_back(self, Block* block, Py_ssize_t size) noexcept
+    cdef void give_back(
+        self, Block* block, Py_ssize_t size, Chunk* chunks, Py_ssize_t chunk_bytes
+    ) noexcept
 
     cdef PooledBuffer _hand_out(self, PooledBuffer buffer, Block* block, Py_ssize_t size)
     cdef Block* _wait_for(self, Py_ssize_t size, double timeout, object on_wait) except? NULL
     cdef void _withdraw(self, _Waiter waiter, double seconds) noexcept
 
-    # The caller of these holds the lock.
+    # The caller of the following holds the lock.
     cdef bint _take(self, Py_ssize_t size, Block** block, Block** trash) noexcept
     cdef Block* _pop_free(self) noexcept nogil
+    cdef void _keep(self, Block* block, Py_ssize_t size, Block** trash) noexcept nogil
     cdef void _unpool(self, Py_ssize_t wanted, Block** trash) noexcept nogil
     cdef bint _feed(self, _Waiter waiter, Block** trash) noexcept
     cdef _Waiter _serve(self, Block** trash)

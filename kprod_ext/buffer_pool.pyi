@@ -18,6 +18,10 @@ class PooledBuffer:
         """Size in bytes; also what the pool counts as used for it."""
 
     @property
+    def chunk_bytes(self) -> int:
+        """Bytes the pool counts besides, for memory that a batch in it has grown into."""
+
+    @property
     def lent(self) -> int:
         """Views of it that are out."""
 

@@ -12,20 +12,10 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 
+from kprod_ext.memory_block cimport Block, Chunk, free_blocks, kprod_poison
+
 import threading
 from time import monotonic
-
-
-cdef extern from *:
-    """
-    #ifdef KPROD_POISON     /* a stale pointer into free memory then reads as 0xDD */
-      #include <string.h>
-      #define kprod_poison(data, size) memset((data), 0xDD, (size_t)(size))
-    #else
-      #define kprod_poison(data, size) (void)(data)
-    #endif
-    """
-    void kprod_poison(void* data, Py_ssize_t size) noexcept nogil
 
 
 cdef double LONGEST_WAIT = threading.TIMEOUT_MAX
@@ -62,9 +52,10 @@ cdef class PooledBuffer:
         # A buffer can be lost between allocate() returning it and the caller storing it: a signal
         # handler that raises runs exactly there. Its bytes would be missing from the pool for ever.
         if self.data != NULL and not self.given_back:
-            self.pool.give_back(<Block*>self.data, self.capacity)
+            self.pool.give_back(<Block*>self.data, self.capacity, self.chunks, self.chunk_bytes)
         elif self.data != NULL:
             PyMem_RawFree(self.data)
+            free_blocks(<Block*>self.chunks)
 
 
 @cython.final
@@ -115,6 +106,7 @@ cdef class BufferPool:
     cpdef void deallocate(self, PooledBuffer buffer) except *:
         """Return a buffer's bytes, and its memory unless a view of it is out."""
         cdef Block* block = NULL
+        cdef Chunk* chunks = NULL
         cdef bint first_time
         if buffer is None:
             raise TypeError("a buffer goes back, not None")
@@ -124,11 +116,12 @@ cdef class BufferPool:
             first_time = not buffer.given_back
             buffer.given_back = True
             if first_time and buffer.lent == 0:
-                block = <Block*>buffer.data
+                block, chunks = <Block*>buffer.data, buffer.chunks
                 buffer.data = NULL
+                buffer.chunks = NULL
         if not first_time:
             raise ValueError("the buffer was given back before")
-        self.give_back(block, buffer.capacity)
+        self.give_back(block, buffer.capacity, chunks, buffer.chunk_bytes)
 
     def close(self):
         """Refuse allocations from now on, also those that wait. Buffers may still come back."""
@@ -178,32 +171,44 @@ cdef class BufferPool:
         if block == NULL:
             block = <Block*>PyMem_RawMalloc(max(<size_t>size, sizeof(Block)))
         if block == NULL:
-            self.give_back(NULL, size)
+            self.give_back(NULL, size, NULL, 0)
             raise MemoryError(f"the system has no {size} bytes")
         buffer.pool = self
         buffer.data = <char*>block
         buffer.capacity = size
         return buffer
 
-    cdef void give_back(self, Block* block, Py_ssize_t size) noexcept:
-        """Count size bytes as free again; block is their memory, NULL if there is none to take."""
+    cdef void give_back(
+        self, Block* block, Py_ssize_t size, Chunk* chunks, Py_ssize_t chunk_bytes
+    ) noexcept:
+        """Count what a buffer had as free again; NULL where there is no memory to take."""
         cdef Block* trash = NULL
+        cdef Chunk* chunk
         cdef _Waiter served
-        if block != NULL:
-            kprod_poison(block, size)
         with self._lock:
-            if block != NULL and size == self.poolable_size:
-                block.next = self._free
-                self._free = block
-                self._free_bytes += size
-            else:
-                self._unpooled += size
-                if block != NULL:
-                    block.next = NULL
-                    trash = block
+            self._keep(block, size, &trash)
+            if chunks == NULL:
+                self._unpooled += chunk_bytes
+            while chunks != NULL:
+                chunk = chunks
+                chunks = chunk.next
+                self._keep(<Block*>chunk, chunk.size, &trash)
             served = self._serve(&trash)
         free_blocks(trash)
         ring(served)
+
+    cdef void _keep(self, Block* block, Py_ssize_t size, Block** trash) noexcept nogil:
+        if block != NULL:
+            kprod_poison(block, size)
+        if block != NULL and size == self.poolable_size:
+            block.next = self._free
+            self._free = block
+            self._free_bytes += size
+        else:
+            self._unpooled += size
+            if block != NULL:
+                block.next = trash[0]
+                trash[0] = block
 
     cdef Block* _wait_for(self, Py_ssize_t size, double timeout, object on_wait) except? NULL:
         """Join the queue; return the pooled block that was given, or NULL if bytes were."""
@@ -234,7 +239,7 @@ cdef class BufferPool:
             # memory is ours by now, and goes back like that of a waiter still in the queue.
             self._withdraw(waiter, monotonic() - began)
             if waiter.state == SERVED:
-                self.give_back(waiter.block, size)
+                self.give_back(waiter.block, size, NULL, 0)
             raise
         self._withdraw(waiter, monotonic() - began)
         if waiter.state == CLOSED:
@@ -332,7 +337,7 @@ cdef class BufferPool:
             trash[0] = block
 
     cdef _Waiter _serve(self, Block** trash):
-        """Hand free memory to the waiters in turn; return those who have all, for ring()."""
+        """Hand free memory to the waiters in turn; return the ones that have all, for ring()."""
         cdef _Waiter served = None
         cdef _Waiter waiter
         while self._first is not None and self._feed(self._first, trash):
@@ -381,14 +386,6 @@ cdef class BufferPool:
         waiter.next = None
         self._waiting -= 1
         return 0
-
-
-cdef void free_blocks(Block* block) noexcept nogil:
-    cdef Block* next_block
-    while block != NULL:
-        next_block = block.next
-        PyMem_RawFree(block)
-        block = next_block
 
 
 cdef int ring(_Waiter waiter) except -1:

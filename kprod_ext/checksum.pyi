@@ -1,17 +1,25 @@
 from typing_extensions import Buffer
 
-def ways() -> tuple[str, ...]:
-    """The ways to compute a CRC-32C that this machine has, from the fastest on.
+def paths() -> tuple[str, ...]:
+    """The ways to compute a CRC-32C that this processor has, from the fastest on.
 
-    ``"avx512"`` is our own, named after the registers it needs; ``"package"``, which is always
-    there, is the ``crc32c`` package.
+    ``"sse4.2"`` and ``"armv8"`` use the crc32 instructions of x86-64 and ARM; ``"tables"``, which
+    is always there, needs none.
     """
 
-def crc32c(data: Buffer, way: str | None = None) -> int:
+def path() -> str:
+    """The path that batches take: the first of ``paths()``, or what ``KPROD_CRC32C`` named.
+
+    The environment is read once, when this module is loaded, which raises ValueError for a path
+    that this processor does not have.
+    """
+
+def crc32c(data: Buffer, path: str | None = None) -> int:
     """The CRC-32C of a C-contiguous buffer's bytes, as an unsigned 32-bit number.
 
-    ``way`` is one of ``ways()``; None: the fastest. Raises ValueError for another one, TypeError
-    for what is no buffer. Thread-safe while nobody changes the bytes.
+    ``path`` is one of ``paths()``; None: the one that batches take. Raises ValueError for another
+    one, TypeError for what is no buffer. Releases the GIL. Thread-safe while nobody changes the
+    bytes.
     """
 
 def crc32c_joined(first: int, second: int, second_size: int) -> int:

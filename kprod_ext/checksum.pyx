@@ -1,164 +1,273 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""CRC-32C (Castagnoli, RFC 3720 appendix B.4) of a batch, as fast as memory is read.
+"""CRC-32C (Castagnoli, RFC 3720 appendix B.4) of a batch, which never needs the interpreter.
 
-After "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ" (Intel, 2009), in registers of
-64 bytes. Several independent remainders are kept; for each new block they are moved on by the
-block's length, that is multiplied by a power of x, and the block is added. What is left in the
-registers at the end is as good as the bytes it stands for, and the processor's own crc32
-instruction makes the checksum of it. Where there are no such registers the ``crc32c`` package
-computes, which keeps that instruction busy.
+The processor's crc32 instruction takes eight bytes, and its result is there some cycles later. So
+three pieces of the data are summed side by side, and their sums are joined: the first is moved
+past the second by a carry-less multiplication with a power of x, after "Fast CRC Computation for
+iSCSI Polynomial Using CRC32 Instruction" (Intel, 2011). Processors without these instructions look
+eight bytes up in eight tables, after "A Systematic Approach to Building High Performance
+Software-based CRC Generators" (Kounavis and Berry, 2005). Which of the paths is taken is decided
+once, when this module is loaded; ``KPROD_CRC32C`` in the environment names another one.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint32_t
 
-cdef extern from "Python.h":
-    enum: PyBUF_READ
+import os
 
 cdef extern from *:
     """
     #include <stddef.h>
     #include <stdint.h>
+    #include <string.h>
 
-    #if defined(__x86_64__) && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 9))
+    #define KPROD_CRC_POLYNOMIAL 0x82F63B78u
+
+    /* Remainders are polynomials in reversed bits: bit 31 is x to the power of 0. */
+    static uint32_t kprod_crc_product(uint32_t a, uint32_t b) {
+        uint32_t sum = 0;
+        for (; a != 0; a <<= 1) {         /* without branches on bits, which nobody can foretell */
+            sum ^= b & (0 - (a >> 31));
+            b = (b >> 1) ^ (KPROD_CRC_POLYNOMIAL & (0 - (b & 1)));
+        }
+        return sum;
+    }
+
+    /* One path: a remainder and more bytes make the remainder of all. */
+    typedef uint32_t (*kprod_crc_more)(uint32_t crc, const char *data, size_t size);
+
+    /* -- Tables: [k][byte] is the remainder of the byte with k zero bytes behind it. */
+
+    static uint32_t kprod_crc_tables[8][256];
+
+    static void kprod_crc_fill_tables(void) {
+        for (int byte = 0; byte < 256; byte++) {
+            uint32_t crc = (uint32_t)byte;
+            for (int bit = 0; bit < 8; bit++) {
+                crc = (crc >> 1) ^ (KPROD_CRC_POLYNOMIAL & (0 - (crc & 1)));
+            }
+            kprod_crc_tables[0][byte] = crc;
+        }
+        for (int k = 1; k < 8; k++) {
+            for (int byte = 0; byte < 256; byte++) {
+                uint32_t crc = kprod_crc_tables[k - 1][byte];
+                kprod_crc_tables[k][byte] = (crc >> 8) ^ kprod_crc_tables[0][crc & 255];
+            }
+        }
+    }
+
+    static uint32_t kprod_crc_by_tables(uint32_t crc, const char *data, size_t size) {
+        const unsigned char *at = (const unsigned char *)data;
+        for (; size >= 8; size -= 8, at += 8) {
+            crc ^= at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+            crc = kprod_crc_tables[7][crc & 255] ^ kprod_crc_tables[6][crc >> 8 & 255]
+                ^ kprod_crc_tables[5][crc >> 16 & 255] ^ kprod_crc_tables[4][crc >> 24]
+                ^ kprod_crc_tables[3][at[4]] ^ kprod_crc_tables[2][at[5]]
+                ^ kprod_crc_tables[1][at[6]] ^ kprod_crc_tables[0][at[7]];
+        }
+        for (; size > 0; size--, at++) {
+            crc = (crc >> 8) ^ kprod_crc_tables[0][(crc ^ *at) & 255];
+        }
+        return crc;
+    }
+
+    /* -- The instructions, by whatever names a compiler has for them. */
+
+    #if defined(__x86_64__) && (defined(__clang__) || defined(__GNUC__))
       #include <immintrin.h>
-      #include <string.h>
+      #define KPROD_CRC_INSTRUCTION "sse4.2"
+      #define KPROD_CRC_TARGET __attribute__((target("sse4.2,pclmul")))
+      #define KPROD_CRC_WORD(crc, word) ((uint32_t)_mm_crc32_u64(crc, word))
+      #define KPROD_CRC_BYTE(crc, byte) _mm_crc32_u8(crc, byte)
 
-      #define KPROD_CRC_LANES 4             /* enough to hide the time of a multiplication */
-      #define KPROD_CRC_BLOCK (64 * KPROD_CRC_LANES)
-      #define KPROD_CRC_POLYNOMIAL 0x82F63B78u
-
-      static uint64_t kprod_crc_powers[2];
-
-      /* x to the n-th modulo the polynomial, in reversed bits: bit 32 is x to the power of 0. */
-      static uint64_t kprod_crc_power(int n) {
-          uint32_t power = 0x80000000u;
-          for (; n > 0; n--) {
-              power = (power >> 1) ^ ((power & 1) ? KPROD_CRC_POLYNOMIAL : 0);
-          }
-          return (uint64_t)power << 1;
+      KPROD_CRC_TARGET static inline uint64_t kprod_crc_times(uint32_t a, uint32_t b) {
+          __m128i left = _mm_cvtsi32_si128((int)a), right = _mm_cvtsi32_si128((int)b);
+          return (uint64_t)_mm_cvtsi128_si64(_mm_clmulepi64_si128(left, right, 0));
       }
 
-      static int kprod_crc_prepare(void) {
-          /* The first eight bytes of sixteen are 32 bits further away from the next block than its
-             length says, the last eight as much nearer. */
-          kprod_crc_powers[0] = kprod_crc_power(8 * KPROD_CRC_BLOCK + 32);
-          kprod_crc_powers[1] = kprod_crc_power(8 * KPROD_CRC_BLOCK - 32);
+      static int kprod_crc_has_instruction(void) {
           __builtin_cpu_init();
-          return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("avx512f")
-              && __builtin_cpu_supports("vpclmulqdq");
+          return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+      }
+    #elif defined(__aarch64__) && defined(__AARCH64EL__) && defined(__linux__) && defined(__GNUC__)
+      #include <arm_acle.h>
+      #include <arm_neon.h>
+      #include <sys/auxv.h>
+      #define KPROD_CRC_INSTRUCTION "armv8"
+      #define KPROD_CRC_TARGET __attribute__((target("+crc+crypto")))
+      #define KPROD_CRC_WORD(crc, word) __crc32cd(crc, word)
+      #define KPROD_CRC_BYTE(crc, byte) __crc32cb(crc, byte)
+
+      KPROD_CRC_TARGET static inline uint64_t kprod_crc_times(uint32_t a, uint32_t b) {
+          return vgetq_lane_u64(vreinterpretq_u64_p128(vmull_p64(a, b)), 0);
       }
 
-      __attribute__((target("sse4.2")))
-      static uint32_t kprod_crc_by_word(uint32_t crc, const char *data, size_t size) {
-          uint64_t remainder = crc, word;
-          for (; size >= 8; size -= 8, data += 8) {
-              memcpy(&word, data, 8);
-              remainder = _mm_crc32_u64(remainder, word);
-          }
-          for (; size > 0; size--, data++) {
-              remainder = _mm_crc32_u8((uint32_t)remainder, (unsigned char)*data);
-          }
-          return (uint32_t)remainder;
-      }
-
-      __attribute__((target("sse4.2,avx512f,vpclmulqdq")))
-      static uint32_t kprod_crc_by_block(uint32_t crc, const char *data, size_t size) {
-          __m512i lanes[KPROD_CRC_LANES], low, high, powers;
-          char left[KPROD_CRC_BLOCK];
-          int i;
-          powers = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)kprod_crc_powers));
-          for (i = 0; i < KPROD_CRC_LANES; i++) {
-              lanes[i] = _mm512_loadu_si512(data + 64 * i);
-          }
-          lanes[0] = _mm512_xor_si512(
-              lanes[0], _mm512_inserti32x4(_mm512_setzero_si512(), _mm_cvtsi32_si128((int)crc), 0));
-          data += KPROD_CRC_BLOCK;
-          size -= KPROD_CRC_BLOCK;
-          for (; size >= KPROD_CRC_BLOCK; size -= KPROD_CRC_BLOCK, data += KPROD_CRC_BLOCK) {
-              for (i = 0; i < KPROD_CRC_LANES; i++) {
-                  low = _mm512_clmulepi64_epi128(lanes[i], powers, 0x00);
-                  high = _mm512_clmulepi64_epi128(lanes[i], powers, 0x11);
-                  lanes[i] = _mm512_loadu_si512(data + 64 * i);
-                  lanes[i] = _mm512_xor_si512(lanes[i], _mm512_xor_si512(low, high));
-              }
-          }
-          for (i = 0; i < KPROD_CRC_LANES; i++) {
-              _mm512_storeu_si512(left + 64 * i, lanes[i]);
-          }
-          return kprod_crc_by_word(kprod_crc_by_word(0, left, KPROD_CRC_BLOCK), data, size);
-      }
-
-      static uint32_t kprod_crc(const char *data, size_t size) {
-          if (size < 2 * KPROD_CRC_BLOCK) {
-              return ~kprod_crc_by_word(~0u, data, size);
-          }
-          return ~kprod_crc_by_block(~0u, data, size);
-      }
-    #else
-      static int kprod_crc_prepare(void) {
-          return 0;
-      }
-
-      static uint32_t kprod_crc(const char *data, size_t size) {
-          (void)data, (void)size;           /* never called */
-          return 0;
+      static int kprod_crc_has_instruction(void) {
+          unsigned long wanted = 1 << 7 | 1 << 4;       /* HWCAP_CRC32 and HWCAP_PMULL of Linux */
+          return (getauxval(AT_HWCAP) & wanted) == wanted;
       }
     #endif
+
+    #ifdef KPROD_CRC_INSTRUCTION
+    /* Bytes of one of three pieces: long ones, so that sums are seldom joined, then short ones. */
+    #define KPROD_CRC_WIDTHS 3
+    #define KPROD_CRC_LINE 64           /* bytes that memory is read in */
+    static const size_t kprod_crc_piece[KPROD_CRC_WIDTHS] = {8192, 1024, 256};
+    static uint32_t kprod_crc_past_one[KPROD_CRC_WIDTHS], kprod_crc_past_two[KPROD_CRC_WIDTHS];
+
+    /* What to multiply with to move a remainder past the bytes. The product of two remainders has
+       64 bits, the topmost 0, and the instruction takes it for one that is 32 bits further on. */
+    static uint32_t kprod_crc_past(size_t bytes) {
+        uint32_t power = 0x80000000u;
+        for (size_t n = 0; n < 8 * bytes - 33; n++) {
+            power = (power >> 1) ^ (KPROD_CRC_POLYNOMIAL & (0 - (power & 1)));
+        }
+        return power;
+    }
+
+    static void kprod_crc_prepare_pieces(void) {
+        for (int i = 0; i < KPROD_CRC_WIDTHS; i++) {
+            kprod_crc_past_one[i] = kprod_crc_past(kprod_crc_piece[i]);
+            kprod_crc_past_two[i] = kprod_crc_past(2 * kprod_crc_piece[i]);
+        }
+    }
+
+    /* A batch is in the caches of the core that has written it, seldom in ours. The processor
+       foresees which lines come next in a piece, but not where the next three pieces begin. So each
+       line asks for the one that is as far from it as the next three are; it need not exist. */
+    KPROD_CRC_TARGET
+    static uint32_t kprod_crc_by_instruction(uint32_t crc, const char *data, size_t size) {
+        uint64_t word;
+        for (int i = 0; i < KPROD_CRC_WIDTHS; i++) {
+            const size_t piece = kprod_crc_piece[i];
+            for (; size >= 3 * piece; size -= 3 * piece, data += 3 * piece) {
+                uint32_t second = 0, third = 0;
+                for (const char *line = data; line < data + piece; line += KPROD_CRC_LINE) {
+                    __builtin_prefetch(line + 3 * piece);
+                    __builtin_prefetch(line + 4 * piece);
+                    __builtin_prefetch(line + 5 * piece);
+                    for (const char *at = line; at < line + KPROD_CRC_LINE; at += 8) {
+                        memcpy(&word, at, 8);
+                        crc = KPROD_CRC_WORD(crc, word);
+                        memcpy(&word, at + piece, 8);
+                        second = KPROD_CRC_WORD(second, word);
+                        memcpy(&word, at + 2 * piece, 8);
+                        third = KPROD_CRC_WORD(third, word);
+                    }
+                }
+                word = kprod_crc_times(crc, kprod_crc_past_two[i])
+                    ^ kprod_crc_times(second, kprod_crc_past_one[i]);
+                crc = third ^ KPROD_CRC_WORD(0, word);
+            }
+        }
+        for (; size >= 8; size -= 8, data += 8) {
+            memcpy(&word, data, 8);
+            crc = KPROD_CRC_WORD(crc, word);
+        }
+        for (; size > 0; size--, data++) {
+            crc = KPROD_CRC_BYTE(crc, (unsigned char)*data);
+        }
+        return crc;
+    }
+    #endif
+
+    /* -- The paths this processor has, the fastest first. */
+
+    static const char *kprod_crc_names[2];
+    static kprod_crc_more kprod_crc_paths[2];
+    static kprod_crc_more kprod_crc_chosen;
+
+    static int kprod_crc_prepare(void) {
+        int count = 0;
+    #ifdef KPROD_CRC_INSTRUCTION
+        if (kprod_crc_has_instruction()) {
+            kprod_crc_prepare_pieces();
+            kprod_crc_names[count] = KPROD_CRC_INSTRUCTION;
+            kprod_crc_paths[count++] = kprod_crc_by_instruction;
+        }
+    #endif
+        kprod_crc_fill_tables();
+        kprod_crc_names[count] = "tables";
+        kprod_crc_paths[count++] = kprod_crc_by_tables;
+        return count;
+    }
+
+    static void kprod_crc_choose(int path) {
+        kprod_crc_chosen = kprod_crc_paths[path];
+    }
+
+    static uint32_t kprod_crc(const char *data, size_t size) {
+        return ~kprod_crc_chosen(~0u, data, size);
+    }
+
+    static uint32_t kprod_crc_onwards(uint32_t crc, const char *data, size_t size) {
+        return ~kprod_crc_chosen(~crc, data, size);
+    }
+
+    static uint32_t kprod_crc_by(int path, const char *data, size_t size) {
+        return ~kprod_crc_paths[path](~0u, data, size);
+    }
     """
-    bint kprod_crc_prepare() noexcept nogil
+    const char** kprod_crc_names
+    int kprod_crc_prepare() noexcept nogil
+    void kprod_crc_choose(int path) noexcept nogil
     uint32_t kprod_crc(const char* data, size_t size) noexcept nogil
+    uint32_t kprod_crc_onwards(uint32_t crc, const char* data, size_t size) noexcept nogil
+    uint32_t kprod_crc_by(int path, const char* data, size_t size) noexcept nogil
+    uint32_t product "kprod_crc_product"(uint32_t a, uint32_t b) noexcept nogil
 
 cdef enum:
-    LONG = 512 * 1024       # bytes that take so long that others may have the GIL meanwhile
-
     SIZE_BITS = 63
     TOP_BIT = 0x80000000
-    POLYNOMIAL = 0x82F63B78
 
 cdef uint32_t[SIZE_BITS] SQUARES
-cdef bint OURS = kprod_crc_prepare()
-cdef tuple WAYS = ("avx512", "package") if OURS else ("package",)
-cdef object PACKAGE = None      # crc32c.crc32c, once it is needed: its import takes 20 ms
+cdef tuple PATHS = ()
+cdef int CHOSEN
 
 
-def ways():
-    """The ways to compute that this machine has, from the fastest on."""
-    return WAYS
+def paths():
+    """The paths this processor has, from the fastest on."""
+    return PATHS
 
 
-def crc32c(data, way=None):
-    """The CRC-32C of a C-contiguous buffer, in one of the ``ways``; None: the fastest."""
+def path():
+    """The path that batches take."""
+    return PATHS[CHOSEN]
+
+
+cdef int number_of(object path) except -1:
+    if path not in PATHS:
+        raise ValueError(f"the paths to a CRC-32C are {', '.join(PATHS)} here, not {path!r}")
+    return PATHS.index(path)
+
+
+for number in range(kprod_crc_prepare()):
+    PATHS += (kprod_crc_names[number].decode(),)
+del number                          # of the loop, and no part of the module
+CHOSEN = number_of(os.environ.get("KPROD_CRC32C") or PATHS[0])
+kprod_crc_choose(CHOSEN)
+
+
+def crc32c(data, path=None):
+    """The CRC-32C of a C-contiguous buffer by one of the ``paths``; None: the one batches take."""
     cdef Py_buffer view
-    if way is not None and way not in WAYS:
-        raise ValueError(f"this machine has no way {way!r} to compute a checksum")
+    cdef int number = CHOSEN if path is None else number_of(path)
+    cdef uint32_t crc
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        if way == "package":
-            return by_package(<const char*>view.buf, view.len)
-        return checksum(<const char*>view.buf, view.len)
+        with nogil:
+            crc = kprod_crc_by(number, <const char*>view.buf, <size_t>view.len)
+        return crc
     finally:
         PyBuffer_Release(&view)
 
 
-cdef uint32_t checksum(const char* data, Py_ssize_t size) except? 0:
-    cdef uint32_t crc
-    if not OURS:
-        return by_package(data, size)
-    if size < LONG:
-        return kprod_crc(data, <size_t>size)
-    with nogil:
-        crc = kprod_crc(data, <size_t>size)
-    return crc
-
-
-cdef bint can_sum() noexcept nogil:
-    return OURS
-
-
-cdef uint32_t sum_of(const char* data, Py_ssize_t size) noexcept nogil:
+cdef uint32_t checksum(const char* data, Py_ssize_t size) noexcept nogil:
     return kprod_crc(data, <size_t>size)
+
+
+cdef uint32_t checksum_onwards(uint32_t crc, const char* data, Py_ssize_t size) noexcept nogil:
+    return kprod_crc_onwards(crc, data, <size_t>size)
 
 
 def crc32c_joined(uint32_t first, uint32_t second, Py_ssize_t second_size):
@@ -180,16 +289,6 @@ cdef uint32_t joined(uint32_t first, uint32_t second, Py_ssize_t second_size) no
     return first ^ second
 
 
-cdef uint32_t product(uint32_t a, uint32_t b) noexcept nogil:
-    """Of two polynomials modulo the checksum's; bit 31 is x to the power of 0."""
-    cdef uint32_t sum = 0
-    while a != 0:       # without branches on bits, which nobody can foretell
-        sum ^= b & (0 - (a >> 31))
-        a <<= 1
-        b = (b >> 1) ^ (POLYNOMIAL & (0 - (b & 1)))
-    return sum
-
-
 cdef int prepare_squares() noexcept:
     """SQUARES[k] is x to the power of 8 * 2**k."""
     cdef int k
@@ -200,13 +299,3 @@ cdef int prepare_squares() noexcept:
 
 
 prepare_squares()
-
-
-cdef uint32_t by_package(const char* data, Py_ssize_t size) except? 0:
-    global PACKAGE
-    if PACKAGE is None:
-        from crc32c import crc32c
-        PACKAGE = crc32c
-    if size == 0:               # of no bytes there may be no address, which a view must have
-        return 0
-    return PACKAGE(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ), 0, size >= LONG)

@@ -6,7 +6,7 @@ class Guarded:
 
     A ``threading.Lock`` is an object that the garbage collector walks over, and a semaphore
     somewhere else in memory; where one is made for each of many objects, both cost more than
-    locking does. This one is for what is held for a few steps: who waits for it lets go of the GIL,
+    locking does. This one is for what is held for a few steps: a waiter lets go of the GIL,
     and tries again in longer and longer intervals.
     """
 

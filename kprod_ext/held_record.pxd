@@ -12,9 +12,12 @@ from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.number cimport PyNumber_Index
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
 
 from kprod_ext.record_layout cimport Field, Record
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef enum:
     HEADERS_ON_STACK = 8        # more than most records carry; the rest goes to the heap
@@ -54,38 +57,54 @@ cdef inline int hold_field(HeldField* held, Field* field, object data) except -1
     return 0
 
 
-cdef inline bint is_frozen(tuple headers) noexcept:
+cdef inline int64_t timestamp_of(object number) noexcept:
+    """A record's time, from 0 to 2**63 - 1 ms; -1 for what is no exact ``int`` in that range."""
+    cdef int overflow = 0
+    cdef int64_t value
+    if not PyLong_CheckExact(number):
+        return -1
+    value = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return value if overflow == 0 and value >= 0 else -1
+
+
+cdef inline int32_t partition_of(object number) noexcept:
+    """A partition, from 0 to 2**31 - 1; -1 for what is no exact ``int`` in that range."""
+    cdef int64_t value = timestamp_of(number)
+    return <int32_t>value if value <= INT32_MAX else -1
+
+
+cdef inline bint is_name(object name) noexcept:
+    """Whether a header can have that name: it is text that UTF-8 can say."""
+    if type(name) is not str:
+        return False
+    try:
+        return PyUnicode_AsUTF8AndSize(name, NULL) != NULL
+    except UnicodeEncodeError:
+        return False
+
+
+cdef inline bint are_frozen(tuple headers) noexcept:
+    """Whether each is a tuple of (str, bytes or None): nobody can change what is borrowed."""
     for header in headers:
         if type(header) is not tuple or len(<tuple>header) != 2:
             return False
-        if not isinstance((<tuple>header)[0], str):
+        if not is_name((<tuple>header)[0]):
             return False
         if (<tuple>header)[1] is not None and type((<tuple>header)[1]) is not bytes:
             return False
     return True
 
 
-cdef inline tuple freeze_header(object header):
-    key, value = header
-    if not isinstance(key, str):
-        raise TypeError(f"a header's key must be str, not {type(key).__name__}")
-    if value is not None and type(value) is not bytes:
-        value = memoryview(value).tobytes()
-    return (key, value)
-
-
-cdef inline tuple freeze_headers(object headers):
-    """Headers as a tuple of (str, bytes or None) tuples: nobody can change what is borrowed."""
-    if type(headers) is tuple and is_frozen(<tuple>headers):
-        return <tuple>headers
-    cdef list frozen = []
-    for header in headers:
-        frozen.append(freeze_header(header))
-    return tuple(frozen)
+cdef inline tuple frozen_headers(object headers):
+    """Headers as a tuple. Raises TypeError for any that could change while they are borrowed."""
+    cdef tuple frozen = tuple(headers)
+    if not are_frozen(frozen):
+        raise TypeError("headers must be (str, bytes or None) tuples, the names valid UTF-8")
+    return frozen
 
 
 cdef inline int hold_headers(HeldRecord* held, tuple headers) except -1:
-    """Borrow the bytes of frozen headers. Raises UnicodeEncodeError, MemoryError."""
+    """Borrow the bytes of frozen headers. Raises MemoryError."""
     cdef Py_ssize_t count = len(headers)
     cdef Field* fields = held.headers_on_stack
     cdef Py_ssize_t i

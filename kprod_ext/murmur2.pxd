@@ -9,6 +9,7 @@ from libc.stdint cimport uint32_t
 cdef enum:
     _SEED = 0x9747B28C
     _MIX = 0x5BD1E995
+    _POSITIVE = 0x7FFFFFFF      # ``Utils.toPositive``
 
 
 @cython.overflowcheck(False)     # it wraps, by design
@@ -38,3 +39,15 @@ cdef inline uint32_t murmur2_hash(const unsigned char* data, Py_ssize_t size) no
     state ^= state >> 13
     state *= mix
     return state ^ (state >> 15)
+
+
+@cython.cdivision(True)          # by 1 or more
+cdef inline Py_ssize_t partition_of_key(
+    const char* key, Py_ssize_t size, Py_ssize_t partitions
+) noexcept nogil:
+    """The partition of a key (``BuiltInPartitioner.partitionForKey``)."""
+    # 32 bits, as they are divided in half the time that 64 take.
+    return <Py_ssize_t>(
+        (murmur2_hash(<const unsigned char*>key, size) & <uint32_t>_POSITIVE)
+        % <uint32_t>partitions
+    )

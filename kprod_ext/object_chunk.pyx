@@ -3,20 +3,31 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_ITEM
-from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t
+from libc.stdint cimport int32_t
 
+from kprod_ext.held_record cimport partition_of, timestamp_of
 from kprod_ext.prefetch cimport kprod_prefetch
 from kprod_ext.record_chunk cimport UNSET, RecordChunk
-from kprod_ext.record_layout cimport Field
+from kprod_ext.record_layout cimport HEADER_LENGTHS, Field
 from kprod_ext.shared cimport KPROD_HAS_GIL
 
 cdef enum:
-    HEADER_OVERHEAD = 10    # bytes that the two lengths of a header take at most
     AHEAD = 8               # objects lie anywhere: ask for their memory some rows before its turn
+
+# Declared for objects whose references are not counted: counting needs the interpreter, and writes
+# to every one of them.
+cdef extern from "Python.h":
+    ctypedef struct PyListObject:
+        PyObject** ob_item
+    PyObject* Py_None
+    bint is_bytes "PyBytes_CheckExact" (PyObject* data) noexcept nogil
+    char* bytes_at "PyBytes_AS_STRING" (PyObject* data) noexcept nogil
+    Py_ssize_t bytes_size "PyBytes_GET_SIZE" (PyObject* data) noexcept nogil
+    bint is_tuple "PyTuple_CheckExact" (PyObject* item) noexcept nogil
+    Py_ssize_t tuple_size "PyTuple_GET_SIZE" (PyObject* item) noexcept nogil
+    PyObject* tuple_item "PyTuple_GET_ITEM" (PyObject* item, Py_ssize_t at) noexcept nogil
 
 cdef enum:                  # the columns in the order in which they are loaded
     PAYLOADS
@@ -29,59 +40,100 @@ cdef enum:                  # the columns in the order in which they are loaded
 
 def all_plain(list values not None, list keys, Py_ssize_t largest):
     """Whether every value and key is bytes or None, or a pair of them, and small enough."""
-    cdef Py_ssize_t count = len(values)
-    cdef Py_ssize_t row, size, first = 0
-    cdef object value, key
+    cdef Field value, key
+    cdef Plain plain
+    cdef Py_ssize_t row
     if not KPROD_HAS_GIL:               # another thread may change the lists while we look
         values, keys = values[:], None if keys is None else keys[:]
-        count = len(values)
-    if keys is not None and len(keys) != count:
-        raise ValueError(f"{len(keys)} keys for {count} values")
-    if keys is None:
-        first = plain_rows(values, 0, count, largest)
-    for row in range(first, count):
-        if row + AHEAD < count:
-            kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
-        value = values[row]
-        key = None
-        if keys is not None:
-            key = keys[row]
-        elif type(value) is tuple and len(<tuple>value) == 2:
-            key, value = <tuple>value
-        size = 0
-        if value is not None:
-            if not PyBytes_CheckExact(value):
-                return False
-            size = PyBytes_GET_SIZE(value)
-        if key is not None:
-            if not PyBytes_CheckExact(key) or PyBytes_GET_SIZE(key) > largest:
-                return False
-            size += PyBytes_GET_SIZE(key)
-        if size > largest:
-            return False
-    return True
+    if keys is not None and len(keys) != len(values):
+        raise ValueError(f"{len(keys)} keys for {len(values)} values")
+    begin_plain(&plain, values, keys, largest)
+    row = read_values(&plain, 0, plain.count, &value, 0)
+    return row + read_plain(&plain, row, plain.count, &value, &key, 0) == plain.count
 
 
-cdef Py_ssize_t plain_rows(list values, Py_ssize_t start, Py_ssize_t end, Py_ssize_t largest):
-    """The first row from ``start`` on that is not bytes of at most ``largest``; ``end``: none.
+cdef struct Plain:              # lists, of which the rows that are plain are read
+    PyObject** values
+    PyObject** keys             # NULL: a value that is a pair has its key
+    Py_ssize_t count
+    Py_ssize_t largest          # bytes of key and value of a plain row
+    bint keyed                  # whether a row that was read has a key
 
-    Nothing here can run other code, nor change the list, so the objects are looked at without
-    holding them: to count references is to write to every one of them.
-    """
+
+cdef int begin_plain(Plain* plain, list values, list keys, Py_ssize_t largest) except -1:
+    """The lists must not change as long as they are read."""
+    plain.values = (<PyListObject*>values).ob_item
+    plain.keys = NULL
+    plain.count = len(values)
+    plain.largest = largest
+    plain.keyed = False
+    if keys is not None:
+        plain.keys = (<PyListObject*>keys).ob_item
+        plain.count = min(plain.count, len(keys))
+    return 0
+
+
+cdef Py_ssize_t read_values(
+    Plain* plain, Py_ssize_t start, Py_ssize_t end, Field* value, Py_ssize_t step
+) noexcept nogil:
+    """As read_plain, as long as the rows are ``bytes`` alone: their keys are not set."""
     cdef Py_ssize_t row
-    cdef PyObject* value
+    if plain.keys != NULL:
+        return 0
     for row in range(start, end):
         if row + AHEAD < end:
-            kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
-        value = PyList_GET_ITEM(values, row)
-        if not PyBytes_CheckExact(<object>value) or PyBytes_GET_SIZE(<object>value) > largest:
-            return row
-    return end
+            kprod_prefetch(plain.values[row + AHEAD])
+        if not is_bytes(plain.values[row]) or bytes_size(plain.values[row]) > plain.largest:
+            return row - start
+        value.data = bytes_at(plain.values[row])
+        value.size = bytes_size(plain.values[row])
+        value += step
+    return end - start
+
+
+cdef Py_ssize_t read_plain(
+    Plain* plain, Py_ssize_t start, Py_ssize_t end, Field* value, Field* key, Py_ssize_t step
+) noexcept nogil:
+    """Point fields at the rows from ``start`` on, as long as they are plain; how many are.
+
+    ``bytes`` and tuples of them never change: their addresses may be looked up without the
+    interpreter while the lists are held. ``step`` is 1, or 0 for fields that are not used.
+    """
+    cdef PyObject* data
+    cdef PyObject* name
+    cdef Py_ssize_t row
+    for row in range(start, end):
+        if row + AHEAD < end:
+            kprod_prefetch(plain.values[row + AHEAD])
+        data, name = plain.values[row], Py_None
+        if plain.keys != NULL:
+            name = plain.keys[row]
+        elif not is_bytes(data) and is_tuple(data) and tuple_size(data) == 2:
+            name, data = tuple_item(data, 0), tuple_item(data, 1)
+        if not (point(value, data) and point(key, name)):
+            return row - start
+        if max(value.size, 0) + max(key.size, 0) > plain.largest:
+            return row - start
+        plain.keyed = plain.keyed or key.size >= 0
+        value += step
+        key += step
+    return end - start
+
+
+cdef inline bint point(Field* field, PyObject* data) noexcept nogil:
+    """Let a field be that object; False if it is neither bytes nor None."""
+    if is_bytes(data):
+        field.data = bytes_at(data)
+        field.size = bytes_size(data)
+        return True
+    field.data = NULL
+    field.size = -1
+    return data == Py_None
 
 
 @cython.final
 cdef class ObjectChunk(RecordChunk):
-    """Rows that belong to Python objects."""
+    """Rows that belong to Python objects: loaded, or held and read while they are written."""
 
     cdef Py_ssize_t _largest
     cdef object _checks
@@ -90,13 +142,39 @@ cdef class ObjectChunk(RecordChunk):
     cdef list _made
     cdef Py_ssize_t _good       # rows before the first that a check refused
     cdef Py_ssize_t _row        # that is being loaded
-    cdef Py_ssize_t _plain      # rows at the beginning whose size was looked at
+    cdef Py_ssize_t _checked    # rows at the beginning whose size was looked at
+    cdef Plain _plain           # rows that are held: of copies of the lists, which do not change
+    cdef readonly Py_ssize_t read   # rows that were read, of those that are held
     cdef readonly int32_t largest_partition
 
     def __cinit__(self, Py_ssize_t capacity, Py_ssize_t largest, checks not None):
         self._largest = largest
         self._checks = checks
         self.largest_partition = UNSET
+
+    def hold(self, list values not None, list keys, Py_ssize_t start, Py_ssize_t end):
+        """Hold the rows from ``start`` to ``end``; they are read when their turn comes."""
+        self.forget_rows()
+        self.read = self._plain.count = 0
+        self._values = values[start:end]
+        self._keys = None if keys is None else keys[start:end]
+        begin_plain(&self._plain, self._values, self._keys, self._largest)
+
+    cdef Py_ssize_t to_follow(self) noexcept nogil:
+        return self._plain.count - self.read
+
+    cdef bint refill(self) noexcept nogil:
+        cdef Py_ssize_t end = min(self.read + self.capacity, self._plain.count)
+        if self.read == end:
+            return False
+        self.forget_rows()
+        self._plain.keyed = False
+        self.count = read_values(&self._plain, self.read, end, self.values, 1)
+        if self.count == 0:
+            self.count = read_plain(&self._plain, self.read, end, self.values, self.keys, 1)
+        self.keyed = self._plain.keyed
+        self.read += self.count
+        return self.count > 0
 
     def load(
         self, list values not None, list keys=None, headers=None, partitions=None,
@@ -105,6 +183,7 @@ cdef class ObjectChunk(RecordChunk):
         """Hold these records in place of those before."""
         cdef Py_ssize_t count = len(values)
         self.forget_rows()
+        self.read = self._plain.count = 0
         self._made = []
         if count > self.capacity:
             raise ValueError(f"{count} rows for a chunk of {self.capacity}")
@@ -152,11 +231,12 @@ cdef class ObjectChunk(RecordChunk):
         cdef list keys = self._keys
         cdef object key, value
         cdef Py_ssize_t row
-        self._plain = self._load_plain() if keys is None else 0
-        for row in range(self._plain, self._good):
+        begin_plain(&self._plain, values, keys, self._largest)
+        self._checked = read_plain(&self._plain, 0, self._good, self.values, self.keys, 1)
+        self._plain.count = 0               # the others have to be looked at as objects
+        self.keyed = self._plain.keyed
+        for row in range(self._checked, self._good):
             self._row = row
-            if row + AHEAD < self._good:
-                kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
             value = values[row]
             key = None
             if keys is not None:
@@ -167,25 +247,6 @@ cdef class ObjectChunk(RecordChunk):
             self.keyed = self.keyed or key is not None
             self._point(&self.values[row], "value", value)
         return 0
-
-    cdef Py_ssize_t _load_plain(self):
-        """Load the first rows, which are bytes of no doubtful size without a key; how many."""
-        cdef list values = self._values
-        cdef Py_ssize_t row
-        cdef PyObject* value
-        for row in range(self._good):
-            if row + AHEAD < self._good:
-                kprod_prefetch(<const void*>PyList_GET_ITEM(values, row + AHEAD))
-            value = PyList_GET_ITEM(values, row)
-            if not PyBytes_CheckExact(<object>value):
-                return row
-            if PyBytes_GET_SIZE(<object>value) > self._largest:
-                return row
-            self.values[row].data = PyBytes_AS_STRING(<object>value)
-            self.values[row].size = PyBytes_GET_SIZE(<object>value)
-            self.keys[row].data = NULL
-            self.keys[row].size = -1
-        return self._good
 
     cdef inline int _point(self, Field* field, str name, object data) except -1:
         if data is not None and not PyBytes_CheckExact(data):
@@ -207,9 +268,10 @@ cdef class ObjectChunk(RecordChunk):
             self._row = row
             if type(partitions) is list:
                 place = (<list>partitions)[row]
-            if not (PyLong_CheckExact(place) and 0 <= place <= INT32_MAX):
+            self.partitions[row] = partition_of(place)
+            if self.partitions[row] < 0:
                 place = self._checks.partition(row, place)
-            self.partitions[row] = UNSET if place is None else place
+                self.partitions[row] = UNSET if place is None else place
             self.largest_partition = max(self.largest_partition, self.partitions[row])
         return 0
 
@@ -221,9 +283,10 @@ cdef class ObjectChunk(RecordChunk):
             self._row = row
             if type(timestamps_ms) is list:
                 moment = (<list>timestamps_ms)[row]
-            if not (PyLong_CheckExact(moment) and 0 <= moment <= INT64_MAX):
+            self.timestamps[row] = timestamp_of(moment)
+            if self.timestamps[row] < 0:
                 moment = self._checks.timestamp(row, moment)
-            self.timestamps[row] = UNSET if moment is None else moment
+                self.timestamps[row] = UNSET if moment is None else moment
         return 0
 
     cdef int _load_headers(self, object headers) except -1:
@@ -258,7 +321,7 @@ cdef class ObjectChunk(RecordChunk):
         cdef Py_ssize_t shared = self._headers_size(0, self.header_fields)
         if not self.shared_headers:
             shared = 0
-        for row in range(0 if self.header_fields > 0 else self._plain, self._good):
+        for row in range(0 if self.header_fields > 0 else self._checked, self._good):
             self._row = row
             size = max(self.keys[row].size, 0) + max(self.values[row].size, 0) + shared
             if self.header_fields > 0 and not self.shared_headers:
@@ -273,7 +336,7 @@ cdef class ObjectChunk(RecordChunk):
         cdef Py_ssize_t size = 0
         cdef Py_ssize_t i
         for i in range(start, end):
-            size += max(self.headers[i].size, 0) + HEADER_OVERHEAD
+            size += max(self.headers[i].size, 0) + HEADER_LENGTHS
         return size
 
     cdef int _judge_size(self, Py_ssize_t row) except -1:

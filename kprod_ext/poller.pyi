@@ -8,10 +8,6 @@ class Poller:
     """
 
     def __init__(self) -> None: ...
-    @property
-    def pause(self) -> int:
-        """So many eager waits follow that sleep at once, for those before have looked in vain."""
-
     def watch(self, fd: int, data: Any, write: bool, /) -> None:
         """Watch ``fd`` for reading, and for writing if ``write``, from now on; report ``data``."""
 
@@ -25,8 +21,8 @@ class Poller:
         """Wait at most ``timeout`` seconds (None: without limit) for a descriptor or ``wake``.
 
         Returns (data, readable, writable) of each that is ready; one that is broken is both. Looks
-        for up to ``eager`` seconds without sleeping, unless that was in vain lately (``pause``).
-        Signal handlers run, and what they raise ends it.
+        for up to ``eager`` seconds without sleeping. Signal handlers run, and what they raise ends
+        it.
         """
 
     def wake(self) -> None:

@@ -1,12 +1,9 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""Waiting for file descriptors, at first without going to sleep where that is worth it.
+"""Waiting for file descriptors, at first without going to sleep where the caller asks for that.
 
 A thread that sleeps in the kernel is woken some 50 us after what it waits for has happened when its
-core had nothing else to do, and a broker close by needs less than that for its whole answer. So who
-has told that it is eager looks again and again for a while, as adaptive mutexes do, and Linux does
-for virtual machines (haltpoll). Looks in vain, one after the other, make for longer and longer
-pauses in which it sleeps at once, so that nobody pays for brokers that are far away, or that wait
-for this very processor.
+core had nothing else to do, and a broker close by needs less than that for its whole answer. A
+caller that has a core to spare may look for the answer for a while before it sleeps.
 
 By poll(2), as a producer has few connections: there is nothing to tell the system when the interest
 in one changes, and nothing that a forked child would share with its parent.
@@ -77,12 +74,6 @@ cdef double SECOND = 1e9
 cdef long long MILLISECOND = 1_000_000
 cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef double LONGEST = 1e6  # seconds, of one system call; whoever waits longer is told in between
-cdef enum:
-    SHARE = 8   # one part in so many of an average is the latest look
-    LATE = 3    # times what a look usually takes: no look takes longer,
-    ASLEEP = 50_000  # unless it is no longer than being woken takes, in nanoseconds
-    LONGEST_PAUSE = 255
-    MOST_IN_VAIN = 2 * LONGEST_PAUSE + 1
 
 
 @cython.final
@@ -92,16 +83,13 @@ cdef class Poller:
     cdef pollfd *_places    # the first is the bell's
     cdef int _count
     cdef int _room
-    cdef list _data         # one for each place
+    cdef list _data         # one for each place, at least; behind those it is None
     cdef dict _numbers      # of places, by descriptor
     cdef int[2] _bell
     cdef RecordLock _lock  # taken to ring the bell or to give it back
     cdef bint _closed
     cdef int _woken         # since the last wait ended
     cdef int _asleep        # or about to be: whoever wakes must ring
-    cdef long long _usual   # nanoseconds that a look took lately; twice as many if in vain
-    cdef int _in_vain       # about twice as many for each look in vain, half as many for each other
-    cdef int _sleep_at_once  # so many eager waits are left of the present pause
 
     def __cinit__(self):
         self._closed = True
@@ -128,11 +116,6 @@ cdef class Poller:
         self._room = room
         return 0
 
-    @property
-    def pause(self):
-        """So many eager waits follow that sleep at once."""
-        return self._sleep_at_once
-
     def watch(self, int fd, data, bint write, /):
         """Watch ``fd`` for reading, and for writing if ``write``, from now on; report ``data``."""
         cdef object known = self._numbers.get(fd)
@@ -140,36 +123,37 @@ cdef class Poller:
         if number == self._room:
             self._make_room()
         if known is None:
-            self._data.append(data)
-            try:
-                self._numbers[fd] = number
-            except BaseException:   # no memory: what is watched later would get this one's data
-                self._data.pop()
-                raise
+            if number == len(self._data):
+                self._data.append(None)
+            self._numbers[fd] = number
             self._count += 1
-        else:
-            self._data[number] = data
+        self._data[number] = data
         self._places[number].fd = fd
         self._places[number].events = POLLIN | POLLOUT if write else POLLIN
 
     def forget(self, int fd, /):
         """Do not watch ``fd`` any more. Idempotent."""
-        cdef object known = self._numbers.pop(fd, None)
-        cdef object last
+        cdef object key = fd
+        cdef int last = self._count - 1
+        cdef object moved = self._places[last].fd
+        cdef object known = self._numbers.get(key)
         cdef int number
         if known is None:
             return
+        # From here on nothing takes memory, nor gives it back, which may fail, too: a descriptor
+        # of which half is forgotten would wake the loop for ever, or bring another one's data.
         number = known
-        last = self._data.pop()
-        self._count -= 1
-        if number < self._count:  # the last one moves to where the forgotten one was
-            self._data[number] = last
-            self._places[number] = self._places[self._count]
-            self._numbers[self._places[number].fd] = number
+        del self._numbers[key]
+        if number < last:  # the last one moves to where the forgotten one was
+            self._data[number] = self._data[last]
+            self._places[number] = self._places[last]
+            self._numbers[moved] = known
+        self._data[last] = None
+        self._count = last
 
     def watched(self):
         """The data of every descriptor that is watched."""
-        return self._data[1:]
+        return self._data[1:self._count]
 
     def wait(self, timeout, double eager=0.0, /):
         """Wait at most ``timeout`` seconds (None: without limit) for a descriptor or ``wake``."""
@@ -195,35 +179,16 @@ cdef class Poller:
     cdef int _wait_until(self, long long until, long long eager) except? -1:
         cdef int ready = 0
         if eager > 0:
-            if self._sleep_at_once > 0:
-                self._sleep_at_once -= 1
-            else:
-                ready = self._look_and_learn(eager)
-                if ready == 0:
-                    PyErr_CheckSignals()  # of those that came meanwhile none would end the sleep
+            ready = self._look_for(eager)
+            if ready == 0:
+                PyErr_CheckSignals()    # of those that came meanwhile none would end the sleep
         if ready == 0 and not kprod_load(self._woken):
             ready = self._sleep_until(until)
         return ready
 
-    cdef int _look_and_learn(self, long long eager) noexcept:
-        cdef long long began = kprod_nanoseconds()
-        # What is late by so much may be late because its process waits for our processor.
-        cdef long long patience = min(eager, max(ASLEEP, LATE * self._usual))
-        cdef int ready = self._look_for(patience, began)
-        cdef long long took = min(kprod_nanoseconds() - began, eager)
-        if kprod_load(self._woken):
-            return ready
-        if ready:
-            self._in_vain = self._in_vain // 2
-        else:
-            self._in_vain = min(2 * self._in_vain + 1, MOST_IN_VAIN)
-            self._sleep_at_once = self._in_vain // 2  # none when the last look found something
-            took = min(2 * took, eager)
-        self._usual = self._usual + (took - self._usual) // SHARE if self._usual else took
-        return ready
-
-    cdef int _look_for(self, long long eager, long long began) noexcept:
+    cdef int _look_for(self, long long eager) noexcept:
         """Look without sleeping; with nothing to tell when woken or when the time is over."""
+        cdef long long began = kprod_nanoseconds()
         cdef int ready = 0
         with nogil:
             while ready == 0 and not kprod_load(self._woken):
@@ -236,7 +201,7 @@ cdef class Poller:
         cdef int ready = 0, milliseconds
         while ready == 0:
             milliseconds = self._milliseconds(until)
-            # First this, then a look whether somebody woke us; who wakes looks the other way round.
+            # First this, then a look whether wake() was called; wake() looks the other way round.
             kprod_store(self._asleep, 1)
             if kprod_load(self._woken):
                 milliseconds = 0

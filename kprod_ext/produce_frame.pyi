@@ -1,6 +1,6 @@
 from typing import final
 
-from kprod_ext.sealed_batch import SealedBatch
+from kprod_ext.sealed_batch import SealedBatch, SealedPiece
 
 @final
 class PartitionBatch:
@@ -27,7 +27,7 @@ def frame_produce(
     version: int,
     correlation_id: int,
     topics: list[tuple[bytes, list[PartitionBatch]]],
-) -> list[bytes | memoryview | SealedBatch]:
+) -> list[bytes | memoryview | SealedBatch | SealedPiece]:
     """The pieces of a Produce request: ``head``, then the topics, each its encoded name or id and
     its batches.
     """

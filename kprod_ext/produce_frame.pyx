@@ -8,6 +8,7 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcpy
 
 from kprod_ext.endian cimport put_int32
+from kprod_ext.sealed_batch cimport SealedBatch
 
 cdef enum:
     FLEXIBLE_FROM = 9           # version
@@ -94,7 +95,10 @@ cdef Py_ssize_t put_topics(Piece* piece, list topics, list pieces) except -1:
             put_length(piece, length)
             size += piece.used + length
             pieces.append(cut(piece))
-            pieces.append(batch.records)
+            if type(batch.records) is SealedBatch:
+                pieces.extend((<SealedBatch>batch.records).pieces())
+            else:
+                pieces.append(batch.records)
             put_no_tags(piece)
         put_no_tags(piece)
     put_no_tags(piece)

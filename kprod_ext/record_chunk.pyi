@@ -2,7 +2,7 @@ from typing_extensions import disjoint_base
 
 @disjoint_base
 class RecordChunk:
-    """A block of records in memory that a ``BulkLane`` writes, ``capacity`` of them at most.
+    """A block of records in memory that a ``BulkAppender`` writes, ``capacity`` of them at most.
 
     ``count`` records are there, ``at`` is the next to be written. Not thread-safe. Raises
     ValueError for a capacity below 1 or above 2**20.
@@ -18,6 +18,9 @@ class RecordChunk:
     @property
     def to_come(self) -> int:
         """Records that are not written yet, here and in what the chunk will read."""
+    @property
+    def spreads(self) -> bool:
+        """Whether its records may go to more than one partition at a time."""
     def row(
         self,
     ) -> tuple[

@@ -1,7 +1,7 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""A block of records in memory, column by column: what the bulk lane reads.
+"""A block of records in memory, column by column: what a bulk call writes.
 
-Whoever fills it keeps the bytes alive until the rows are written: ``ObjectChunk`` those of Python
+Its subclass keeps the bytes alive until the rows are written: ``ObjectChunk`` those of Python
 objects, ``ArrowChunk`` those of an Arrow array.
 """
 
@@ -46,6 +46,10 @@ cdef class RecordChunk:
     @property
     def to_come(self):
         return self.count - self.at + self.to_follow()
+
+    @property
+    def spreads(self):
+        return self.keyed or self.placed
 
     def row(self):
         """The next record: (timestamp or None, key, value, headers); its buffers are borrowed."""

@@ -23,14 +23,21 @@ cdef extern from *:
             && kind->tp_alloc == PyType_GenericAlloc && !PyType_IS_GC(kind);
     }
 
-    /* All fields but the delivery are the caller's to set. */
-    static inline PyObject *kprod_new_bare(PyTypeObject *kind, PyObject *delivery) {
+    /* All fields are the caller's to set. */
+    static inline PyObject *kprod_new_bare(PyTypeObject *kind) {
         KprodFutureHead *made = PyObject_New(KprodFutureHead, kind);
         if (made != NULL) {
-            Py_INCREF(delivery);
-            made->delivery = delivery;
+            made->delivery = NULL;      /* not None, whose count each record would change twice */
         }
         return (PyObject *)made;
+    }
+
+    static inline void kprod_give_delivery(PyObject *future, void *delivery) {
+        KprodFutureHead *head = (KprodFutureHead *)future;
+        PyObject *none = head->delivery;        /* or NULL */
+        Py_INCREF((PyObject *)delivery);
+        head->delivery = (PyObject *)delivery;
+        Py_XDECREF(none);
     }
 
     /* A million kept futures would be walked by every full garbage collection, and they are in no
@@ -44,8 +51,9 @@ cdef extern from *:
     }
     """
     bint kprod_is_bare(type kind, type base) noexcept
-    object kprod_new_bare(type kind, object delivery)
+    object kprod_new_bare(type kind)
     object kprod_new_instance(type kind, tuple no_arguments)
+    void give_delivery "kprod_give_delivery" (object future, void* delivery) noexcept
 
 
 @cython.no_gc           # refers to its batch's delivery, which lets go of its waiters when it ends
@@ -63,11 +71,8 @@ cdef inline bint is_bare(type kind) noexcept:
     return kprod_is_bare(kind, RecordFuture)
 
 
-cdef inline RecordFuture new_future(type kind, bint bare, object delivery):
-    """A future of this kind without ``__init__``, with all fields but ``delivery`` to be set."""
-    cdef RecordFuture future
+cdef inline RecordFuture new_future(type kind, bint bare):
+    """A future of this kind without ``__init__``, with all fields to be set, or it is dropped."""
     if bare:
-        return <RecordFuture>kprod_new_bare(kind, delivery)
-    future = <RecordFuture>kprod_new_instance(kind, ())
-    future.delivery = delivery
-    return future
+        return <RecordFuture>kprod_new_bare(kind)
+    return <RecordFuture>kprod_new_instance(kind, ())

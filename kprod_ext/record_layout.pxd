@@ -14,11 +14,18 @@ where a field is a varint length, -1 for null, and that many bytes.
 
 from libc.stdint cimport INT32_MAX, int64_t
 
+from kprod_ext.batch_header cimport HEADER_SIZE
 from kprod_ext.short_copy cimport kprod_copy
 from kprod_ext.varint cimport put_varint, varint_size
 
 cdef enum:
     RECORD_OVERHEAD = 21    # at most: length 5, attributes 1, timestamp delta 10, offset delta 5
+    LENGTHS = 15            # at most: the lengths of key and value 5 each, the number of headers 5
+    HEADER_LENGTHS = 10     # at most: the lengths of a header's name and value
+
+
+cdef extern from *:
+    int64_t NO_TIME "INT64_MIN"     # of a record that is stamped when it is written
 
 
 cdef struct Field:
@@ -53,6 +60,23 @@ cdef inline Py_ssize_t payload_size(const Record* record) noexcept nogil:
             return -1
         size += field_size(&record.headers[i])
     return size if size <= INT32_MAX else -1
+
+
+cdef inline Py_ssize_t batch_bound(const Record* record) noexcept nogil:
+    """Bytes of a batch with this one record at most, whatever its timestamp and offset.
+
+    As Kafka's ``AbstractRecords.estimateSizeInBytesUpperBound``; -1: the format does not allow it.
+    """
+    cdef Py_ssize_t payload = payload_size(record)
+    return HEADER_SIZE + RECORD_OVERHEAD + payload if payload >= 0 else -1
+
+
+cdef inline Py_ssize_t surely_within(Py_ssize_t largest) noexcept nogil:
+    """Bytes of key, value and headers for which batch_bound is ``largest`` at most.
+
+    HEADER_LENGTHS count for each header besides its name and value.
+    """
+    return largest - HEADER_SIZE - RECORD_OVERHEAD - LENGTHS
 
 
 cdef inline Py_ssize_t checked_payload(const Record* record) except -1:

@@ -3,10 +3,12 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
 
 from kprod_ext.batch_header cimport HEADER_SIZE
 from kprod_ext.batch_tail cimport BatchTail, move_tail
+from kprod_ext.buffer_growth cimport add_chunk
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
+from kprod_ext.memory_block cimport Chunk, chunk_data
 from kprod_ext.record_layout cimport (
-    RECORD_OVERHEAD,
     Record,
+    batch_bound,
     body_size,
     payload_size,
     put_record,
@@ -22,24 +24,30 @@ cdef extern from *:
 cdef enum:
     NO_ROOM = 0             # of the bytes a record took: none, the batch takes no more
     REFUSED = -1            # it is not one a batch can hold, or the batch is not one
+    ASK_LOCKED = -2         # none yet: the batch may have to ask the pool, which needs its lock
     NO_COMPRESSION = 0
 
 
 @cython.final
 @cython.no_gc           # refers to a buffer and its pool, neither of which refers to it
 cdef class MemoryRecordsBuilder:
-    cdef BatchTail* _tail               # _own, or that of the OpenBatch it is open in
+    cdef BatchTail* _tail               # _own, or that of the PartitionAppender it is open in
     cdef BatchTail _own
     cdef PooledBuffer _buffer
     cdef BufferPool _pool               # None: the buffer may not grow
-    cdef Py_ssize_t _write_limit
+    cdef Py_ssize_t _write_limit        # bytes that the batch takes records up to
+    cdef Py_ssize_t _full_size          # bytes from which on it is full: no more than the limit
+    cdef bint _was_full                 # the record that made it so was told of
     cdef Py_ssize_t _first_capacity     # of the buffer, before it grew
+    cdef Py_ssize_t _memory_end         # where the memory at hand ends, as an offset in the batch
+    cdef Py_ssize_t _chunk_start        # where the content of the last chunk begins, likewise
+    cdef Py_ssize_t _first_used         # bytes of the batch before the first chunk
     cdef Py_ssize_t _saved              # bytes that the records lost when they were compressed
     cdef double _expansion              # estimated compressed bytes per uncompressed byte
     cdef readonly double actual_compression_ratio
     cdef readonly int compression
     cdef readonly SharedFlag closed_for_append
-    cdef readonly SharedFlag is_packed  # its records are as they will be sent
+    cdef readonly SharedFlag is_compressed  # its records are as they will be sent
     cdef readonly bint is_closed
     cdef int64_t _producer_id
     cdef int16_t _producer_epoch
@@ -57,7 +65,7 @@ cdef class MemoryRecordsBuilder:
         int32_t base_sequence,
         bint transactional=*,
     ) except *
-    cpdef void pack(self, object compress=*) except *
+    cpdef void compress(self, object compress=*) except *
     cpdef void close(self, object compress=*) except *
     cpdef void reopen_producer_state(
         self, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence
@@ -74,24 +82,26 @@ cdef class MemoryRecordsBuilder:
     # For whoever is about to read a closed batch, which nobody else uses meanwhile.
     cdef void finish_checksum(self) noexcept nogil
 
-    cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1
+    cdef Py_ssize_t _append(self, const Record* record) except -1
     cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
     cdef bint _has_to_compress(self) except -1
+    cdef bytes copied(self)
     cdef object _records(self)
     cdef int _become(self, object compressed) except -1
     cdef int _give_up_excess(self) except -1
     cdef uint32_t _checksum(self) noexcept nogil
+    cdef uint32_t _sum_from(self, Py_ssize_t start) noexcept nogil
     cdef int _seal(self) except -1
     cdef int _check_usable(self) except -1
 
 
-cpdef int pack_several(list builders, object several) except -1
 cpdef Py_ssize_t batch_size_upper_bound(
     object key, object value, object headers=*
 ) except -1
 
 
-# For OpenBatch: records are written at another tail from now on, and at the builder's own again.
+# For PartitionAppender: records are written at another tail from now on, and at the builder's own
+# again.
 # The caller holds the other's lock.
 
 @cython.nonecheck(False)
@@ -120,16 +130,18 @@ cdef inline Py_ssize_t uncompressed_size(MemoryRecordsBuilder builder) noexcept 
 
 
 @cython.nonecheck(False)
-cdef inline Py_ssize_t estimated_bytes(MemoryRecordsBuilder builder) noexcept nogil:
-    if builder.compression == NO_COMPRESSION or builder.is_packed:
+cdef inline Py_ssize_t estimated_bytes_written(MemoryRecordsBuilder builder) noexcept nogil:
+    if builder.compression == NO_COMPRESSION or builder.is_compressed:
         return builder._tail.end
     return HEADER_SIZE + <Py_ssize_t>(<double>uncompressed_size(builder) * builder._expansion)
 
 
 @cython.nonecheck(False)
 cdef inline bint is_full(MemoryRecordsBuilder builder) noexcept nogil:
+    """Whether it should leave, though it may take more records until it does."""
     return builder.closed_for_append or (
-        builder._tail.record_count > 0 and builder._write_limit <= estimated_bytes(builder)
+        builder._tail.record_count > 0
+        and (builder._was_full or builder._full_size <= estimated_bytes_written(builder))
     )
 
 
@@ -170,36 +182,71 @@ cdef inline bint seen_full(MemoryRecordsBuilder builder) noexcept nogil:
 
 cdef inline Py_ssize_t seen_bytes(MemoryRecordsBuilder builder) noexcept nogil:
     cdef BatchTail* tail = hold_tail(builder)
-    cdef Py_ssize_t size = estimated_bytes(builder)
+    cdef Py_ssize_t size = estimated_bytes_written(builder)
     let_go_of_tail(builder, tail)
     return size
 
 
-cdef inline bint is_full_after_record(BatchTail* tail) noexcept nogil:
-    """As is_full, for a batch that has taken a record just now."""
-    return tail.end >= tail.room and (
-        tail.room > 0 or is_full(<MemoryRecordsBuilder>tail.builder)
+cdef inline bint has_filled(BatchTail* tail, Py_ssize_t nbytes) noexcept nogil:
+    """Whether the record taken just now, of so many bytes, has made its batch full; one does."""
+    return tail.end + nbytes > tail.room and becomes_full(
+        <MemoryRecordsBuilder>tail.builder, nbytes
     )
 
 
 @cython.nonecheck(False)
-cdef inline bint is_within_limit(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
-    """The limit holds from the second record on: a batch always takes one."""
+cdef inline bint becomes_full(MemoryRecordsBuilder builder, Py_ssize_t nbytes) noexcept nogil:
+    """Of has_filled, what is not so for most records.
+
+    A batch that could grow is full before it has to: when one more such record would not fit.
+    """
+    cdef Py_ssize_t size
+    if builder._was_full:
+        return False
+    size = estimated_bytes_written(builder)
+    if is_growing(builder):
+        size += nbytes - 1
+    builder._was_full = builder._full_size <= size
+    set_room(builder)
+    return builder._was_full
+
+
+@cython.nonecheck(False)
+cdef inline bint is_growing(MemoryRecordsBuilder builder) noexcept nogil:
+    """Whether it takes chunks: records as they are sent, and more of them than make it full."""
+    return (
+        builder._full_size < builder._write_limit
+        and builder.compression == NO_COMPRESSION
+        and builder._pool is not None
+    )
+
+
+@cython.nonecheck(False)
+cdef inline bint has_room_for(
+    MemoryRecordsBuilder builder, int64_t offset, Py_ssize_t size
+) noexcept nogil:
+    """Whether a record of so many bytes is within the limits, wherever its memory may be.
+
+    The write limit holds from the second record on: a batch always takes one.
+    """
+    if builder.closed_for_append or offset > INT32_MAX:
+        return False
     return (
         builder._tail.record_count == 0
-        or estimated_bytes(builder) + size <= builder._write_limit
+        or estimated_bytes_written(builder) + size <= builder._write_limit
     )
 
 
 @cython.nonecheck(False)
 cdef inline bint grow_for(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
+    """Enlarge the buffer, for records that will be compressed: all at once, so all in a row."""
     cdef Py_ssize_t end = builder._tail.end + size
     cdef Py_ssize_t whole
-    if builder.compression == NO_COMPRESSION or builder._pool is None:
+    if builder._pool is None:
         return False
     # At once what a full batch is expected to take, if memory is plentiful, else half as much
     # again: a batch shall be moved a few times at most, not once per record.
-    whole = HEADER_SIZE + <Py_ssize_t>min(<double>builder._write_limit / builder._expansion, 1e9)
+    whole = HEADER_SIZE + <Py_ssize_t>min(<double>builder._full_size / builder._expansion, 1e9)
     return (
         (whole > end and builder._pool.try_grow(builder._buffer, whole, builder._pool.total // 2))
         or builder._pool.try_grow(builder._buffer, end + end // 2, 0)
@@ -208,14 +255,46 @@ cdef inline bint grow_for(MemoryRecordsBuilder builder, Py_ssize_t size) noexcep
 
 
 @cython.nonecheck(False)
-cdef inline bint has_memory(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
-    """Whether size more bytes fit; records to be compressed may make the buffer grow."""
-    cdef Py_ssize_t end = builder._tail.end + size
-    if end > INT32_MAX:
+cdef inline void leave_chunk(MemoryRecordsBuilder builder) noexcept nogil:
+    """Note how much of the memory at hand is used: no record comes behind the last one there."""
+    if builder._buffer.chunks == NULL:
+        builder._first_used = builder._tail.end
+    else:
+        builder._buffer.last_chunk.used = builder._tail.end - builder._chunk_start
+
+
+@cython.nonecheck(False)
+cdef inline bint go_on_in_chunk(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
+    """Let the next record, of so many bytes, begin a chunk; False: there is none now."""
+    cdef Chunk* chunk
+    cdef Py_ssize_t end = builder._tail.end
+    # From here on nobody appends without the tail's lock: a thread that waits for the pool's lets
+    # go of the GIL.
+    builder._tail.room = 0
+    leave_chunk(builder)
+    chunk = add_chunk(builder._pool, builder._buffer, size)
+    if chunk == NULL:
         return False
-    if end > builder._buffer.capacity and not grow_for(builder, size):
+    builder._chunk_start = end
+    builder._memory_end = end + chunk.size - <Py_ssize_t>sizeof(Chunk)
+    # As if the whole batch lay before the chunk: its records are at their offset from there.
+    builder._tail.data = chunk_data(chunk) - end
+    set_room(builder)
+    return True
+
+
+@cython.nonecheck(False)
+cdef inline bint has_memory(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
+    """Whether size more bytes fit, in a row; for that the batch may take more memory."""
+    cdef Py_ssize_t end = builder._tail.end + size
+    if end <= builder._memory_end or end > INT32_MAX:
+        return end <= INT32_MAX
+    if builder.compression == NO_COMPRESSION:
+        return is_growing(builder) and go_on_in_chunk(builder, size)
+    if not grow_for(builder, size):
         return False
     builder._tail.data = builder._buffer.data
+    builder._memory_end = builder._buffer.capacity
     return True
 
 
@@ -228,19 +307,25 @@ cdef inline Py_ssize_t make_room(
         return NO_ROOM
     if builder._buffer.given_back:
         return REFUSED
-    if offset > INT32_MAX or not is_within_limit(builder, size) or not has_memory(builder, size):
+    if not has_room_for(builder, offset, size) or not has_memory(builder, size):
         builder.closed_for_append = True
         builder._tail.room = 0
         return NO_ROOM
+    if builder._tail.end >= builder._full_size:     # a bulk call does not look after each record
+        set_room(builder)
     return 1
 
 
 @cython.nonecheck(False)
 cdef inline void set_room(MemoryRecordsBuilder builder) noexcept nogil:
     """Most records need not ask for more than where they end."""
-    builder._tail.room = 0
-    if builder.compression == NO_COMPRESSION and builder._write_limit <= builder._buffer.capacity:
-        builder._tail.room = <int32_t>max(min(builder._write_limit, <Py_ssize_t>INT32_MAX), 0)
+    cdef Py_ssize_t room = 0
+    if builder.compression == NO_COMPRESSION:
+        room = builder._full_size
+        if builder._was_full or builder._tail.end >= room:
+            room = builder._write_limit
+        room = max(min(min(room, builder._memory_end), <Py_ssize_t>INT32_MAX), 0)
+    builder._tail.room = <int32_t>room
 
 
 cdef inline bint put_next(
@@ -264,8 +349,10 @@ cdef inline bint put_next(
     return end - start == size
 
 
-cdef inline Py_ssize_t take_record_at(BatchTail* tail, const Record* record) noexcept nogil:
-    """Write a record: the bytes it takes, NO_ROOM, or REFUSED."""
+cdef inline Py_ssize_t take_record_at(
+    BatchTail* tail, const Record* record, bint locked
+) noexcept nogil:
+    """Write a record: the bytes it takes, NO_ROOM, REFUSED or, if not locked, ASK_LOCKED."""
     cdef int64_t offset = <int64_t>tail.last_offset + 1
     cdef int64_t delta = 0
     cdef Py_ssize_t body = payload_size(record)
@@ -279,6 +366,8 @@ cdef inline Py_ssize_t take_record_at(BatchTail* tail, const Record* record) noe
         return REFUSED
     size = varint_size(body) + body
     if tail.record_count == 0 or tail.end + size > tail.room or offset > INT32_MAX:
+        if not locked:
+            return ASK_LOCKED
         verdict = make_room(<MemoryRecordsBuilder>tail.builder, offset, size)
         if verdict <= 0:
             return verdict
@@ -289,18 +378,13 @@ cdef inline Py_ssize_t take_record_at(BatchTail* tail, const Record* record) noe
 cdef inline Py_ssize_t take_record(
     MemoryRecordsBuilder builder, const Record* record
 ) noexcept nogil:
-    """As take_record_at, also for who does not know whether the batch still has its memory."""
+    """As take_record_at, also where it is not known whether the batch still has its memory."""
     if builder._buffer.given_back and not builder.closed_for_append:
         return REFUSED
-    return take_record_at(builder._tail, record)
+    return take_record_at(builder._tail, record, True)
 
 
 @cython.nonecheck(False)
 cdef inline bint holds_first(MemoryRecordsBuilder builder, const Record* record) noexcept nogil:
     """Whether an empty batch has memory for the record, without growing and whatever its time."""
-    cdef Py_ssize_t payload = payload_size(record)
-    return (
-        payload >= 0
-        and builder._tail.record_count == 0
-        and HEADER_SIZE + RECORD_OVERHEAD + payload <= builder._buffer.capacity
-    )
+    return builder._tail.record_count == 0 and 0 <= batch_bound(record) <= builder._buffer.capacity

@@ -16,16 +16,6 @@ def batch_size_upper_bound(
     what ``MemoryRecordsBuilder.append`` raises for the same arguments. Thread-safe.
     """
 
-def pack_several(
-    builders: list[MemoryRecordsBuilder],
-    several: Callable[[list[memoryview]], Sequence[Buffer]],
-) -> None:
-    """``MemoryRecordsBuilder.pack`` for each of them, with one call of ``several``.
-
-    It gets the records of those that are to be compressed, and returns what each becomes. If it
-    raises, every batch can still be packed. Raises ValueError when it returns more or less.
-    """
-
 @final
 class MemoryRecordsBuilder:
     """Writes one record batch (magic 2) into a pooled buffer.
@@ -35,7 +25,10 @@ class MemoryRecordsBuilder:
     Not thread-safe: the caller holds the partition's lock.
 
     ``buffer`` must hold at least 61 bytes; the builder never gives it back. ``write_limit`` is the
-    size in bytes the batch should not exceed, checked from the second record on.
+    size in bytes the batch should not exceed, checked from the second record on. From ``full_size``
+    bytes on, if that is less, it is full: it should leave, and takes more records until it does. As
+    soon as one of them finds no room in the buffer, it goes on in chunks of ``pool``, while they
+    are there at once.
     ``compression`` is the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd), ``compression_ratio``
     the expected compressed size of one uncompressed byte. Records to be compressed may outgrow
     the buffer as long as their estimated compressed size is below the limit: then it grows, if
@@ -51,6 +44,7 @@ class MemoryRecordsBuilder:
         compression: int = 0,
         compression_ratio: float = 1.0,
         pool: BufferPool | None = None,
+        full_size: int | None = None,
     ) -> MemoryRecordsBuilder: ...
     def has_room_for(
         self,
@@ -92,20 +86,6 @@ class MemoryRecordsBuilder:
         a timestamp beyond 64 bits. The batch is unchanged after an error.
         """
 
-    def append_with_offset(
-        self,
-        offset: int,
-        timestamp_ms: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Sequence[tuple[str, Buffer | None]] = (),
-    ) -> int:
-        """Append at ``offset``, relative to the batch's base offset 0.
-
-        Raises as ``append``, and ValueError unless the offset is above the last one and fits 32
-        bits.
-        """
-
     def close_for_append(self) -> None:
         """Take no more records; the header is still to be written. Idempotent."""
 
@@ -116,27 +96,27 @@ class MemoryRecordsBuilder:
         base_sequence: int,
         transactional: bool = False,
     ) -> None:
-        """Set who writes the batch, and the sequence number of its first record.
+        """Set producer id and epoch, and the sequence number of the first record.
 
         All -1 (the default) for a producer that is not idempotent. Raises RuntimeError once
         closed, ValueError for a combination that cannot be, OverflowError beyond 64, 16, 32 bits.
         """
 
-    def pack(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
+    def compress(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
         """Close for append, and compress the records if the codec is not 0: the costly part of
         ``close``, which leaves it out afterwards. Another thread may do it than the one that closes
         the batch, but no two at a time; the batch's memory may be given back meanwhile.
 
         ``compress`` gets the concatenated records, read-only, and must not keep the view. When its
         result is not smaller, the records stay as they are and ``compression`` becomes 0.
-        If it raises, the batch stays closed for append and ``pack`` may be called again.
+        If it raises, the batch stays closed for append and ``compress`` may be called again.
         Raises ValueError when it is needed and None. Does nothing when packed already.
         """
 
     def close(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
-        """Complete the batch: ``pack`` it, then write header and CRC-32C.
+        """Complete the batch: ``compress`` it, then write header and CRC-32C.
 
-        If packing raises ``close`` may be called again. Does nothing when closed already.
+        If batch_compression raises ``close`` may be called again. Does nothing when closed already.
         """
 
     def reopen_producer_state(
@@ -151,7 +131,8 @@ class MemoryRecordsBuilder:
     def build(self) -> memoryview:
         """The whole batch, read-only; empty when it has no record.
 
-        The view lends the buffer: while it or a slice of it lives, the memory is not reused.
+        The view lends the buffer: while it or a slice of it lives, the memory is not reused. Of a
+        batch in chunks it is a copy.
         Raises RuntimeError before ``close``, BufferError once the buffer was given back.
         """
 
@@ -159,12 +140,12 @@ class MemoryRecordsBuilder:
     def record_count(self) -> int: ...
     @property
     def is_full(self) -> bool:
-        """Closed for append, or at the write limit."""
+        """Closed for append, or so large that the batch should leave."""
 
     @property
     def closed_for_append(self) -> bool: ...
     @property
-    def is_packed(self) -> bool: ...
+    def is_compressed(self) -> bool: ...
     @property
     def is_closed(self) -> bool: ...
     @property

@@ -7,9 +7,10 @@ closed for append (no more records, header not written); closed (the batch is co
 
 cimport cython
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
-from libc.string cimport memmove
+from libc.string cimport memcpy, memmove
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 from kprod_ext.batch_header cimport (
     BATCH_LENGTH_END,
@@ -22,16 +23,17 @@ from kprod_ext.batch_header cimport (
     put_batch_header,
 )
 from kprod_ext.batch_tail cimport clear_tail
+from kprod_ext.buffer_growth cimport chunk_size
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.checksum cimport can_sum, checksum, joined, sum_of
+from kprod_ext.checksum cimport checksum, checksum_onwards, joined
 from kprod_ext.held_record cimport (
     HeldRecord,
-    freeze_headers,
+    frozen_headers,
     hold_record,
     release_record,
-    whole_number,
 )
-from kprod_ext.record_layout cimport RECORD_OVERHEAD, Record, body_size, checked_payload
+from kprod_ext.memory_block cimport Chunk, chunk_data
+from kprod_ext.record_layout cimport Record, batch_bound, body_size, checked_payload
 from kprod_ext.varint cimport varint_size
 
 cdef enum:
@@ -46,10 +48,11 @@ cpdef Py_ssize_t batch_size_upper_bound(
 ) except -1:
     """Bytes a batch with this one record can take at most, whatever its timestamp and offset."""
     cdef HeldRecord held
-    cdef tuple frozen = freeze_headers(headers)
+    cdef tuple frozen = frozen_headers(headers)
     hold_record(&held, 0, key, value, frozen)
     try:
-        return HEADER_SIZE + RECORD_OVERHEAD + checked_payload(&held.record)
+        checked_payload(&held.record)
+        return batch_bound(&held.record)
     finally:
         release_record(&held)
 
@@ -67,6 +70,7 @@ cdef class MemoryRecordsBuilder:
         int compression=0,
         double compression_ratio=1.0,
         BufferPool pool=None,
+        object full_size=None,
     ):
         if not NO_COMPRESSION <= compression <= LAST_CODEC:
             raise ValueError(f"compression must be 0 to {LAST_CODEC}, got {compression}")
@@ -79,7 +83,9 @@ cdef class MemoryRecordsBuilder:
         self._buffer = buffer
         self._first_capacity = buffer.capacity
         self._pool = pool
+        self._memory_end = buffer.capacity
         self._write_limit = write_limit
+        self._full_size = write_limit if full_size is None else min(full_size, write_limit)
         self._expansion = compression_ratio * ESTIMATION_MARGIN
         self.compression = compression
         self.actual_compression_ratio = 1.0
@@ -98,27 +104,30 @@ cdef class MemoryRecordsBuilder:
         """Whether try_append would take the record."""
         cdef HeldRecord held
         cdef Py_ssize_t body, size, end
-        cdef tuple frozen = freeze_headers(headers)
+        cdef int64_t offset = <int64_t>self._tail.last_offset + 1
+        cdef tuple frozen = frozen_headers(headers)
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
-            body = self._body_size(<int64_t>self._tail.last_offset + 1, &held.record)
+            body = self._body_size(offset, &held.record)
         finally:
             release_record(&held)
         self._check_usable()
         size = varint_size(body) + body
-        if self.closed_for_append or self._tail.last_offset == INT32_MAX:
-            return False
-        if not is_within_limit(self, size):
+        if not has_room_for(self, offset, size):
             return False
         end = self._tail.end + size
-        if end <= self._buffer.capacity or end > INT32_MAX or self.compression == NO_COMPRESSION:
-            return end <= self._buffer.capacity and end <= INT32_MAX
-        return self._pool is not None and self._pool.can_grow(self._buffer, end)
+        if end <= self._memory_end or end > INT32_MAX:
+            return end <= INT32_MAX
+        if is_growing(self):
+            end = self._buffer.capacity + chunk_size(self._pool, size)
+        elif self._pool is None or self.compression == NO_COMPRESSION:
+            return False
+        return self._pool.can_grow(self._buffer, end)
 
     def try_append(self, timestamp_ms, key, value, headers=()):
         """Append a record if it fits the limit, else close for append. Bytes it takes, or 0."""
         cdef HeldRecord held
-        cdef tuple frozen = freeze_headers(headers)
+        cdef tuple frozen = frozen_headers(headers)
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
             return self.try_append_record(&held.record)
@@ -128,20 +137,10 @@ cdef class MemoryRecordsBuilder:
     def append(self, timestamp_ms, key, value, headers=()):
         """Append a record without regard to the limit. Bytes it takes."""
         cdef HeldRecord held
-        cdef tuple frozen = freeze_headers(headers)
+        cdef tuple frozen = frozen_headers(headers)
         hold_record(&held, timestamp_ms, key, value, frozen)
         try:
-            return self._append(<int64_t>self._tail.last_offset + 1, &held.record)
-        finally:
-            release_record(&held)
-
-    def append_with_offset(self, offset, timestamp_ms, key, value, headers=()):
-        """Append a record at an offset larger than the last one's. Bytes it takes."""
-        cdef HeldRecord held
-        cdef tuple frozen = freeze_headers(headers)
-        hold_record(&held, timestamp_ms, key, value, frozen)
-        try:
-            return self._append(whole_number(offset), &held.record)
+            return self._append(&held.record)
         finally:
             release_record(&held)
 
@@ -157,7 +156,7 @@ cdef class MemoryRecordsBuilder:
         int32_t base_sequence,
         bint transactional=False,
     ) except *:
-        """Set who writes the batch and with which sequence numbers, before close."""
+        """Set producer id, epoch and base sequence, before close."""
         if self.is_closed:
             raise RuntimeError("the batch is closed; use reopen_producer_state")
         check_producer_state(producer_id, producer_epoch, base_sequence, transactional)
@@ -166,7 +165,7 @@ cdef class MemoryRecordsBuilder:
         self._base_sequence = base_sequence
         self._transactional = transactional
 
-    cpdef void pack(self, object compress=None) except *:
+    cpdef void compress(self, object compress=None) except *:
         """Close for append, and compress the records if they are to be."""
         if self._has_to_compress():
             if compress is None:
@@ -181,7 +180,7 @@ cdef class MemoryRecordsBuilder:
         if self.is_closed:
             return
         self._check_usable()
-        self.pack(compress)
+        self.compress(compress)
         if self._tail.record_count > 0:
             self._seal()
         self.is_closed = True
@@ -208,8 +207,24 @@ cdef class MemoryRecordsBuilder:
             raise RuntimeError("the batch is not closed")
         if self._tail.record_count == 0:
             return memoryview(b"")
-        whole = memoryview(self._buffer)[:self._tail.end].toreadonly()
+        whole = memoryview(self._buffer)
+        if self._buffer.chunks != NULL:
+            return memoryview(self.copied())
+        whole = whole[:self._tail.end].toreadonly()
         self.finish_checksum()
+        return whole
+
+    cdef bytes copied(self):
+        """A copy of the whole closed batch, in a row."""
+        cdef bytes whole = PyBytes_FromStringAndSize(NULL, self._tail.end)
+        cdef char* out = PyBytes_AS_STRING(whole) + self._first_used
+        cdef Chunk* chunk = self._buffer.chunks
+        self.finish_checksum()
+        memcpy(PyBytes_AS_STRING(whole), self._buffer.data, <size_t>self._first_used)
+        while chunk != NULL:
+            memcpy(out, chunk_data(chunk), <size_t>chunk.used)
+            out += chunk.used
+            chunk = chunk.next
         return whole
 
     @property
@@ -251,12 +266,9 @@ cdef class MemoryRecordsBuilder:
         self._check_usable()
         raise SystemError("a record took other than the bytes it was measured to take")
 
-    cdef Py_ssize_t _append(self, int64_t offset, const Record* record) except -1:
+    cdef Py_ssize_t _append(self, const Record* record) except -1:
         cdef Py_ssize_t body, size
-        if not self._tail.last_offset < offset <= INT32_MAX:
-            raise ValueError(
-                f"offset {offset} must be above {self._tail.last_offset} and fit 32 bits"
-            )
+        cdef int64_t offset = <int64_t>self._tail.last_offset + 1
         body = self._body_size(offset, record)
         size = varint_size(body) + body
         if self.closed_for_append:
@@ -282,12 +294,12 @@ cdef class MemoryRecordsBuilder:
 
     cdef bint _has_to_compress(self) except -1:
         """Close for append; whether the records are still to be compressed."""
-        if self.is_packed or self.is_closed:
+        if self.is_compressed or self.is_closed:
             return False
         self._check_usable()
         self.close_for_append()
-        self.is_packed = self._tail.record_count == 0 or self.compression == NO_COMPRESSION
-        return not self.is_packed
+        self.is_compressed = self._tail.record_count == 0 or self.compression == NO_COMPRESSION
+        return not self.is_compressed
 
     cdef object _records(self):
         """While this view is out the memory stays, even if the batch is given up meanwhile."""
@@ -309,7 +321,7 @@ cdef class MemoryRecordsBuilder:
                 self.compression = NO_COMPRESSION
         finally:
             PyBuffer_Release(&packed)
-        self.is_packed = True
+        self.is_compressed = True
         return 0
 
     cdef int _give_up_excess(self) except -1:
@@ -326,11 +338,9 @@ cdef class MemoryRecordsBuilder:
             and not self._is_summed
             and self.compression == NO_COMPRESSION
             and not self._buffer.given_back
-            and can_sum()
         ):
-            self._records_sum = sum_of(
-                self._buffer.data + HEADER_SIZE, self._tail.end - HEADER_SIZE
-            )
+            leave_chunk(self)
+            self._records_sum = self._sum_from(HEADER_SIZE)
             self._is_summed = True
 
     cdef void finish_checksum(self) noexcept nogil:
@@ -339,17 +349,25 @@ cdef class MemoryRecordsBuilder:
             self._sum_is_due = False
 
     cdef uint32_t _checksum(self) noexcept nogil:
-        cdef const char* start = self._buffer.data + CRC_START
         if not self._is_summed:
-            return sum_of(start, self._tail.end - CRC_START)
+            return self._sum_from(CRC_START)
         return joined(
-            sum_of(start, HEADER_SIZE - CRC_START),
+            checksum(self._buffer.data + CRC_START, HEADER_SIZE - CRC_START),
             self._records_sum,
             self._tail.end - HEADER_SIZE,
         )
 
+    cdef uint32_t _sum_from(self, Py_ssize_t start) noexcept nogil:
+        """The checksum of all from ``start`` on, which is not behind the header."""
+        cdef uint32_t crc = checksum(self._buffer.data + start, self._first_used - start)
+        cdef Chunk* chunk = self._buffer.chunks
+        while chunk != NULL:
+            crc = checksum_onwards(crc, chunk_data(chunk), chunk.used)
+            chunk = chunk.next
+        return crc
+
     cdef int _seal(self) except -1:
-        """Write the header; the checksum now if the interpreter is needed for it, else later."""
+        """Write the header; the checksum follows when the batch is first read."""
         cdef BatchHeader header
         cdef int bits = TRANSACTIONAL_BIT if self._transactional else 0
         header.batch_length = self._tail.end - BATCH_LENGTH_END
@@ -361,40 +379,12 @@ cdef class MemoryRecordsBuilder:
         header.producer_epoch = self._producer_epoch
         header.base_sequence = self._base_sequence
         header.record_count = self._tail.record_count
+        leave_chunk(self)
         put_batch_header(self._buffer.data, &header)
-        self._sum_is_due = can_sum()
-        if not self._sum_is_due:
-            put_batch_crc(
-                self._buffer.data,
-                checksum(self._buffer.data + CRC_START, self._tail.end - CRC_START),
-            )
+        self._sum_is_due = True
         return 0
 
     cdef int _check_usable(self) except -1:
         if self._buffer.given_back:
             raise ValueError("the buffer was given back to its pool")
         return 0
-
-
-cpdef int pack_several(list builders, object several) except -1:
-    """Pack all of them with one call of a codec."""
-    cdef MemoryRecordsBuilder builder
-    cdef list unpacked = []
-    cdef list records = []
-    cdef Py_ssize_t i
-    for builder in builders:
-        if builder._has_to_compress():
-            unpacked.append(builder)
-            records.append(builder._records())
-    if not unpacked:
-        return 0
-    frames = several(records)
-    if len(frames) != len(unpacked):
-        raise ValueError(f"{len(unpacked)} batches were compressed into {len(frames)}")
-    for i in range(len(unpacked)):
-        builder = unpacked[i]
-        builder._become(frames[i])
-    del records, frames                 # the memory can be cut down when no view of it is out
-    for builder in unpacked:
-        builder._give_up_excess()
-    return 0

@@ -6,7 +6,16 @@ cdef class SealedBatch:
     cdef Py_buffer _lent            # of the builder's memory, which stays while this is here
     cdef readonly Py_ssize_t size
 
-    # For who reads the bytes without a view of them: their address, once `finish` was called, which
-    # needs no interpreter. The caller keeps the batch alive meanwhile.
+    cpdef list pieces(self)
+
+    # For readers of the bytes that have no view of them: their address, NULL when they do not lie
+    # in a row, once `finish` was called, which needs no interpreter. The caller keeps the batch
+    # alive meanwhile.
     cdef char* data(self) noexcept nogil
     cdef void finish(self) noexcept nogil
+
+
+cdef class SealedPiece:
+    cdef SealedBatch batch
+    cdef char* data                 # read after batch.finish()
+    cdef readonly Py_ssize_t size

@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 
 @cython.final
-@cython.no_gc           # in no cycle that outlives its batch: deliveries let go of who waits
+@cython.no_gc           # in no cycle that outlives its batch: deliveries let go of waiters
 cdef class RecordRun:
     cdef readonly Py_ssize_t place
     cdef readonly Py_ssize_t ordinal    # of the first record, among those of its place

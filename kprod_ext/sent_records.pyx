@@ -78,7 +78,7 @@ cdef class SentRecords:
         return run.delivery, run.first + ordinal - run.ordinal
 
     def records_of(self, list pieces not None):
-        """The records of these (place, first ordinal, count), in the order of their numbers."""
+        """The records of all (place, first ordinal, count) given, in the order of their numbers."""
         cdef dict starts = {}
         cdef list found = []
         cdef Py_ssize_t record, place, ordinal, first, count
@@ -99,7 +99,7 @@ cdef class SentRecords:
         return found
 
     cdef int reserve(self, Py_ssize_t more, Py_ssize_t places) except -1:
-        """Make room for more records at places of these numbers or smaller ones."""
+        """Make room for more records at places up to the given numbers."""
         cdef int width = 1 if places <= 1 << 8 else 2 if places <= 1 << 16 else 4
         cdef Py_ssize_t room = self.count + more
         cdef void* moved

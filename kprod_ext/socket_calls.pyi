@@ -1,8 +1,10 @@
 from collections.abc import Sequence
 
-from kprod_ext.sealed_batch import SealedBatch
+from kprod_ext.sealed_batch import SealedBatch, SealedPiece
 
-def send_buffers(fd: int, buffers: Sequence[bytes | memoryview | SealedBatch], /) -> int:
+def send_buffers(
+    fd: int, buffers: Sequence[bytes | memoryview | SealedBatch | SealedPiece], /
+) -> int:
     """Send the buffers in order, at most IOV_MAX of them; how many bytes were taken, maybe 0.
 
     One system call, which never blocks. What batches still need for their checksums is done in the

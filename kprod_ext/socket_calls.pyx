@@ -12,7 +12,7 @@ from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
-from kprod_ext.sealed_batch cimport SealedBatch
+from kprod_ext.sealed_batch cimport SealedBatch, SealedPiece
 
 cdef extern from *:
     """
@@ -52,7 +52,7 @@ cdef enum:
 
 
 cdef struct Held:
-    void *batch             # a piece that is a SealedBatch, else NULL
+    void *batch             # of a piece that is a SealedBatch or part of one, else NULL
     Py_buffer view          # of another piece
 
 
@@ -87,11 +87,18 @@ def send_buffers(int fd, buffers, /):
 
 cdef int _hold(object piece, Held *held, iovec *place) except -1:
     cdef SealedBatch batch
+    cdef SealedPiece part
     held.batch = NULL
     if type(piece) is SealedBatch:          # a view of it would want its checksum now
         batch = piece
-        held.batch = <void *>batch
-        place.iov_base, place.iov_len = batch.data(), <size_t>batch.size
+        if batch.data() != NULL:
+            held.batch = <void *>batch
+            place.iov_base, place.iov_len = batch.data(), <size_t>batch.size
+            return 0
+    elif type(piece) is SealedPiece:        # likewise
+        part = piece
+        held.batch = <void *>part.batch
+        place.iov_base, place.iov_len = part.data, <size_t>part.size
         return 0
     PyObject_GetBuffer(piece, &held.view, PyBUF_SIMPLE)
     place.iov_base, place.iov_len = held.view.buf, <size_t>held.view.len

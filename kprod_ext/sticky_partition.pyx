@@ -14,7 +14,7 @@ cdef class StickyPartition:
         if partition < 0 or batch_size < 1:
             raise ValueError(f"no such partition or batch size: {partition}, {batch_size}")
         self.partition = partition
-        self._batch_size = batch_size
+        self.batch_size = batch_size
 
     def add(self, Py_ssize_t nbytes, bint batch_ready):
         """Count a record of nbytes; whether the partition has had its share now."""
@@ -23,15 +23,15 @@ cdef class StickyPartition:
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept:
         take_lock(&self._lock)
         self._produced += nbytes
-        if self._produced >= (self._batch_size if batch_ready else 2 * self._batch_size):
+        if self._produced >= share_of(self.batch_size, batch_ready):
             self.spent = True
         release_lock(&self._lock)
         return self.spent
 
-    cdef Py_ssize_t bytes_left(self, bint batch_ready) noexcept:
-        """Bytes until it has had its share, as far as this thread knows."""
+    cdef Py_ssize_t produced(self) noexcept:
+        """Bytes that it got until now."""
         cdef Py_ssize_t produced
         take_lock(&self._lock)
         produced = self._produced
         release_lock(&self._lock)
-        return (self._batch_size if batch_ready else 2 * self._batch_size) - produced
+        return produced

@@ -1,46 +1,42 @@
 cimport cython
 
-from kprod.buffer.attention cimport Attention
+from kprod.buffer.ready_tracker cimport ReadyTracker, Ready
 from kprod.buffer.batch cimport ProducerBatch
 from kprod.buffer.batch_maker cimport BatchMaker, SpareBatch
 from kprod.buffer.batch_queue cimport Appended, BatchQueue
 from kprod.buffer.delivery cimport BatchDelivery
-from kprod.buffer.growing_map cimport GrowingMap
 from kprod.buffer.incomplete cimport IncompleteBatches
-from kprod.buffer.place cimport Place
+from kprod.buffer.queue_list cimport QueueList
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.open_batch cimport OpenBatch
+from kprod_ext.partition_appender cimport PartitionAppender
+from kprod_ext.record_clock cimport RecordClock
 from kprod_ext.records_builder cimport batch_size_upper_bound
 from kprod_ext.shared cimport SharedCount, SharedFlag
-
-
-@cython.no_gc           # nothing refers to it but who asked what is ready
-cdef class Ready:
-    cdef readonly dict nodes
-    cdef readonly double next_check
-    cdef readonly set leaderless
-    cdef readonly object queued
 
 
 cdef class RecordAccumulator:
     cdef readonly BufferPool pool
     cdef readonly IncompleteBatches incomplete
     cdef readonly object callbacks
+    cdef readonly RecordClock record_clock
+    cdef readonly Py_ssize_t batch_size
+    cdef readonly Py_ssize_t batch_max_size
     cdef object _clock
     cdef BatchMaker _maker
     cdef object _settings
     cdef object _retry_backoff
     cdef object _wake
     cdef object _ratios
-    cdef GrowingMap _queues
-    cdef Attention _attention
-    cdef object _packing
+    cdef object _queues
+    cdef ReadyTracker _ready_tracker
+    cdef object _batch_compression
     cdef SharedCount _flushes
     cdef object _flush_lock
     cdef bint _hurry
     cdef object _hurried
     cdef object _waited
     cdef SharedFlag _closed
+    cdef public object refusal
     cdef object __weakref__
 
     @cython.locals(
@@ -65,20 +61,21 @@ cdef class RecordAccumulator:
     cpdef BatchDelivery publish(self, object tp, SpareBatch spare)
 
     cpdef object _hurry_up(self, BatchQueue queue)
-    cdef void _refuse_when_closed(self) except *
+    cdef void _let_in(self) except *
+    cdef object _refused(self)
 
     @cython.locals(queue=BatchQueue)
-    cpdef OpenBatch open_batch(self, object tp)
+    cpdef PartitionAppender partition_appender(self, object tp)
 
     @cython.locals(queue=BatchQueue)
     cpdef void filled(self, object tp) except *
 
-    @cython.locals(attention=Attention)
+    @cython.locals(ready_tracker=ReadyTracker)
     cpdef Ready ready(self, object snapshot, double now, object measured=*)
 
     cpdef list drain(self, object node_id, object acks, object gate, Py_ssize_t max_bytes)
 
-    @cython.locals(place=Place, queue=BatchQueue, batch=ProducerBatch, room=Py_ssize_t)
+    @cython.locals(place=QueueList, queue=BatchQueue, batch=ProducerBatch, room=Py_ssize_t)
     cdef void _drain(
         self, list taken, object node_id, object acks, object gate, Py_ssize_t max_bytes
     ) except *

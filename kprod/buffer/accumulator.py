@@ -1,84 +1,50 @@
 """Where records wait for the sender: per-partition queues of batches in bounded memory.
 
-Kafka's ``RecordAccumulator``, with its guarantees: the map of queues is read without a lock, each
-partition has one lock, memory is waited for outside every lock, and closing misses no batch.
+After Kafka's ``RecordAccumulator``: the map of queues is read without a lock, each partition has
+one lock, memory is waited for outside every lock, and closing misses no batch.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
-from typing import Protocol
 
 from kprod.backoff import ExponentialBackoff
-from kprod.buffer.attention import Attention
 from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.batch_compression import BatchCompression
 from kprod.buffer.batch_maker import BatchMaker, SpareBatch
 from kprod.buffer.batch_queue import Appended, BatchQueue
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios, decompress
 from kprod.buffer.delivery import BatchDelivery, Wait
+from kprod.buffer.drain_gate import DrainGate
 from kprod.buffer.growing_map import GrowingMap
 from kprod.buffer.incomplete import IncompleteBatches
-from kprod.buffer.packing import Packing
 from kprod.buffer.queue_settings import QueueSettings
+from kprod.buffer.ready_tracker import Ready, ReadyTracker
 from kprod.buffer.split import split
+from kprod.buffer.unused_queues import retire_unused
 from kprod.clock import Clock
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
-from kprod_ext.open_batch import OpenBatch
+from kprod_ext.partition_appender import PartitionAppender
+from kprod_ext.record_clock import RecordClock
 from kprod_ext.records_builder import batch_size_upper_bound
 
 log = logging.getLogger(__name__)
 
 
-class DrainGate(Protocol):
-    """Who decides, for order's sake, whether a partition's oldest batch may leave now."""
-
-    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-        """True when ``batch`` may be sent to ``leader``."""
-        ...
-
-    def assign(self, batch: ProducerBatch) -> None:
-        """Give a batch that is about to leave its sequence, if it has none."""
-        ...
-
-
-class Ready:
-    """What could be sent.
-
-    ``nodes``: the nodes it could be sent to, each with the ``acks`` of the requests it could be in.
-    ``next_check``: seconds until there may be more, if nothing happens. ``leaderless``: topics with
-    records for a partition without a leader. ``queued``: how many batches wait, by topic and
-    partition, of the topics that are measured.
-    """
-
-    __slots__ = ("leaderless", "next_check", "nodes", "queued")
-
-    def __init__(
-        self,
-        nodes: dict[int, list[int]],
-        next_check: float,
-        leaderless: set[str],
-        queued: Mapping[str, Mapping[int, int]],
-    ) -> None:
-        self.nodes = nodes
-        self.next_check = next_check
-        self.leaderless = leaderless
-        self.queued = queued
-
-
 class RecordAccumulator:
     """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
 
-    ``settings`` tells what holds for a topic; ``wake`` makes the sender look; ``wait`` is how the
-    futures wait (see ``BatchDelivery``). Any thread may call them. ``callbacks`` runs those of the
-    futures.
+    A batch is full with ``batch_size`` bytes, and has at most ``batch_max_size``. Any thread may
+    call ``settings``, what holds for a topic, ``wake``, the sender looks, and ``wait``, how futures
+    wait. ``callbacks`` runs theirs; ``record_clock`` stamps records, None: one that asks ``clock``.
     """
 
     def __init__(
@@ -87,67 +53,70 @@ class RecordAccumulator:
         *,
         clock: Clock,
         batch_size: int,
+        batch_max_size: int = 0,
         settings: Callable[[str], QueueSettings],
         retry_backoff: ExponentialBackoff,
         wake: Callable[[], None],
         wait: Wait | None = None,
         callbacks: Callbacks | None = None,
+        record_clock: RecordClock | None = None,
     ) -> None:
         self.pool = pool
+        self.record_clock = record_clock or RecordClock(clock.wall_ms)
         self.incomplete = IncompleteBatches()
-        self._settings = settings
-        self._retry_backoff = retry_backoff
-        self._wake = wake
+        self._settings, self._retry_backoff = settings, retry_backoff
+        self._wake, self._clock = wake, clock
         self.callbacks = callbacks or Callbacks()
-        self._clock = clock
         self._ratios = CompressionRatios()
-        self._maker = BatchMaker(pool, clock, batch_size, self._ratios, self.callbacks, wake)
+        self.batch_size, self.batch_max_size = sizes = batch_size, max(batch_size, batch_max_size)
+        self._maker = BatchMaker(pool, clock, *sizes, self._ratios, self.callbacks, wake)
         self._queues: GrowingMap = GrowingMap()
-        self._attention = Attention()
-        self._packing = Packing(wake)
+        self._ready_tracker = ReadyTracker()
+        self._batch_compression = BatchCompression(wake)
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
         self._hurry = False  # when the sender looked last
         self._hurried = self._hurry_up  # one bound method for all queues, not one for each
         self._waited = None if wait is None else partial(self._wait_for, wait)
         self._closed = False
+        self.refusal: Callable[[], KprodError | None] | None = None  # why nobody may append
 
     # Any thread -----------------------------------------------------------------------------------
 
     def append(
         self,
         tp: TopicPartition,
-        timestamp_ms: int,
+        timestamp_ms: int | None,
         key: BytesLike | None,
         value: BytesLike | None,
         headers: Sequence[Header],
         timeout: float,
     ) -> Appended:
-        """Write a record into the partition's open batch, or into a new one.
+        """Write a record into the partition's open batch or a new one; without a time, with now's.
 
-        Waits at most ``timeout`` seconds for memory. Raises BufferFullError when there is none,
-        ProducerClosedError after ``close``; nothing is queued then.
+        Waits ``timeout`` seconds for memory, then raises BufferFullError; ProducerClosedError after
+        ``close``. Nothing is queued then.
         """
         queue = self._queues.get(tp) or self._new_queue(tp)
-        self._refuse_when_closed()
+        self._let_in()
         appended = queue.append_at_once(timestamp_ms, key, value, headers)
         if appended is not None:
             if appended.wake_sender:
-                self._attention.note(queue)
+                self._after_append(queue, filled=True)
             return appended
         buffer = self._maker.memory(batch_size_upper_bound(key, value, headers), timeout)
         batch: ProducerBatch | None = None
         queue.lock.acquire()  # as in BatchQueue.head
         try:
-            # Closed is looked at again, under the lock: close() may have swept this queue since,
-            # and a batch added after the sweep would never be settled.
-            self._refuse_when_closed()
-            # Another thread may have opened a batch while we waited for memory.
-            appended = queue.try_append(timestamp_ms, key, value, headers)
-            if appended is None:
+            # Again, under the lock: shut() may have swept this queue since, and nobody would settle
+            # a batch that is added after that. Or another thread may have opened one meanwhile.
+            self._let_in()
+            if not (retired := queue.retired):
+                appended = queue.try_append(timestamp_ms, key, value, headers)
+            if appended is None and not retired:
                 batch = self._maker.batch(queue, buffer)
                 self.incomplete.add(batch)
-                self._attention.note(queue)
+                self._ready_tracker.note(queue)
                 appended = queue.push(batch, timestamp_ms, key, value, headers)
         except BaseException:
             # A signal handler raises anywhere, also right after the batch was queued: then it
@@ -159,9 +128,20 @@ class RecordAccumulator:
             queue.lock.release()
         if batch is None:
             self.pool.deallocate(buffer)
-        elif queue.packing is not None:
-            queue.packing.help()
-        return appended
+        else:
+            self._after_append(queue, filled=False)
+        return appended or self.append(tp, timestamp_ms, key, value, headers, timeout)
+
+    def _after_append(self, queue: BatchQueue, *, filled: bool) -> None:
+        # The record is queued: an error would say that it is not. Without what fails here its batch
+        # leaves when its linger is over, and the sender compresses it.
+        try:
+            if filled:
+                self._ready_tracker.note(queue)
+            elif queue.batch_compression is not None:
+                queue.batch_compression.help()
+        except MemoryError:
+            pass
 
     def _take_back(self, batch: ProducerBatch | None, buffer: PooledBuffer) -> None:
         """Undo the beginning of a batch that did not come into its queue."""
@@ -174,7 +154,7 @@ class RecordAccumulator:
         """See ``BatchMaker.spares``. Who has filled one must ``publish`` it."""
         queue = self._queues.get(tp) or self._new_queue(tp)
         # Who fills one batch after the other can help to compress them in between.
-        return self._maker.spares(queue, count) if queue.packing is None else []
+        return self._maker.spares(queue, count) if queue.batch_compression is None else []
 
     def publish(self, tp: TopicPartition, spare: SpareBatch) -> BatchDelivery:
         """Queue a filled batch; its delivery, which has failed after ``close``. All or nothing."""
@@ -182,9 +162,10 @@ class RecordAccumulator:
         batch = self._maker.filled(queue, spare)
         queue.lock.acquire()  # as in BatchQueue.head
         try:
-            if not (closed := self._closed):
+            refused, retired = self._refused(), queue.retired
+            if refused is None and not retired:
                 self.incomplete.add(batch)
-                self._attention.note(queue)
+                self._ready_tracker.note(queue)
                 queue.push_filled(batch)
         except BaseException:
             if not queue.holds(batch):
@@ -193,16 +174,18 @@ class RecordAccumulator:
                 raise
         finally:
             queue.lock.release()
-        if closed:
-            batch.delivery.fail(ProducerClosedError("the producer was closed meanwhile"))
+        if refused is not None:
+            batch.delivery.fail(refused)
             batch.release()
+        elif retired:
+            return self.publish(tp, spare)
         return batch.delivery
 
     def _new_queue(self, tp: TopicPartition) -> BatchQueue:
         """The queue of a partition that is used for the first time, as far as this thread knows."""
-        queue = BatchQueue(tp, self._settings(tp.topic))
+        queue = BatchQueue(tp, self._settings(tp.topic), self.record_clock)
         queue.hurry = partial(self._hurried, queue)
-        queue.packing = self._packing if queue.settings.codec else None
+        queue.batch_compression = self._batch_compression if queue.settings.codec else None
         if self._waited is not None:
             queue.wait = partial(self._waited, queue)
         made: BatchQueue = self._queues.get_or_create(tp, lambda: queue)
@@ -210,7 +193,7 @@ class RecordAccumulator:
 
     def _hurry_up(self, queue: BatchQueue) -> None:
         """Somebody waits for a batch of ``queue``."""
-        self._attention.note(queue)
+        self._ready_tracker.note(queue)
         self._wake()
 
     def _wait_for(
@@ -218,39 +201,49 @@ class RecordAccumulator:
     ) -> bool:
         """A thread waits for a batch of ``queue``, as the first of all or not."""
         if first:
-            self._attention.note(queue)
+            self._ready_tracker.note(queue)
         return wait(told, timeout, first)
 
-    def _refuse_when_closed(self) -> None:
-        if self._closed:
-            raise ProducerClosedError("the producer is closed; nothing was queued")
+    def _let_in(self) -> None:
+        if refused := self._refused():
+            raise refused
 
-    def open_batch(self, tp: TopicPartition) -> OpenBatch:
+    def _refused(self) -> KprodError | None:  # why nothing may be appended
+        if self._closed:
+            return ProducerClosedError("the producer is closed; nothing was queued")
+        return None if self.refusal is None else self.refusal()
+
+    def partition_appender(self, tp: TopicPartition) -> PartitionAppender:
         """Where records of a partition that was used before may be appended directly."""
-        return (self._queues.get(tp) or self._new_queue(tp)).open_batch
+        return (self._queues.get(tp) or self._new_queue(tp)).partition_appender
 
     def filled(self, tp: TopicPartition) -> None:
         """A record that was appended directly has filled the open batch of ``tp``."""
         if (queue := self._queues.get(tp)) is not None:
-            self._attention.note(queue)
+            self._ready_tracker.note(queue)
 
     def begin_flush(self) -> None:
         """Make every batch sendable, however young, until ``end_flush``."""
-        with self._flush_lock:
-            self._flushes += 1
+        self._flush_lock.acquire()  # not by ``with``: compiled, it cannot bear lack of memory
+        self._flushes += 1
+        self._flush_lock.release()
 
     def end_flush(self) -> None:
         """One flush has ended."""
-        with self._flush_lock:
-            self._flushes -= 1
+        self._flush_lock.acquire()  # as in ``begin_flush``
+        self._flushes -= 1
+        self._flush_lock.release()
 
     def close(self) -> None:
         """Refuse every append from now on; what is queued stays sendable at once."""
         self._closed = True
-        for queue in self._queues.values():
-            with queue.lock:
-                queue.shut()  # an append that saw "open" held the lock: its batch is in the queue
+        self.shut()
         self.pool.close()
+
+    def shut(self) -> None:
+        """Close the open batches: who was let in has queued its record, others ask ``refusal``."""
+        for queue in self._queues.values():
+            queue.shut()  # an append that was let in held the lock: its batch is in the queue
 
     # The sender's thread ------------------------------------------------------------------------
 
@@ -259,14 +252,14 @@ class RecordAccumulator:
 
         Of the topics in ``measured`` also how many batches wait for each partition with a leader.
         """
-        attention = self._attention
         self._hurry = self._closed or self._flushes > 0 or self.pool.waiting > 0
-        attention.look(snapshot, now)
+        ready_tracker = self._ready_tracker
+        ready_tracker.look(snapshot, now)
         return Ready(
-            attention.posts(self._hurry),
-            attention.next_look() - now,
-            attention.leaderless(),
-            attention.depths.of(measured),
+            ready_tracker.node_queues(self._hurry),
+            ready_tracker.next_look() - now,
+            ready_tracker.leaderless(),
+            ready_tracker.depths.of(measured),
         )
 
     def drain(
@@ -297,14 +290,14 @@ class RecordAccumulator:
         max_bytes: int,
     ) -> None:
         room = max_bytes
-        for place in self._attention.at(node_id, acks, self._hurry):
+        for place in self._ready_tracker.at(node_id, acks, self._hurry):
             for queue in place:
                 batch, leader = queue.oldest, queue.leader
                 if batch is None or leader is None:  # not so, but it must not stay there
-                    self._attention.note_anew(queue)
+                    self._ready_tracker.note_anew(queue)
                     continue
                 if not gate.admits(batch, leader):
-                    self._attention.shut(queue)
+                    self._ready_tracker.shut(queue)
                     continue
                 if taken and batch.size > room:
                     return
@@ -312,19 +305,19 @@ class RecordAccumulator:
                     room -= batch.size
                     taken.append((batch, leader))
                     queue.take_head()
-                self._attention.note_anew(queue)
+                self._ready_tracker.note_anew(queue)
 
     def missing(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Those that are in no queue. Every queue is looked at anew: it may have been forgotten."""
         for queue in self._queues.values():
-            self._attention.note_anew(queue)
+            self._ready_tracker.note_anew(queue)
         return [batch for batch in batches if not self._queue_of(batch).has(batch)]
 
     def reopened(self, partitions: Iterable[TopicPartition]) -> None:
         """The gate may admit what it refused of these partitions."""
         for tp in partitions:
             if (queue := self._queues.get(tp)) is not None:
-                self._attention.reopened(queue)
+                self._ready_tracker.reopened(queue)
 
     def _make_ready(
         self, batch: ProducerBatch, queue: BatchQueue, gate: DrainGate, room: int
@@ -335,13 +328,12 @@ class RecordAccumulator:
         try:
             if ready := queue.close_head():
                 queue.pack_head(batch)
-                # Before it has a sequence: with one it would wait for all that is on the wire.
-                ready = batch.size <= room
+                ready = batch.size <= room  # else it must get no sequence: it would wait with one
             if ready:
                 gate.assign(batch)
                 if batch.records is None:
                     batch.seal(None)
-                    if queue.packing is not None:
+                    if queue.batch_compression is not None:
                         ratio = batch.builder.actual_compression_ratio
                         self._ratios.observed(batch.tp.topic, ratio)
         except Exception:
@@ -359,29 +351,37 @@ class RecordAccumulator:
             batch.retry_at += self._retry_backoff.delay(batch.attempts)
         queue = self._queue_of(batch)
         queue.put_back(batch)
-        self._attention.note_anew(queue)
+        self._ready_tracker.note_anew(queue)
 
     def take_expired(self, created_before: float) -> list[ProducerBatch]:
         """Remove the queued batches that were created before a time."""
-        return self._attention.take_older(created_before)
+        return self._ready_tracker.take_older(created_before)
 
     def take_all(self) -> list[ProducerBatch]:
         """Remove every queued batch."""
-        return self._attention.take_all()
+        return self._ready_tracker.take_all()
 
     def remove(self, batch: ProducerBatch) -> None:
         """Take out one batch, if it is queued."""
         queue = self._queue_of(batch)
         queue.remove(batch)
-        self._attention.note_anew(queue)
+        self._ready_tracker.note_anew(queue)
+
+    def forget(self, topics: set[str]) -> tuple[list[TopicPartition], set[str]]:
+        """Retire the queues of ``topics``; their partitions, and the topics with a queue in use.
+
+        The caller knows that no request has batches of these topics.
+        """
+        return retire_unused(self._queues, self._ready_tracker, self._ratios, topics)
 
     def next_expiry(self) -> float:
         """When the oldest queued batch was created; infinite when none waits."""
-        return self._attention.oldest()
+        return self._ready_tracker.oldest()
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Replace a batch that is off the wire by two smaller ones, at its place in the queue."""
         queue = self._queue_of(batch)
+        queue.batch_max_size = batch.size // 2  # else it would go on growing, to be cut each time
         codec = queue.settings.codec
         parts = split(batch, codec, decompress, queue.hurry)
         if codec:

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t
 from kprod.buffer.delivery cimport BatchDelivery
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
 from kprod_ext.gc_tracking cimport track, untrack
-from kprod_ext.open_batch cimport write_first
+from kprod_ext.partition_appender cimport write_first
 from kprod_ext.records_builder cimport MemoryRecordsBuilder
 
 

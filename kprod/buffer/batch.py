@@ -1,7 +1,7 @@
 """One batch of one partition, from its first record to its outcome (Kafka's ``ProducerBatch``).
 
 A batch passes through several hands and is owned by one at a time: callers append to it while it is
-the last of its queue (by way of its ``OpenBatch``), and one may compress it when it is full; the
+the last of its queue (by its ``PartitionAppender``), and one may compress it when it is full; the
 sender's thread takes it from the head, seals it and puts it into a request; the request keeps its
 memory until it has ended.
 """
@@ -20,7 +20,7 @@ from kprod.errors import KprodError
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.gc_tracking import track, untrack
-from kprod_ext.open_batch import write_first
+from kprod_ext.partition_appender import write_first
 from kprod_ext.records_builder import MemoryRecordsBuilder
 from kprod_ext.sealed_batch import SealedBatch
 
@@ -28,10 +28,14 @@ NO_SEQUENCE = -1
 
 
 class ProducerId(NamedTuple):
-    """Who writes, as the broker knows it: an id and the epoch of that id."""
+    """Who writes, as the broker knows it: an id and the epoch of that id.
+
+    ``transactional``: what it writes belongs to the transaction that is open (KIP-98).
+    """
 
     producer_id: int
     epoch: int
+    transactional: bool = False
 
 
 class ProducerBatch:
@@ -114,7 +118,7 @@ class ProducerBatch:
 
     @property
     def is_full(self) -> bool:
-        """True when no further record should be tried."""
+        """True when it should leave; until it is taken it may have room for more."""
         return self.builder.is_full
 
     # The sender's thread ------------------------------------------------------------------------
@@ -137,13 +141,15 @@ class ProducerBatch:
         return self.base_sequence != NO_SEQUENCE
 
     def give_sequence(self, producer: ProducerId, base_sequence: int) -> None:
-        """Set who writes and the sequence of the first record; a sealed batch gets a new header."""
+        """Set producer id, epoch and base sequence; a sealed batch gets a new header."""
         if self.builder.is_closed:
             self.records = None  # the header below it is about to change
             self.builder.reopen_producer_state(producer.producer_id, producer.epoch, base_sequence)
             self.records = SealedBatch(self.builder)
         else:
-            self.builder.set_producer_state(producer.producer_id, producer.epoch, base_sequence)
+            self.builder.set_producer_state(
+                producer.producer_id, producer.epoch, base_sequence, producer.transactional
+            )
         self.producer, self.base_sequence = producer, base_sequence
 
     def seal(self, compress: Compressor | None) -> None:

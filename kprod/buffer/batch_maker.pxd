@@ -13,6 +13,7 @@ cdef class BatchMaker:
     cdef BufferPool _pool
     cdef object _clock
     cdef Py_ssize_t _batch_size
+    cdef Py_ssize_t _batch_max_size
     cdef object _ratios
     cdef object _callbacks
     cdef object _wake

@@ -14,7 +14,7 @@ from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.records_builder import MemoryRecordsBuilder
 
 SPARE_BYTES = 1024 * 1024
-"""Of all batches that one call fills before it queues them, at most: so many stay in the caches."""
+"""Of all batches that one call fills before it queues them, about: so many stay in the caches."""
 
 
 class SpareBatch:
@@ -30,7 +30,9 @@ class SpareBatch:
 class BatchMaker:
     """Makes the batches of one accumulator. Thread-safe.
 
-    ``wake`` makes the sender look when somebody has to wait for memory.
+    A batch begins with ``batch_size`` bytes of memory, is ready when it has filled them, and goes
+    on filling up to ``batch_max_size`` until the sender takes it (KIP-782). ``wake`` makes the
+    sender look when somebody has to wait for memory.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class BatchMaker:
         pool: BufferPool,
         clock: Clock,
         batch_size: int,
+        batch_max_size: int,
         ratios: CompressionRatios,
         callbacks: Callbacks,
         wake: Callable[[], None],
@@ -45,6 +48,7 @@ class BatchMaker:
         self._pool = pool
         self._clock = clock
         self._batch_size = batch_size
+        self._batch_max_size = batch_max_size
         self._ratios = ratios
         self._callbacks = callbacks
         self._wake = wake
@@ -86,10 +90,13 @@ class BatchMaker:
         most = min(count, min(SPARE_BYTES, self._pool.total // 4) // self._batch_size)
         spares: list[SpareBatch] = []
         while len(spares) < most:
+            buffer: PooledBuffer | None
             try:
                 buffer = self._pool.allocate(self._batch_size, 0)
             except (TimeoutError, RuntimeError):
-                break  # no more memory, or closed
+                buffer = None  # no more memory, or closed
+            if buffer is None:
+                break
             spares.append(SpareBatch(buffer, self._builder(queue, buffer)))
         return spares
 
@@ -97,7 +104,8 @@ class BatchMaker:
         codec = queue.settings.codec
         return MemoryRecordsBuilder(
             buffer,
-            write_limit=self._batch_size,  # so a record that is larger fills its batch at once
+            write_limit=max(min(self._batch_max_size, queue.batch_max_size), self._batch_size),
+            full_size=self._batch_size,  # so a record that is larger fills its batch at once
             compression=codec,
             compression_ratio=self._ratios.estimate(queue.tp.topic) if codec else 1.0,
             pool=self._pool,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeAlias
 
 from kprod.latch import Latch
+from kprod_ext import Mutex
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +26,10 @@ MOST_PATIENCE = 0.01
 class Callbacks:
     """Runs callbacks one after the other, in the order in which they were put. Thread-safe.
 
-    They run in a daemon thread that starts with the first of them: one that blocks delays other
-    callbacks, but no request and no answer. Without a ``thread_name``, after ``stop``, and when the
-    system has no thread for us, they run at once in the thread that puts them.
+    They run in a daemon thread that starts with ``start``, or with the first of them: one that
+    blocks delays other callbacks, but no request and no answer. Without a ``thread_name``, after
+    ``stop``, and when the system has no thread for us or no memory for the queue, they run at once
+    in the thread that puts them.
 
     ``crowded`` is True while more than ``most_waiting`` wait, until half of those have run.
     """
@@ -38,7 +40,7 @@ class Callbacks:
         self._thread_name = thread_name
         self._thread: threading.Thread | None = None
         self._queue: SimpleQueue[Sequence[Callback] | Latch | None] = SimpleQueue()
-        self._lock = threading.Lock()  # guards what follows, _thread and crowded
+        self._lock = Mutex()  # guards what follows, _thread and crowded
         self._stopped = thread_name is None
         self._put = 0
         self._room = Latch()  # opens when it is no longer crowded
@@ -46,6 +48,8 @@ class Callbacks:
         self._ran = 0  # by the callbacks' thread only, as the next two
         self._abandoned = False
         self._ended = Latch()
+        self._taken: Sequence[Callback] = ()  # put at one time, and running
+        self._next = 0  # which of them is the next
 
     @property
     def is_current(self) -> bool:
@@ -59,17 +63,34 @@ class Callbacks:
         """Callbacks that were put and have not returned."""
         return self._put - self._ran
 
+    def start(self) -> None:
+        """Start the thread before it is needed.
+
+        ``Thread.start`` waits until the thread has begun. When memory runs out in between that is
+        never, so it must not happen where a record is settled, or a callback is added.
+        """
+        with self._lock:
+            self._has_thread()
+
     def put(self, callbacks: Sequence[Callback]) -> None:
         """Run ``callbacks`` after all that were put before. They must not raise."""
-        with self._lock:
-            queued = self._has_thread()
-            if queued:
-                self._put += len(callbacks)
-                self.crowded = self.crowded or self.waiting > self._most_waiting
-                self._queue.put(callbacks)
-        if not queued:
+        if not self._queued(callbacks):
             for callback in callbacks:
                 callback()
+
+    def _queued(self, callbacks: Sequence[Callback]) -> bool:
+        """Leave them to the thread; False when there is none, or no memory for that."""
+        with self._lock:
+            if not self._has_thread():
+                return False
+            try:
+                put = self._put + len(callbacks)
+                crowded = self.crowded or put - self._ran > self._most_waiting
+                self._queue.put(callbacks)
+            except MemoryError:
+                return False
+            self._put, self.crowded = put, crowded
+            return True
 
     def _has_thread(self) -> bool:
         if self._thread is None and not self._stopped:
@@ -91,13 +112,15 @@ class Callbacks:
             room = self._room
             if not self.crowded or self.is_current:
                 return True
+            if room.is_open:
+                room = self._room = Latch()
         return room.wait(timeout)
 
     def drain(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until all that were put before now have returned."""
         passed = Latch()
         with self._lock:
-            if self._thread is None:
+            if self._thread is None or not (self._stopped or self.waiting):
                 return True
             if not self._stopped:
                 self._queue.put(passed)
@@ -118,50 +141,65 @@ class Callbacks:
         """Begin no further callback: the process ends."""
         self._abandoned = True
 
-    @contextmanager
-    def held_up(self) -> Iterator[None]:
-        """Let those wait that are put meanwhile, unless some are running that do not return.
+    def hold_up(self) -> bool:
+        """Let those wait that are put from now on; False if some are running that do not return.
 
-        For who must be done at a deadline: callbacks would take turns with it at the interpreter.
+        For a caller with a deadline: callbacks would take turns with it at the interpreter.
         """
-        held = self._running.acquire(timeout=MOST_PATIENCE)
-        try:
-            yield
-        finally:
-            if held:
-                self._running.release()
+        return self._running.acquire(timeout=MOST_PATIENCE)
+
+    def go_on(self) -> None:
+        """End what ``hold_up`` began, if it returned True."""
+        self._running.release()
 
     # The thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            while self._run_next():
+            while self._goes_on():
                 pass
         finally:
             self._ended.open()
 
+    def _goes_on(self) -> bool:
+        try:
+            return self._run_next()
+        except MemoryError:  # between two callbacks: the next look goes on with those that are left
+            return True
+
     def _run_next(self) -> bool:
         """Run what was put at one time. A method of its own: it leaves no reference behind."""
-        callbacks = self._queue.get()
-        if callbacks is None:
-            return False
-        if isinstance(callbacks, Latch):
-            callbacks.open()
-            return True
-        with self._running:
-            for callback in callbacks:
-                if not self._abandoned:
-                    _run_safely(callback)
-                self._ran += 1
+        if not self._taken:
+            callbacks = self._queue.get()
+            if callbacks is None:
+                return False
+            if isinstance(callbacks, Latch):
+                callbacks.open()
+                return True
+            self._taken, self._next = callbacks, 0
+        self._running.acquire()  # not by ``with``: leaving one takes memory, see ``Mutex``
+        try:
+            self._run_taken()
+        finally:
+            self._running.release()
         if self.crowded and self.waiting <= self._most_waiting // 2:
             self._let_in()
         return True
 
+    def _run_taken(self) -> None:
+        while self._next < len(self._taken):
+            callback = self._taken[self._next]
+            ran = self._ran + 1
+            self._next += 1  # before it runs: nothing runs twice
+            if not self._abandoned:
+                _run_safely(callback)
+            self._ran = ran
+        self._taken = ()
+
     def _let_in(self) -> None:
         with self._lock:
             self.crowded = False
-            self._room.open()
-            self._room = Latch()
+            self._room.open()  # the next to wait makes another one: here there may be no memory
 
 
 def _run_safely(callback: Callback) -> None:
@@ -169,5 +207,6 @@ def _run_safely(callback: Callback) -> None:
     try:
         callback()
     except BaseException:
-        here = threading.current_thread()
-        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), here)))
+        with suppress(MemoryError):
+            here = threading.current_thread()
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), here)))

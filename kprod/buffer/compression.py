@@ -8,16 +8,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
-
-from kprod.buffer.lz4_library import lz4_frames
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from collections.abc import Callable
+from typing import TypeAlias
 
 Compressor: TypeAlias = Callable[[memoryview], bytes]
-Several: TypeAlias = "Callable[[list[memoryview]], Sequence[Buffer]]"
 Decompressor: TypeAlias = Callable[[int, memoryview], bytes | memoryview]
 
 CODEC_IDS: dict[str, int] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -44,14 +38,6 @@ def compressor(name: str, level: int | None) -> Compressor | None:
     return makers[name](level) if name != "none" else None
 
 
-def several(compress: Compressor | None) -> Several | None:
-    """How its codec compresses the records of several batches, each for itself, with one call
-    that needs the interpreter before and afterwards only; None when it does not.
-    """
-    found: Several | None = getattr(compress, "several", None)
-    return found
-
-
 def _gzip(level: int | None) -> Compressor:
     def compress(records: memoryview) -> bytes:
         stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WINDOW)
@@ -76,23 +62,36 @@ def _snappy(_level: int | None) -> Compressor:
 def _lz4(level: int | None) -> Compressor:
     from lz4 import frame
 
-    # Java's reader rejects linked blocks, and level 9, Kafka's default, is its name for the fast
-    # mode.
-    strength = 0 if level is None or level == 9 else level
+    strength = 0 if level is None else level
 
     def compress(records: memoryview) -> bytes:
         packed: bytes = frame.compress(
-            records, compression_level=strength, block_linked=False, store_size=False
+            records,
+            compression_level=strength,
+            block_linked=False,  # Java's reader rejects linked blocks
+            store_size=False,
         )
         return packed
 
-    return lz4_frames(strength, compress) or compress
+    return compress
 
 
 def _zstd(level: int | None) -> Compressor:
-    from kprod.buffer.zstd_frames import ZstdFrames
+    import zstandard
 
-    return ZstdFrames(3 if level is None else level)
+    idle: list[zstandard.ZstdCompressor] = []  # one thread at a time may use each
+
+    def compress(records: memoryview) -> bytes:
+        try:
+            context = idle.pop()
+        except IndexError:
+            context = zstandard.ZstdCompressor(level=3 if level is None else level)
+        try:
+            return context.compress(records)
+        finally:
+            idle.append(context)
+
+    return compress
 
 
 def decompress(codec: int, packed: memoryview) -> bytes | memoryview:
@@ -137,6 +136,11 @@ class CompressionRatios:
     def estimate(self, topic: str) -> float:
         """The ratio to expect of the topic's next batch; 1.0 before the first one."""
         return self._ratios.get(topic, 1.0)
+
+    def forget(self, topics: set[str]) -> None:
+        """These topics are out of use."""
+        ratios = self._ratios.items()
+        self._ratios = {topic: ratio for topic, ratio in ratios if topic not in topics}
 
     def start_over(self, topic: str, ratio: float) -> None:
         """A batch that came out at ``ratio`` was too large: expect nothing of the next ones."""

@@ -1,6 +1,5 @@
 from libc.stdint cimport int64_t
 
-from kprod.latch cimport Latch
 from kprod_ext.gc_tracking cimport track, untrack
 from kprod_ext.guarded cimport Guarded
 from kprod_ext.shared cimport SharedFlag
@@ -10,6 +9,8 @@ cdef class BatchDelivery(Guarded):
     cdef readonly object tp
     cdef readonly SharedFlag done
     cdef public SharedFlag awaited
+    cdef public SharedFlag is_watched
+    cdef readonly SharedFlag has_listeners
     cdef readonly int64_t base_offset
     cdef readonly int64_t append_time
     cdef readonly object error
@@ -21,7 +22,8 @@ cdef class BatchDelivery(Guarded):
     cdef list _waiters
     cdef dict _tasks
     cdef bint _told
-    cdef Latch _latch
+    cdef bint _telling
+    cdef object _latch
     cdef public BatchDelivery _whole
 
     cpdef bint succeed(self, int64_t base_offset, int64_t append_time)
@@ -29,10 +31,12 @@ cdef class BatchDelivery(Guarded):
     cdef bint _settle(
         self, int64_t base_offset, int64_t append_time, object error, tuple parts=*
     ) except -1
+    cdef void _tell_all(self) except *
     cdef void _tell_waiters(self) except *
     cdef void _end_telling(self) except *
     cpdef tuple locate(self, Py_ssize_t index)
     cpdef bint wait(self, object timeout) except -1
+    cpdef bint wait_until_heard(self, double timeout) except -1
     cpdef bint wait_until_told(self, object timeout) except -1
     cpdef void hasten(self) except *
     cdef void _refuse_in_callback(self) except *

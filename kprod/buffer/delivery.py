@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kprod.buffer.awaiting import WaitingTasks, running_loop
 from kprod.buffer.callbacks import Callback, Callbacks
+from kprod.clock import SystemClock
 from kprod.errors import IllegalStateError, KprodError
 from kprod.latch import Latch
 from kprod.types import TopicPartition
@@ -24,6 +25,8 @@ it also sees to it that the sender looks at once."""
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
 
+monotonic = SystemClock.monotonic
+
 
 def _nothing() -> None:
     """What is left to hurry when a batch has ended."""
@@ -35,6 +38,8 @@ class BatchDelivery(Guarded):
     ``base_offset`` is -1 when the broker did not tell it; ``append_time`` is the broker's
     timestamp in ms when the topic uses LogAppendTime, else -1. ``awaited`` turns True, and
     ``hurry`` is called, when somebody starts to wait: the batch's linger has no purpose any more.
+    ``is_watched``: somebody waits or has asked to be told of errors: none is lost in silence.
+    ``has_listeners``: somebody has asked to be told of whatever it will be.
     ``callbacks`` runs what was asked for with ``on_done``; None: the thread that settles does.
     ``wait_for`` is how threads wait; None: they do nothing meanwhile. ``is_split``: the records'
     outcomes are to be found elsewhere, in ``parts``: ``locate`` says where.
@@ -49,6 +54,7 @@ class BatchDelivery(Guarded):
         "_hurry",
         "_latch",
         "_tasks",
+        "_telling",
         "_told",
         "_waiters",
         "_whole",
@@ -58,7 +64,9 @@ class BatchDelivery(Guarded):
         "callbacks",
         "done",
         "error",
+        "has_listeners",
         "is_split",
+        "is_watched",
         "parts",
         "tp",
         "wait_for",
@@ -74,6 +82,8 @@ class BatchDelivery(Guarded):
         self.tp = tp
         self.done = False
         self.awaited = False
+        self.is_watched = False
+        self.has_listeners = False
         self.base_offset = NO_OFFSET
         self.append_time = NO_TIMESTAMP
         self.error: KprodError | None = None
@@ -84,6 +94,7 @@ class BatchDelivery(Guarded):
         self._waiters: list[tuple[int, Callback]] | None = None  # made for the first
         self._tasks: dict[asyncio.AbstractEventLoop, WaitingTasks] | None = None
         self._told = False  # the waiters were handed over
+        self._telling = False  # some thread is about to
         self._latch: Latch | None = None  # opens then; made for the first thread that waits
         self.is_split = False
         self.parts: tuple[tuple[int, BatchDelivery], ...] = ()
@@ -119,41 +130,55 @@ class BatchDelivery(Guarded):
     ) -> bool:
         self.take_lock()
         try:
-            if self.done:
+            settles = not self.done
+            if not settles and (self._told or self._telling):
                 return False
-            if parts or error is not None:
-                track(self)
-            if parts:
-                self.parts = parts  # before anybody is told, who will look there
-                self.is_split = True
-            self.base_offset, self.append_time, self.error = base_offset, append_time, error
-            self.done = True
-            tasks, self._tasks = self._tasks, None
-            if self._waiters is None:
+            # Else an earlier call was left by an exception, say for want of memory: go on with it.
+            if settles:
+                if parts or error is not None:
+                    track(self)
+                if parts:
+                    self.parts = parts  # before anybody is told: they look there
+                    self.is_split = True
+                self.base_offset, self.append_time, self.error = base_offset, append_time, error
+                self.done = True
+            if self._waiters is None and self._tasks is None:
                 self._end_telling()
+            self._telling = not self._told
         finally:
             self.release_lock()
-        if tasks is not None:
-            for waiting in tasks.values():
-                waiting.ring()
-        while not self._told:
-            self._tell_waiters()
+        if self._telling:
+            try:
+                self._tell_all()
+            finally:
+                self._telling = False
         if self._whole is not None:
             self._whole._end_with_parts()
-        return True
+        return settles
+
+    def _tell_all(self) -> None:
+        if self._tasks is not None:  # nobody adds to them, for the batch is done
+            for waiting in self._tasks.values():
+                waiting.ring()
+            self._tasks = None
+        while not self._told:
+            self._tell_waiters()
 
     def _tell_waiters(self) -> None:
         """Tell those not told yet, in the order of their records. Without any, that was all."""
+        taken: list[Callback] = []
         self.take_lock()
         try:
-            taken, self._waiters = self._waiters, None
-            if taken is None:
+            if self._waiters is None:
                 self._end_telling()
                 return
+            self._waiters.sort(key=itemgetter(0))
+            for _, tell in self._waiters:
+                taken.append(tell)
+            self._waiters = None  # last: what fails before this is done again
         finally:
             self.release_lock()
-        taken.sort(key=itemgetter(0))
-        self.callbacks.put([tell for _, tell in taken])
+        self.callbacks.put(taken)
 
     def _end_telling(self) -> None:
         """All that waited have been told; ``_lock`` is held."""
@@ -203,11 +228,13 @@ class BatchDelivery(Guarded):
             if low < high:
                 yield from part.pieces(low - start, high - low)
 
-    def on_done(self, tell: Callback, index: int = 0) -> None:
+    def on_done(self, tell: Callback, index: int = 0, hears_errors: bool = True) -> None:
         """Put ``tell`` to the callbacks once the batch has ended; now, if it has.
 
-        Those who asked before the end are told in the order of ``index``, their record's.
+        What was asked before the end is told in the order of ``index``, that of the record.
         """
+        self.has_listeners = True
+        self.is_watched = self.is_watched or hears_errors
         self.take_lock()
         try:
             if not self._told:
@@ -236,7 +263,16 @@ class BatchDelivery(Guarded):
 
         Raises IllegalStateError inside a callback, unless the batch has ended or timeout is 0.
         """
+        self.is_watched = True
         return self.done or self.wait_until_told(timeout) or self.done
+
+    def wait_until_heard(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds until what ``on_done`` was given before has returned."""
+        if self.callbacks.is_current:
+            return True
+        deadline = monotonic() + timeout
+        told = self.wait_until_told(timeout)
+        return told and self.callbacks.drain(max(0.0, deadline - monotonic()))
 
     def wait_until_told(self, timeout: float | None) -> bool:
         """As ``wait``, and until everything ``on_done`` was given has been put to the callbacks."""
@@ -264,6 +300,7 @@ class BatchDelivery(Guarded):
         Raises IllegalStateError without such a loop, and inside a callback.
         """
         self._refuse_in_callback()
+        self.is_watched = True
         loop = running_loop()
         self.take_lock()
         try:

@@ -1,6 +1,7 @@
 cimport cython
 
 from kprod.buffer.delivery cimport BatchDelivery
+from kprod_ext.gc_tracking cimport untrack
 from kprod_ext.record_future cimport RecordFuture
 
 

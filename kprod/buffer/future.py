@@ -10,18 +10,25 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kprod.buffer.delivery import NO_OFFSET, NO_TIMESTAMP, BatchDelivery
 from kprod.clock import in_seconds
-from kprod.errors import KprodError, KprodTimeoutError
+from kprod.errors import InvalidRecordError, KprodError, KprodTimeoutError, RecordTypeError
 from kprod.types import RecordMetadata, TopicPartition
+from kprod_ext.gc_tracking import untrack
 from kprod_ext.record_future import RecordFuture
 
 if TYPE_CHECKING:
     import concurrent.futures
 
 log = logging.getLogger(__name__)
+
+FOREVER = 10.0**9
+"""Seconds; longer than any process."""
+COROUTINE = 0x80 | 0x200
+"""Flags of the code of an ``async def``, with ``yield`` and without (``inspect.CO_COROUTINE``)."""
 
 
 class _Settable(Protocol):
@@ -93,8 +100,11 @@ class FutureRecordMetadata(RecordFuture):
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record.
 
-        Raises KprodTimeoutError when there is none yet: the record is still on its way.
+        Raises KprodTimeoutError when there is none yet: the record is still on its way. Callbacks
+        that were added before have returned then, unless that takes longer than ``timeout``.
         """
+        if timeout is not None:
+            _check_timeout(timeout)
         delivery = _outcome(self)
         if not delivery.done:
             delivery.wait(timeout)
@@ -104,6 +114,8 @@ class FutureRecordMetadata(RecordFuture):
                     f"no outcome for a record of {delivery.tp} after {in_seconds(timeout or 0)};"
                     " it is still being sent"
                 )
+        if self.delivery.has_listeners and timeout != 0:
+            self.delivery.wait_until_heard(FOREVER if timeout is None else timeout)
         return _metadata(self)
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
@@ -140,20 +152,22 @@ class FutureRecordMetadata(RecordFuture):
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
         """Call ``fn(*args, metadata, **kwargs)`` once the record was acknowledged."""
-        self.delivery.on_done(lambda: self._tell_success(fn, args, kwargs), self.index)
+        call = partial(self._tell_success, _callable(fn), args, kwargs)
+        self.delivery.on_done(call, self.index, False)
         return self
 
     def add_errback(
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
         """Call ``fn(*args, error, **kwargs)`` once the record has failed."""
-        self.delivery.on_done(lambda: self._tell_failure(fn, args, kwargs), self.index)
+        self.delivery.on_done(partial(self._tell_failure, _callable(fn), args, kwargs), self.index)
         return self
 
     def add_both(
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
         """Call ``fn`` with the metadata or the error, whichever it will be."""
+        _callable(fn)
 
         def tell() -> None:
             self._tell_success(fn, args, kwargs)
@@ -164,6 +178,7 @@ class FutureRecordMetadata(RecordFuture):
 
     def add_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> None:
         """Call ``fn(future)`` once there is an outcome, as concurrent.futures does."""
+        _callable(fn)
         self.delivery.on_done(lambda: _call_safely(fn, (self,), {}), self.index)
 
     def chain(self, future: _Settable) -> FutureRecordMetadata:
@@ -222,7 +237,7 @@ def _metadata(future: FutureRecordMetadata) -> RecordMetadata:
         raise copy.copy(delivery.error)  # see _copied
     tp = delivery.tp
     base, stamp = delivery.base_offset, delivery.append_time
-    return RecordMetadata(
+    made = RecordMetadata(
         tp.topic,
         tp.partition,
         tp,
@@ -233,6 +248,8 @@ def _metadata(future: FutureRecordMetadata) -> RecordMetadata:
         future.value_size,
         future.header_size,
     )
+    untrack(made)  # text and numbers: 100,000 that are kept would be walked over again and again
+    return made
 
 
 def _copied(error: KprodError | None) -> KprodError | None:
@@ -243,6 +260,25 @@ def _copied(error: KprodError | None) -> KprodError | None:
     could not end.
     """
     return None if error is None else copy.copy(error)
+
+
+def _check_timeout(timeout: Any) -> None:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise RecordTypeError(f"get: timeout must be seconds or None, got {timeout!r}")
+    if not timeout >= 0:
+        raise InvalidRecordError(f"get: timeout must be seconds from 0 on, got {timeout!r}")
+
+
+def _callable(fn: Any) -> Any:
+    """``fn``, if it can be called back. Raises RecordTypeError."""
+    if not callable(fn):
+        raise RecordTypeError(f"a delivery callback must be callable, got {fn!r}")
+    if getattr(getattr(fn, "__code__", None), "co_flags", 0) & COROUTINE:
+        raise RecordTypeError(
+            f"a delivery callback must not be a coroutine function, which nobody would await:"
+            f" {fn!r}; await the future instead, or pass a function that schedules the coroutine"
+        )
+    return fn
 
 
 def _call_safely(fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

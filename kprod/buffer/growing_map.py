@@ -1,25 +1,27 @@
-"""A map that only grows, and is read without a lock."""
+"""A map that is read without a lock, and hardly ever loses an entry."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
+from kprod_ext import Mutex
+
 
 class GrowingMap:
-    """Entries are added, never changed or removed. Thread-safe.
+    """Entries are added, never changed, and removed when they are of no use. Thread-safe.
 
     One lookup in a dict, or one new key, is atomic, with and without a GIL. So a reader finds every
     entry that was added before it looked, and adding takes the same time however many there are;
     Kafka's ``CopyOnWriteMap`` copies them all, as Java's maps must not be read meanwhile.
     """
 
-    __slots__ = ("_entries", "_writing")
+    __slots__ = ("_entries", "_most", "_writing")
 
     def __init__(self) -> None:
-        self._writing = threading.Lock()  # guards adding to _entries, and walking over them
+        self._writing = Mutex()  # guards changing _entries, and walking over them
         self._entries: dict[Hashable, Any] = {}
+        self._most = 0  # that were there at the same time since _entries was made
 
     def get(self, key: Hashable) -> Any:
         """The entry, or None."""
@@ -32,14 +34,29 @@ class GrowingMap:
         """
         found = self._entries.get(key)
         if found is None:
-            self._writing.acquire()  # not by ``with``: compiled, it cannot bear lack of memory
-            try:
+            with self._writing:
                 found = self._entries.get(key)
                 if found is None:
                     found = self._entries[key] = make()
-            finally:
-                self._writing.release()
+                    self._most = max(self._most, len(self._entries))
         return found
+
+    def discard(self, key: Hashable) -> None:
+        """Remove the entry, if there is one. Readers may still hold it."""
+        with self._writing:
+            self._entries.pop(key, None)
+            if len(self._entries) < self._most // 4:
+                self._shrink()
+
+    def _shrink(self) -> None:
+        """Give back the room of what was removed, which a dict keeps; ``_writing`` is held."""
+        try:
+            entries = dict(self._entries)
+        except MemoryError:
+            return  # it stays as large as it is
+        # A reader may go on with the former one. It lacks what is added from now on, which
+        # get_or_create looks for here.
+        self._entries, self._most = entries, len(entries)
 
     def values(self) -> list[Any]:
         """The entries there are at this moment."""

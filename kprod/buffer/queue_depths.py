@@ -39,6 +39,15 @@ class QueueDepths:
         if depths is not None and depths.pop(partition, None) is not None:
             self._changed[topic] = None
 
+    def forget_topic(self, topic: str) -> None:
+        """No queue of ``topic`` has batches: keep no place to count them."""
+        if not self._known.get(topic, True):
+            del self._known[topic]
+
+    def trim(self) -> None:
+        """Give back the room of topics that were forgotten, which a dict keeps."""
+        self._known = dict(self._known)
+
     def of(self, measured: Container[str]) -> Mapping[str, Mapping[int, int]]:
         """Batches by topic and partition; empty queues and topics are not named.
 
@@ -54,7 +63,7 @@ class QueueDepths:
     def _told_anew(self, changed: Iterable[str]) -> Mapping[str, Mapping[int, int]]:
         told = dict(self._told)
         for topic in changed:
-            depths = self._known[topic]
+            depths = self._known.get(topic)
             if depths:
                 told[topic] = dict(depths)
             else:

@@ -20,6 +20,9 @@ cdef class Timers:
     cpdef void set_at_latest(self, object key, double when) except *
     cpdef void discard(self, object key) except *
 
+    @cython.locals(times=dict)
+    cdef void _drop_stale(self) except *
+
     @cython.locals(entry=tuple)
     cpdef double first(self) except? -1.0
 

@@ -38,9 +38,7 @@ class Timers:
         entry = (when, self._number, key)
         self._times[key] = entry
         self._queue(entry, when)
-        if len(self._line) + len(self._heap) > 2 * len(self._times) + SLACK:
-            self._line = deque(sorted(self._times.values()))
-            self._heap = []
+        self._drop_stale()
 
     def _queue(self, entry: tuple[float, int, Any], when: float) -> None:
         line = self._line
@@ -62,7 +60,20 @@ class Timers:
 
     def discard(self, key: Hashable) -> None:
         """Nothing is due for ``key`` any more."""
-        self._times.pop(key, None)
+        if self._times.pop(key, None) is not None:
+            self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        """Let go of entries that are out of date, and of their keys, once they are many."""
+        if len(self._line) + len(self._heap) <= 2 * len(self._times) + SLACK:
+            return
+        try:
+            times = dict(self._times)  # a dict that was large once stays it
+            line = deque(sorted(times.values()))
+        except MemoryError:
+            pass  # nothing is wrong yet: later, then
+        else:
+            self._times, self._line, self._heap = times, line, []
 
     def first(self) -> float:
         """When the first key is due; infinite when there is none."""

@@ -1,1 +1,1 @@
-"""Many records with one call: the bulk lane, its inputs, and the one handle for all of them."""
+"""Many records with one call: the compiled loop, its inputs, and the one handle for all of them."""

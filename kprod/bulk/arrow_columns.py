@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kprod.config.shown import shown
+from kprod.config.safe_repr import safe_repr
 from kprod.errors import RecordTypeError
 
 Described = tuple[str, str, bool, list[Any]]
@@ -87,7 +87,9 @@ def _found(role: str, columns: Sequence[Described], chosen: Chosen) -> int:
         how_many = "no" if chosen not in names else "more than one"
         raise RecordTypeError(f"{role}: there is {how_many} column {chosen!r} among {names}")
     if isinstance(chosen, bool) or not isinstance(chosen, int):
-        raise RecordTypeError(f"{role}: expected a column's name or number, got {shown(chosen)}")
+        raise RecordTypeError(
+            f"{role}: expected a column's name or number, got {safe_repr(chosen)}"
+        )
     if not -len(columns) <= chosen < len(columns):
         raise RecordTypeError(f"{role}: there is no column {chosen} among {len(columns)}")
     return chosen % len(columns)

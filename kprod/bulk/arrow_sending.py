@@ -11,8 +11,14 @@ from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.one_by_one import OneByOne
 from kprod.bulk.partial_failure import accounted
 from kprod.bulk.writing import BulkParts, BulkWriting
-from kprod.config.shown import shown
-from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
+from kprod.config.safe_repr import safe_repr
+from kprod.errors import (
+    InvalidRecordError,
+    KprodError,
+    PartitionError,
+    RecordTooLargeError,
+    RecordTypeError,
+)
 from kprod.intake.size_limits import SizeLimits
 from kprod_ext import ArrowChunk, ArrowSource
 
@@ -20,9 +26,9 @@ CHUNK_ROWS = 1024
 """Rows whose addresses are known at the same time: in the processor's nearest cache."""
 
 UNLIMITED = 1 << 61
-"""More bytes than there are: of records whose size ``send`` itself looks at."""
+"""More bytes than any record has: ``send`` itself checks the size of these records."""
 
-FAULTS: dict[str, tuple[type[Exception], str]] = {
+FAULTS: dict[str, tuple[type[KprodError], str]] = {
     "partition": (PartitionError, "its partition is not a number from 0 to 2**31 - 1"),
     "timestamp": (InvalidRecordError, "its timestamp is before 1970 or beyond 2**63 - 1 ms"),
     "headers": (InvalidRecordError, "a header or its name is null, or its size is broken"),
@@ -46,15 +52,15 @@ class ArrowBatches:
     ) -> None:
         """Raises RecordTypeError for data or columns that cannot be sent."""
         try:
-            self._source = ArrowSource(data)
+            source = ArrowSource(data)
         except TypeError as error:
             raise RecordTypeError(
                 "data: expected Arrow data with columns (pyarrow.RecordBatch or Table, polars."
                 f"DataFrame, anything with __arrow_c_array__ or __arrow_c_stream__): {error} in"
-                f" {shown(data)}"
+                f" {safe_repr(data)}"
             ) from None
-        found = arrow_columns(self._source.columns(), **columns)
-        self.chunk = ArrowChunk(CHUNK_ROWS, self._source, *found)
+        found = arrow_columns(source.columns(), **columns)
+        self.chunk = ArrowChunk(CHUNK_ROWS, source, *found)
         self._topic = topic
         self._limits = limits
         self._batches = 0
@@ -62,17 +68,19 @@ class ArrowBatches:
 
     def next(self) -> bool:
         """Go on to the next batch, every row of which is looked at; False when there is none."""
-        rows = self._source.next_batch()
-        if rows < 0:
+        found = self.chunk.next_batch(UNLIMITED if self._limits is None else self._limits.largest)
+        if found is None:
             return False
-        fault = self.chunk.begin(UNLIMITED if self._limits is None else self._limits.largest)
+        rows, fault = found
         if fault is not None:
-            raise self._error(*fault)
+            error = self._error(*fault)
+            error.record = self._rows + fault[0]
+            raise error
         self._batches += 1
         self._rows += rows
         return True
 
-    def _error(self, row: int, why: str, size: int) -> Exception:
+    def _error(self, row: int, why: str, size: int) -> KprodError:
         """What is told of a row, by its number in the whole data, as the handle counts records."""
         place = f"record {self._rows + row}"
         if self._batches:
@@ -84,7 +92,7 @@ class ArrowBatches:
 
 
 def send_batches(parts: BulkParts, topic: str, batches: ArrowBatches) -> BulkDelivery:
-    """Queue all rows, in order, by the compiled lane. See ``KafkaProducer.send_arrow``."""
+    """Queue all rows, in order, by the compiled path. See ``KafkaProducer.send_arrow``."""
     more = batches.next()
     writing = BulkWriting(parts, topic)
     writing.await_partition(batches.chunk.largest_partition)

@@ -49,7 +49,7 @@ class BulkCalls:
         from kprod.bulk.row_checks import RowChecks
         from kprod.bulk.rows import Rows
 
-        self._ensure_usable()
+        self._ensure_open()
         topic = check_topic(topic)
         rows = Rows(
             values, keys=keys, headers=headers, partitions=partitions, timestamps_ms=timestamps_ms
@@ -89,7 +89,7 @@ class BulkCalls:
         """
         from kprod.bulk.arrow_sending import ArrowBatches, send_batches, send_batches_one_by_one
 
-        self._ensure_usable()
+        self._ensure_open()
         topic = check_topic(topic)
         columns = {
             "value": value,
@@ -105,7 +105,7 @@ class BulkCalls:
 
     # What the producer does for both, and for send ------------------------------------------------
 
-    def _ensure_usable(self) -> None:
+    def _ensure_open(self) -> None:
         raise AssertionError("the producer has its own")
 
     def _send(

@@ -15,8 +15,8 @@ from kprod_ext import RecordRun, SentRecords
 UNKNOWN = -1
 
 Piece: TypeAlias = tuple[RecordRun, BatchDelivery, int, int, int]
-"""Part of a run: the run, who tells the outcomes, the index of its first record there, records of
-the run before it, its own records."""
+"""Part of a run: the run, the delivery that has its outcomes, the index of its first record there,
+how many records of the run come before it, and how many it has."""
 
 
 class BulkDelivery:

@@ -12,8 +12,8 @@ from kprod.bulk.delivery import BulkDelivery
 def accounted(delivery: BulkDelivery, finish: Callable[[], object]) -> Iterator[None]:
     """Call ``finish`` at the end in any case; give an exception ``accepted`` and ``delivery``.
 
-    Its type stays what it is: whoever catches Ctrl-C, or what his own iterator raises, still does.
-    One that interrupts ``finish`` is treated no otherwise: ``finish`` is then called once more.
+    The exception keeps its type: an application that catches Ctrl-C, or an exception of its own
+    iterator, still does. When an exception interrupts ``finish``, ``finish`` is called again.
     """
     try:
         yield

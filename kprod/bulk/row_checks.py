@@ -47,7 +47,7 @@ class RowChecks:
         return self._numbered(row, lambda: check_timestamp(timestamp_ms))
 
     def headers(self, row: int, headers: Any) -> tuple[Header, ...]:
-        """The headers of one record, in the one form that nobody else can change."""
+        """The headers of one record, in the one form that cannot change."""
         return self._numbered(row, lambda: freeze_headers(headers))
 
     def size(

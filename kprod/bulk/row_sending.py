@@ -1,4 +1,4 @@
-"""``send_many`` by the compiled lane: everything checked that can be, then block after block."""
+"""``send_many`` by the compiled path: everything is checked that can be, then written in blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from kprod.bulk.row_checks import RowChecks
 from kprod.bulk.rows import BLOCK_ROWS, Block, Rows
 from kprod.bulk.writing import BulkParts, BulkWriting
 from kprod_ext import ObjectChunk
-from kprod_ext.plain_chunk import PlainChunk
 
 PLAIN_ROWS = 1024
 """Plain rows whose addresses are known at the same time: in the processor's nearest cache."""
@@ -27,7 +26,7 @@ def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> Bu
     writing.await_partition(max(rows.largest_partition, chunk.largest_partition))
     delivery = BulkDelivery(writing.sent)
     with accounted(delivery, writing.finish):
-        written = _write_plain(writing, rows, parts.largest) if plain else 0
+        written = _write_plain(writing, rows, parts.largest, checks) if plain else 0
         for block in rows.blocks(written):
             failure = block.failure
             try:
@@ -41,7 +40,7 @@ def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> Bu
     return delivery
 
 
-def _write_plain(writing: BulkWriting, rows: Rows, largest: int) -> int:
+def _write_plain(writing: BulkWriting, rows: Rows, largest: int, checks: RowChecks) -> int:
     """Queue rows that are nothing but plain keys and values; how many: all, as a rule.
 
     It ends where somebody has changed a list meanwhile, and put in something that must be checked.
@@ -49,10 +48,10 @@ def _write_plain(writing: BulkWriting, rows: Rows, largest: int) -> int:
     lists, written = rows.only_payloads, 0
     if lists is None:
         return 0
-    chunk = PlainChunk(PLAIN_ROWS, largest)
+    chunk = ObjectChunk(PLAIN_ROWS, largest, checks)
     while written < rows.count:
         held = min(HELD_ROWS, rows.count - written)
-        chunk.begin(*lists, written, written + held)
+        chunk.hold(*lists, written, written + held)
         writing.write(chunk)
         written += chunk.read
         if chunk.read < held:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from kprod.config.shown import shown
+from kprod.config.safe_repr import safe_repr
 from kprod.errors import InvalidRecordError, RecordTypeError
 from kprod.intake.arguments import check_partition, check_timestamp, freeze_headers
 from kprod_ext import all_plain
@@ -156,7 +156,7 @@ def _many(name: str, column: Any) -> Any:
     if one or not isinstance(column, Iterable):
         raise RecordTypeError(
             f"{name}: expected a list, tuple or iterator with one item per record, got"
-            f" {shown(column)}"
+            f" {safe_repr(column)}"
         )
     return column
 

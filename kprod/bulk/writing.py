@@ -6,39 +6,45 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.buffer.batch_maker import SpareBatch
+from kprod.buffer.batch_maker import SPARE_BYTES, SpareBatch
+from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.buffer.delivery import BatchDelivery
-from kprod.bulk.pace import Pace
-from kprod.bulk.sticky_turns import StickyTurns
-from kprod.clock import Clock
+from kprod.buffer.hand_over import HandOver
+from kprod.bulk.upcoming_partitions import UpcomingPartitions
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import TopicInfo
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
 from kprod_ext import (
-    BulkLane,
+    BulkAppender,
+    BulkStop,
     BulkTurn,
     RecordChunk,
     SentRecords,
     StickyPartition,
+    TopicAppender,
     hold_signals,
 )
 
 MOST_SPARES = 64
-"""Batches that the compiled lane goes on to without being helped."""
+"""Batches in which compiled code goes on without being helped."""
+
+RECORDS_OF_A_SHARE = 64
+"""Of a sticky partition, before anything is known of their size: rather too many partitions."""
 
 
 class BulkParts(NamedTuple):
-    """What of a producer a bulk call works with.
+    """The parts of a producer that a bulk call works with.
 
     ``blocking_time`` tells the seconds that a call may wait without progress; ``largest`` is the
     bytes that key, value and headers of a record may have without a second look.
     """
 
     accumulator: RecordAccumulator
+    hand_over: HandOver
+    compiled_topics: CompiledTopics
     metadata: Metadata
     partitioner: DefaultPartitioner
-    clock: Clock
     wake: Callable[[], None]
     blocking_time: Callable[[], float]
     largest: int
@@ -48,7 +54,22 @@ class BulkParts(NamedTuple):
 class BulkWriting:
     """Queues chunks of records of one topic, in order. One thread.
 
-    ``sent`` knows, after ``finish``, where every record went.
+    ``sent`` knows, after ``finish``, where every record went. Compiled code writes until it stops;
+    then this does what the table says, and it goes on:
+
+    ================  ===========================================================================
+    stop              what is done
+    ================  ===========================================================================
+    ``DONE``          nothing: the chunk is written
+    ``NO_ROOM``       there are spare batches for what is left, as many as have memory at once. If
+                      none has, or the topic is compressed, the record is queued as ``send`` does it
+    ``NOT_ADMITTED``  the partition is waited for if it is new; its appender gets its open batch
+    ``NO_STICKY``     a sticky partition is drawn
+    ================  ===========================================================================
+
+    While the partitions of a topic stay the same it stops for `NOT_ADMITTED` once for each of them,
+    not in every call, and for `NO_STICKY` with the first record. So a call of up to half a
+    megabyte enters compiled code twice: it fills the open batches, and then the spare ones.
     """
 
     def __init__(self, parts: BulkParts, topic: str) -> None:
@@ -58,11 +79,20 @@ class BulkWriting:
         self._name = topic
         self._spares: list[SpareBatch] = []
         self._topic = self._await()
-        self._turns = StickyTurns(parts.partitioner)
-        self._pace = Pace(parts.accumulator.pool)
-        self._places: dict[int, TopicPartition] = {}  # those that were needed
-        self._admitted: set[int] = set()  # partitions the lane knows
-        self._lane = BulkLane(len(self._topic), parts.turn, self.sent)
+        self._turns = UpcomingPartitions(parts.partitioner, topic)
+        self._partitions: dict[int, TopicPartition] = {}  # those that were needed
+        self._begin()
+        self._after: dict[BulkStop, Callable[[RecordChunk], None]] = {
+            BulkStop.NO_ROOM: self._make_room,
+            BulkStop.NOT_ADMITTED: lambda _: self._admit(self._appender.partition),
+            BulkStop.NO_STICKY: lambda _: self._turns.choose(self._topic),
+        }
+
+    def _begin(self) -> None:
+        """For the number of partitions that the topic has now."""
+        topics, partitions = self._parts.compiled_topics, len(self._topic)
+        self._topic_appender: TopicAppender = topics.appender(self._name, partitions)
+        self._appender = BulkAppender(self._topic_appender, self._parts.turn, self.sent)
 
     def write(self, chunk: RecordChunk) -> None:
         """Queue the chunk's records.
@@ -71,59 +101,44 @@ class BulkWriting:
         ProducerClosedError after ``close``; the records before it are queued.
         """
         while True:
-            lane, stickies = self._current_lane(), self._stickies()
+            self._look_at_topic()
             # An interruption comes before or after: what was written is queued, too.
-            stop = hold_signals(self._write, lane, chunk, stickies)
-            if stop == "done":
-                self._spares.clear()  # the next chunk may be long in coming
-                return
-            if stop == "no room":
-                if self._spares or not self._find_spares(lane, chunk):
-                    self._append(chunk, lane)
-            elif stop == "unknown":
-                self._admit(lane.partition)
-            else:
-                self._turns.choose(self._topic)
+            stop = hold_signals(self._write, chunk, self._stickies(chunk))
+            if stop is BulkStop.DONE:
+                break
+            self._after[stop](chunk)
+        self._spares.clear()  # the next chunk may be long in coming
 
-    def _write(self, lane: BulkLane, chunk: RecordChunk, stickies: list[StickyPartition]) -> str:
+    def _write(self, chunk: RecordChunk, stickies: list[StickyPartition]) -> BulkStop:
         """Write until something stops it; why it stopped. Waits for nothing."""
-        spares = len(self._spares)
-        stop = lane.write(chunk, stickies, self._spares, self._publish)
-        self._turns.advance(self._topic, stickies, lane.share)
-        for partition in lane.filled:
-            self._parts.accumulator.filled(self._place(partition))
-        if lane.filled or len(self._spares) < spares:
+        appender, spares = self._appender, len(self._spares)
+        stop = appender.write(chunk, stickies, self._spares, self._publish)
+        self._turns.advance(self._topic, stickies, appender.share)
+        for partition in appender.filled:
+            self._parts.accumulator.filled(self._tp(partition))
+        if appender.filled or len(self._spares) < spares:
             self._parts.wake()
         return stop
 
     def _publish(self, partition: int, spare: SpareBatch) -> BatchDelivery:
-        return self._parts.accumulator.publish(self._place(partition), spare)
+        return self._parts.accumulator.publish(self._tp(partition), spare)
 
-    def _place(self, partition: int) -> TopicPartition:
-        place = self._places.get(partition)
-        if place is None:
-            place = self._places[partition] = TopicPartition(self._name, partition)
-        return place
-
-    def _find_spares(self, lane: BulkLane, chunk: RecordChunk) -> bool:
-        """Get batches for what is left of the chunk; False if there is no memory for any."""
-        self._pace.keep(self._parts.blocking_time())
-        wanted = 1 + chunk.to_come // lane.per_batch if lane.per_batch else 1
-        self._spares = self._parts.accumulator.spare_batches(
-            self._place(lane.partition), min(wanted, MOST_SPARES)
-        )
-        if self._spares:
-            self._pace.goes_ahead()
-        return bool(self._spares)
+    def _tp(self, partition: int) -> TopicPartition:
+        tp = self._partitions.get(partition)
+        if tp is None:
+            tp = self._partitions[partition] = TopicPartition(self._name, partition)
+        return tp
 
     def finish(self) -> None:
         """Nothing more is written."""
         self._spares.clear()  # an error that the application keeps refers to them by its traceback
-        self._lane.finish()
+        self._appender.finish()
         self._parts.wake()  # after an interruption nobody else may have told the sender
 
+    # The topic ------------------------------------------------------------------------------------
+
     def await_partition(self, partition: int) -> None:
-        """Wait until the topic is known to have a partition. Raises KprodTimeoutError."""
+        """Wait until the topic is known to have a partition. Raises as ``await_topic``."""
         if partition >= len(self._topic):
             self._topic = self._await(partition)
 
@@ -132,50 +147,65 @@ class BulkWriting:
         self._spares.clear()  # others may need the memory meanwhile
         return parts.metadata.await_topic(self._name, parts.blocking_time(), parts.wake, partition)
 
-    def _current_lane(self) -> BulkLane:
-        """The lane; another one when the topic's number of partitions is another one now."""
+    def _look_at_topic(self) -> None:
+        """Begin anew when the topic's number of partitions is another one now."""
         self._topic = self._parts.metadata.snapshot.topic(self._name) or self._await()
-        if len(self._topic) != self._lane.partition_count:
-            self._lane.finish()
-            self._lane = BulkLane(len(self._topic), self._parts.turn, self.sent)
-            self._admitted.clear()
-        return self._lane
+        if len(self._topic) != self._appender.partition_count:
+            self._appender.finish()
+            self._begin()
 
-    def _stickies(self) -> list[StickyPartition]:
-        stickies = self._turns.upcoming(self._topic, len(self._spares))
+    def _stickies(self, chunk: RecordChunk) -> list[StickyPartition]:
+        """As many as records without keys will need, each for the bytes of a full batch."""
+        shares = 0 if chunk.spreads else min(self._shares(chunk), MOST_SPARES)
+        stickies = self._turns.upcoming(self._topic, max(shares, len(self._spares)))
         for sticky in stickies[1:]:
-            if sticky.partition not in self._admitted:
+            if not self._topic_appender.admits(sticky.partition):
                 self._admit(sticky.partition)
         return stickies
 
+    def _shares(self, chunk: RecordChunk) -> int:
+        """How often the records to come fill a batch; a guess before one was written."""
+        if record_bytes := self._appender.record_bytes:
+            return chunk.to_come * record_bytes // self._parts.accumulator.batch_size
+        return chunk.to_come // RECORDS_OF_A_SHARE
+
     def _admit(self, partition: int) -> None:
         self.await_partition(partition)
-        if partition < self._lane.partition_count:
-            open_batch = self._parts.accumulator.open_batch(self._place(partition))
-            self._lane.admit(partition, open_batch)
-            self._admitted.add(partition)
+        if partition < self._topic_appender.partition_count:
+            self._parts.compiled_topics.admit_to(self._topic_appender, self._tp(partition))
 
-    def _append(self, chunk: RecordChunk, lane: BulkLane) -> None:
+    # Memory ---------------------------------------------------------------------------------------
+
+    def _make_room(self, chunk: RecordChunk) -> None:
+        if self._spares or not self._find_spares(chunk):
+            self._append(chunk)
+
+    def _find_spares(self, chunk: RecordChunk) -> bool:
+        """Get batches for what is left of the chunk; False if there is no memory for any."""
+        accumulator, appender = self._parts.accumulator, self._appender
+        to_come = chunk.to_come * appender.record_bytes
+        begun = min(chunk.to_come if chunk.spreads else self._shares(chunk) + 1, len(self._topic))
+        full = to_come // accumulator.batch_max_size
+        if appender.partition_count > 1 and not chunk.spreads:
+            full += full // 2  # a sticky partition may get two full batches and a bit of a third
+        each = min(max(to_come // begun, accumulator.batch_size), accumulator.batch_max_size)
+        self._spares = accumulator.spare_batches(
+            self._tp(appender.partition), min(begun + full, MOST_SPARES, SPARE_BYTES // each + 1)
+        )
+        return bool(self._spares)
+
+    def _append(self, chunk: RecordChunk) -> None:
         """Queue the record that begins a new batch, whose memory may have to be waited for."""
-        parts = self._parts
-        self._spares.clear()  # nothing may be waited for by who holds memory
+        parts, partition = self._parts, self._appender.partition
+        self._spares.clear()  # nothing may be waited for by a thread that holds memory
         timestamp_ms, key, value, headers = chunk.row()
         try:
-            appended = parts.accumulator.append(
-                self._place(lane.partition),
-                parts.clock.wall_ms() if timestamp_ms is None else timestamp_ms,
-                key,
-                value,
-                headers,
-                parts.blocking_time(),
+            appended = parts.hand_over.append(
+                self._tp(partition), timestamp_ms, key, value, headers, parts.blocking_time()
             )
         finally:
             for view in (key, value):
                 if isinstance(view, memoryview):  # of the chunk's memory: a traceback keeps it
                     view.release()
-        lane.appended(chunk, appended.future.delivery, appended.future.index)
-        if appended.wake_sender or appended.linger is not None:
-            parts.wake()  # also for a linger that begins: the next record may be long in coming
-        parts.partitioner.appended(
-            self._topic, lane.partition, appended.nbytes, appended.batch_ready
-        )
+        self._appender.appended(chunk, appended.future.delivery, appended.future.index)
+        parts.partitioner.appended(self._topic, partition, appended.nbytes, appended.batch_ready)

@@ -35,25 +35,25 @@ NOT_BYTES = [
 BAD_HEADERS = [
     (None, TypeError),
     (7, TypeError),
-    ("ab", (TypeError, ValueError)),
-    ([b"ab"], (TypeError, ValueError)),
-    ({"ab": b""}, (TypeError, ValueError)),
-    ([("k",)], ValueError),
-    ([("k", b"v", b"w")], ValueError),
+    ("ab", TypeError),
+    ([b"ab"], TypeError),
+    ({"ab": b""}, TypeError),
+    ([("k",)], TypeError),
+    ([("k", b"v", b"w")], TypeError),
+    ([["k", b"v"]], TypeError),
     ([(None, b"v")], TypeError),
     ([(b"k", b"v")], TypeError),
     ([(1, b"v")], TypeError),
     ([("k", "v")], TypeError),
     ([("k", 1)], TypeError),
-    ([("k", released())], ValueError),
-    ([("ok", b"v"), ("\ud800", b"v")], UnicodeEncodeError),
+    ([("k", bytearray(b"v"))], TypeError),
+    ([("ok", b"v"), ("\ud800", b"v")], TypeError),
 ]
 
 CALLS: list[Callable[..., Any]] = [
     MemoryRecordsBuilder.has_room_for,
     MemoryRecordsBuilder.try_append,
     MemoryRecordsBuilder.append,
-    lambda builder, *record: builder.append_with_offset(5, *record),
     lambda builder, _, *record: batch_size_upper_bound(*record),
 ]
 
@@ -118,16 +118,16 @@ def untouched(builder: MemoryRecordsBuilder) -> bool:
 )
 def test_any_contiguous_buffer_is_its_bytes(data: Any) -> None:
     builder, plain = new_builder(), new_builder()
-    builder.append(0, data, data, [("h", data)])
-    plain.append(0, b"abcd", b"abcd", [("h", b"abcd")])
+    builder.append(0, data, data)
+    plain.append(0, b"abcd", b"abcd")
     builder.close()
     plain.close()
     assert builder.build() == plain.build()
 
 
-def test_headers_may_be_any_sequence_of_pairs() -> None:
+def test_headers_may_be_a_list_of_pairs() -> None:
     builder, plain = new_builder(), new_builder()
-    builder.append(0, None, None, [["a", b"1"], ("b", None)])  # type: ignore[list-item]
+    builder.append(0, None, None, [("a", b"1"), ("b", None)])
     plain.append(0, None, None, (("a", b"1"), ("b", None)))
     builder.close()
     plain.close()

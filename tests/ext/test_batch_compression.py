@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer, pack_several
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
 from tests.support.batch_writing import HEADER_BYTES, new_builder
 
 CODEC = 1
@@ -62,20 +62,20 @@ def test_an_empty_batch_needs_no_compressor() -> None:
 def test_a_batch_may_be_packed_beforehand() -> None:
     builder = repetitive_batch()
     before = builder.estimated_bytes_written
-    builder.pack(gzip.compress)
-    assert builder.is_packed
+    builder.compress(gzip.compress)
+    assert builder.is_compressed
     assert builder.closed_for_append
     assert not builder.is_closed
     assert builder.estimated_bytes_written < before
     builder.set_producer_state(9, 1, 5)
-    builder.pack(lambda records: pytest.fail("it was packed before"))
+    builder.compress(lambda records: pytest.fail("it was packed before"))
     builder.close(lambda records: pytest.fail("it was packed before"))
     expected = repetitive_batch()
     expected.set_producer_state(9, 1, 5)
     expected.close(gzip.compress)
     assert builder.build() == expected.build()
     assert builder.estimated_bytes_written == len(builder.build())
-    builder.pack()
+    builder.compress()
 
 
 def test_memory_that_is_given_back_meanwhile_is_nobody_elses() -> None:
@@ -96,7 +96,7 @@ def test_memory_that_is_given_back_meanwhile_is_nobody_elses() -> None:
         return packed
 
     kept: list[PooledBuffer] = []
-    builder.pack(compress)
+    builder.compress(compress)
     assert len(gzip.decompress(others[0])) == builder.uncompressed_bytes
     assert memoryview(kept[0]) == bytes(10_000)
     assert pool.available == 0
@@ -144,103 +144,3 @@ def test_a_reopened_batch_stays_compressed() -> None:
     builder.reopen_producer_state(9, 1, 0)
     assert builder.build()[HEADER_BYTES:] == before[HEADER_BYTES:]
     assert struct.unpack_from(">h", builder.build(), 21) == (CODEC,)
-
-
-def compress_each(records: list[memoryview]) -> list[bytes]:
-    assert all(each.readonly for each in records)
-    return [gzip.compress(each, mtime=0) for each in records]
-
-
-def test_several_batches_are_packed_with_one_call() -> None:
-    together = [repetitive_batch() for _ in range(3)]
-    together[1].append(5, b"key", b"another record")
-    alone = [repetitive_batch() for _ in range(3)]
-    alone[1].append(5, b"key", b"another record")
-    pack_several(together, compress_each)
-    for one, other in zip(together, alone, strict=True):
-        assert one.is_packed
-        assert one.closed_for_append
-        other.pack(lambda records: gzip.compress(records, mtime=0))
-        assert one.actual_compression_ratio == other.actual_compression_ratio
-        one.close()
-        other.close()
-        assert one.build() == other.build()
-
-
-def test_what_needs_no_compression_is_left_out() -> None:
-    empty, plain, packed = new_builder(compression=CODEC), new_builder(), repetitive_batch()
-    plain.append(1, None, b"x" * 100)
-    packed.pack(gzip.compress)
-
-    def never(_records: list[memoryview]) -> list[bytes]:
-        raise AssertionError("there is nothing to compress")
-
-    pack_several([empty, plain, packed], never)
-    assert empty.is_packed
-    assert plain.is_packed
-    pack_several([], never)
-
-
-def test_of_several_only_those_that_shrink_are_replaced() -> None:
-    small, large = new_builder(compression=CODEC), repetitive_batch()
-    small.append(1, None, b"x")
-    pack_several([small, large], compress_each)
-    assert (small.compression, large.compression) == (0, CODEC)
-    assert small.actual_compression_ratio > 1 > large.actual_compression_ratio
-
-
-def test_several_that_failed_can_be_packed_one_by_one() -> None:
-    batches = [repetitive_batch(), repetitive_batch()]
-
-    def fail(_records: list[memoryview]) -> list[bytes]:
-        raise MemoryError("no memory to compress with")
-
-    with pytest.raises(MemoryError, match="to compress with"):
-        pack_several(batches, fail)
-    with pytest.raises(ValueError, match="2 batches were compressed into 1"):
-        pack_several(batches, lambda records: compress_each(records[:1]))
-    for batch in batches:
-        assert batch.closed_for_append
-        assert not batch.is_packed
-        batch.close(gzip.compress)
-        assert batch.compression == CODEC
-
-
-def test_no_batch_is_compressed_twice_when_several_failed_half_way() -> None:
-    batches = [repetitive_batch() for _ in range(3)]
-    expected = repetitive_batch()
-    expected.close(gzip_anew)
-
-    def half(records: list[memoryview]) -> list[bytes]:
-        return [gzip_anew(records[0]), 7, gzip_anew(records[2])]  # type: ignore[list-item]
-
-    with pytest.raises(TypeError, match="bytes-like"):
-        pack_several(batches, half)
-    assert [batch.is_packed for batch in batches] == [True, False, False]
-    for batch in batches:
-        batch.pack(gzip_anew)
-        batch.close(gzip_anew)
-        batch.close(gzip_anew)
-        assert batch.build() == expected.build()
-
-
-def gzip_anew(records: memoryview) -> bytes:
-    """The same bytes for the same records, whatever the time is."""
-    return gzip.compress(records, mtime=0)
-
-
-def test_what_several_batches_no_longer_need_goes_back_to_the_pool() -> None:
-    pool = BufferPool(100_000, 1_000)
-    batches = []
-    for _ in range(3):
-        buffer = pool.allocate(1_000, 0)
-        batches.append(
-            MemoryRecordsBuilder(
-                buffer, write_limit=1_000, compression=CODEC, compression_ratio=0.1, pool=pool
-            )
-        )
-        while batches[-1].try_append(1, None, b"the same words over and over"):
-            pass
-    assert pool.available < 100_000 - 3 * 2_000
-    pack_several(batches, lambda records: [each[:100] for each in records])
-    assert pool.available == 100_000 - 3 * 1_000

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from kprod_ext import BulkLane, BulkTurn, ObjectChunk, RecordChunk, SentRecords, all_plain
+from kprod_ext import (
+    BulkAppender,
+    BulkStop,
+    BulkTurn,
+    ObjectChunk,
+    RecordChunk,
+    SentRecords,
+    TopicAppender,
+    all_plain,
+)
 
 
 class Asked:
@@ -147,14 +156,14 @@ def test_plain_means_bytes_that_are_small_enough() -> None:
         all_plain([b"", b""], [b""], 10)
 
 
-def test_a_lane_without_its_batches_says_what_it_needs() -> None:
+def test_an_appender_without_batches_says_what_it_needs() -> None:
     chunk = ObjectChunk(4, 1000, Asked())
-    lane = BulkLane(2, BulkTurn(), SentRecords())
+    appender = BulkAppender(TopicAppender(2, 1000, print), BulkTurn(), SentRecords())
     chunk.load([b"x"])
-    assert lane.write(chunk, [], [], print) == "sticky"
+    assert appender.write(chunk, [], [], print) is BulkStop.NO_STICKY
     chunk.load([b"x"], None, None, 1)
-    assert (lane.write(chunk, [], [], print), lane.partition) == ("unknown", 1)
+    assert appender.write(chunk, [], [], print) is BulkStop.NOT_ADMITTED
+    assert appender.partition == 1
     chunk.load([b"x"], None, None, 5)
-    assert (lane.write(chunk, [], [], print), lane.partition) == ("unknown", 5)
-    with pytest.raises(ValueError, match="1 partition or more"):
-        BulkLane(0, BulkTurn(), SentRecords())
+    assert appender.write(chunk, [], [], print) is BulkStop.NOT_ADMITTED
+    assert appender.partition == 5

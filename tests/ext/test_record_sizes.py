@@ -49,10 +49,10 @@ def test_the_estimate_without_compression_is_the_size() -> None:
     assert len(builder.build()) == builder.estimated_bytes_written == HEADER_BYTES + sum(sizes)
 
 
-def test_the_bound_holds_for_the_worst_timestamp_and_offset() -> None:
+def test_the_bound_holds_for_the_worst_timestamp() -> None:
     builder = new_builder()
     builder.append(0, None, None)
-    size = builder.append_with_offset(2**31 - 1, 2**63 - 1, b"k", b"v")
+    size = builder.append(2**63 - 1, b"k", b"v")
     assert HEADER_BYTES + size <= batch_size_upper_bound(b"k", b"v")
 
 

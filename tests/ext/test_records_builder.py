@@ -53,8 +53,6 @@ def test_closed_for_append_takes_no_more_records() -> None:
     assert builder.try_append(1, None, b"v") == 0
     with pytest.raises(ValueError, match="no more records"):
         builder.append(1, None, b"v")
-    with pytest.raises(ValueError, match="no more records"):
-        builder.append_with_offset(9, 1, None, b"v")
     builder.set_producer_state(1, 2, 3)
     builder.close()
     assert builder.record_count == 1
@@ -138,30 +136,6 @@ def test_states_that_cannot_be(state: tuple[int, int, int, bool]) -> None:
 def test_states_that_do_not_fit_the_header(state: tuple[int, int, int]) -> None:
     with pytest.raises(OverflowError):
         new_builder().set_producer_state(*state)
-
-
-def test_offsets_may_have_gaps_and_only_grow() -> None:
-    builder = new_builder()
-    builder.append_with_offset(3, 1, None, b"a")
-    builder.append(1, None, b"b")
-    with pytest.raises(ValueError, match="offset 4 must be above 4"):
-        builder.append_with_offset(4, 1, None, b"c")
-    builder.append_with_offset(2**31 - 1, 1, None, b"d")
-    with pytest.raises(ValueError, match="offset"):
-        builder.append(1, None, b"e")
-    with pytest.raises(ValueError, match="offset"):
-        builder.append_with_offset(2**31, 1, None, b"e")
-    assert not builder.has_room_for(1, None, b"e")
-    assert builder.try_append(1, None, b"e") == 0
-    builder.close()
-    assert struct.unpack_from(">i", builder.build(), 23) == (2**31 - 1,)
-    assert struct.unpack_from(">i", builder.build(), 57) == (3,)
-
-
-@pytest.mark.parametrize("offset", [-1, -(2**63)])
-def test_an_offset_below_the_base_is_refused(offset: int) -> None:
-    with pytest.raises(ValueError, match="offset"):
-        new_builder().append_with_offset(offset, 1, None, b"")
 
 
 def test_a_buffer_given_back_is_not_written_to() -> None:

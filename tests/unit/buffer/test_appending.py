@@ -115,12 +115,12 @@ def test_futures_know_their_place_and_their_sizes() -> None:
         lambda append: append(1, None, memoryview(bytes(8))[::2], ()),
     ],
 )
-@pytest.mark.parametrize("open_batch", [False, True])
+@pytest.mark.parametrize("partition_appender", [False, True])
 def test_a_record_that_cannot_be_written_leaves_no_trace(
-    bad: Callable[..., object], open_batch: bool
+    bad: Callable[..., object], partition_appender: bool
 ) -> None:
     rig = Accumulating()
-    if open_batch:
+    if partition_appender:
         rig.append(value=b"before")
     used, batches = rig.used, len(rig.accumulator.incomplete)
 
@@ -133,7 +133,7 @@ def test_a_record_that_cannot_be_written_leaves_no_trace(
     rig.append(value=b"after")
     (batch,) = rig.accumulator.take_all()
     batch.seal(None)
-    expected = [b"before", b"after"] if open_batch else [b"after"]
+    expected = [b"before", b"after"] if partition_appender else [b"after"]
     assert [record.value for record in read(batch).records()] == expected
 
 

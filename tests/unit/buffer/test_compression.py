@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import zstandard
+from lz4 import frame
 
 from kprod.buffer.compression import (
     CODEC_IDS,
     CompressionRatios,
     compressor,
     decompress,
-    several,
 )
 from tests.unit.buffer.accumulating import BATCH, Accumulating, read
 
@@ -104,67 +104,23 @@ def test_two_threads_may_compress_at_the_same_time(codec: str) -> None:
             assert list(threads.map(compress, map(memoryview, texts))) == alone
 
 
-@pytest.mark.parametrize("level", [None, 1, 4, 12])
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
-@pytest.mark.parametrize("size", [1_000, 100_000, 400_000])
-def test_several_batches_become_what_each_becomes_alone(
-    codec: str, level: int | None, size: int
-) -> None:
-    compress = compressor(codec, level)
+@pytest.mark.parametrize("level", [-5, 0, 1, 3, 4, 9])
+@pytest.mark.parametrize("size", [1_000, 128 * 1024, 150_000, 500_000])
+def test_a_zstd_level_is_what_zstd_makes_of_it(level: int, size: int) -> None:
+    text = b"".join(b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(9_000))
+    compress = compressor("zstd", level)
     assert compress is not None
-    compress_several = several(compress)
-    assert compress_several is not None
-    records = [memoryview((TEXT + NOISE) * 4)[start : start + size] for start in range(3)]
-    compress(records[0])  # now it knows how repetitive they are
-    for _ in range(2):
-        frames = compress_several(records)
-        assert [bytes(frames[n]) for n in range(len(frames))] == [compress(r) for r in records]
+    made = compress(memoryview(text[:size]))
+    assert made == zstandard.ZstdCompressor(level=level).compress(text[:size])
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy"])
-def test_some_codecs_take_one_batch_at_a_time(codec: str) -> None:
-    compress = compressor(codec, None)
+@pytest.mark.parametrize("level", [1, 3, 9, 12, 16])
+def test_an_lz4_level_is_what_lz4_makes_of_it(level: int) -> None:
+    text = b"".join(b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(3_000))
+    compress = compressor("lz4", level)
     assert compress is not None
-    assert several(compress) is None
-
-
-def test_small_and_large_batches_compress_as_well_as_zstd_does_it() -> None:
-    lines = (b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(9_000))
-    text = b"".join(lines)
-    for level in (-5, 1, 2, 3, 4, 9):
-        compress = compressor("zstd", level)
-        assert compress is not None
-        for size in (1_000, 30_000, 128 * 1024, 150_000, len(text)):
-            usual = zstandard.ZstdCompressor(level=level).compress(text[:size])
-            made = compress(memoryview(text[:size]))
-            assert len(made) <= 1.05 * len(usual), (level, size)
-            if size <= 128 * 1024:
-                assert made == usual
-
-
-@pytest.mark.parametrize("level", [0, 3])
-@pytest.mark.parametrize("at_once", [False, True])
-def test_half_the_tables_are_for_what_follows_repetitive_batches(level: int, at_once: bool) -> None:
-    def frames(*batches: bytes) -> list[bytes]:
-        """Of each of them, by one compressor."""
-        compress = compressor("zstd", level)
-        assert compress is not None
-        if not at_once:
-            return [compress(memoryview(batch)) for batch in batches]
-        compress_several = several(compress)
-        assert compress_several is not None
-        return [bytes(compress_several([memoryview(batch)])[0]) for batch in batches]
-
-    words = [b"%x " % number for number in random.Random(4).choices(range(20_000), k=50_000)]
-    text, repetitive = b"".join(words), b"%s%s" % (TEXT, b" ".join(words[:20])) * 12
-    assert min(len(text), len(repetitive)) > 128 * 1024
-    first, again, after, other, last = frames(text, text, repetitive, text, text)
-    assert first == again == last
-    assert other != first
-    assert 0.95 * len(first) < len(other) < 1.05 * len(first)
-    assert len(after) < len(repetitive) / 5
-    for frame, batch in ((other, text), (after, repetitive)):
-        assert zstandard.ZstdDecompressor().decompress(frame) == batch
+    usual = frame.compress(text, compression_level=level, block_linked=False, store_size=False)
+    assert compress(memoryview(text)) == usual
 
 
 def test_no_codec_means_no_compressor() -> None:

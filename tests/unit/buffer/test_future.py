@@ -15,7 +15,7 @@ from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, KafkaTimeoutError, KprodError, RecordTooLargeError
 from kprod.types import RecordMetadata, TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder, OpenBatch
+from kprod_ext import BufferPool, MemoryRecordsBuilder, PartitionAppender
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
 
@@ -40,6 +40,7 @@ def future_of(delivery: BatchDelivery, index: int = 2) -> FutureRecordMetadata:
 # What it is ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_a_future_takes_48_bytes_and_no_time_of_the_garbage_collector(
     delivery: BatchDelivery,
 ) -> None:
@@ -62,12 +63,10 @@ def test_a_future_of_ones_own_has_what_it_needs_besides(delivery: BatchDelivery)
 
 
 def appended(kind: type[FutureRecordMetadata], delivery: BatchDelivery) -> FutureRecordMetadata:
-    batch = OpenBatch(kind)
+    batch = PartitionAppender(kind)
     builder = MemoryRecordsBuilder(BufferPool(200, 200).allocate(200, 0.0), write_limit=200)
     batch.open(builder, delivery)
-    written = batch.try_append(7, b"k", b"value")
-    assert written is not None
-    future: FutureRecordMetadata = written[0]
+    future: FutureRecordMetadata = batch.try_append(7, b"k", b"value")
     return future
 
 

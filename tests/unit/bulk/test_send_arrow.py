@@ -101,6 +101,14 @@ def test_timestamps_of_every_unit(kind: Any, cells: list[Any]) -> None:
     assert times[2] > before
 
 
+def test_the_last_timestamp_there_is() -> None:
+    batch = pa.record_batch({"value": [b"a"], "at": pa.array([2**63 - 1])})
+    assert [r.timestamp for r in stored(sent(batch, timestamp=1))] == [2**63 - 1]
+    beyond = pa.record_batch({"value": [b"a"], "at": pa.array([2**63 - 1], pa.timestamp("s"))})
+    with pytest.raises(InvalidRecordError, match="timestamp is before 1970 or beyond"):
+        sent(beyond, timestamp=1)
+
+
 def test_timestamps_of_seconds() -> None:
     batch = pa.record_batch({"value": [b"a"], "at": pa.array([1_700_000_000], pa.timestamp("s"))})
     assert [r.timestamp for r in stored(sent(batch, timestamp=1))] == [1_700_000_000_000]

@@ -1,0 +1,301 @@
+"""Which queues the sender should look at, and where each of them stood when it last did.
+
+Kafka's ``RecordAccumulator.ready`` walks every partition in every turn. Here a queue is looked at
+only after something happened to it: a batch was opened or filled, somebody waits for one, its time
+has come, the sender itself put a batch back or took one out, the gate opened, or leaders changed.
+Then it is put where it belongs until something happens again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.batch_queue import BatchQueue
+from kprod.buffer.queue_depths import QueueDepths
+from kprod.buffer.queue_list import NodeQueues, QueueList
+from kprod.buffer.timers import Timers
+from kprod.cluster.snapshot import ClusterSnapshot, Leadership
+
+FOREVER = float("inf")
+AT_ONCE = -FOREVER
+
+
+class Ready:
+    """What could be sent.
+
+    ``nodes``: the nodes it could be sent to, each with the ``acks`` of the requests it could be in.
+    ``next_check``: seconds until there may be more, if nothing happens. ``leaderless``: topics with
+    records for a partition without a leader. ``queued``: how many batches wait, by topic and
+    partition, of the topics that are measured.
+    """
+
+    __slots__ = ("leaderless", "next_check", "nodes", "queued")
+
+    def __init__(
+        self,
+        nodes: dict[int, list[int]],
+        next_check: float,
+        leaderless: set[str],
+        queued: Mapping[str, Mapping[int, int]],
+    ) -> None:
+        self.nodes = nodes
+        self.next_check = next_check
+        self.leaderless = leaderless
+        self.queued = queued
+
+
+class ReadyTracker:
+    """Every queue that has batches stands at one of these places, or ``note`` was called for it.
+
+    * due: its oldest batch should leave now;
+    * lingering: it should leave when its linger is over, or as soon as there is a hurry;
+    * resting: it failed, and its back-off is not over; no hurry shortens that;
+    * shut: it should leave, and the gate did not let it;
+    * leaderless: nobody is known to lead its partition.
+
+    ``note`` is for any thread, everything else for the sender's. Only the sender removes batches:
+    what other threads do to a queue never changes its oldest batch, unless it was empty.
+    """
+
+    __slots__ = (
+        "_ages",
+        "_leaderless",
+        "_looks",
+        "_node_queues",
+        "_noted",
+        "_resting",
+        "_shut",
+        "_snapshot",
+        "_snapshots",
+        "_timers",
+        "depths",
+    )
+
+    def __init__(self) -> None:
+        # Appending and taking from the left are each atomic, with and without a GIL.
+        self._noted: deque[BatchQueue] = deque()
+        self._node_queues: dict[tuple[int, int], NodeQueues] = {}  # where queues are due, or linger
+        self._leaderless: dict[str, QueueList] = {}  # by topic
+        self._resting = QueueList()
+        self._shut = QueueList()
+        self._timers = Timers()  # of those that linger or rest
+        self._ages = Timers()  # no later than the oldest batch was created
+        self._snapshot = ClusterSnapshot()
+        self._snapshots = 1  # how many there have been: a queue knows which one it looked into
+        self._looks = 0
+        self.depths = QueueDepths()
+
+    def note(self, queue: BatchQueue) -> None:
+        """A batch of ``queue`` is about to be pushed, or was filled, or is waited for. Any thread.
+
+        Noting comes first with a push, for an exception may come in between; the sender that looks
+        then waits for the queue's lock, which the pushing caller holds.
+        """
+        self._noted.append(queue)
+
+    def note_anew(self, queue: BatchQueue) -> None:
+        """The sender changed which batch of ``queue`` is the oldest, or what holds for it."""
+        self._leave(queue)
+        if queue.oldest is not None:
+            self._noted.append(queue)
+        else:  # the caller that pushes the next batch has noted it, or is about to
+            self.depths.forget(queue)
+
+    def forget(self, queue: BatchQueue) -> None:
+        """``queue`` is retired: keep nothing of it."""
+        self._leave(queue)
+        self._ages.discard(queue)
+        self.depths.forget_topic(queue.tp.topic)
+
+    def trim(self) -> None:
+        """Many queues were forgotten: give back their places, too."""
+        self.depths.trim()
+
+    def shut(self, queue: BatchQueue) -> None:
+        """The gate did not let ``queue`` pass; it will not before ``reopened``."""
+        self._move(queue, self._shut)
+
+    def reopened(self, queue: BatchQueue) -> None:
+        """The gate may let ``queue`` pass now, if it did not before."""
+        if queue.queue_list is self._shut:
+            self.note_anew(queue)
+
+    def look(self, snapshot: ClusterSnapshot, now: float) -> None:
+        """Put every queue to which something happened where it belongs at ``now``."""
+        if snapshot is not self._snapshot:
+            self._follow(snapshot)
+        self._looks += 1
+        if self._timers.first() <= now:
+            for queue in self._timers.take_due(now):
+                self._leave(queue)
+                self._noted.append(queue)
+        # Not what is noted meanwhile: busy callers would keep the sender here.
+        for _ in range(len(self._noted)):
+            queue = self._noted.popleft()
+            if queue.look != self._looks:  # each once
+                queue.look = self._looks
+                try:
+                    self._consider(queue, now)
+                except BaseException:
+                    # Memory has run out, say. This turn is over; nothing else would note it.
+                    self._noted.appendleft(queue)
+                    raise
+
+    def _follow(self, snapshot: ClusterSnapshot) -> None:
+        if snapshot != self._snapshot:
+            self._snapshots += 1
+            for queue in self._standing():
+                self.note_anew(queue)
+        self._snapshot = snapshot
+
+    def _consider(self, queue: BatchQueue, now: float) -> None:
+        place = queue.queue_list
+        if place is not None and not place.passing:
+            if queue.leader is not None:
+                self.depths.see(queue)
+            return
+        batch, full = queue.head()
+        if batch is None:
+            self._leave(queue)
+            self.depths.forget(queue)
+            return
+        self._ages.set_at_latest(queue, batch.created_at)
+        if queue.found_in != self._snapshots:
+            self._find(queue)
+        leader, queues_of_node = queue.leader, queue.queues_of_node
+        if leader is None or queues_of_node is None:
+            self.depths.forget(queue)
+            self._move(queue, self._leaderless_of(queue.tp.topic))
+            return
+        self.depths.see(queue)
+        when = _due_at(batch, leader, AT_ONCE if full else queue.linger)
+        if when <= now:
+            self._move(queue, queues_of_node.due)
+        else:
+            self._move(queue, self._resting if batch.attempts else queues_of_node.lingering)
+            self._timers.set(queue, when)
+
+    def _find(self, queue: BatchQueue) -> None:
+        """Once per snapshot: a queue is considered twice for every batch of it."""
+        leader = self._snapshot.leadership(queue.tp)
+        queue.leader, queue.queues_of_node = leader, None
+        if leader is not None:
+            at = leader.leader_id, queue.acks
+            queues_of_node = self._node_queues.get(at)
+            if queues_of_node is None:
+                queues_of_node = self._node_queues[at] = NodeQueues(*at)
+            queue.queues_of_node = queues_of_node
+        queue.found_in = self._snapshots
+
+    def _leaderless_of(self, topic: str) -> QueueList:
+        place = self._leaderless.get(topic)
+        if place is None:
+            place = self._leaderless[topic] = QueueList()
+        return place
+
+    def _move(self, queue: BatchQueue, place: QueueList) -> None:
+        """Let ``queue`` stand at ``place``; where it stands already it keeps its turn."""
+        if queue.queue_list is not place:
+            self._leave(queue)
+            place.join(queue)
+
+    def _leave(self, queue: BatchQueue) -> None:
+        if queue.queue_list is not None:
+            queue.queue_list.leave(queue)
+            self._timers.discard(queue)
+
+    def _standing(self) -> list[BatchQueue]:
+        """All that stand anywhere."""
+        by_leader = [
+            place
+            for queues_of_node in self._node_queues.values()
+            for place in (queues_of_node.due, queues_of_node.lingering)
+        ]
+        places = [*by_leader, *self._leaderless.values()]
+        places += self._resting, self._shut
+        return [queue for place in places for queue in place]
+
+    # What was seen --------------------------------------------------------------------------------
+
+    def node_queues(self, hurry: bool) -> dict[int, list[int]]:
+        """The nodes that something should be sent to, each with the ``acks`` that are asked for."""
+        found: dict[int, list[int]] = {}
+        for queues_of_node in self._node_queues.values():
+            if queues_of_node.due.first is not None or (
+                hurry and queues_of_node.lingering.first is not None
+            ):
+                found.setdefault(queues_of_node.node_id, []).append(queues_of_node.acks)
+        return found
+
+    def at(self, node_id: int, acks: int, hurry: bool) -> list[QueueList]:
+        """Where those stand that should leave for there; each place longest waiting first."""
+        queues_of_node = self._node_queues.get((node_id, acks))
+        if queues_of_node is None:
+            return []
+        return [queues_of_node.due, queues_of_node.lingering] if hurry else [queues_of_node.due]
+
+    def next_look(self) -> float:
+        """When the first linger or back-off ends."""
+        return self._timers.first()
+
+    def leaderless(self) -> set[str]:
+        """The topics with records for partitions that nobody is known to lead."""
+        if self._leaderless:  # what has a leader again shall cost the next turns nothing
+            places = self._leaderless.items()
+            self._leaderless = {topic: place for topic, place in places if place.first is not None}
+        return set(self._leaderless)
+
+    # Age, and the end -----------------------------------------------------------------------------
+
+    def oldest(self) -> float:
+        """When the oldest batch that waits was created; infinite when none does."""
+        self._note_ages()
+        while (first := self._ages.first()) < FOREVER:
+            queues = self._ages.take_due(first)
+            for queue in queues:
+                if queue.oldest is not None:
+                    self._ages.set(queue, queue.oldest.created_at)
+            if self._ages.first() == first:
+                return first
+        return FOREVER
+
+    def take_older(self, created_before: float) -> list[ProducerBatch]:
+        """Remove the batches that were created before a time."""
+        self._note_ages()
+        gone: list[ProducerBatch] = []
+        for queue in self._ages.take_due(created_before):
+            gone += queue.take_expired(created_before)
+            self.note_anew(queue)
+        return gone
+
+    def _note_ages(self) -> None:
+        """Also of the batches that ``look`` has not seen yet."""
+        for queue in self._take_noted():
+            if queue.oldest is not None:
+                self._ages.set_at_latest(queue, queue.oldest.created_at)
+            self._noted.append(queue)
+
+    def _take_noted(self) -> list[BatchQueue]:
+        """Each once, and not what is noted meanwhile."""
+        noted: dict[BatchQueue, None] = {}
+        for _ in range(len(self._noted)):
+            noted[self._noted.popleft()] = None
+        return list(noted)
+
+    def take_all(self) -> list[ProducerBatch]:
+        """Remove every batch."""
+        queues = dict.fromkeys([*self._standing(), *self._take_noted()])
+        for queue in queues:
+            self.note_anew(queue)
+        return [batch for queue in queues for batch in queue.take_all()]
+
+
+def _due_at(batch: ProducerBatch, leader: Leadership, linger: float) -> float:
+    """When ``batch`` should leave for ``leader``: after its back-off if it failed, else linger."""
+    if batch.attempts:
+        # A new leader has nothing to do with the old one's trouble (KIP-951).
+        before = batch.attempted_leader
+        return batch.retry_at if before is None or before == leader else AT_ONCE
+    return AT_ONCE if batch.delivery.awaited else batch.created_at + linger

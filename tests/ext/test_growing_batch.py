@@ -1,0 +1,260 @@
+"""A batch that is full goes on filling, in further memory of its pool, until it is closed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from kprod_ext import (
+    BufferPool,
+    MemoryRecordsBuilder,
+    PartitionAppender,
+    PooledBuffer,
+    RecordFuture,
+    SealedBatch,
+    send_buffers,
+)
+from tests.support.batch_writing import HEADER_BYTES, new_builder
+
+CHUNK = 1000
+VALUE = b"v" * 92
+RECORD = 101  # bytes of a record with that value, when its deltas are below 64
+
+
+class Growing:
+    """A builder that may grow up to ``limit`` bytes, and the memory it does so in."""
+
+    def __init__(self, limit: int = 100 * CHUNK, memory: int = 200 * CHUNK) -> None:
+        self.pool = BufferPool(memory, CHUNK)
+        self.buffer: PooledBuffer = self.pool.allocate(CHUNK, 0)
+        self.builder = MemoryRecordsBuilder(
+            self.buffer, write_limit=limit, full_size=CHUNK, pool=self.pool
+        )
+
+    @property
+    def used(self) -> int:
+        return self.pool.total - self.pool.available
+
+    def fill(self, values: list[bytes]) -> None:
+        for number, value in enumerate(values):
+            assert self.builder.try_append(number, b"key", value)
+
+    def close(self) -> SealedBatch:
+        self.builder.set_producer_state(7, 1, 3)
+        self.builder.close()
+        return SealedBatch(self.builder)
+
+
+def plain(values: list[bytes]) -> bytes:
+    """The same batch, written in one piece of memory."""
+    builder = new_builder(1 << 20)
+    for number, value in enumerate(values):
+        builder.append(number, b"key", value)
+    builder.set_producer_state(7, 1, 3)
+    builder.close()
+    return bytes(builder.build())
+
+
+VALUES = [
+    [VALUE] * 100,
+    [bytes([n]) * (37 * n % 900) for n in range(60)],
+    [b"x" * 5000, VALUE, b"y" * 3000, b"", b"z" * 999, b"z" * 940, b"z" * 941],
+]
+
+
+@pytest.mark.parametrize("values", VALUES, ids=["equal", "uneven", "large"])
+def test_its_bytes_are_those_of_a_batch_in_one_piece(values: list[bytes]) -> None:
+    growing = Growing()
+    if len(values[0]) > CHUNK:  # the first record has to fit into the memory there is
+        values = [b"first", *values]
+    growing.fill(values)
+    batch = growing.close()
+    pieces = batch.pieces()
+    assert len(pieces) > 3
+    assert b"".join(pieces) == bytes(batch) == growing.builder.build() == plain(values)
+    assert sum(map(len, pieces)) == len(batch) == batch.size
+
+
+def test_the_record_that_fills_it_is_told_of_once_and_before_it_has_to_grow() -> None:
+    growing = Growing()
+    partition = PartitionAppender(RecordFuture)
+    partition.open(growing.builder, object())
+    filled = []
+    for number in range(100):
+        assert partition.try_append(0, None, VALUE) is not None
+        if partition.last_full:
+            filled.append((number, growing.buffer.chunk_bytes))
+    assert filled == [((CHUNK - HEADER_BYTES) // RECORD - 1, 0)]
+    assert growing.builder.is_full
+    assert growing.buffer.chunk_bytes > 0
+
+
+def test_it_takes_more_when_it_is_full() -> None:
+    growing = Growing(limit=5 * CHUNK)
+    fitting = (CHUNK - HEADER_BYTES) // RECORD
+    for _ in range(fitting):
+        assert growing.builder.try_append(0, None, VALUE)
+    assert growing.buffer.chunk_bytes == 0
+    assert not growing.builder.closed_for_append
+    while growing.builder.has_room_for(0, None, VALUE):
+        assert growing.builder.try_append(0, None, VALUE)
+        assert growing.builder.is_full
+    assert growing.builder.estimated_bytes_written <= 5 * CHUNK
+    assert growing.builder.estimated_bytes_written > 5 * CHUNK - RECORD - 3
+    assert growing.builder.try_append(0, None, VALUE) == 0
+    assert growing.builder.closed_for_append
+
+
+def test_a_lone_record_takes_no_more_than_without() -> None:
+    growing = Growing()
+    growing.fill([VALUE])
+    assert growing.used == CHUNK
+    batch = growing.close()
+    assert batch.pieces() == [batch]
+
+
+def test_all_memory_is_counted_and_goes_back() -> None:
+    growing = Growing()
+    growing.fill([VALUE] * 100)
+    assert growing.used == CHUNK + growing.buffer.chunk_bytes
+    assert growing.buffer.chunk_bytes == (len(growing.close().pieces()) - 1) * CHUNK
+    growing.pool.deallocate(growing.buffer)
+    assert growing.used == 0
+
+
+def test_a_buffer_that_is_lost_gives_all_of_it_back() -> None:
+    growing = Growing()
+    growing.fill([VALUE] * 100)
+    pool = growing.pool
+    del growing
+    assert pool.available == pool.total
+
+
+def test_chunks_are_used_again() -> None:
+    growing = Growing(memory=20 * CHUNK)
+    for _ in range(10):
+        growing.fill([VALUE] * 100)
+        growing.pool.deallocate(growing.buffer)
+        growing.buffer = growing.pool.allocate(CHUNK, 0)
+        growing.builder = MemoryRecordsBuilder(
+            growing.buffer, write_limit=100 * CHUNK, full_size=CHUNK, pool=growing.pool
+        )
+    assert growing.used == CHUNK
+
+
+def test_without_memory_it_takes_no_more() -> None:
+    growing = Growing(memory=3 * CHUNK)
+    taken = 0
+    while growing.builder.try_append(taken, b"key", VALUE):
+        taken += 1
+    assert growing.builder.closed_for_append
+    assert growing.used == 3 * CHUNK
+    assert bytes(growing.close()) == plain([VALUE] * taken)
+
+
+def test_it_does_not_overtake_a_thread_that_waits_for_memory() -> None:
+    growing = Growing(memory=3 * CHUNK)
+    waiting = threading.Event()
+    found: list[PooledBuffer] = []
+
+    def wait() -> None:
+        found.append(growing.pool.allocate(3 * CHUNK, 60, waiting.set))
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert waiting.wait(60)
+    taken = 0
+    while growing.builder.try_append(taken, b"key", VALUE):
+        taken += 1
+    assert growing.used == 3 * CHUNK, "of which the thread that waits has two already"
+    assert growing.buffer.chunk_bytes == 0
+    growing.pool.deallocate(growing.buffer)
+    waiter.join()
+    assert len(found) == 1
+
+
+def test_its_memory_stays_while_a_piece_is_out() -> None:
+    growing = Growing(memory=20 * CHUNK)
+    values = [VALUE] * 100
+    growing.fill(values)
+    batch = growing.close()
+    views = [memoryview(piece) for piece in batch.pieces()]
+    del batch
+    growing.pool.deallocate(growing.buffer)
+    assert growing.used == 0
+    others = [growing.pool.allocate(CHUNK, 0) for _ in range(20)]
+    for other in others:
+        memoryview(other)[:] = b"\xff" * CHUNK
+    assert b"".join(views) == plain(values)
+
+
+def test_another_producer_state_changes_the_header_only() -> None:
+    growing = Growing()
+    values = [VALUE] * 50
+    growing.fill(values)
+    first = bytes(growing.close())
+    growing.builder.reopen_producer_state(9, 2, 0)
+    assert bytes(SealedBatch(growing.builder)) != first
+    growing.builder.reopen_producer_state(7, 1, 3)
+    assert bytes(SealedBatch(growing.builder)) == first == plain(values)
+
+
+@pytest.mark.parametrize("records", [30, 3000])
+def test_a_socket_gets_its_pieces_with_the_checksum(records: int) -> None:
+    """Few bytes are sent with the GIL held, many without."""
+    growing = Growing(limit=10**6, memory=10**6)
+    values = [VALUE] * records
+    growing.fill(values)
+    pieces: list[bytes | memoryview] = [b"before"]
+    ours, theirs = socket.socketpair()
+    found = bytearray()
+
+    def read() -> None:
+        while data := theirs.recv(1 << 16):
+            found.extend(data)
+
+    reader = threading.Thread(target=read)
+    with ours, theirs:
+        reader.start()
+        batch = growing.close()
+        ours.setblocking(False)
+        left = [*pieces, *batch.pieces()]
+        while left:
+            taken = send_buffers(ours.fileno(), left)
+            while left and taken >= len(left[0]):
+                taken -= len(left.pop(0))
+            if taken:
+                left[0] = memoryview(left[0])[taken:]
+        ours.shutdown(socket.SHUT_WR)
+        reader.join()
+    assert bytes(found) == b"before" + plain(values)
+
+
+def test_a_batch_in_chunks_can_be_sent_as_one_buffer() -> None:
+    growing = Growing()
+    growing.fill([VALUE] * 20)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        batch = growing.close()
+        assert send_buffers(ours.fileno(), [batch]) == len(batch)
+        assert theirs.recv(1 << 16) == plain([VALUE] * 20)
+
+
+def test_records_to_be_compressed_stay_in_a_row() -> None:
+    """A codec takes them at once; up to the larger limit, as far as they are estimated."""
+    pool = BufferPool(200 * CHUNK, CHUNK)
+    buffer = pool.allocate(CHUNK, 0)
+    builder = MemoryRecordsBuilder(
+        buffer, write_limit=5 * CHUNK, full_size=CHUNK, compression=1, pool=pool
+    )
+    full_at = 0
+    while builder.try_append(0, None, VALUE):
+        full_at = full_at or (builder.is_full and builder.record_count)
+    assert full_at == 9
+    assert 4 * CHUNK < builder.estimated_bytes_written <= 5 * CHUNK
+    assert buffer.chunk_bytes == 0
+    builder.close(lambda records: bytes(records[:500]))
+    pool.deallocate(buffer)
+    assert pool.available == pool.total

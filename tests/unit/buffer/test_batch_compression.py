@@ -1,0 +1,277 @@
+"""Callers compress what they have filled when the sender is behind, and nothing goes wrong then."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable
+
+import pytest
+
+from kprod.buffer.batch import ProducerBatch, ProducerId
+from tests.unit.buffer.accumulating import BATCH, Accumulating, Gate, read
+
+Compress = Callable[[memoryview], bytes]
+
+
+def gzip(records: memoryview) -> bytes:
+    stream = zlib.compressobj(wbits=31)
+    return stream.compress(records) + stream.flush()
+
+
+class Codec:
+    """Counts the calls; ``within`` is called in the next one, before it compresses."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.within: Callable[[], object] | None = None
+
+    def __call__(self, records: memoryview) -> bytes:
+        self.calls += 1
+        within, self.within = self.within, None
+        if within is not None:
+            within()
+        return gzip(records)
+
+
+@pytest.fixture
+def codec() -> Codec:
+    return Codec()
+
+
+@pytest.fixture
+def rig(codec: Codec) -> Accumulating:
+    return Accumulating(batches=100, compression="gzip", compress=codec)
+
+
+def value(number: int) -> bytes:
+    """Two of them fill a batch as long as nothing is known of how well they compress."""
+    return b"%04d" % number * 110
+
+
+def fill(rig: Accumulating, batches: int, *, partition: int = 0, start: int = 0) -> None:
+    """Append two records each for so many batches: all but the last of them will be full."""
+    for number in range(2 * batches):
+        rig.append(partition, value(start + number))
+
+
+def numbers(batches: list[ProducerBatch]) -> list[int]:
+    """What is in the batches, as an independent reader sees it."""
+    return [int((record.value or b"")[:4]) for batch in batches for record in read(batch).records()]
+
+
+def drain_all(rig: Accumulating) -> list[ProducerBatch]:
+    rig.accumulator.begin_flush()
+    found: list[ProducerBatch] = []
+    while taken := rig.drain():
+        found += taken
+    rig.accumulator.end_flush()
+    return found
+
+
+def give_back(rig: Accumulating, batches: list[ProducerBatch]) -> int:
+    """Bytes in use when the batches have given back theirs."""
+    for batch in batches:
+        batch.release()
+    return rig.used
+
+
+def test_a_sender_that_keeps_up_is_left_alone(rig: Accumulating, codec: Codec) -> None:
+    for number in range(10):
+        fill(rig, 1, start=2 * number)
+        assert codec.calls == number
+        rig.accumulator.begin_flush()
+        assert numbers(rig.drain()) == [2 * number, 2 * number + 1]
+        rig.accumulator.end_flush()
+
+
+def test_a_caller_compresses_what_it_has_filled_when_others_wait(
+    rig: Accumulating, codec: Codec
+) -> None:
+    fill(rig, 2)
+    assert codec.calls == 0, "one is full: the sender takes that next"
+    wakes = len(rig.wakes)
+    fill(rig, 3, start=4)
+    assert codec.calls == 3, "of four that are full the sender has one to do"
+    assert len(rig.wakes) >= wakes + 3, "the sender was not told"
+    found = drain_all(rig)
+    assert codec.calls == 5
+    assert numbers(found) == list(range(10))
+    assert give_back(rig, found) == 0
+
+
+def test_it_makes_the_bytes_that_the_sender_would_make(rig: Accumulating) -> None:
+    fill(rig, 5)
+    alone = Accumulating(batches=100, compression="gzip", compress=gzip)
+    expected = []
+    for number in range(5):
+        fill(alone, 1, start=2 * number)
+        expected += drain_all(alone)
+    made = [bytes(batch.records or b"") for batch in drain_all(rig)]
+    assert made[:4] == [bytes(batch.records or b"") for batch in expected[:4]]
+
+
+def test_memory_that_compression_saves_is_free_at_once(rig: Accumulating, codec: Codec) -> None:
+    for partition in range(3):  # the estimate allows more than a buffer holds
+        for _ in range(200):
+            rig.append(partition, b"x" * 300)
+            found = rig.drain()
+            give_back(rig, found)
+    give_back(rig, drain_all(rig))
+    before = codec.calls
+    for _ in range(60):
+        rig.append(0, b"x" * 300)
+    assert codec.calls > before
+    waiting = rig.accumulator.incomplete.copy()
+    open_or_left = 2
+    assert len(waiting) > open_or_left
+    packed = sum(batch.builder.is_compressed for batch in waiting)
+    assert packed == len(waiting) - open_or_left
+    assert rig.used <= packed * BATCH + open_or_left * 10 * BATCH
+
+
+def test_the_sender_takes_no_batch_that_a_caller_is_at(rig: Accumulating, codec: Codec) -> None:
+    fill(rig, 2)
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        seen.append(numbers(rig.drain()))  # the oldest, which the sender has to do itself
+        seen.append(numbers(rig.drain()))  # the one that is being compressed
+        seen.append(numbers(rig.drain()))
+        rig.wakes.clear()
+
+    codec.within = look
+    rig.append(0, value(4))
+    assert seen == [[0, 1], [], []]
+    assert rig.wakes, "the sender was not told when the batch was ready"
+    assert numbers(drain_all(rig)) == [2, 3, 4]
+
+
+def test_other_partitions_go_on_meanwhile(rig: Accumulating, codec: Codec) -> None:
+    fill(rig, 2)
+    fill(rig, 1, partition=1, start=100)
+    rig.append(1, value(102))
+    seen: list[int] = []
+    codec.within = lambda: seen.extend(numbers(rig.drain()) + numbers(rig.drain()))
+    rig.append(0, value(4))
+    assert sorted(seen) == [0, 1, 100, 101] or sorted(seen) == [0, 1, 2, 3, 100, 101]
+    assert sorted(numbers(drain_all(rig)) + seen) == [0, 1, 2, 3, 4, 100, 101, 102]
+
+
+@pytest.mark.parametrize("end", ["take_all", "take_expired"])
+def test_a_batch_may_end_while_a_caller_is_at_it(rig: Accumulating, codec: Codec, end: str) -> None:
+    fill(rig, 2)
+    gone: list[ProducerBatch] = []
+
+    def end_all() -> None:
+        gone.extend(
+            rig.accumulator.take_all()
+            if end == "take_all"
+            else rig.accumulator.take_expired(rig.clock.now + 1)
+        )
+        give_back(rig, gone)
+
+    codec.within = end_all
+    rig.append(0, value(4))
+    assert len(gone) == 3
+    assert rig.used == 0
+    assert codec.calls == 1
+    fill(rig, 3, start=10)
+    found = drain_all(rig)
+    assert numbers(found) == list(range(10, 16)), "what has ended was in the way"
+    assert give_back(rig, found) == 0
+
+
+def test_what_has_ended_is_not_compressed(rig: Accumulating, codec: Codec) -> None:
+    fill(rig, 2)
+    give_back(rig, rig.accumulator.take_all())
+    fill(rig, 2)
+    assert codec.calls == 0
+    assert len(drain_all(rig)) == 2
+
+
+def test_a_codec_that_fails_is_told_of_once(
+    rig: Accumulating, codec: Codec, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(rig, 2)
+
+    def fail() -> None:
+        codec.within = fail
+        raise MemoryError("no memory to compress with")
+
+    codec.within = fail
+    rig.append(0, value(4))
+    assert not caplog.records
+    codec.within = None
+    assert len(rig.drain()) == 1
+    codec.within = fail
+    (as_it_is,) = rig.drain()
+    assert read(as_it_is).codec == 0
+    assert numbers([as_it_is]) == [2, 3]
+    assert caplog.text.count("could not be compressed") == 1
+
+
+def test_an_interrupted_caller_leaves_its_batch_to_the_sender(
+    rig: Accumulating, codec: Codec
+) -> None:
+    fill(rig, 2)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    codec.within = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        rig.append(0, value(4))
+    found = drain_all(rig)
+    assert numbers(found) == [0, 1, 2, 3, 4]
+    assert give_back(rig, found) == 0
+
+
+class Numbering(Gate):
+    """Gives every batch its place in the sequence, as the sender does."""
+
+    def assign(self, batch: ProducerBatch) -> None:
+        super().assign(batch)
+        batch.give_sequence(ProducerId(7, 1), 100 * len(self.assigned))
+
+
+def test_a_batch_gets_its_sequence_after_it_was_compressed(rig: Accumulating, codec: Codec) -> None:
+    fill(rig, 4)
+    gate = Numbering()
+    found = [batch for _ in range(3) for batch in rig.drain(gate)]
+    assert codec.calls == 3, "a batch was compressed twice"
+    headers = [read(batch) for batch in found]
+    assert [header.base_sequence for header in headers] == [100, 200, 300]
+    assert {(header.producer_id, header.producer_epoch) for header in headers} == {(7, 1)}
+
+
+def test_callers_and_the_sender_lose_nothing_between_them() -> None:
+    rig = Accumulating(batches=40, compression="gzip", compress=gzip)
+    each, callers = 400, 3
+    sent: list[int] = []
+    over = threading.Event()
+
+    def call(caller: int) -> None:
+        for number in range(each):
+            rig.append(caller, value(1000 * caller + number), timeout=20)
+
+    def send() -> None:
+        while not over.is_set() or len(rig.accumulator.incomplete):
+            found = drain_all(rig)
+            sent.extend(numbers(found))
+            for batch in found:
+                batch.release()
+                rig.accumulator.incomplete.discard(batch)
+
+    threads = [threading.Thread(target=call, args=(caller,)) for caller in range(callers)]
+    sender = threading.Thread(target=send)
+    for thread in [*threads, sender]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    over.set()
+    sender.join()
+    for caller in range(callers):
+        of_caller = [number for number in sent if number // 1000 == caller]
+        assert of_caller == [1000 * caller + number for number in range(each)]
+    assert rig.used == 0

@@ -1,0 +1,275 @@
+"""When a partition may be written to without asking anybody, and when no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.compiled_topics import CompiledTopics
+from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.types import TopicPartition
+from kprod_ext import CompiledSend, RecordFuture, StickyPartition, TopicAppender
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.sender_rig import SenderRig
+
+TP = TopicPartition("t", 0)
+
+
+class Sending(CompiledSend):
+    """A ``send`` whose Python path only says that it was asked."""
+
+    def __init__(self, accumulator: RecordAccumulator, metadata: Metadata) -> None:
+        self.woken = 0
+        self.topics = CompiledTopics(
+            self._topic_appenders, accumulator, metadata, self._wake, largest=1_000
+        )
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def _send(self, *_arguments: object) -> str:
+        return "asked the Python path"
+
+
+def rig_with_topic(partitions: int, batch_size: int = 200) -> SenderRig:
+    cluster = ScriptedCluster(topics={"t": [1] * partitions})
+    cluster.add(1)
+    rig = SenderRig(cluster, linger_ms=1_000, batch_size=batch_size)
+    rig.know("t")
+    return rig
+
+
+def lane_over(rig: SenderRig) -> Sending:
+    return Sending(rig.sender.accumulator, rig.sender.metadata)
+
+
+def test_a_partition_that_was_used_takes_the_compiled_path() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    first = rig.queue(b"first")
+    send.topics.admit(TP, 1, None)
+    second = send.send("t", b"second", partition=0, timestamp_ms=7)
+    assert isinstance(second, RecordFuture)
+    assert (second.delivery, second.index) == (first.delivery, 1)
+    assert (second.timestamp, second.key_size, second.value_size) == (7, -1, 6)
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: first.is_done)
+    assert rig.cluster.values("t") == [b"first", b"second"]
+
+
+def test_what_the_appender_does_not_know_is_for_the_python_path() -> None:
+    rig = rig_with_topic(2)
+    send = lane_over(rig)
+    rig.queue()
+    send.topics.admit(TP, 2, None)
+    asked = "asked the Python path"
+    assert send.send("t", b"v") == asked  # no key, no partition: the partitioner must choose
+    assert send.send("t", b"v", partition=1) == asked  # not used yet
+    assert send.send("t", b"v", partition=2) == asked
+    assert send.send("t", b"v", partition=-1) == asked
+    assert send.send("t", b"v", partition=True) == asked
+    assert send.send("t", "text", partition=0) == asked
+    assert send.send("t", memoryview(b"2222").cast("H"), partition=0) == asked
+    assert send.send("t", memoryview(bytes(9)).cast("B", (3, 3)), partition=0) == asked
+    assert send.send("t", memoryview(b"abcd")[::2], partition=0) == asked
+    odd: Any = [("h", bytearray(b"x"))], [["h", b"x"]]
+    assert [send.send("t", b"v", headers=headers, partition=0) for headers in odd] == 2 * [asked]
+    assert send.send("t", b"v", headers=[("\ud800", b"x")], partition=0) == asked
+    assert send.send("t", b"v", headers={"h": b"x"}, partition=0) == asked
+    assert send.send("t", b"v", headers=[("h", b"x" * 1_001)], partition=0) == asked
+    assert send.send("t", b"v", partition=0, timestamp_ms=-1) == asked
+    assert send.send("t", b"v" * 1_001, partition=0) == asked
+    assert send.send("other", b"v", partition=0) == asked
+
+
+def test_headers_and_whatever_is_like_bytes_take_the_compiled_path() -> None:
+    rig = rig_with_topic(1, batch_size=2_000)
+    send = lane_over(rig)
+    rig.queue(b"first")
+    send.topics.admit(TP, 1, None)
+    pairs = [(f"name-{n}", b"x" if n % 2 else None) for n in range(20)]
+    futures = [
+        send.send("t", bytearray(b"1"), b"key", partition=0),
+        send.send("t", memoryview(b"-2-")[1:2], memoryview(b"key"), []),
+        send.send("t", b"3", bytearray(b"key"), pairs, 0, 7),
+        send.send("t", None, None, tuple(pairs), 0),
+    ]
+    assert all(isinstance(future, RecordFuture) for future in futures)
+    assert futures[0].header_size == futures[1].header_size == -1
+    assert futures[2].header_size == sum(len(name) + (value is not None) for name, value in pairs)
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: bool(rig.cluster.log))
+    records = [r for batches in rig.cluster.log.values() for b in batches for r in b.records()]
+    assert [record.value for record in records] == [b"first", b"1", b"2", b"3", None]
+    assert [list(record.headers) for record in records] == [[], [], [], pairs, pairs]
+
+
+def test_records_without_a_key_stick_until_the_partition_had_its_share() -> None:
+    rig = rig_with_topic(2, batch_size=1_000)
+    send = lane_over(rig)
+    rig.queue()
+    sticky = StickyPartition(0, 40)
+    send.topics.admit(TP, 2, sticky)
+    sent = 0
+    while isinstance(send.send("t", b"twenty bytes of value"), RecordFuture):
+        sent += 1
+    assert sticky.spent
+    assert sent > 1  # its batch was open all the time, so it got twice the share
+    assert isinstance(send.send("t", b"keyed ones do not care", partition=0), RecordFuture)
+    send.topics.admit(TP, 2, StickyPartition(0, 50))
+    assert isinstance(send.send("t", b"the next one"), RecordFuture)
+
+
+def test_a_sticky_partition_that_was_not_used_yet_asks() -> None:
+    rig = rig_with_topic(2)
+    send = lane_over(rig)
+    rig.queue()
+    send.topics.admit(TP, 2, StickyPartition(1, 60))
+    assert send.send("t", b"v") == "asked the Python path"
+
+
+def test_a_partition_without_a_leader_closes_the_appender() -> None:
+    rig = rig_with_topic(2)
+    send = lane_over(rig)
+    rig.queue()
+    send.topics.admit(TP, 2, StickyPartition(0, 50))
+    rig.cluster.topics["t"] = [-1, 1]
+    rig.sender.metadata.request_update()
+    assert rig.run(lambda: rig.sender.metadata.snapshot.topics["t"].available == (1,))
+    assert send.send("t", b"v") == "asked the Python path"
+
+
+def test_a_full_batch_wakes_the_sender_and_the_next_record_asks() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue(b"x" * 100)
+    send.topics.admit(TP, 1, None)
+    while isinstance(send.send("t", b"y", partition=0), RecordFuture):
+        pass
+    assert rig.sender.accumulator.pool.available < rig.sender.accumulator.pool.total
+    assert rig.run(lambda: len(rig.cluster.values("t")) > 1)
+
+
+def test_no_record_enters_a_batch_that_was_taken() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    future = rig.queue()
+    send.topics.admit(TP, 1, None)
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: future.is_done)
+    assert send.send("t", b"late", partition=0) == "asked the Python path"
+
+
+def test_a_record_that_lacks_nothing_but_a_batch_is_handed_on_as_it_is() -> None:
+    class Beginning(Sending):
+        def _append_to_new_batch(self, *record: object) -> object:
+            return record
+
+    rig = rig_with_topic(2)
+    send = Beginning(rig.sender.accumulator, rig.sender.metadata)
+    future = rig.queue()
+    send.topics.admit(TP, 2, StickyPartition(0, 100))
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: future.is_done)
+    handed_on: list[object] = [
+        send.send("t", b"v"),
+        send.send("t", None, b"k", partition=0, timestamp_ms=7),
+    ]
+    assert handed_on == [("t", b"v", None, 0, None), ("t", None, b"k", 0, 7)]
+    elsewhere: list[object] = [
+        send.send("t", b"v", partition=1),  # not used yet
+        send.send("t", b"v", headers=[("name", b"x")], partition=0),
+        send.send("t", bytearray(b"v"), partition=0),
+        send.send("t", b"v", partition=0, timestamp_ms=-1),
+        send.send("t", b"v" * 1_001, partition=0),
+    ]
+    assert elsewhere == ["asked the Python path"] * 5
+
+
+def test_after_close_everything_asks() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue()
+    send.topics.admit(TP, 1, None)
+    rig.sender.accumulator.close()
+    assert send.send("t", b"late", partition=0) == "asked the Python path"
+    send.topics.close()
+    send.topics.admit(TP, 1, None)  # a send that was under way when close() came
+    assert send._topic_appenders.partition_counts() == {}
+
+
+def test_another_number_of_partitions_closes_the_appender() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue()
+    send.topics.admit(TP, 1, None)
+    rig.cluster.topics["t"] = [1, 1]
+    rig.sender.metadata.request_update()
+    assert rig.run(lambda: len(rig.sender.metadata.snapshot.topics["t"]) == 2)
+    assert send.send("t", b"v", key=b"k") == "asked the Python path"
+    send.topics.admit(TP, 1, None)  # with the number of partitions of before
+    assert send._topic_appenders.partition_counts() == {}
+
+
+def test_a_closed_lane_is_not_remembered() -> None:
+    """The appender of the last record is at hand for the next one, while it is in the table."""
+    rig = rig_with_topic(1, batch_size=2_000)
+    send = lane_over(rig)
+    rig.queue(b"first")
+    send.topics.admit(TP, 1, None)
+    table, appender = send._topic_appenders, send._topic_appenders.get("t")
+    assert appender is not None
+    closed_to_all = TopicAppender(1, 1_000, print)
+    ways: list[Callable[[], None]] = [
+        lambda: table.close("t"),
+        table.clear,
+        lambda: table.open("t", closed_to_all),
+    ]
+    for let_go in ways:
+        table.open("t", appender)
+        assert isinstance(send.send("t", b"v", partition=0), RecordFuture)
+        assert isinstance(send.send("t", b"v", partition=0), RecordFuture)
+        let_go()
+        assert send.send("t", b"v", partition=0) == "asked the Python path"
+        assert send.send("".join(["", "t"]), b"v", partition=0) == "asked the Python path"
+
+
+def test_every_topic_has_an_appender_of_its_own() -> None:
+    cluster = ScriptedCluster(topics={"t": [1], "u": [1]})
+    cluster.add(1)
+    rig = SenderRig(cluster, linger_ms=1_000, batch_size=2_000)
+    rig.know("t")
+    rig.know("u")
+    send = lane_over(rig)
+    for topic in ("t", "u"):
+        rig.queue(b"first", topic=topic)
+        send.topics.admit(TopicPartition(topic, 0), 1, None)
+    for number in range(4):
+        for topic in ("t", "u", "".join(["", "u"])):
+            assert isinstance(send.send(topic, b"%d" % number, partition=0), RecordFuture)
+    rig.sender.accumulator.begin_flush()
+    assert rig.run(lambda: bool(rig.cluster.values("t")) and bool(rig.cluster.values("u")))
+    assert rig.cluster.values("t") == [b"first", b"0", b"1", b"2", b"3"]
+    assert rig.cluster.values("u") == [b"first", b"0", b"0", b"1", b"1", b"2", b"2", b"3", b"3"]
+
+
+def test_a_topic_that_was_forgotten_closes_its_appender() -> None:
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue()
+    send.topics.admit(TP, 1, None)
+    known = TopicInfo("other", None, (PartitionInfo(0, 1, 0),))
+    send.topics.close_stale(ClusterSnapshot(topics={"other": known}))
+    assert send._topic_appenders.get("t") is None
+
+
+def test_a_sticky_partition_of_a_topic_that_had_more_does_not_take_the_compiled_path() -> None:
+    """The topic was created again with fewer partitions: the appender has no place for that one."""
+    rig = rig_with_topic(1)
+    send = lane_over(rig)
+    rig.queue(b"first")
+    send.topics.admit(TP, 1, StickyPartition(100_000_000, 100))
+    assert send.send("t", b"no key") == "asked the Python path"
+    assert isinstance(send.send("t", b"explicit", partition=0), RecordFuture)

@@ -1,0 +1,174 @@
+"""A batch that is ready goes on filling until the sender takes it (KIP-782)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.buffer.batch import ProducerId
+from kprod.errors import BufferFullError
+from kprod.types import TopicPartition
+from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, read
+
+MOST = 5 * BATCH - 1
+"""Room for ten records of ``VALUE``."""
+
+
+def growing(batches: int = 100) -> Accumulating:
+    return Accumulating(batches, batch_max_size=MOST)
+
+
+def sizes(rig: Accumulating) -> list[int]:
+    return [batch.record_count for batch in rig.accumulator.take_all()]
+
+
+def test_what_comes_while_a_batch_cannot_leave_joins_it() -> None:
+    rig = growing()
+    for _ in range(2):
+        rig.append()
+    assert rig.ready() == {1: [0]}
+    assert rig.drain(Gate(0)) == []
+    rig.accumulator.reopened([TopicPartition("t", 0)])
+    for _ in range(5):
+        rig.append()
+    (batch,) = rig.drain()
+    assert batch.record_count == 7
+    assert len(list(read(batch).records())) == 7
+    assert MOST / 2 < batch.size <= MOST
+
+
+def test_only_the_record_that_fills_it_wakes_the_sender() -> None:
+    rig = growing()
+    appended = [rig.append() for _ in range(8)]
+    assert [one.wake_sender for one in appended] == [False, True] + [False] * 6
+    assert [one.batch_ready for one in appended] == [one.wake_sender for one in appended]
+    assert rig.drain()[0].record_count == 8
+
+
+def test_there_is_a_new_batch_when_it_has_its_largest_size() -> None:
+    rig = growing()
+    appended = [rig.append() for _ in range(30)]
+    counts = sizes(rig)
+    assert counts == [10, 10, 10]
+    begins = [number for number, one in enumerate(appended) if one.linger is not None]
+    assert begins == [0, 10, 20]
+    assert [appended[number].wake_sender for number in begins] == [False, True, True]
+
+
+def test_what_comes_when_it_was_taken_begins_another() -> None:
+    rig = growing()
+    for _ in range(3):
+        rig.append()
+    (batch,) = rig.drain()
+    before = bytes(batch.records or b"")
+    rig.append()
+    assert batch.record_count == 3
+    assert bytes(batch.records or b"") == before
+    assert sizes(rig) == [1]
+
+
+def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None:
+    rig = growing()
+    appended = rig.append(value=bytes(2 * BATCH))
+    assert appended.wake_sender
+    assert rig.ready() == {1: [0]}
+    rig.append(value=bytes(2 * BATCH))
+    rig.append(value=bytes(2 * BATCH))  # with which it would be larger than it may be
+    assert sizes(rig) == [2, 1]
+
+
+def test_a_lone_record_takes_one_batch_of_memory() -> None:
+    rig = growing()
+    for partition in range(3):
+        rig.append(partition, value=b"v")
+    assert rig.used == 3 * BATCH
+
+
+def test_memory_goes_back_when_it_has_its_outcome() -> None:
+    rig = growing()
+    for _ in range(9):
+        rig.append()
+    (batch,) = rig.drain()
+    assert rig.used >= batch.size
+    batch.attempt(rig.clock.now, LEADER)
+    batch.release()
+    assert rig.used == 0
+
+
+def test_a_batch_begins_anew_where_memory_ends() -> None:
+    """Who needs memory waits for it as ever; nothing is lost of what was taken."""
+    rig = growing(batches=3)
+    for _ in range(6):
+        rig.append()
+    assert rig.used == rig.pool.total
+    with pytest.raises(BufferFullError):
+        rig.append()
+    (batch,) = rig.drain()
+    assert batch.record_count == 6
+    batch.release()
+    rig.append()
+    assert sizes(rig) == [1]
+
+
+def test_a_batch_that_failed_is_sent_again_as_it_was() -> None:
+    rig = growing()
+    for _ in range(9):
+        rig.append()
+    (batch,) = rig.drain()
+    sent = bytes(batch.records or b"")
+    rig.attempt(batch)
+    rig.append()
+    rig.clock.advance(10)
+    (again,) = rig.drain()
+    assert again is batch
+    assert bytes(again.records or b"") == sent
+
+
+def test_a_grown_batch_is_cut_in_two() -> None:
+    rig = growing()
+    for number in range(8):
+        rig.append(value=VALUE + b"%d" % number)
+    (batch,) = rig.drain()
+    batch.give_sequence(ProducerId(7, 1), 40)
+    batch.attempt(rig.clock.now, LEADER)
+    halves = rig.accumulator.split(batch)
+    assert [half.base_sequence for half in halves] == [40, 44]
+    values = [r.value for _ in range(2) for r in read(rig.drain()[0]).records()]
+    assert values == [VALUE + b"%d" % number for number in range(8)]
+    assert rig.used == 0, "the halves have memory of their own"
+
+
+def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
+    rig = growing()
+    for _ in range(10):
+        rig.append()
+    (batch,) = rig.drain()
+    batch.attempt(rig.clock.now, LEADER)
+    for half in rig.accumulator.split(batch):
+        rig.drain()
+        half.release()
+    for _ in range(12):
+        rig.append()
+        rig.append(partition=1)
+    by_partition: dict[int, list[int]] = {0: [], 1: []}
+    for queued in rig.accumulator.take_all():
+        by_partition[queued.tp.partition].append(queued.record_count)
+    assert by_partition == {0: [4, 4, 4], 1: [10, 2]}
+
+
+def test_batches_are_filled_ahead_up_to_their_largest_size() -> None:
+    rig = growing()
+    (spare,) = rig.accumulator.spare_batches(TopicPartition("t", 0), 1)
+    while spare.builder.try_append(1000, None, VALUE):
+        pass
+    rig.accumulator.publish(TopicPartition("t", 0), spare)
+    (batch,) = rig.drain()
+    assert batch.record_count == 10
+    assert read(batch).record_count == 10
+
+
+def test_without_more_room_batches_are_as_large_as_they_are_ready() -> None:
+    for options in ({}, {"batch_max_size": BATCH}, {"batch_max_size": 1}):
+        rig = Accumulating(100, **options)
+        for _ in range(6):
+            rig.append()
+        assert sizes(rig) == [2, 2, 2]
