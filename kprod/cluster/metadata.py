@@ -10,21 +10,16 @@ new.
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
-from kprod.cluster.snapshot import (
-    Broker,
-    ClusterSnapshot,
-    LeaderHint,
-    PartitionInfo,
-    TopicInfo,
-)
+from kprod.cluster.snapshot import Broker, ClusterSnapshot, LeaderHint, TopicInfo
+from kprod.cluster.topic_reading import awaits_leader, no_such_partition, topic_info
+from kprod.cluster.topic_search import Search
 from kprod.cluster.troubles import Troubles
 from kprod.errors import (
-    REFRESHES_METADATA,
+    AuthenticationError,
     BrokerError,
     KprodError,
     KprodTimeoutError,
@@ -32,10 +27,10 @@ from kprod.errors import (
 )
 from kprod.latch import Latch
 from kprod.types import TopicPartition
-from kprod.wire.control import MetadataReply, PartitionReply, TopicReply
+from kprod.wire.control import MetadataReply
+from kprod_ext import Mutex
 
 FOREVER = float("inf")
-MOST_HOLES = 1000
 
 
 class Metadata:
@@ -51,19 +46,27 @@ class Metadata:
     ) -> None:
         self.snapshot = ClusterSnapshot()
         self.on_publish: Callable[[ClusterSnapshot], None] | None = None
+        self.on_forgotten: Callable[[set[str]], None] | None = None  # nobody sends there any more
+        self.on_trouble: Callable[[str, KprodError], None] | None = None  # a broker failed
+        self.on_change: Callable[[], None] = lambda: None  # ``look`` may find something new
+        self.on_throttle: Callable[[str, int, float], None] | None = None  # a broker asks for less
+        self.wake: Callable[[], None] = lambda: None  # the sender looks; set by who assembles it
+        self.request_version = 0  # that of the last answer
         self._clock = clock
         self._max_age = max_age
         self._max_idle = max_idle
         self._backoff = backoff
-        self._lock = threading.Lock()
-        self._changed = Latch()  # opens at the next change that those who wait should look at
+        self._lock = Mutex()
+        self._changed = Latch()  # opens at the next change; see ``_next_change``
         self._last_use: dict[str, float] = {}
         self._new_topics: set[str] = set()
         self._asked: set[str] = set()  # those of the request that is under way
+        self._dropped: set[str] = set()  # no longer in use, and nobody was told yet
         self._full_wanted = False
         self._in_flight = False
         self._answers = 0
         self._troubles = Troubles()
+        self._refusals = 0  # connections that ended because nobody could prove who they are
         self._closed = False
         self._failures = 0
         self._fruitless = 0  # answers in a row that brought nothing new
@@ -80,48 +83,94 @@ class Metadata:
         """The topic, waiting at most ``timeout`` seconds until it (and ``partition``) is known.
 
         ``wake`` is called after a request was noted down, so that the sender's thread looks.
-        Raises BrokerError when a broker refuses the topic for good, ProducerClosedError after
-        ``close``, KprodTimeoutError naming the last cause otherwise.
+        Raises BrokerError when a broker refuses the topic for good, AuthenticationError when it
+        refuses us or we refuse it, PartitionError when it has told since that the topic has no such
+        partition, ProducerClosedError after ``close``, KprodTimeoutError naming the last cause
+        otherwise.
         """
         found = self.snapshot.topic(topic)
         if found is not None and (partition is None or partition < len(found)):
             return found
-        return self._wait(topic, partition, self._clock.monotonic() + timeout, timeout, wake)
-
-    def _wait(
-        self,
-        topic: str,
-        partition: int | None,
-        deadline: float,
-        timeout: float,
-        wake: Callable[[], None],
-    ) -> TopicInfo:
-        seen = -1
+        deadline = self._clock.monotonic() + timeout
+        search = self.search(topic, partition)
         while True:
-            with self._lock:
-                found = self.snapshot.topic(topic)
-                if found is not None and (partition is None or partition < len(found)):
-                    return found
-                self._raise_refusal(topic, since=seen)
-                if self._closed:
-                    raise ProducerClosedError(f"closed while topic {topic!r} was looked up")
-                # Noted even when there is no time to wait: then the next call finds the topic.
-                # The first time in any case: who noted it before may have been interrupted then.
-                asked = self._note_wanted(topic) or seen < 0
-                seen = max(seen, self._answers)
-                left = deadline - self._clock.monotonic()
-                if left <= 0 and not asked:
-                    raise self._timed_out(topic, partition, found, timeout)
-                changed = self._changed
+            found, asked, changed = self.look(search)
+            if found is not None:
+                return found
+            left = deadline - self._clock.monotonic()
             if asked:
                 wake()
+            elif left <= 0:
+                raise self.not_found(search, timeout)
             else:
                 changed.wait(left)
 
+    def search(self, topic: str, partition: int | None) -> Search:
+        """What ``look`` takes: somebody begins to wait for a topic, and a partition if not None."""
+        return Search(topic, partition, self.snapshot.topic(topic), self._answers, self._refusals)
+
+    def look(self, search: Search) -> tuple[TopicInfo | None, bool, Latch]:
+        """One look for a topic, without waiting; raises as ``await_topic``, but for the time limit.
+
+        The topic if it is known; whether the sender's thread must be woken as it has to ask; and
+        what opens when there is something new. Whoever gives up looks at least twice: the first
+        look notes what is wanted, so that the next call finds it.
+        """
+        with self._lock:
+            topic, changed = search.topic, self._next_change()
+            found = self.snapshot.topic(topic)
+            if found is not None:
+                if search.partition is None or search.partition < len(found):
+                    return found, False, changed
+                if found is not search.before and self._answers > search.answers:
+                    raise no_such_partition(found, search.partition)
+            self._raise_refusal(topic, since=search.seen)
+            if self._refusals > search.refusals:
+                self._raise_unauthenticated()
+            if self._closed:
+                raise ProducerClosedError(f"closed while topic {topic!r} was looked up")
+            # Noted even when there is no time to wait: then the next call finds the topic. The
+            # first time in any case: who noted it before may have been interrupted then.
+            asked = self._note_wanted(topic) or search.seen < 0
+            search.seen = max(search.seen, self._answers)
+            return None, asked, changed
+
+    def await_cluster(self, timeout: float, wake: Callable[[], None]) -> ClusterSnapshot:
+        """The cluster, waiting at most ``timeout`` seconds until a broker has told about it.
+
+        ``wake`` as in ``await_topic``. Raises AuthenticationError as that does,
+        ProducerClosedError after ``close``, KprodTimeoutError naming what every broker failed with.
+        """
+        deadline = self._clock.monotonic() + timeout
+        refusals = self._refusals
+        while True:
+            with self._lock:
+                if self.snapshot.brokers:
+                    return self.snapshot
+                if self._refusals > refusals:
+                    self._raise_unauthenticated()
+                if self._closed:
+                    raise ProducerClosedError("closed while the cluster was looked up")
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    raise self._troubles.no_cluster(timeout)
+                asked = not (self._full_wanted or self._in_flight)
+                self._full_wanted = self._full_wanted or asked
+                self._quiet_until = -FOREVER
+                changed = self._next_change()
+            if asked:
+                wake()
+            changed.wait(left)
+
+    def _next_change(self) -> Latch:
+        """Opens when there is something new for those who wait; the lock is held."""
+        if self._changed.is_open:
+            self._changed = Latch()
+        return self._changed
+
     def _tell_waiters(self) -> None:
         """Something they may wait for has changed; the lock is held."""
-        self._changed.open()
-        self._changed = Latch()
+        self._changed.open()  # who waits next makes another one: here there may be no memory
 
     def _note_wanted(self, topic: str) -> bool:
         """Note that a waiter wants ``topic``; True when that is news to the sender's thread."""
@@ -140,17 +189,16 @@ class Metadata:
         if refused is not None and not refused.retriable and self._answers > since >= 0:
             raise copy.copy(refused)  # others may get it, too, and it must not grow with each
 
-    def _timed_out(
-        self, topic: str, partition: int | None, found: TopicInfo | None, timeout: float
-    ) -> KprodTimeoutError:
-        what = f"topic {topic!r}" if found is None else f"partition {partition} of topic {topic!r}"
-        if found is not None:
-            why = f"the topic has {len(found)} partitions (0 to {len(found) - 1})"
-        else:
-            why = self._troubles.why(topic)
-        error = KprodTimeoutError(f"no metadata for {what} within {timeout:.3g} s: {why}")
-        error.__cause__ = self._troubles.cause(topic)
-        return error
+    def _raise_unauthenticated(self) -> None:
+        """Trying again rarely helps (Kafka: ``Metadata.fatalError``); the sender does meanwhile."""
+        refused = self._troubles.unauthenticated
+        if refused is not None:
+            raise copy.copy(refused)
+
+    def not_found(self, search: Search, timeout: float) -> KprodTimeoutError:
+        """The error of a search that was given up after ``timeout`` seconds."""
+        with self._lock:
+            return self._troubles.not_found(search, self.snapshot.topic(search.topic), timeout)
 
     def trouble(self, topic: str) -> KprodError | None:
         """Why nothing new is known of ``topic``, as far as a broker or a connection told."""
@@ -167,6 +215,7 @@ class Metadata:
         with self._lock:
             self._closed = True
             self._tell_waiters()
+        self.on_change()
 
     # The sender's thread ----------------------------------------------------------------------
 
@@ -193,6 +242,11 @@ class Metadata:
             tries = max(self._failures, self._fruitless, 1)
             allowed = self._last_attempt + self._backoff.delay(tries) - now
             return max(0.0, wait, allowed if self._last_attempt > -FOREVER else 0.0)
+
+    @property
+    def in_flight(self) -> bool:
+        """True while a request that ``wanted`` described has no end."""
+        return self._in_flight
 
     def wanted(self, now: float) -> list[str]:
         """The topics the next request should name; marks that request as under way."""
@@ -229,25 +283,25 @@ class Metadata:
             self._troubles.answered((topic.name or "", topic.error_code) for topic in reply.topics)
             errors = self._troubles.topics
             # Not only those the answer mentions: one it leaves out would be due at once, for ever.
-            self._new_topics -= self._asked
+            self._new_topics = self._new_topics - self._asked  # a set that was large stays it
+            self._asked = set()
             for name, error in errors.items():
-                if not error.retriable:  # nobody asks for it again until a send names it again
-                    self._last_use.pop(name, None)
-            snapshot = self.snapshot.with_topics(
-                map(_topic_info, usable), brokers, reply.cluster_id
-            )
+                if not error.retriable and self._last_use.pop(name, None) is not None:
+                    self._dropped.add(name)  # nobody asks for it until a send names it again
+            snapshot = self.snapshot.with_topics(map(topic_info, usable), brokers, reply.cluster_id)
             snapshot = self._without_idle(snapshot, now)
             self._fruitless = self._fruitless + 1 if snapshot == self.snapshot else 0
             self.snapshot = snapshot
             self._full_wanted = (
                 self._full_wanted
                 or any(error.retriable for error in errors.values())
-                or any(_awaits_leader(p) for topic in usable for p in topic.partitions)
+                or any(awaits_leader(p) for topic in usable for p in topic.partitions)
             )
             self._in_flight, self._failures = False, 0
             self._last_success = now
             self._answers += 1
             self._tell_waiters()
+        self.on_change()
         if self.on_publish is not None:
             self.on_publish(snapshot)
         return True
@@ -262,12 +316,25 @@ class Metadata:
             self._last_attempt = now
             self._troubles.request_failed(error)
             self._tell_waiters()
+        self.on_change()
 
     def connection_failed(self, broker: str, error: KprodError) -> None:
         """A broker cannot be reached: the leaders may have moved, and waiters want to know why."""
         with self._lock:
             self._troubles.broker_failed(broker, error)
             self._ask_for_all()
+            if isinstance(error, AuthenticationError):
+                self._refusals += 1
+                self._tell_waiters()
+        self.on_change()
+        if self.on_trouble is not None:
+            self.on_trouble(broker, error)
+
+    def throttled(self, node_id: int, milliseconds: int) -> None:
+        """A broker's answer says for how long it wants no requests, or has delayed it; 0: not."""
+        broker = self.snapshot.brokers.get(node_id)
+        if milliseconds and self.on_throttle is not None and broker is not None:
+            self.on_throttle(f"{broker.host}:{broker.port}", node_id, milliseconds / 1000)
 
     def rebootstrap(self) -> None:
         """Forget the brokers and who leads what: the cluster is asked for as if for the first time.
@@ -280,14 +347,15 @@ class Metadata:
         if self.on_publish is not None:
             self.on_publish(snapshot)
 
-    def request_update(self) -> None:
-        """Something showed that the snapshot is old (leader moved, connection lost)."""
+    def request_update(self, *, brokers: bool = False) -> None:
+        """Something showed that the snapshot is old; ``brokers``: also while no topic is in use."""
         with self._lock:
             self._ask_for_all()
+            self._full_wanted = self._full_wanted or brokers
 
     def _ask_for_all(self) -> None:
         """The next request names every topic in use; the lock is held."""
-        self._full_wanted = bool(self._last_use)
+        self._full_wanted = self._full_wanted or bool(self._last_use)
         self._quiet_until = -FOREVER
 
     def take_leader_hints(self, hints: Mapping[TopicPartition, LeaderHint]) -> None:
@@ -305,27 +373,26 @@ class Metadata:
                     self._last_use[topic] = now
                     self._quiet_until = -FOREVER
 
+    @property
+    def dropped(self) -> set[str]:
+        """The topics that went out of use, are not in use again, and were not forgotten yet."""
+        with self._lock:
+            self._dropped.difference_update(self._last_use)
+            return set(self._dropped)
+
+    def forgotten(self, topics: set[str]) -> None:
+        """Nobody keeps anything of these topics any more, once ``on_forgotten`` was called."""
+        if self.on_forgotten is not None:
+            self.on_forgotten(topics)
+        with self._lock:
+            self._dropped = self._dropped.difference(topics)
+
     def _without_idle(self, snapshot: ClusterSnapshot, now: float) -> ClusterSnapshot:
-        idle = [name for name, last in self._last_use.items() if now - last > self._max_idle]
-        for name in idle:
-            del self._last_use[name]
-        return snapshot.without_topics(idle) if idle else snapshot
-
-
-def _awaits_leader(reply: PartitionReply) -> bool:
-    """True for a partition whose lack of a leader should pass."""
-    return reply.leader_id < 0 and reply.error_code in REFRESHES_METADATA
-
-
-def _topic_info(reply: TopicReply) -> TopicInfo:
-    """A topic from its part of the reply; partitions come in any order, holes have no leader.
-
-    Numbers that cannot be, negative or far beyond the count, are passed by: memory is taken in
-    proportion to what was received.
-    """
-    sane = [p for p in reply.partitions if 0 <= p.partition <= MOST_HOLES + len(reply.partitions)]
-    count = max((p.partition for p in sane), default=-1) + 1
-    infos = [PartitionInfo(number) for number in range(count)]
-    for p in sane:
-        infos[p.partition] = PartitionInfo(p.partition, p.leader_id, p.leader_epoch)
-    return TopicInfo(reply.name or "", reply.topic_id, tuple(infos))
+        idle = {name for name, last in self._last_use.items() if now - last > self._max_idle}
+        if not idle:
+            return snapshot
+        # Made anew: a dict that was large once stays it.
+        last_use = self._last_use.items()
+        self._last_use = {name: last for name, last in last_use if name not in idle}
+        self._dropped.update(idle)
+        return snapshot.without_topics(idle)

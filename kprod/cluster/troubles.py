@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kprod.errors import BrokerError, KprodError
+from kprod.cluster.snapshot import TopicInfo
+from kprod.cluster.topic_search import Search
+from kprod.errors import AuthenticationError, BrokerError, KprodError, KprodTimeoutError
 
 MOST_TOLD = 5
 MOST_KEPT = 50
@@ -33,6 +35,12 @@ class Troubles:
         if len(self._brokers) > MOST_KEPT:
             del self._brokers[next(iter(self._brokers))]
 
+    @property
+    def unauthenticated(self) -> AuthenticationError | None:
+        """The latest failure of a broker that is about who it is, or who we are."""
+        failures = reversed(self._brokers.values())
+        return next((error for error in failures if isinstance(error, AuthenticationError)), None)
+
     def request_failed(self, error: KprodError) -> None:
         """A request for metadata failed."""
         self._request = error
@@ -56,6 +64,25 @@ class Troubles:
         told = list(dict.fromkeys([*map(str, reversed(self._brokers.values())), *request]))
         more = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
         return "; ".join(told[:MOST_TOLD] + more) or "no broker has answered yet"
+
+    def not_found(
+        self, search: Search, found: TopicInfo | None, seconds: float
+    ) -> KprodTimeoutError:
+        """The error of a search that was given up; ``found`` is the topic without the partition."""
+        what, why = f"topic {search.topic!r}", self.why(search.topic)
+        if found is not None and search.partition is not None:
+            what = f"partition {search.partition} of {what}"
+            why = f"the topic has {len(found)} partitions (0 to {len(found) - 1})"
+        error = KprodTimeoutError(f"no metadata for {what} within {seconds:.3g} s: {why}")
+        error.__cause__ = self.cause(search.topic)
+        return error
+
+    def no_cluster(self, seconds: float) -> KprodTimeoutError:
+        """The error of a wait for the cluster that was given up."""
+        why = self.why("")
+        error = KprodTimeoutError(f"no broker could be asked within {seconds:.3g} s: {why}")
+        error.__cause__ = self.cause("")
+        return error
 
 
 def _explained(name: str, code: int) -> BrokerError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.accumulator import RecordAccumulator
@@ -15,18 +17,35 @@ from kprod.cluster.metadata import Metadata
 from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
-from kprod.sender.baton import Baton
-from kprod.sender.link import LinkSettings
+from kprod.security.composition import open_network, open_steps
+from kprod.security.mechanisms import mechanism_of
+from kprod.sender.green_threads import refuse_green_threads
+from kprod.sender.leadership import SenderLeadership
+from kprod.sender.link_settings import LinkSettings
 from kprod.sender.load_watcher import LoadWatcher
-from kprod.sender.loop import Sender
+from kprod.sender.login import LoginSettings
+from kprod.sender.loop import IdentitySource, Sender
+from kprod.sender.measuring import measured
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
+from kprod.sender.questions import Questions
 from kprod.sender.rounds.identity import IdentityRound
 from kprod.sender.rounds.metadata import MetadataRound
 from kprod.sender.rounds.produce import ProduceRound, ProduceSettings
+from kprod.sender.rounds.telemetry import TelemetryRound
+from kprod.sender.rounds.transaction import TransactionRound
 from kprod.sender.sequences import Sequences
-from kprod.transport.base import Backend, open_backend
-from kprod_ext import BufferPool
+from kprod.sender.telemetry import Telemetry
+from kprod.sender.telemetry_payload import TelemetryPayload
+from kprod.sender.transactions import Transactions
+from kprod.sender.unread_failures import UnreadFailures
+from kprod.wire.versions import ApiKey, ApiVersions
+from kprod_ext import BufferPool, RecordClock
+
+VersionsWatcher: TypeAlias = Callable[[ApiVersions], None]
+
+RENEWED_AT = (0.85, 0.95)
+"""Between which parts of its lifetime a login is repeated (Kafka: the same)."""
 
 
 def assemble(
@@ -36,13 +55,18 @@ def assemble(
     rng: random.Random | None = None,
     load_watcher: LoadWatcher | None = None,
     callbacks: Callbacks | None = None,
+    record_clock: RecordClock | None = None,
 ) -> Sender:
     """A sender that is ready for its first turn. Opens a backend, connects to nothing yet.
 
+    Raises IllegalStateError on green threads.
+
     ``rng`` makes every random choice; with one of its own a run can be repeated. ``load_watcher``
     is told in every turn how much waits for each partition. ``callbacks`` runs those of the
-    futures; None: whoever drives the sender does, in its turn.
+    futures; None: whoever drives the sender does, in its turn. ``record_clock`` stamps records;
+    None: one that asks ``clock``.
     """
+    refuse_green_threads()
     rng = rng or random.Random()
     retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
     metadata = Metadata(
@@ -51,34 +75,73 @@ def assemble(
         max_idle=config.metadata_max_idle_ms / 1000,
         backoff=retry_backoff,
     )
-    network = _network(config, metrics, clock, metadata, rng)
-    baton = Baton(network, clock)
-    accumulator = _accumulator(config, retry_backoff, clock, baton, callbacks)
+    transactions = _transactions(config)
+    telemetry = Telemetry(rng.uniform) if config.enable_metrics_push else None
+    watchers = [part.told for part in (transactions, telemetry) if part is not None]
+    network = _network(config, metrics, clock, metadata, rng, watchers)
+    leadership = SenderLeadership(network, clock)
+    metadata.wake = leadership.wake
+    questions = Questions(leadership.wake)
+    accumulator = _accumulator(config, retry_backoff, clock, leadership, callbacks, record_clock)
     sequences = _sequences(config)
-    delivery_timeout = config.delivery_timeout_ms / 1000
-    outcomes = Outcomes(
+    outcomes = _outcomes(config, accumulator, metadata, sequences, metrics, network, clock)
+    settings = ProduceSettings(
+        config.request_timeout_ms, config.delivery_timeout_ms / 1000, config.max_request_size
+    )
+    parts = (accumulator, metadata, network, sequences, outcomes, settings)
+    produce_round = ProduceRound(*parts, load_watcher)
+    identity: IdentitySource = IdentityRound(sequences, network, retry_backoff)
+    if transactions is not None:
+        others = (sequences, accumulator, outcomes, metadata, network, produce_round)
+        identity = TransactionRound(transactions, *others, retry_backoff)
+    sender = Sender(
+        accumulator,
+        metadata,
+        network,
+        _metadata_round(config, metadata, network, questions),
+        identity,
+        produce_round,
+        clock,
+        leadership,
+        questions,
+        transactions,
+    )
+    _add_telemetry(config, telemetry, sender, metrics)
+    return sender
+
+
+def _add_telemetry(
+    config: ProducerConfig, telemetry: Telemetry | None, sender: Sender, metrics: ProducerMetrics
+) -> None:
+    if telemetry is None:
+        return
+    named = config.transactional_id
+    resource = {} if named is None else {"transactional_id": named}
+    payload = TelemetryPayload(sender.clock.wall_ms() * 1_000_000, resource)
+    parts = metrics, sender.accumulator, sender.metadata, sender.network
+    measure = partial(measured, *parts)
+    sender.telemetry = TelemetryRound(telemetry, payload, sender.network, measure, sender.clock)
+
+
+def _outcomes(
+    config: ProducerConfig,
+    accumulator: RecordAccumulator,
+    metadata: Metadata,
+    sequences: Sequences,
+    metrics: ProducerMetrics,
+    network: Network,
+    clock: Clock,
+) -> Outcomes:
+    return Outcomes(
         accumulator,
         metadata,
         sequences,
         metrics,
         retries=config.retries,
-        delivery_timeout=delivery_timeout,
+        delivery_timeout=config.delivery_timeout_ms / 1000,
         trouble_with=network.trouble,
-    )
-    settings = ProduceSettings(
-        request_timeout_ms=config.request_timeout_ms,
-        delivery_timeout=delivery_timeout,
-        max_request_size=config.max_request_size,
-    )
-    return Sender(
-        accumulator,
-        metadata,
-        network,
-        _metadata_round(config, metadata, network),
-        IdentityRound(sequences, network, retry_backoff),
-        ProduceRound(accumulator, metadata, network, sequences, outcomes, settings, load_watcher),
-        clock,
-        baton,
+        troubles=network.troubles,
+        unread=UnreadFailures(config.client_id, clock.monotonic),
     )
 
 
@@ -88,11 +151,12 @@ def _network(
     clock: Clock,
     metadata: Metadata,
     rng: random.Random,
+    watchers: Sequence[VersionsWatcher],
 ) -> Network:
     return Network(
-        _backend(config),
+        open_network(config),
         config.bootstrap_servers,
-        _link_settings(config, rng),
+        _link_settings(config, rng, watchers),
         metrics,
         clock,
         metadata.connection_failed,
@@ -101,12 +165,15 @@ def _network(
     )
 
 
-def _metadata_round(config: ProducerConfig, metadata: Metadata, network: Network) -> MetadataRound:
+def _metadata_round(
+    config: ProducerConfig, metadata: Metadata, network: Network, questions: Questions
+) -> MetadataRound:
     rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
     after = config.metadata_recovery_rebootstrap_trigger_ms / 1000
     return MetadataRound(
         metadata,
         network,
+        questions,
         allow_auto_create=config.allow_auto_create_topics,
         rebootstrap_after=after if rebootstraps else float("inf"),
     )
@@ -116,18 +183,21 @@ def _accumulator(
     config: ProducerConfig,
     retry_backoff: ExponentialBackoff,
     clock: Clock,
-    baton: Baton,
+    leadership: SenderLeadership,
     callbacks: Callbacks | None,
+    record_clock: RecordClock | None,
 ) -> RecordAccumulator:
     return RecordAccumulator(
         BufferPool(config.buffer_memory, config.batch_size),
         clock=clock,
         batch_size=config.batch_size,
+        batch_max_size=config.batch_max_size,
         settings=_settings_by_topic(config),
         retry_backoff=retry_backoff,
-        wake=baton.wake,
-        wait=baton.wait,
+        wake=leadership.wake,
+        wait=leadership.wait,
         callbacks=callbacks,
+        record_clock=record_clock,
     )
 
 
@@ -154,18 +224,15 @@ def _queue_settings(options: ProducerConfig | TopicOptions) -> QueueSettings:
     )
 
 
-def _backend(config: ProducerConfig) -> Backend:
-    if config.transport != "tcp":
-        return open_backend(config.transport)
-    return open_backend(
-        "tcp",
-        send_buffer_bytes=config.send_buffer_bytes,
-        receive_buffer_bytes=config.receive_buffer_bytes,
-        busy_poll=config.busy_poll_us / 1e6,
-    )
+def _transactions(config: ProducerConfig) -> Transactions | None:
+    if config.transactional_id is None:
+        return None
+    return Transactions(config.transactional_id, config.transaction_timeout_ms)
 
 
-def _link_settings(config: ProducerConfig, rng: random.Random) -> LinkSettings:
+def _link_settings(
+    config: ProducerConfig, rng: random.Random, watchers: Sequence[VersionsWatcher]
+) -> LinkSettings:
     return LinkSettings(
         client_id=config.client_id,
         max_in_flight=config.max_in_flight_requests_per_connection,
@@ -178,7 +245,33 @@ def _link_settings(config: ProducerConfig, rng: random.Random) -> LinkSettings:
         ),
         idle_timeout=config.connections_max_idle_ms / 1000,
         reconnect=_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, rng),
+        needed=_needed(config),
+        login=_login(config, rng),
+        on_versions=_all_of(watchers),
     )
+
+
+def _all_of(watchers: Sequence[VersionsWatcher]) -> VersionsWatcher | None:
+    def tell(versions: ApiVersions) -> None:
+        for watcher in watchers:
+            watcher(versions)
+
+    return tell if watchers else None
+
+
+def _login(config: ProducerConfig, rng: random.Random) -> Callable[[str], LoginSettings] | None:
+    mechanism = mechanism_of(config)
+    if mechanism is None:
+        return None
+    part = partial(rng.uniform, *RENEWED_AT)
+    return lambda host: LoginSettings(
+        mechanism.name, lambda wake: open_steps(mechanism, host, wake), part
+    )
+
+
+def _needed(config: ProducerConfig) -> tuple[ApiKey, ...]:
+    identity = (ApiKey.INIT_PRODUCER_ID,) if config.enable_idempotence else ()
+    return (ApiKey.METADATA, ApiKey.PRODUCE, *identity)
 
 
 def _backoff(initial_ms: float, maximum_ms: float, rng: random.Random) -> ExponentialBackoff:

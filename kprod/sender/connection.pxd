@@ -30,7 +30,11 @@ cdef class _Output:
 
 cdef class BrokerConnection:
     cdef object _client_id
+    cdef object _needed
+    cdef object _on_versions
     cdef Py_ssize_t _max_in_flight
+    cdef Py_ssize_t _max_frame_bytes
+    cdef object _login
     cdef FrameReader _frames
     cdef object _versions
     cdef object _unanswered
@@ -39,13 +43,16 @@ cdef class BrokerConnection:
     cdef double _throttled_until
     cdef bint _useful
     cdef bint _closed
+    cdef readonly long responses
 
     cpdef bint can_send(self, double now) except -1
+    cpdef void tend_login(self, double now) except *
+    cpdef double login_due_in(self, double now) except? -1
     cpdef double throttled_for(self, double now) except? -1
-    cpdef void send(self, object exchange, double now) except *
+    cpdef Py_ssize_t send(self, object exchange, double now) except -1
 
     @cython.locals(entry=_Unanswered)
-    cdef void _enqueue(self, object exchange, int version, double now) except *
+    cdef Py_ssize_t _enqueue(self, object exchange, int version, double now) except -1
     cpdef object pending_output(self)
 
     @cython.locals(entry=_Unanswered)

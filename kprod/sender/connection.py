@@ -8,10 +8,11 @@ requests unanswered. Nothing here blocks, reads a clock or knows a thread.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kprod.errors import BrokerError, KprodError, ProtocolError, UnsupportedVersionError
 from kprod.sender.exchange import Buffers, Exchange
+from kprod.sender.login import Login, LoginSettings
 from kprod.wire.control import decode_api_versions_response, encode_api_versions_request
 from kprod.wire.framing import FrameReader, split_response_header
 from kprod.wire.versions import SUPPORTED, ApiKey, ApiVersions, asks_for_silence
@@ -19,6 +20,13 @@ from kprod.wire.versions import SUPPORTED, ApiKey, ApiVersions, asks_for_silence
 UNSUPPORTED_VERSION = 35
 LAST_CORRELATION_ID = 2**31 - 1
 LONGEST_SILENCE_MS = 300_000
+HINTS = {
+    ApiKey.METADATA: "is this the address of a controller? producers need that of a broker",
+    ApiKey.INIT_PRODUCER_ID: "idempotent producers need it; enable_idempotence=False does without",
+}
+FOREVER = float("inf")
+MAX_FRAME_OF_STRANGERS = 512 * 1024
+"""Of a broker that has not told its versions yet, or to which we have not logged in."""
 
 
 class _Unanswered:
@@ -87,7 +95,9 @@ class _Handshake:
     api = ApiKey.API_VERSIONS
     expects_response = True
 
-    def __init__(self, done: Callable[[ApiVersions], None], retry: Callable[[int], None]) -> None:
+    def __init__(
+        self, done: Callable[[ApiVersions, float], None], retry: Callable[[int], None]
+    ) -> None:
         self.version_cap: int | None = None
         self._done = done
         self._retry = retry
@@ -105,7 +115,8 @@ class _Handshake:
             raise ProtocolError(
                 f"the ApiVersions handshake was refused: {BrokerError(reply.error_code)}"
             )
-        self._done(ApiVersions(reply.ranges))
+        versions = ApiVersions(reply.ranges, reply.features, reply.features_epoch)
+        self._done(versions, now)
         return reply.throttle_ms
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
@@ -116,13 +127,30 @@ class BrokerConnection:
     """One connection's protocol state. Used by the sender's thread only.
 
     The driver calls ``open`` once bytes may flow, writes ``pending_output`` and tells ``wrote``,
-    feeds ``received``, and ends with ``close``, which fails whatever is unanswered.
+    feeds ``received``, and ends with ``close``, which fails whatever is unanswered. A broker that
+    offers no version of an API among ``needed`` fails the handshake: it may be no broker, or its
+    answer was garbled, and a request that finds no version would fail its records. ``on_versions``
+    is told what the broker offers.
     """
 
-    def __init__(self, client_id: str, *, max_in_flight: int, max_frame_bytes: int) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        max_in_flight: int,
+        max_frame_bytes: int,
+        needed: Sequence[ApiKey] = (),
+        login: LoginSettings | None = None,
+        wake: Callable[[], None] = lambda: None,
+        on_versions: Callable[[ApiVersions], None] | None = None,
+    ) -> None:
         self._client_id = client_id
+        self._needed = needed
+        self._on_versions = on_versions
         self._max_in_flight = max_in_flight
-        self._frames = FrameReader(max_frame_bytes)
+        self._max_frame_bytes = max_frame_bytes
+        self._frames = FrameReader(min(max_frame_bytes, MAX_FRAME_OF_STRANGERS))
+        self._login = None if login is None else Login(login, self._enqueue_newest, wake)
         self._versions: ApiVersions | None = None
         self._unanswered: deque[_Unanswered] = deque()
         self._output = _Output()
@@ -130,11 +158,17 @@ class BrokerConnection:
         self._throttled_until = 0.0
         self._useful = False
         self._closed = False
+        self.responses = 0  # so many came
 
     @property
     def established(self) -> bool:
-        """True once the handshake is over and requests may be sent."""
-        return self._versions is not None
+        """True once the handshake is over, the login as well, and requests may be sent."""
+        login = self._login
+        return self._versions is not None and (login is None or login.established)
+
+    def offers(self, api: ApiKey) -> bool:
+        """True when the broker has told that it takes requests of this kind."""
+        return self._versions is not None and self._versions.offers(api)
 
     @property
     def useful(self) -> bool:
@@ -162,39 +196,90 @@ class BrokerConnection:
         exchange = _Handshake(self._adopt, lambda lower: self._start_handshake(lower, now))
         self._enqueue(exchange, version, now)
 
-    def _adopt(self, versions: ApiVersions) -> None:
+    def _adopt(self, versions: ApiVersions, now: float) -> None:
+        for api in self._needed:
+            try:
+                versions.pick(api)
+            except UnsupportedVersionError as error:
+                hint = f"; {HINTS[api]}" if api in HINTS else ""
+                raise UnsupportedVersionError(f"{error}{hint}") from None
         self._versions = versions
+        if self._on_versions is not None:
+            self._on_versions(versions)
+        if self._login is None:
+            self._frames.allow(self._max_frame_bytes)
+        else:
+            self._login.begin(now)
+
+    def _enqueue_newest(self, exchange: Exchange, now: float) -> None:
+        if self._versions is not None:
+            self._enqueue(exchange, self._versions.pick(exchange.api, exchange.version_cap), now)
+
+    def tend_login(self, now: float) -> None:
+        """Log in again if it is time, and go on with a login that waits for us.
+
+        Raises KprodError when that failed; the connection is of no use then.
+        """
+        login = self._login
+        if login is None or self._versions is None:
+            return
+        if now >= login.due:
+            login.begin(now)
+        login.proceed(now)
+        self._look_whether_known()
+
+    def _look_whether_known(self) -> None:
+        if self._login is not None and self._login.established:
+            self._frames.allow(self._max_frame_bytes)
+
+    @property
+    def logs_in(self) -> bool:
+        """True while a login is under way: what comes and goes is for that."""
+        return self._login is not None and self._login.under_way
+
+    @property
+    def prepares_login(self) -> bool:
+        """True while the login's next message is worked out here, and the broker waits for it."""
+        return self._login is not None and self._login.begun is not None
+
+    def login_due_in(self, now: float) -> float:
+        """Seconds until ``tend_login`` should be called; infinite when no login ends."""
+        return FOREVER if self._login is None else max(0.0, self._login.due - now)
 
     def can_send(self, now: float) -> bool:
         """True when a request handed over now would start to leave at once."""
         return (
             self._versions is not None
+            and not self.logs_in
             and not self._output
             and len(self._unanswered) < self._max_in_flight
             and now >= self._throttled_until
+            and (self._login is None or now < self._login.due)
         )
 
     def throttled_for(self, now: float) -> float:
         """Seconds for which the broker asked us to be silent."""
         return max(0.0, self._throttled_until - now)
 
-    def send(self, exchange: Exchange, now: float) -> None:
-        """Queue a request.
+    def send(self, exchange: Exchange, now: float) -> int:
+        """Queue a request; how many bytes it has.
 
         Raises UnsupportedVersionError when no version fits, and whatever ``encode`` raises, having
         queued nothing.
         """
         if self._versions is None:
             raise UnsupportedVersionError("the connection's handshake is not over")
-        self._enqueue(exchange, self._versions.pick(exchange.api, exchange.version_cap), now)
+        version = self._versions.pick(exchange.api, exchange.version_cap)
+        return self._enqueue(exchange, version, now)
 
-    def _enqueue(self, exchange: Exchange, version: int, now: float) -> None:
+    def _enqueue(self, exchange: Exchange, version: int, now: float) -> int:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
         frame = exchange.encode(version, correlation_id, self._client_id)
         entry = _Unanswered(exchange, version, correlation_id, now, frame)
         self._output.add(entry)
         self._unanswered.append(entry)
+        return entry.left_bytes
 
     @property
     def has_output(self) -> bool:
@@ -216,7 +301,8 @@ class BrokerConnection:
     def received(self, chunk: bytes, now: float) -> None:
         """Bytes came.
 
-        Ends the exchanges they answer; raises ProtocolError when they make no sense.
+        Ends the exchanges they answer; raises ProtocolError when they make no sense, and
+        UnsupportedVersionError when the broker does not offer what is needed.
         """
         for frame in self._frames.feed(chunk):
             if self._closed:  # by what the frame before it led to
@@ -235,6 +321,7 @@ class BrokerConnection:
                 f"the broker answered request {correlation_id},"
                 f" but {entry.correlation_id} is the oldest"
             )
+        self.responses += 1
         throttle_ms = self._tell(entry, body, now)
         if throttle_ms > 0 and asks_for_silence(entry.exchange.api, entry.version):
             self._be_silent(min(throttle_ms, LONGEST_SILENCE_MS) / 1000, now)
@@ -255,16 +342,20 @@ class BrokerConnection:
             self._unanswered.appendleft(entry)
             raise
         self._useful = self._useful or established
+        if not established:
+            self._look_whether_known()
         return throttle_ms
 
     def waiting_since(self) -> float | None:
         """Since when the broker owes us an answer, or reading on; None when it owes nothing.
 
+        Or since when a login's next message is worked out here: that takes as long at most.
+
         Not before the last bytes it took of its oldest request, nor before the end of a silence it
         asked for: that may be in the future.
         """
         if not self._unanswered:
-            return None
+            return None if self._login is None else self._login.begun
         entry = self._unanswered[0]
         return entry.since
 

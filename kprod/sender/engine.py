@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.callbacks import Callbacks
 from kprod.clock import in_seconds
 from kprod.errors import IllegalStateError, KprodTimeoutError
+from kprod.latch import Latch
 from kprod.metrics import ProducerMetrics
 from kprod.sender.loop import GRACE, Sender, SenderThread
+from kprod.sender.measuring import measured
 from kprod.types import DeliveryReport
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +46,15 @@ class Engine:
         self._client_id = client_id
         self._last = last
         self._stopping = False
+        callbacks.start()
+        self._told = logging.NOTSET  # how the end was told of
         self._thread = SenderThread(sender, f"kprod-sender-{client_id}", self._settled)
         self._thread.start()
 
     def _settled(self) -> None:
         if self._last is not None:
-            self._callbacks.put([self._last])
+            last, self._last = [self._last], None  # once, even if this is called again
+            self._callbacks.put(last)
         self._callbacks.stop()
 
     @property
@@ -72,7 +81,7 @@ class Engine:
         batches = accumulator.incomplete.copy()
         accumulator.begin_flush()
         try:
-            self._sender.baton.about_to_wait()
+            self._sender.leadership.about_to_wait()
             told = all(batch.delivery.wait_until_told(self._left(deadline)) for batch in batches)
         finally:
             accumulator.end_flush()
@@ -86,19 +95,46 @@ class Engine:
             )
         return self.report()
 
+    def wait(self, told: Latch, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds for what the sender was asked for; True when it came."""
+        return self._sender.leadership.wait(told, timeout, True)
+
+    def client_instance_id(self, timeout: float) -> UUID:
+        """See ``KafkaProducer.client_instance_id``."""
+        told = self._sender.telemetry
+        if told is None:
+            raise IllegalStateError("client_instance_id() needs enable_metrics_push=True")
+        told.wanted = True
+        self._sender.leadership.wake()
+        self.wait(told.telemetry.identified, timeout)
+        if told.telemetry.instance_id is None:
+            what = "does a broker take client telemetry (KIP-714)?"
+            raise KprodTimeoutError(f"no id was given within {in_seconds(timeout)}: {what}")
+        from uuid import UUID  # costs more than it looks, and few ask
+
+        return UUID(bytes=told.telemetry.instance_id)
+
+    def drain_callbacks(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds until the callbacks that were due have returned."""
+        return self._callbacks.drain(timeout)
+
     def stop(self, timeout: float) -> bool:
         """End everything within ``timeout`` seconds; every record has its outcome then.
 
         True when nothing is left to run. In one of its own threads it does not wait for that.
         """
         self._stopping = True
+        if self._sender.transactions is not None:
+            self._sender.transactions.close()
         self._sender.accumulator.close()
         self._sender.metadata.close()
         deadline = self._sender.clock.monotonic() + timeout
         if self._thread.is_current:
             self._thread.request_stop(deadline)
             return False
-        if not self._thread.stop(deadline):
+        stopped = self._thread.stop(deadline)
+        self._tell_of_losses()
+        if not stopped:
             log.warning("the sender's thread did not end within %g s", timeout)
             return False
         if self._callbacks.is_current:
@@ -111,13 +147,26 @@ class Engine:
         stopped_before = self._stopping
         self.stop(timeout)
         self._callbacks.abandon()
+        if not stopped_before and self.report().failed:
+            log.warning("%s was still open when the interpreter exited", self._client_id)
+
+    def _tell_of_losses(self) -> None:
+        """Once, for ``with``, a dropped producer and the exit return nothing anybody reads."""
         report = self.report()
-        if report.failed and not stopped_before:
-            log.warning("%r was still open when the interpreter exited: %r", self, report)
+        level = logging.WARNING if report.failed else logging.DEBUG
+        if level > self._told:
+            self._told = level
+            log.log(
+                level,
+                "%s has ended: %d records were delivered, %d failed",
+                self._client_id,
+                report.delivered,
+                report.failed,
+            )
 
     def abandon(self) -> None:
         """In a forked child: it belongs to the parent, and nobody here does its work."""
-        self._sender.baton.abandon()
+        self._sender.leadership.abandon()
 
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - self._sender.clock.monotonic())
@@ -128,8 +177,14 @@ class Engine:
         failed = self._metrics.records_failed + self._thread.disowned
         return DeliveryReport(self._metrics.records_sent, failed, pending)
 
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """See ``KafkaProducer.metrics``."""
+        sender = self._sender
+        parts = self._metrics, sender.accumulator, sender.metadata, sender.network
+        return measured(*parts, sender.clock.monotonic())
+
     def __repr__(self) -> str:
-        return f"<Engine client_id={self._client_id}>"
+        return f"<KafkaProducer client_id={self._client_id}>"
 
 
 def _pending(batch: ProducerBatch) -> int:

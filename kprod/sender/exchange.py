@@ -7,9 +7,9 @@ from typing import Protocol, TypeAlias
 
 from kprod.errors import KprodError
 from kprod.wire.versions import ApiKey
-from kprod_ext import SealedBatch
+from kprod_ext import SealedBatch, SealedPiece
 
-Buffers: TypeAlias = Sequence[bytes | memoryview | SealedBatch]
+Buffers: TypeAlias = Sequence[bytes | memoryview | SealedBatch | SealedPiece]
 
 
 class Exchange(Protocol):

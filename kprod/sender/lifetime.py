@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import os
+import sys
 import threading
 import time
 import warnings
@@ -13,6 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from kprod.sender.engine import Engine
+from kprod.sender.termination import process_ends
 
 
 class Living(Protocol):
@@ -23,6 +25,10 @@ class Living(Protocol):
         ...
 
 
+BEFORE_QUEUES = 20
+"""Of multiprocessing's finalizers those with the highest number come first."""
+
+_finalized: set[int] = set()  # processes in which multiprocessing's end is ours, too
 _engines: dict[Engine, float] = {}
 """What runs in this process, and the seconds it may take to stop at exit."""
 _producers: weakref.WeakSet[Living] = weakref.WeakSet()
@@ -33,8 +39,37 @@ def watch_over(producer: Living, engine: Engine, *, at_exit: float, dropped: flo
     nobody refers to ``producer`` any more, within ``dropped`` seconds; tell ``producer`` of forks.
     """
     _engines[engine] = at_exit
+    _watch_over_child()
+    _watch_over_celery()
     _producers.add(producer)
     weakref.finalize(producer, _end_dropped, engine, dropped).atexit = False
+
+
+def _watch_over_child() -> None:
+    """A child of multiprocessing ends without atexit, but with finalizers of that package's.
+
+    Where its process is a child, the package has been imported by whoever made it.
+    """
+    process = sys.modules.get("multiprocessing.process")
+    if os.getpid() in _finalized or process is None or process.parent_process() is None:
+        return
+    from multiprocessing.util import Finalize
+
+    _finalized.add(os.getpid())
+    # Before queues are closed, at 10: a delivery callback may put something into one.
+    Finalize(None, _close_all, exitpriority=BEFORE_QUEUES)
+
+
+def _watch_over_celery() -> None:
+    """A worker of Celery's prefork pool ends by ``os._exit``, after it has sent a signal."""
+    signals = sys.modules.get("celery.signals")
+    if signals is not None:
+        ends = signals.worker_process_shutdown
+        ends.connect(_end_of_worker, weak=False, dispatch_uid="kprod")  # once, as often as asked
+
+
+def _end_of_worker(**_: object) -> None:
+    _close_all()
 
 
 def forget(engine: Engine) -> None:
@@ -64,6 +99,7 @@ def _stop(engine: Engine, seconds: float) -> None:
 
 
 def _close_all() -> None:
+    process_ends()  # SIGTERM may arrive now, and SystemExit would leave the loop below
     started = time.monotonic()  # their times run together: what all have queued is sent meanwhile
     for engine, seconds in list(_engines.items()):
         engine.stop_at_exit(max(0.0, started + seconds - time.monotonic()))

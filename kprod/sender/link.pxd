@@ -8,6 +8,7 @@ cdef class BrokerLink:
     cdef readonly object transport
     cdef object _on_failure
     cdef object _troubles
+    cdef object _tended
     cdef object _backend
     cdef object _settings
     cdef object _metrics
@@ -23,6 +24,7 @@ cdef class BrokerLink:
     cdef double _last_active
     cdef long _failures
     cdef double _retry_at
+    cdef double _idle_lost_at
     cdef object _latest_failure
     cdef object _broken
 
@@ -38,8 +40,9 @@ cdef class BrokerLink:
     cpdef void send(self, object exchange, double now) except *
     cpdef void moved(self, double now, bint readable, bint writable) except *
     cdef void _advance(self, double now) except *
+    cpdef void tend(self, double now) except *
 
-    @cython.locals(connection=BrokerConnection)
+    @cython.locals(connection=BrokerConnection, silence=double)
     cdef void _read(self, double now) except *
     cdef void _write(self, double now) except *
 

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from kprod.backoff import ExponentialBackoff
 from kprod.cluster.snapshot import Broker
-from kprod.errors import ConnectionLost, KprodError, ProtocolError
+from kprod.errors import ConnectionLost, KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Exchange
+from kprod.sender.link_errors import (
+    as_lost,
+    forget_frames,
+    named,
+    silent_setup,
+    slow_setup,
+)
+from kprod.sender.link_settings import LinkSettings
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Transport, views_of
-
-log = logging.getLogger(__name__)
+from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
+LONG_SILENCE = 5.0
+"""Seconds that a broker may ask for before the log tells of it."""
+OFTEN = 60.0
+"""Seconds; a connection that is lost while idle twice within them is told of in the log."""
 RECEIVE_BYTES = 32 * 1024
 """Of one system call: answers are small, and for more than this memory comes from the kernel."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSettings:
-    """What every link of a producer shares; times in seconds.
-
-    ``setup`` is the time to connect and shake hands, longer after each time it was too short
-    (KIP-601).
-    """
-
-    client_id: str
-    max_in_flight: int
-    max_frame_bytes: int
-    request_timeout: float
-    setup: ExponentialBackoff
-    idle_timeout: float
-    reconnect: ExponentialBackoff
 
 
 class BrokerLink:
@@ -56,8 +48,10 @@ class BrokerLink:
         metrics: ProducerMetrics,
         on_failure: Callable[[str, KprodError], None],
         troubles: TroubleLog,
+        tended: deque[BrokerLink] | None = None,
     ) -> None:
         self.broker = broker
+        self._tended = deque() if tended is None else tended  # links whose login can go on
         self.transport: Transport | None = None
         self._on_failure = on_failure
         self._troubles = troubles
@@ -76,6 +70,7 @@ class BrokerLink:
         self._last_active = 0.0
         self._failures = 0
         self._retry_at = 0.0
+        self._idle_lost_at = -FOREVER
         self._latest_failure: KprodError | None = None
         self._broken = ConnectionLost(f"the connection to {broker} broke")  # for want of words
 
@@ -84,6 +79,10 @@ class BrokerLink:
     def usable(self, now: float) -> bool:
         """True when a request handed over now would leave at once."""
         return self._connection is not None and self._connection.can_send(now)
+
+    def offers(self, api: ApiKey) -> bool:
+        """True when the broker takes requests of this kind, as far as this connection knows."""
+        return self._connection is not None and self._connection.offers(api)
 
     @property
     def connected(self) -> bool:
@@ -108,8 +107,9 @@ class BrokerLink:
     @property
     def seen_in_flight(self) -> int:
         """The same. Any thread: the sender may end the connection meanwhile."""
-        with self._changing:
-            connection = self._connection
+        self._changing.acquire()  # as in ``_end``
+        connection = self._connection
+        self._changing.release()
         return connection.in_flight if connection is not None else 0
 
     def idle_bootstrap(self, now: float) -> bool:
@@ -121,11 +121,15 @@ class BrokerLink:
             and not self._connection.in_flight
         )
 
-    @property
-    def trouble(self) -> KprodError | None:
+    def trouble(self, now: float) -> KprodError | None:
         """Why requests cannot be sent; None while they can, and before the first attempt."""
-        works = self._connection is not None and self._connection.established
-        return None if works else self._latest_failure
+        if self._connection is None or not self._connection.established:
+            return self._latest_failure
+        left = self._connection.throttled_for(now)
+        return KprodError(self._silenced(left)) if left > 0 else None
+
+    def _silenced(self, seconds: float) -> str:
+        return f"{self.broker} asks for {seconds:.3g} s without requests (throttle_time_ms)"
 
     def may_connect(self, now: float) -> bool:
         """True when there is no connection and no back-off forbids one."""
@@ -137,7 +141,10 @@ class BrokerLink:
             # Once the back-off is over nothing is due: whoever needs the broker calls connect().
             return self._retry_at - now if self._retry_at > now else FOREVER
         limit = max(0.0, self._deadline() - now)
-        silent = self._connection.throttled_for(now) if self._connection is not None else 0.0
+        if self._connection is None:
+            return limit
+        silent = self._connection.throttled_for(now)
+        limit = min(limit, self._connection.login_due_in(now))
         return min(limit, silent) if silent else limit
 
     def _deadline(self) -> float:
@@ -161,6 +168,7 @@ class BrokerLink:
         self._setup_began = self._last_active = now
         self._coming_up = True
         self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
+        self._troubles.detail("connecting to %s", self.broker)
         try:
             self.transport = self._backend.dial(self.broker.host, self.broker.port)
             self._waits_to_write = True
@@ -174,8 +182,7 @@ class BrokerLink:
         """Queue a request and write what the socket takes. ``usable`` must have been true."""
         if self._connection is None:
             raise AssertionError(f"no connection to {self.broker}")
-        self._connection.send(exchange, now)
-        self._traffic.requests += 1
+        self._traffic.sent(self._connection.send(exchange, now))
         self._last_active = now
         self._write(now)
 
@@ -202,13 +209,37 @@ class BrokerLink:
             settings.client_id,
             max_in_flight=settings.max_in_flight,
             max_frame_bytes=settings.max_frame_bytes,
+            needed=settings.needed,
+            login=settings.login(self.broker.host) if settings.login is not None else None,
+            wake=self._login_goes_on,
+            on_versions=settings.on_versions,
         )
-        with self._changing:
-            self._connection = connection
+        self._changing.acquire()  # as in ``_end``
+        self._connection = connection
+        self._changing.release()
         self._metrics.connections_made += 1
         connection.open(now)
         self._traffic.requests += 1
         self._write(now)
+
+    def _login_goes_on(self) -> None:
+        """The next message of a login has been worked out. Any thread."""
+        self._tended.append(self)
+        self._backend.wake()
+
+    def tend(self, now: float) -> None:
+        """Go on with a login, or begin one that is due; what fails ends the connection."""
+        if self._connection is None:
+            return
+        failure = None
+        try:
+            self._connection.tend_login(now)
+        except Exception as error:
+            failure = self._explain(error, now)
+        if failure is not None:
+            self.drop(failure, now)
+        elif self._connection.has_output:
+            self._write(now)
 
     def _read(self, now: float) -> None:
         connection = self._connection
@@ -218,9 +249,15 @@ class BrokerLink:
                 return
             if not chunk:
                 raise ConnectionLost("the broker closed the connection")
-            self._last_active = now
+            if not connection.logs_in:  # again and again: what is not used for else may end
+                self._last_active = now
             self._traffic.bytes_in += len(chunk)
+            seen = connection.responses
             connection.received(chunk, now)  # which may end the connection
+            self._traffic.responses += connection.responses - seen
+            silence = connection.throttled_for(now)
+            if silence >= LONG_SILENCE:
+                self._troubles.seldom(f"silence {self.broker}", self._silenced(silence), now)
             if self._coming_up and connection.established:
                 self._coming_up, self._setups_too_long = False, 0
                 self._troubles.works(str(self.broker), now)
@@ -261,37 +298,47 @@ class BrokerLink:
 
     def check_deadlines(self, now: float) -> None:
         """End a connection that is too slow to come up, to answer, or was idle for too long."""
+        if self._connection is not None and self._connection.login_due_in(now) <= 0:
+            self.tend(now)
         if self.transport is None or now < self._deadline():
             return
         if self._connection is None:
-            progress = self.transport.progress()
-            why = f"not connected after {self._setup_limit:.3g} s" + (progress and f": {progress}")
-            self._give_up_setup(why, now)
+            self._give_up_setup(slow_setup(self._setup_limit, self.transport.progress()), now)
         elif not self._connection.established:
-            limit = f"within {self._setup_limit:.3g} s of connecting"
-            self._give_up_setup(f"no answer to ApiVersions {limit}: is it a Kafka broker?", now)
+            logs_in, waits_for_us = (
+                self._settings.login is not None,
+                self._connection.prepares_login,
+            )
+            why = silent_setup(self._setup_limit, logs_in=logs_in, waits_for_us=waits_for_us)
+            self._give_up_setup(why, now)
         elif self._connection.waiting_since() is not None:
             limit = f"{self._settings.request_timeout:g} s"
             self.drop(self._explain(ConnectionLost(f"no response within {limit}"), now), now)
         else:
             self.close(now)
 
-    def _give_up_setup(self, why: str, now: float) -> None:
+    def _give_up_setup(self, why: ConnectionLost, now: float) -> None:
         self._setups_too_long += 1
-        self.drop(self._explain(ConnectionLost(why), now), now)
+        self.drop(self._explain(why, now), now)
 
     def drop(self, error: KprodError, now: float) -> None:
         """The connection failed: end it, back off, fail what it carried."""
         self._metrics.connections_lost += 1
-        idle = self.usable(now) and not self.in_flight
+        quietly = self.usable(now) and not self.in_flight
+        if quietly:
+            # Brokers close what is idle for minutes. Again and again it is something else: a
+            # firewall, or a broker that refuses what comes after the handshake.
+            quietly, self._idle_lost_at = now >= self._idle_lost_at + OFTEN, now
         try:
             self._end(error, now)
         finally:
             self._back_off(error, now)
-        self._tell(error, now, quietly=idle)
+        self._tell(error, now, quietly=quietly)
 
     def close(self, now: float) -> None:
         """End the connection on purpose."""
+        if self.transport is not None:
+            self._troubles.detail("closing the connection to %s", self.broker)
         self._end(ConnectionLost(f"the connection to {self.broker} was closed"), now)
 
     def _end(self, error: KprodError, now: float) -> None:
@@ -309,7 +356,7 @@ class BrokerLink:
                     # tried at the shortest interval, for what it loses has no back-off of its own.
                     self._failures = 0
                 self._metrics.connections_closed += 1
-                connection.close(error, now)
+                connection.close(as_lost(error), now)
 
     def _let_go(self, transport: Transport, now: float) -> None:
         """A mistake in a transport must not keep what it carried from being failed."""
@@ -324,7 +371,7 @@ class BrokerLink:
 
     def _tell(self, error: KprodError, now: float, *, quietly: bool = False) -> None:
         if quietly:  # nobody misses anything: brokers close connections that are idle
-            log.debug("%s: %s", self._settings.client_id, error)
+            self._troubles.detail("%s", error)
         else:
             self._troubles.failed(str(self.broker), error, now)
 
@@ -344,27 +391,10 @@ class BrokerLink:
         return explained
 
     def _named(self, error: Exception, now: float) -> KprodError:
-        """Name the broker; what is not ours (a bug in a transport) becomes a lost connection."""
-        explained: KprodError
-        if isinstance(error, ProtocolError):
-            explained = ProtocolError(f"{self.broker}: {error}")
-        elif isinstance(error, KprodError) and not isinstance(error, ConnectionLost):
-            return error
-        else:
-            explained = ConnectionLost(f"{self.broker}: {error}")
+        new = self._connection is not None and not self._connection.useful
+        explained = named(error, self.broker, new=new)
         if not isinstance(error, KprodError):
             what = f"{self.broker}: unexpected failure of the connection"
             self._troubles.mistake(what, error, now)
-        explained.__cause__ = error.__cause__ or error
         forget_frames(error)
         return explained
-
-
-def forget_frames(error: BaseException | None) -> None:
-    """Drop the tracebacks: their frames hold the views that were being written.
-
-    The error lives as long as someone may ask why; the memory of a batch must not.
-    """
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Protocol
 
 
@@ -21,4 +21,8 @@ class LoadWatcher(Protocol):
 
         A partition that is not named has no batches queued.
         """
+        ...
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Nothing is sent to these topics any more."""
         ...

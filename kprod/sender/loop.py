@@ -7,33 +7,65 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import Clock
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, ProducerClosedError
 from kprod.latch import Latch
-from kprod.sender.baton import Baton
+from kprod.sender.leadership import SenderLeadership
 from kprod.sender.network import Network
-from kprod.sender.rounds.identity import IdentityRound
+from kprod.sender.purges import Purges
+from kprod.sender.questions import Questions
 from kprod.sender.rounds.metadata import MetadataRound
 from kprod.sender.rounds.produce import ProduceRound
+from kprod.sender.rounds.telemetry import TelemetryRound
+from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
+from kprod_ext import Mutex
 
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 FAILED = "a turn of the sender failed; it goes on"
 AFTER_A_BUG = 0.1
+ATTEMPTS = 10
+"""At a step of the end for which there is no memory."""
+NO_MEMORY = (MemoryError, RuntimeError, SystemError)
+"""The last two are Python's own: "can't allocate lock", "returned NULL without an exception"."""
 GRACE = 0.04
 """Seconds beyond a deadline for ending what is left, and as many for telling of it."""
+BETWEEN_ATTEMPTS = GRACE / ATTEMPTS
+
+
+class IdentitySource(Protocol):
+    """The round that cares for the producer's identity: of itself, or of its transactions."""
+
+    @property
+    def fatal(self) -> KprodError | None:
+        """Why nothing can be sent any more; None while something can."""
+
+    @property
+    def busy(self) -> bool:
+        """True while somebody waits for what this round asks brokers."""
+
+    def run(self, now: float) -> float:
+        """Ask what is due; seconds until there may be more to do."""
+        ...
+
+    def mend(self, now: float) -> None:
+        """A turn broke off somewhere: a question that no connection carries is asked again."""
+
+    def end(self, error: KprodError) -> None:
+        """The producer has ended; whoever still waits is told ``error``."""
 
 
 class Sender:
     """One turn at a time: ask for what is due, send what is ready, wait, settle what came back.
 
-    Thread: whichever holds the ``baton``. ``SenderThread`` does in the background, for a while a
-    caller that waits for an outcome may; a simulation calls ``turn`` itself.
+    Thread: the leader's. ``SenderThread`` leads in the background, for a while a caller that waits
+    for an outcome may; a simulation calls ``run_once`` itself.
     """
 
     def __init__(
@@ -42,12 +74,18 @@ class Sender:
         metadata: Metadata,
         network: Network,
         metadata_round: MetadataRound,
-        identity_round: IdentityRound,
+        identity_round: IdentitySource,
         produce_round: ProduceRound,
         clock: Clock,
-        baton: Baton,
+        leadership: SenderLeadership,
+        questions: Questions,
+        transactions: Transactions | None = None,
     ) -> None:
-        self.baton = baton
+        self.transactions = transactions
+        self.telemetry: TelemetryRound | None = None  # set before the first turn
+        self.leadership = leadership
+        self.questions = questions
+        self.purges = Purges()
         self.accumulator = accumulator
         self.metadata = metadata
         self.network = network
@@ -58,25 +96,39 @@ class Sender:
         self._broke_off = False  # the turn before, or it is under way
         self._sends_no_more = False  # nothing is queued, and never will be
 
-    def turn(self, longest: float = FOREVER) -> None:
+    def run_once(self, longest: float = FOREVER) -> None:
         """One round of everything; waits at most ``longest`` seconds for the network."""
-        self.baton.looks()
+        self.leadership.looks()
         now = self.clock.monotonic()
         if self._broke_off:
             self._mend(now)
         self._broke_off = True
+        self._purge(now)
         wait = min(self._rounds(now), longest)
         fatal = self._identity_round.fatal
         if fatal is not None:
             self._produce_round.fail_queued(fatal, now)
         if wait < 0.0 or self.network.wants_to_connect:
             wait = 0.0
-        self.baton.looks_again_at(now + wait)
+        self.leadership.looks_again_at(now + wait)
         self.network.poll(wait)
         self._broke_off = False
 
+    def _purge(self, now: float) -> None:
+        while (purge := self.purges.take()) is not None:
+            try:
+                self._produce_round.purge(
+                    purge.error, now, queued=purge.queued, in_flight=purge.in_flight
+                )
+            finally:
+                purge.done.open()
+
     def _mend(self, now: float) -> None:
         try:
+            self._metadata_round.mend(now)
+            self._identity_round.mend(now)
+            if self.telemetry is not None:
+                self.telemetry.mend(now)
             self._produce_round.mend(now)
         finally:
             # A mistake in any round, turn after turn, must not keep records from their end.
@@ -85,26 +137,41 @@ class Sender:
     def _rounds(self, now: float) -> float:
         """Ask for and send what is due; seconds until there may be more to do."""
         self._metadata_round.run(now)  # first, or a busy connection would never have room for it
-        wait = self._identity_round.run(now)
+        wait = FOREVER if self.telemetry is None else self.telemetry.run(now)
         wait = min(wait, self._produce_round.run(now))
+        wait = min(wait, self._identity_round.run(now))  # after: it may have used up the epochs
         # Again: a partition without a leader, or a connection that failed, made it due.
         wait = min(wait, self._metadata_round.run(now))
         return min(wait, self.network.next_event(now))
 
     @property
     def finished(self) -> bool:
-        """True when every record has its outcome."""
-        return len(self.accumulator.incomplete) == 0
+        """True when every record has its outcome, and nobody waits for anything else."""
+        return len(self.accumulator.incomplete) == 0 and not self._identity_round.busy
+
+    def takes_leave(self, now: float) -> bool:
+        """True when nothing is left to be done before the end; asked until it is."""
+        return self.finished and (self.telemetry is None or self.telemetry.leave(now))
 
     def abort(self, error: KprodError) -> None:
         """Refuse new records; end those without an outcome in ``error``, and every connection."""
         self.accumulator.close()
         self.metadata.close()
         now = self.clock.monotonic()
-        with self.accumulator.callbacks.held_up():
+        callbacks = self.accumulator.callbacks
+        held = callbacks.hold_up()
+        try:
             left = self._produce_round.withdraw()
             self._sends_no_more = True  # after: what is not on the wire now never will be
             self._produce_round.end(left, error, now)
+        finally:
+            if held:
+                callbacks.go_on()
+            self.purges.close()
+            self.questions.close(error)
+            self._identity_round.end(error)
+            if self.telemetry is not None:
+                self.telemetry.end()
         self.network.close()
 
     def disown(self, error: KprodError) -> int:
@@ -136,12 +203,20 @@ class SenderThread:
     def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
         self.disowned = 0
         self._sender = sender
-        self._baton = sender.baton
-        self._baton.work = sender
-        self._ended = ended
+        self._leadership = sender.leadership
+        self._leadership.work = sender
         self._settled = Latch()  # opens after ``ended``
-        self._lock = threading.Lock()  # guards changing _stop_at
+        self._lock = Mutex()  # guards changing _stop_at
         self._stop_at = FOREVER
+        self._closed = ProducerClosedError(
+            "the producer was closed before the record was acknowledged"
+        )
+        # Made now: at the end there may be no memory for it.
+        self._last_steps: tuple[Callable[[], None], ...] = (
+            *(self._abort, self._disown_rest, self._leadership.ended),
+            *(() if ended is None else (ended,)),
+            self._settled.open,
+        )
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -153,13 +228,13 @@ class SenderThread:
         """True where the sender's work is done, where nothing may wait for what the sender does."""
         # Idents come again: once this thread has ended another one may have it.
         here = self._thread.ident == threading.get_ident() and not self._settled.is_open
-        return here or self._baton.is_mine
+        return here or self._leadership.is_leader
 
     def request_stop(self, deadline: float) -> None:
         """Ask the thread to end once everything has its outcome, at the latest at ``deadline``."""
         with self._lock:
             self._stop_at = min(self._stop_at, deadline)
-        self._baton.recall()
+        self._leadership.recall()
 
     def stop(self, deadline: float) -> bool:
         """Send what is queued until ``deadline``, then end the rest; every record has its outcome.
@@ -178,37 +253,54 @@ class SenderThread:
         return settled
 
     def _run(self) -> None:
-        closed = ProducerClosedError("the producer was closed before the record was acknowledged")
         try:
             while self._goes_on():
                 pass
         finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Take each of the last steps, whatever others raise: somebody waits for each of them."""
+        mistake: BaseException | None = None
+        taken = attempts = 0
+        # Nothing here takes memory: an iterator over the steps would, and there may be none.
+        while taken < len(self._last_steps):
             try:
-                self._baton.recall()
-                self._baton.take()
-                try:
-                    self._sender.abort(closed)
-                finally:
-                    self._baton.lay_down()
-            finally:
-                self._sender.disown(closed)  # if anything was left by a mistake
-                self.disowned = 0
-                self._baton.ended()
-                if self._ended is not None:
-                    self._ended()
-                self._settled.open()
+                self._last_steps[taken]()
+            except BaseException as error:
+                attempts += 1
+                if isinstance(error, NO_MEMORY) and attempts < ATTEMPTS:
+                    time.sleep(BETWEEN_ATTEMPTS)
+                    continue
+                mistake = error
+            attempts = 0
+            taken += 1
+        if mistake is not None:
+            raise mistake
+
+    def _abort(self) -> None:
+        self._leadership.recall()
+        self._leadership.take()
+        try:
+            self._sender.abort(self._closed)
+        finally:
+            self._leadership.give_up()
+
+    def _disown_rest(self) -> None:
+        self._sender.disown(self._closed)  # if anything was left by a mistake
+        self.disowned = 0
 
     def _goes_on(self) -> bool:
-        """Work, then rest; False when it is over. No error ends the thread, or who would go on?"""
+        """Work, then rest; False when it is over. No error ends the thread: nobody would go on."""
         try:
             if self._over():
                 return False
-            self._baton.take()
+            self._leadership.take()
             try:
                 self._work()
             finally:
-                self._baton.lay_down()
-            self._baton.rest()
+                self._leadership.give_up()
+            self._leadership.rest()
         except Exception as error:
             self._survive(error)
         return True
@@ -217,19 +309,20 @@ class SenderThread:
         """Take turns until it is over, or until a caller may as well take them."""
         while not self._over():
             self._turn_safely()
-            if self._baton.wanted and self._sender.finished:
+            if self._leadership.wanted and self._sender.finished:
                 return
 
     def _over(self) -> bool:
         if self._stop_at == FOREVER:
             return False
-        return self._sender.finished or self._sender.clock.monotonic() >= self._stop_at
+        now = self._sender.clock.monotonic()
+        return now >= self._stop_at or self._sender.takes_leave(now)
 
     def _turn_safely(self) -> None:
         # A bug in one turn must not leave futures without an outcome for ever: it is logged, and
         # the delivery timeout still ends whatever it harmed.
         try:
-            self._sender.turn(self._stop_at - self._sender.clock.monotonic())
+            self._sender.run_once(self._stop_at - self._sender.clock.monotonic())
         except Exception as error:
             self._survive(error)
 

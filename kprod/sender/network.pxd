@@ -15,6 +15,7 @@ cdef class Network:
     cdef object _patient_until
     cdef object _adopted
     cdef dict _links
+    cdef object _tended
     cdef list _leaving
     cdef public bint may_connect
     cdef public bint wants_to_connect

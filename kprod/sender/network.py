@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from kprod.clock import Clock
 from kprod.cluster.snapshot import Broker
-from kprod.errors import KprodError
+from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Exchange
-from kprod.sender.link import BrokerLink, LinkSettings, forget_frames
+from kprod.sender.link import BrokerLink
+from kprod.sender.link_errors import forget_frames
+from kprod.sender.link_settings import LinkSettings
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Readiness
+from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
 PATIENCE = 0.5
@@ -49,8 +53,9 @@ class Network:
         self._patient_until: float | None = None  # None: nobody waits for a broker to ask
         self._adopted: Mapping[int, Broker] = {}
         self._links: dict[int, BrokerLink] = {}
+        self._tended: deque[BrokerLink] = deque()  # any thread: their logins can go on
         self._leaving: list[BrokerLink] = []  # they get no new requests, and end with the last one
-        self.may_connect = True  # False: who drives the sender has no time to resolve names
+        self.may_connect = True  # False: the caller driving the sender cannot resolve names
         self.wants_to_connect = False  # a connection was not begun for that reason
         self._answers_due = False  # some request was unanswered when it was last looked at
         self._knows_eager = hasattr(backend, "eager")
@@ -69,6 +74,7 @@ class Network:
             self._metrics,
             self._on_failure,
             self.troubles,
+            self._tended,
         )
 
     def wake(self) -> None:
@@ -100,7 +106,15 @@ class Network:
             del self._links[node_id]
 
     def _take_over(self, broker: Broker) -> None:
-        """A broker turned up; if it is one we bootstrapped from, go on using that connection."""
+        """A broker turned up; if it is one we bootstrapped from, go on using that connection.
+
+        If it is one that was gone from the list for a moment, its back-off holds.
+        """
+        for link in self._leaving:
+            if link.broker[:3] == broker[:3] and not link.connected:
+                self._links[broker.node_id] = link  # first: see _all_links
+                self._leaving.remove(link)
+                return
         for node_id, link in self._links.items():
             if node_id < 0 and link.connected and link.broker[1:3] == broker[1:3]:
                 fresh = self._link(link.broker)  # for bootstrapping again
@@ -132,10 +146,24 @@ class Network:
             self._connect(link, now)
         return link.usable(now)
 
-    def trouble(self, node_id: int) -> KprodError | None:
+    def trouble(self, node_id: int, now: float) -> KprodError | None:
         """Why no request can be sent to the node; None when there is no reason, or none yet."""
         link = self._links.get(node_id)
-        return None if link is None else link.trouble
+        return None if link is None else link.trouble(now)
+
+    def usable_for(self, api: ApiKey, now: float, preferred: int | None = None) -> int | None:
+        """A node that takes requests of this kind at once; None: no connection leads to one.
+
+        The ``preferred`` one if it does, else the least busy. Begins no connection.
+        """
+        fit = {
+            link.broker.node_id: link
+            for link in self._links.values()
+            if link.usable(now) and link.offers(api)
+        }
+        if preferred in fit:
+            return preferred
+        return min(fit, key=lambda node_id: fit[node_id].in_flight, default=None)
 
     def any_usable(self, now: float) -> int | None:
         """The least busy node a request may go to; None while there is none.
@@ -185,14 +213,24 @@ class Network:
 
     def send(self, node_id: int, exchange: Exchange, now: float) -> None:
         """Send a request to a usable node. What fails at once is told to the exchange."""
-        failure = None
+        failure: KprodError | None = None
+        unfit: UnsupportedVersionError | None = None
         try:
             self._links[node_id].send(exchange, now)
+        except UnsupportedVersionError as error:
+            named = f"{self._links[node_id].broker}: {error}"
+            unfit = UnsupportedVersionError(named)
+            failure = unfit
         except KprodError as error:
             failure = error
         except Exception as error:  # of encode: nothing was queued, the connection is as it was
             failure = self._unwritten(exchange, error, now)
         # Not within the except clauses: compiled, they hold the frames of what went wrong.
+        if unfit is not None:
+            # The handshake told what the broker offers: garbled, or before it was changed. With
+            # another one the request may find a version; with this one nothing of it ever would.
+            unfit.retriable = True
+            self._links[node_id].drop(unfit, now)
         if failure is not None:
             exchange.failed(failure, now, sent=False)
 
@@ -218,6 +256,8 @@ class Network:
             self._metrics.mark(now)
         if ready:
             self._move(ready, now)
+        while self._tended:
+            self._tended.popleft().tend(now)
         if now >= self._look_at:
             for link in self._all_links():
                 link.check_deadlines(now)
@@ -257,9 +297,11 @@ class Network:
     def _let_leaving_go(self, now: float) -> None:
         """What a broker was sent before it left the list is answered, or its time limit ends it."""
         for link in self._leaving:
-            if not link.in_flight:
+            if link.connected and not link.in_flight:
                 link.close(now)
-        self._leaving[:] = [link for link in self._leaving if link.connected]
+        self._leaving[:] = [
+            link for link in self._leaving if link.connected or not link.may_connect(now)
+        ]
 
     def next_event(self, now: float) -> float:
         """Seconds until some link needs a look, or another is to be tried, though no byte moved."""

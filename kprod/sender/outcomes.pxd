@@ -2,8 +2,7 @@ from libc.stdint cimport int64_t
 
 from kprod.buffer.accumulator cimport RecordAccumulator
 from kprod.buffer.batch cimport ProducerBatch
-from kprod.metrics.producer_metrics cimport ProducerMetrics
-from kprod.sender.doubts cimport Doubts
+from kprod.metrics.sender_counters cimport SenderCounters
 from kprod.sender.sequences cimport Sequences
 
 
@@ -11,13 +10,16 @@ cdef class Outcomes:
     cdef RecordAccumulator _accumulator
     cdef object _metadata
     cdef Sequences _sequences
-    cdef ProducerMetrics _metrics
+    cdef SenderCounters _metrics
     cdef object _retries
     cdef double _delivery_timeout
-    cdef object _trouble_with
+    cdef object _final_errors
+    cdef object _troubles
+    cdef object _unread
     cdef dict _on_wire
-    cdef Doubts _doubts
+    cdef object _unresolved
     cdef public bint strays
+    cdef public object record_failed
 
     cpdef void left(self, ProducerBatch batch) except *
     cpdef void not_sent(self, ProducerBatch batch, double now) except *
@@ -26,7 +28,7 @@ cdef class Outcomes:
         self, ProducerBatch batch, int64_t base_offset, int64_t append_time
     ) except *
     cdef void _tell_apart(
-        self, list doubted, ProducerBatch acknowledged, int64_t base_offset
+        self, list unresolved, ProducerBatch acknowledged, int64_t base_offset
     ) except *
     cdef void _off_wire(self, ProducerBatch batch) except *
     cdef void _succeed(self, ProducerBatch batch, int64_t base_offset, int64_t append_time) except *

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import LeaderHint
-from kprod.errors import (
-    BrokerError,
-    DeliveryTimeoutError,
-    KprodError,
-    RecordTooLargeError,
-)
+from kprod.errors import BrokerError, KprodError
 from kprod.metrics.producer_metrics import ProducerMetrics
-from kprod.sender.blame import blame
-from kprod.sender.doubts import Doubts, proves
+from kprod.sender.final_errors import FinalErrors, unknown_fate
+from kprod.sender.record_errors import errors_by_record
 from kprod.sender.retry import (
     DUPLICATE_SEQUENCE,
     FATAL,
-    OUT_OF_ORDER_SEQUENCE,
-    TOO_LARGE,
     Attempt,
     Verdict,
     judge,
 )
 from kprod.sender.sequences import Sequences
+from kprod.sender.trouble_log import TroubleLog
+from kprod.sender.unread_failures import UnreadFailures
+from kprod.sender.unresolved_batches import UnresolvedBatches, proves
 from kprod.types import Persisted, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -61,7 +55,9 @@ class Outcomes:
         *,
         retries: int,
         delivery_timeout: float,
-        trouble_with: Callable[[int], KprodError | None],
+        trouble_with: Callable[[int, float], KprodError | None],
+        troubles: TroubleLog,
+        unread: UnreadFailures,
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
@@ -69,10 +65,18 @@ class Outcomes:
         self._metrics = metrics
         self._retries = retries
         self._delivery_timeout = delivery_timeout
-        self._trouble_with = trouble_with  # a node: why it cannot be reached
+        self._final_errors = FinalErrors(metadata, sequences, trouble_with, delivery_timeout)
+        self._troubles = troubles
+        self._unread = unread
         self._on_wire: dict[ProducerBatch, None] = {}  # in the order of leaving
-        self._doubts = Doubts()
+        self._unresolved = UnresolvedBatches()
+        self.record_failed: Callable[[KprodError], None] | None = None  # before anybody is told
         self.strays = False  # there may be a batch that nothing leads to its end
+
+    @property
+    def idle(self) -> bool:
+        """True when no request holds a batch."""
+        return not self._on_wire
 
     def left(self, batch: ProducerBatch) -> None:
         """``batch`` is part of a request now."""
@@ -100,23 +104,44 @@ class Outcomes:
     def _see_off(self, batch: ProducerBatch) -> None:
         """Whatever was done with ``batch`` before, nothing is left to do."""
         self._off_wire(batch)
-        self._doubts.discard(batch)
+        self._unresolved.discard(batch)
         self._sequences.resolved(batch)
-        with suppress(ValueError):  # it was given back before
+        try:  # noqa: SIM105 (decision 0016)
             batch.release()
+        except ValueError:
+            pass  # it was given back before
         self._accumulator.incomplete.discard(batch)
 
     def unsettled(self) -> list[ProducerBatch]:
-        """Every batch that is not done with, unless it is in doubt."""
-        sent = [*self._on_wire, *self._sequences.unresolved()]
+        """Every batch that is not done with, unless it is unresolved."""
+        sent = [*self._on_wire, *self._sequences.in_flight()]
         known = dict.fromkeys([*self._accumulator.incomplete.copy(), *sent])
-        for batch in self._doubts.all():
+        for batch in self._unresolved.all():
             known.pop(batch, None)
         return list(known)
+
+    def busy_topics(self) -> set[str]:
+        """The topics of which there are batches that have no outcome, or that a request holds."""
+        busy: set[str] = set()
+        for batch in self.unsettled():
+            busy.add(batch.tp.topic)
+        for batch in self._unresolved.all():
+            busy.add(batch.tp.topic)
+        return busy
+
+    def forget(self, topics: set[str]) -> None:
+        """Nothing is sent to ``topics`` any more; no batch of them is left."""
+        self._metrics.forget(topics)
 
     def answered_after(self, node_id: int, seconds: float, throttle_ms: int) -> None:
         """A request to the node was answered ``seconds`` after it was made."""
         self._metrics.answered(node_id, seconds, throttle_ms)
+        self._metadata.throttled(node_id, throttle_ms)
+
+    def answered_unasked(self, node_id: int, partition: str, now: float) -> None:
+        """An answer of the node names ``partition``, of which there was nothing in the request."""
+        what = f"broker {node_id} answers for partitions that were not asked for"
+        self._troubles.seldom(what, f"{what}, {partition} among them", now)
 
     def leaders_moved(self, hints: Mapping[TopicPartition, LeaderHint]) -> None:
         """The answer to a request named the new leaders of partitions it has refused."""
@@ -133,22 +158,22 @@ class Outcomes:
             self._broke_off(batch, error)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-        earlier = self._doubts.take(batch.tp)
+        earlier = self._unresolved.take(batch.tp)
         if earlier:
             self._tell_apart(earlier, batch, base_offset)
         self._sequences.acknowledged(batch, base_offset)
         self._succeed(batch, base_offset, append_time)
 
     def _tell_apart(
-        self, doubted: list[ProducerBatch], acknowledged: ProducerBatch, base_offset: int
+        self, unresolved: list[ProducerBatch], acknowledged: ProducerBatch, base_offset: int
     ) -> None:
-        """What ``acknowledged``, the first one after them, says of batches in doubt."""
+        """What ``acknowledged``, the first one after them, says of unresolved batches."""
         roomy = self._sequences.leaves_room(acknowledged, base_offset)
-        for batch in doubted:
+        for batch in unresolved:
             if roomy and proves(acknowledged, batch):
                 self._succeed(batch, -1, -1)
             else:
-                self._leave_in_doubt(batch)
+                self._leave_unresolved(batch)
 
     def attempt_failed(
         self,
@@ -180,9 +205,9 @@ class Outcomes:
         verdict = judge(error, self._attempt(batch, now, repeated=repeated))
         if verdict is Verdict.DONE:
             self._acknowledge(batch, -1, -1)
-        elif verdict is Verdict.DOUBT:
+        elif verdict is Verdict.UNRESOLVED:
             self._sequences.resolved(batch)
-            self._doubts.add(batch)
+            self._unresolved.add(batch)
         elif verdict is Verdict.FAIL:
             self._refused(batch, error, now)
         elif verdict is Verdict.SPLIT:
@@ -192,7 +217,7 @@ class Outcomes:
             self._accumulator.put_back(batch)  # the next turn begins with the end of what is late
         else:
             if verdict is Verdict.RESEQUENCE:
-                self._end_doubts(batch.tp)
+                self._end_unresolved(batch.tp)
                 self._sequences.want_new_epoch(batch)
             batch.last_attempt_at = now
             self._metrics.retried(batch)
@@ -205,6 +230,8 @@ class Outcomes:
             batch.maybe_written = True
             error.add_note(NEVER_SENT_BEFORE)
             log.error("%r was taken for a repetition; %s", batch, NEVER_SENT_BEFORE)
+        elif self._sequences.transactions is not None:
+            pass  # ``record_failed`` will know
         elif code in FATAL and self._sequences.idempotent:
             self._sequences.fatal = BrokerError(code, f"{batch.tp}, and with it everything else")
             self._sequences.fatal.add_note(MAKE_ANEW)
@@ -222,6 +249,7 @@ class Outcomes:
             provable=self._sequences.is_provable(batch),
             maybe_written=batch.maybe_written,
             repeated=repeated,
+            transactional=self._sequences.transactions is not None,
         )
 
     def _broke_off(self, batch: ProducerBatch, cause: Exception) -> None:
@@ -231,6 +259,8 @@ class Outcomes:
         broken = KprodError(f"{batch.tp}: the end of an attempt could not be noted: {cause!r}")
         broken.persisted = Persisted.MAYBE
         self._accumulator.remove(batch)
+        if self.record_failed is not None:
+            self.record_failed(broken)
         batch.delivery.fail(broken)
         self._see_off(batch)
         self.strays = before
@@ -268,46 +298,46 @@ class Outcomes:
 
     def give_up(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """End a batch that is neither queued nor on the wire with ``error``."""
-        final = self._final(batch, error, now)
-        self._doubts.discard(batch)
+        final = self._final_errors.final(batch, error, now)
+        self._unresolved.discard(batch)
         self._sequences.resolved(batch)
         if self._sequences.all_resolved(batch.tp):
-            self._end_doubts(batch.tp)
+            self._end_unresolved(batch.tp)
         batch.release()
         self._fail(batch, final)
 
-    def _end_doubts(self, tp: TopicPartition) -> None:
+    def _end_unresolved(self, tp: TopicPartition) -> None:
         """No later batch of the partition will tell what became of them."""
-        for batch in self._doubts.take(tp):
-            self._leave_in_doubt(batch)
+        for batch in self._unresolved.take(tp):
+            self._leave_unresolved(batch)
 
-    def _leave_in_doubt(self, batch: ProducerBatch) -> None:
+    def _leave_unresolved(self, batch: ProducerBatch) -> None:
         batch.release()
-        self._fail(batch, self.unknown_fate(batch))
+        self._fail(batch, unknown_fate(batch))
 
     def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
-        """End a batch whose time ran out: on the wire, in doubt, or taken from its queue."""
+        """End a batch whose time ran out: on the wire, unresolved, or taken from its queue."""
         if batch.on_wire:
             state = "its last attempt is unanswered"
-        elif self._doubts.discard(batch):
+        elif self._unresolved.discard(batch):
             state = "the broker refused its repetition"
         else:
             state = "it was still queued"
-        self.end(batch, self._expired(batch, limit, state), now)
+        self.end(batch, self._final_errors.expired(batch, limit, state, now), now)
 
     def end(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
-        """End a batch with ``error``: on the wire (its request goes on), in doubt, or taken out."""
+        """End a batch with ``error``: on the wire (its request goes on), held, or taken out."""
         if batch.on_wire:
             batch.maybe_written = True
-            self._fail(batch, self._final(batch, error, now))
+            self._fail(batch, self._final_errors.final(batch, error, now))
         else:
             self.give_up(batch, error, now)
 
     def unanswered(self, created_before: float = FOREVER) -> list[ProducerBatch]:
-        """The batches on the wire or in doubt that have no outcome, created before a time."""
+        """The batches on the wire or unresolved that have no outcome, created before a time."""
         return [
             batch
-            for batch in [*self._on_wire, *self._doubts.all()]
+            for batch in [*self._on_wire, *self._unresolved.all()]
             if not batch.delivery.done and batch.created_at <= created_before
         ]
 
@@ -317,53 +347,13 @@ class Outcomes:
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
         self._metrics.failed(batch)
-        errors = blame(error, batch.tp, batch.record_count)
+        if self.record_failed is not None:
+            self.record_failed(error)
+        if not batch.delivery.is_watched:
+            self._unread.failed(batch.tp.topic, batch.record_count, error)
+        errors = errors_by_record(error, batch.tp, batch.record_count)
         if errors:
             batch.delivery.fail_each(errors)
         else:
             batch.delivery.fail(error)
         self._accumulator.incomplete.discard(batch)
-
-    def _expired(self, batch: ProducerBatch, limit: float, state: str) -> KprodError:
-        cause = batch.last_error or self._metadata.trouble(batch.tp.topic)
-        if cause is None and (leader := self._metadata.snapshot.leader(batch.tp)) is not None:
-            cause = self._trouble_with(leader.leader_id)
-        error = DeliveryTimeoutError(
-            f"{batch.record_count} records for {batch.tp} were not acknowledged within"
-            f" delivery_timeout_ms ({limit * 1000:.0f} ms): {state} after {batch.attempts} attempts"
-            + ("" if cause is None else f"; the last error was: {cause}")
-        )
-        error.__cause__ = cause
-        return error
-
-    def unknown_fate(self, batch: ProducerBatch) -> KprodError:
-        """The error of a batch that may be in the log and cannot be sent again safely."""
-        error = BrokerError(
-            OUT_OF_ORDER_SEQUENCE, f"{batch.tp}: an earlier attempt may have been stored"
-        )
-        error.persisted = Persisted.MAYBE
-        return error
-
-    def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
-        """The error for the batch's futures, with what is known of the log in ``persisted``."""
-        final = self._in_the_users_words(batch, error, now)
-        final.persisted = Persisted.MAYBE if batch.maybe_written else Persisted.NO
-        return final
-
-    def _in_the_users_words(
-        self, batch: ProducerBatch, error: KprodError, now: float
-    ) -> KprodError:
-        if isinstance(error, BrokerError) and error.code in TOO_LARGE:
-            return RecordTooLargeError(
-                f"the broker refused a batch of {batch.size} bytes, {batch.record_count} records,"
-                f" for {batch.tp}: larger than the topic's max.message.bytes"
-            )
-        if isinstance(error, DeliveryTimeoutError):
-            return error
-        if not error.retriable:
-            return copy.copy(error)
-        if self._out_of_time(batch, now):
-            return self._expired(batch, self._delivery_timeout, "no time was left")
-        worn_out = copy.copy(error)
-        worn_out.add_note(f"retries were used up after {batch.attempts} attempts")
-        return worn_out

@@ -37,15 +37,15 @@ class Verdict(enum.Enum):
     """DONE: stored.
 
     RETRY: same bytes, same sequence. SPLIT: retry as two smaller batches. RESEQUENCE: retry under a
-    new epoch. DOUBT: wait for what later batches tell (see ``doubts``). FAIL: give up. EXPIRE: give
-    up after the earlier batches, whose time has run out, too.
+    new epoch. UNRESOLVED: wait for what later batches tell (see ``unresolved_batches``). FAIL: give
+    up. EXPIRE: give up after the earlier batches, whose time has run out, too.
     """
 
     DONE = enum.auto()
     RETRY = enum.auto()
     SPLIT = enum.auto()
     RESEQUENCE = enum.auto()
-    DOUBT = enum.auto()
+    UNRESOLVED = enum.auto()
     FAIL = enum.auto()
     EXPIRE = enum.auto()
 
@@ -58,6 +58,7 @@ class Attempt:
     ``provable``: what becomes of later ones will tell whether it is stored.
     ``maybe_written``: this or an earlier attempt may have reached the log.
     ``repeated``: it was sent before this attempt, or what it is a half of may have been stored.
+    ``transactional``: it is part of a transaction, in the midst of which there is no other epoch.
     """
 
     records: int
@@ -69,6 +70,7 @@ class Attempt:
     provable: bool
     maybe_written: bool
     repeated: bool
+    transactional: bool = False
 
 
 def judge(error: KprodError, attempt: Attempt) -> Verdict:
@@ -94,5 +96,5 @@ def _out_of_sequence(attempt: Attempt, *, known: bool) -> Verdict:
     if not attempt.oldest:
         return Verdict.RETRY  # an earlier batch is still on its way; after it the sequence will fit
     if not attempt.maybe_written:
-        return Verdict.RESEQUENCE
-    return Verdict.DOUBT if known and attempt.provable else Verdict.FAIL
+        return Verdict.FAIL if attempt.transactional else Verdict.RESEQUENCE
+    return Verdict.UNRESOLVED if known and attempt.provable else Verdict.FAIL

@@ -14,13 +14,14 @@ cdef class PartitionSequence:
     cdef readonly object tp
     cdef readonly object producer
     cdef readonly int32_t next_sequence
-    cdef readonly list unresolved
+    cdef readonly list in_flight
     cdef readonly Py_ssize_t on_wire
     cdef readonly object proven_leader
     cdef readonly double proven_until
     cdef readonly int32_t anchor_sequence
     cdef readonly int64_t anchor_offset
     cdef readonly bint needs_new_epoch
+    cdef readonly bint has_gap
     cdef readonly bint refused
 
 
@@ -28,10 +29,15 @@ cdef class Sequences:
     cdef readonly bint idempotent
     cdef public object producer
     cdef public object fatal
+    cdef public object identity_trouble
+    cdef public object transactions
     cdef Py_ssize_t _max_in_flight
     cdef dict _partitions
     cdef dict _awaiting_epoch
     cdef list _changed
+
+    @cython.locals(state=PartitionSequence, idle=list, known=bint)
+    cpdef void forget(self, object partitions) except *
 
     @cython.locals(found=PartitionSequence)
     cdef PartitionSequence _of(self, object tp)
@@ -46,7 +52,9 @@ cdef class Sequences:
     cdef bint _admits(
         self, PartitionSequence state, ProducerBatch batch, object leader
     ) except -1
+    cdef bint _may_send(self, object tp) except -1
     cpdef list take_changed(self)
+    cpdef void reopened(self, object partitions) except *
     cdef void _note_change(self, PartitionSequence state) except *
 
     @cython.locals(state=PartitionSequence)

@@ -12,13 +12,17 @@ One ``PartitionSequence`` per partition. Its rules:
   broker recognises the repetition of its last five batches only.
 * A new epoch is taken partition by partition, and only when nothing of the partition is on the
   wire; batches that may be in the log are failed, not sent again under it (see ``retry``).
+* A batch that ends without an acknowledgement, with none sent behind it, leaves a gap: the broker
+  may expect its sequence next, and would refuse the one after it. So the next batch goes under a
+  new epoch, as Kafka's ``TransactionManager`` decides it for unresolved sequences.
 
 Without idempotence the same object keeps the order of retries and the in-flight limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from kprod.buffer.batch import ProducerBatch, ProducerId
 from kprod.cluster.snapshot import Leadership
@@ -41,18 +45,31 @@ def _same(one: object, other: object) -> bool:
     return one is other or one == other
 
 
+class Transaction(Protocol):
+    """What the sequences of a transactional producer have to know of the transaction."""
+
+    def may_send(self, tp: TopicPartition) -> bool:
+        """True when a batch of ``tp`` may leave."""
+
+    def sequence_lost(self) -> None:
+        """A batch ended without an acknowledgement: its sequence must not be used again."""
+
+
 class PartitionSequence:
     """Where one partition stands.
 
-    ``unresolved``: batches that were sent and have no outcome, in sequence order. Those in doubt
-    (see ``doubts``) are not among them: they are not sent again, and nothing waits for them.
+    ``in_flight``: batches that were sent and have no outcome, in sequence order. Those of
+    ``unresolved_batches`` are not among them: they are not sent again, and nothing waits for them.
     ``anchor_sequence`` and ``anchor_offset``: just behind what was acknowledged last; the offset is
-    -1 when that is not known. ``refused``: ``admits`` said no, and nothing has changed since.
+    -1 when that is not known. ``has_gap``: the last sequence that was used may not be in the log.
+    ``refused``: ``admits`` said no, and nothing has changed since.
     """
 
     __slots__ = (
         "anchor_offset",
         "anchor_sequence",
+        "has_gap",
+        "in_flight",
         "needs_new_epoch",
         "next_sequence",
         "on_wire",
@@ -61,20 +78,20 @@ class PartitionSequence:
         "proven_until",
         "refused",
         "tp",
-        "unresolved",
     )
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.producer: ProducerId | None = None
         self.next_sequence = 0
-        self.unresolved: list[ProducerBatch] = []
+        self.in_flight: list[ProducerBatch] = []
         self.on_wire = 0
         self.proven_leader: Leadership | None = None
         self.proven_until = 0.0
         self.anchor_sequence = 0
         self.anchor_offset = NO_OFFSET
         self.needs_new_epoch = False
+        self.has_gap = False
         self.refused = False
 
 
@@ -89,6 +106,10 @@ class Sequences:
         self.producer: ProducerId | None = None
         self.fatal: KprodError | None = None
         """Why nothing may be sent any more, ever."""
+        self.identity_trouble: KprodError | None = None
+        """Why there is no producer id yet, as far as a broker or a connection told."""
+        self.transactions: Transaction | None = None
+        """Set where records are part of transactions; epochs are the coordinator's to give then."""
         self._max_in_flight = max_in_flight
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
         self._awaiting_epoch: dict[TopicPartition, None] = {}
@@ -112,6 +133,28 @@ class Sequences:
             state = batch.sequences = self._of(batch.tp)
         return state
 
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Keep nothing of partitions that have no batch anywhere.
+
+        A broker may still know their sequences of the present epoch, and would take a batch that
+        begins anew for the repetition of an old one. So a new epoch begins for all partitions.
+        """
+        idle: list[PartitionSequence] = []
+        known = False  # by a broker, under the present epoch
+        for tp in partitions:
+            state = self._partitions.get(tp)
+            if state is not None and not state.in_flight and not state.on_wire:
+                idle.append(state)
+                known = known or _same(state.producer, self.producer)
+        if known and self.transactions is not None:
+            return  # only the coordinator gives epochs: what goes on under this one is kept
+        if known:
+            self._bump_epoch()  # first: if there is no memory for it, nothing is forgotten
+        for state in idle:
+            del self._partitions[state.tp]
+            self._awaiting_epoch.pop(state.tp, None)
+        self._partitions = dict(self._partitions)  # one that was large once stays it
+
     # Before a batch leaves (DrainGate) ------------------------------------------------------------
 
     def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
@@ -123,16 +166,17 @@ class Sequences:
         return admitted
 
     def _admits(self, state: PartitionSequence, batch: ProducerBatch, leader: Leadership) -> bool:
-        if (self.idempotent and self.producer is None) or self.fatal is not None:
+        if not self._may_send(batch.tp):
             return False
         if state.needs_new_epoch:
             return False  # resequence() comes first
         if batch.in_line:
-            return state.on_wire == 0 and state.unresolved[0] is batch
-        if state.unresolved and not _same(state.producer, self.producer):
-            return False  # the old epoch is still in use here
-        if self.idempotent and state.unresolved:
-            oldest = state.unresolved[0]
+            return state.on_wire == 0 and state.in_flight[0] is batch
+        old_epoch = bool(state.in_flight) and not _same(state.producer, self.producer)
+        if state.has_gap or old_epoch:
+            return False  # batches under the old epoch come first, then resequence()
+        if self.idempotent and state.in_flight:
+            oldest = state.in_flight[0]
             if oldest.maybe_written or oldest.overtaken:
                 # It is repeated, or will be, and the broker knows its last five batches only. It is
                 # overtaken so: sent on a connection where no answer comes; metadata loses the
@@ -142,12 +186,22 @@ class Sequences:
         limit = self._max_in_flight if proven or not self.idempotent else 1
         return state.on_wire < limit
 
+    def _may_send(self, tp: TopicPartition) -> bool:
+        if (self.idempotent and self.producer is None) or self.fatal is not None:
+            return False
+        return self.transactions is None or self.transactions.may_send(tp)
+
     def take_changed(self) -> list[TopicPartition]:
         """The partitions of which ``admits`` said no, and may say yes now."""
         changed = self._changed
         if changed:
             self._changed = []
         return changed
+
+    def reopened(self, partitions: Iterable[TopicPartition]) -> None:
+        """``admits`` may say yes to batches of these, for a reason from outside."""
+        for tp in partitions:
+            self._note_change(self._of(tp))
 
     def _note_change(self, state: PartitionSequence) -> None:
         """``admits`` may say something else of this partition than it did before."""
@@ -159,7 +213,7 @@ class Sequences:
         """Give a batch that is about to leave its place; one that has a place keeps it."""
         state = self._of_batch(batch)
         if not batch.in_line:
-            state.unresolved.append(batch)
+            state.in_flight.append(batch)
             batch.in_line = True
         if self.producer is not None and not batch.has_sequence:
             if not _same(state.producer, self.producer):
@@ -176,6 +230,7 @@ class Sequences:
         state.producer, state.next_sequence = self.producer, 0
         state.proven_leader = None
         state.anchor_offset = NO_OFFSET
+        state.has_gap = False
 
     def _number(self, state: PartitionSequence, batch: ProducerBatch) -> None:
         if state.producer is None:
@@ -196,8 +251,8 @@ class Sequences:
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
         """True when no earlier batch of the partition is without an outcome."""
-        unresolved = self._of_batch(batch).unresolved
-        return bool(unresolved) and unresolved[0] is batch
+        in_flight = self._of_batch(batch).in_flight
+        return bool(in_flight) and in_flight[0] is batch
 
     def is_provable(self, batch: ProducerBatch) -> bool:
         """True when a later batch, if it is acknowledged, proves that ``batch`` is stored.
@@ -207,8 +262,8 @@ class Sequences:
         new log takes any sequence for its first, so one that was on its way may have overtaken.
         """
         state = self._of_batch(batch)
-        sent = len(state.unresolved)
-        if not sent or state.unresolved[sent - 1] is batch or batch.overtaken:
+        sent = len(state.in_flight)
+        if not sent or state.in_flight[sent - 1] is batch or batch.overtaken:
             return False
         before, now = state.proven_leader, batch.attempted_leader
         if state.anchor_offset < 0 or before is None or now is None:
@@ -229,15 +284,15 @@ class Sequences:
 
     def awaits(self, batch: ProducerBatch) -> bool:
         """True when ``batch`` was sent and has no outcome."""
-        return batch in self._of_batch(batch).unresolved
+        return batch in self._of_batch(batch).in_flight
 
-    def unresolved(self) -> list[ProducerBatch]:
+    def in_flight(self) -> list[ProducerBatch]:
         """The batches of all partitions that were sent and have no outcome."""
-        return [batch for state in self._partitions.values() for batch in state.unresolved]
+        return [batch for state in self._partitions.values() for batch in state.in_flight]
 
     def all_resolved(self, tp: TopicPartition) -> bool:
         """True when no batch of the partition was sent and is without an outcome."""
-        return not self._of(tp).unresolved
+        return not self._of(tp).in_flight
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
@@ -249,7 +304,7 @@ class Sequences:
             state.anchor_offset = base_offset + records if told else NO_OFFSET
         state.proven_leader = batch.attempted_leader
         state.proven_until = batch.last_attempt_at + PROOF_LASTS
-        for earlier in state.unresolved:
+        for earlier in state.in_flight:
             if earlier is batch:
                 break
             earlier.overtaken = True
@@ -257,14 +312,23 @@ class Sequences:
 
     def resolved(self, batch: ProducerBatch) -> None:
         """``batch`` has its outcome, or will get none from the broker any more."""
-        self._resolve(self._of_batch(batch), batch)
+        state = self._of_batch(batch)
+        sent = len(state.in_flight)
+        if self.idempotent and sent and state.in_flight[sent - 1] is batch:
+            # Nothing behind it will tell whether the broker has it. Retried after a lost answer,
+            # the next batch would be refused as out of sequence, and given up as maybe stored.
+            state.has_gap = True
+            self._awaiting_epoch[batch.tp] = None
+        if self.transactions is not None and sent and batch in state.in_flight:
+            self.transactions.sequence_lost()
+        self._resolve(state, batch)
 
     def _resolve(self, state: PartitionSequence, batch: ProducerBatch) -> None:
-        unresolved = state.unresolved
-        if unresolved and unresolved[0] is batch:
-            del unresolved[0]
-        elif batch in unresolved:
-            unresolved.remove(batch)
+        in_flight = state.in_flight
+        if in_flight and in_flight[0] is batch:
+            del in_flight[0]
+        elif batch in in_flight:
+            in_flight.remove(batch)
         else:
             return
         self._note_change(state)
@@ -272,9 +336,9 @@ class Sequences:
     def was_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """``parts`` take the place, and between them the sequence numbers, of ``batch``."""
         state = self._of_batch(batch)
-        unresolved = state.unresolved
-        place = unresolved.index(batch)
-        unresolved[place : place + 1] = parts
+        in_flight = state.in_flight
+        index = in_flight.index(batch)
+        in_flight[index : index + 1] = parts
         for part in parts:
             part.in_line = True
         self._note_change(state)
@@ -292,24 +356,26 @@ class Sequences:
         doomed: list[ProducerBatch] = []
         for tp in list(self._awaiting_epoch):
             state = self._of(tp)
-            if state.on_wire:
+            if state.on_wire or (state.in_flight and not state.needs_new_epoch):
                 continue
             if state.producer == self.producer:
+                if self.transactions is not None:
+                    continue  # the next transaction has another epoch
                 self._bump_epoch()
             if self.producer is None:
                 break  # the epochs of this id are used up; identity comes first
-            doomed += [batch for batch in state.unresolved if batch.maybe_written]
-            state.unresolved = [batch for batch in state.unresolved if not batch.maybe_written]
+            doomed += [batch for batch in state.in_flight if batch.maybe_written]
+            state.in_flight = [batch for batch in state.in_flight if not batch.maybe_written]
             self._start_over(state)
             state.needs_new_epoch = False
             del self._awaiting_epoch[tp]
             self._note_change(state)
-            for batch in state.unresolved:
+            for batch in state.in_flight:
                 self._number(state, batch)
         return doomed
 
     def _bump_epoch(self) -> None:
-        """Take the next epoch; partitions with nothing unresolved follow when they send again."""
+        """Take the next epoch; partitions with nothing in_flight follow when they send again."""
         if self.producer is not None and self.producer.epoch < LAST_EPOCH:
             self.producer = ProducerId(self.producer.producer_id, self.producer.epoch + 1)
         else:

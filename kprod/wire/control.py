@@ -8,16 +8,16 @@ Source: the message schemas of Apache Kafka 4.2; KIP-511 (ApiVersions), KIP-516 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kprod.errors import ProtocolError
 from kprod.version import VERSION
 from kprod.wire.endpoint import BrokerEndpoint
-from kprod.wire.framing import encode_request_header
+from kprod.wire.message import begin_request, framed
 from kprod.wire.reader import WireReader
 from kprod.wire.versions import ApiKey, is_flexible
-from kprod.wire.writer import WireWriter
 
 __all__ = [
     "ApiVersionsReply",
@@ -34,48 +34,43 @@ __all__ = [
     "encode_metadata_request",
 ]
 
-_FRAME_SIZE = struct.Struct(">i")
-
-
-def _start(api: ApiKey, version: int, correlation_id: int, client_id: str) -> WireWriter:
-    """A message that begins with its header."""
-    out = WireWriter(flexible=is_flexible(api, version))
-    out.raw(encode_request_header(api, version, correlation_id, client_id))
-    return out
-
-
-def _frame(out: WireWriter) -> bytes:
-    """The finished message behind its size."""
-    out.no_tags()
-    message = out.take()
-    return _FRAME_SIZE.pack(len(message)) + message
-
-
 # ApiVersions ----------------------------------------------------------------------------------
 
 _UNSUPPORTED_VERSION = 35
 _API_RANGE = struct.Struct(">hhh")
 _SOFTWARE_NAME = "kprod"
 _SOFTWARE_FROM = 3
+_FEATURES_EPOCH_TAG = 1
+_FINALIZED_FEATURES_TAG = 2
+_SMALLEST_FEATURE = 6  # an empty name, two levels, no tags
+_EPOCH = struct.Struct(">q")
+_LEVELS = struct.Struct(">hh")
+_NO_FEATURES: Mapping[str, int] = MappingProxyType({})
 
 
 class ApiVersionsReply(NamedTuple):
-    """``ranges`` maps an API's number to its first and last version; empty when none was told."""
+    """``ranges`` maps an API's number to its first and last version; empty when none was told.
+
+    ``features`` maps the finalized features of the cluster to their levels (KIP-584), as of
+    ``features_epoch``, -1 when the broker told none.
+    """
 
     error_code: int
     ranges: dict[int, tuple[int, int]]
     throttle_ms: int
+    features: Mapping[str, int] = _NO_FEATURES
+    features_epoch: int = -1
 
 
 def encode_api_versions_request(
     version: int, correlation_id: int, client_id: str, software_version: str | None = None
 ) -> bytes:
     """A whole frame of version 0 to 4. ``software_version`` None means that of kprod."""
-    out = _start(ApiKey.API_VERSIONS, version, correlation_id, client_id)
+    out = begin_request(ApiKey.API_VERSIONS, version, correlation_id, client_id)
     if version >= _SOFTWARE_FROM:
         out.string(_SOFTWARE_NAME)
         out.string(software_version or VERSION)
-    return _frame(out)
+    return framed(out)
 
 
 def decode_api_versions_response(version: int, body: memoryview) -> ApiVersionsReply:
@@ -94,8 +89,21 @@ def decode_api_versions_response(version: int, body: memoryview) -> ApiVersionsR
         return ApiVersionsReply(error_code, _fallback_ranges(reader.rest(), subject), 0)
     ranges = _ranges(reader)
     throttle_ms = reader.int32() if version >= 1 else 0
+    features, epoch = _NO_FEATURES, -1
+    for tag, field in reader.tags():
+        if tag == _FEATURES_EPOCH_TAG:
+            (epoch,) = field.unpack(_EPOCH)
+        elif tag == _FINALIZED_FEATURES_TAG:
+            features = dict(_feature(field) for _ in range(field.array(_SMALLEST_FEATURE)))
+    return ApiVersionsReply(error_code, ranges, throttle_ms, features, epoch)
+
+
+def _feature(reader: WireReader) -> tuple[str, int]:
+    """Its name and its level, which all brokers share."""
+    name = reader.string()
+    level, _ = reader.unpack(_LEVELS)
     reader.skip_tags()
-    return ApiVersionsReply(error_code, ranges, throttle_ms)
+    return name, level
 
 
 def _fallback_ranges(rest: memoryview, subject: str) -> dict[int, tuple[int, int]]:
@@ -168,7 +176,7 @@ def encode_metadata_request(
     allow_auto_create: bool,
 ) -> bytes:
     """A whole frame of version 4 to 13. ``topics`` None asks for all topics, () for none."""
-    out = _start(ApiKey.METADATA, version, correlation_id, client_id)
+    out = begin_request(ApiKey.METADATA, version, correlation_id, client_id)
     out.array(-1 if topics is None else len(topics))
     for name in topics or ():
         if version >= _TOPIC_ID_FROM:
@@ -180,7 +188,7 @@ def encode_metadata_request(
         out.raw(b"\x00")  # of the topics
         if version <= _CLUSTER_OPERATIONS_UNTIL:
             out.raw(b"\x00")  # of the cluster
-    return _frame(out)
+    return framed(out)
 
 
 def decode_metadata_response(version: int, body: memoryview) -> MetadataReply:
@@ -258,12 +266,12 @@ def encode_init_producer_id_request(
     producer_epoch: int = -1,
 ) -> bytes:
     """A whole frame of version 0 to 5. Id and epoch (both or neither, from 3 on) ask for a bump."""
-    out = _start(ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id)
+    out = begin_request(ApiKey.INIT_PRODUCER_ID, version, correlation_id, client_id)
     out.nullable_string(transactional_id)
     out.pack(_TIMEOUT, transaction_timeout_ms)
     if version >= _EPOCH_BUMP_FROM:
         out.pack(_IDENTITY, producer_id, producer_epoch)
-    return _frame(out)
+    return framed(out)
 
 
 def decode_init_producer_id_response(version: int, body: memoryview) -> InitProducerIdReply:

@@ -31,6 +31,10 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
         self._partial = bytearray()  # the unfinished frame, size prefix included
 
+    def allow(self, max_frame_bytes: int) -> None:
+        """Take frames up to this size from now on."""
+        self._max_frame_bytes = max_frame_bytes
+
     def feed(self, chunk: bytes) -> list[memoryview]:
         """Every frame that is complete with ``chunk``, in order, without its size prefix.
 

@@ -16,7 +16,7 @@ from kprod.wire.versions import ApiKey, is_flexible
 from kprod.wire.writer import WireWriter
 from kprod_ext.produce_answer import PartitionResponse, read_produce_response
 from kprod_ext.produce_frame import PartitionBatch, frame_produce
-from kprod_ext.sealed_batch import SealedBatch
+from kprod_ext.sealed_batch import SealedBatch, SealedPiece
 
 _TOPIC_IDS_FROM = 13
 
@@ -32,7 +32,7 @@ def encode_produce_request(
     timeout_ms: int,
     batches: list[PartitionBatch],
     transactional_id: str | None = None,
-) -> list[bytes | memoryview | SealedBatch]:
+) -> list[bytes | memoryview | SealedBatch | SealedPiece]:
     """A whole frame, size prefix included, as pieces to be sent in order.
 
     The records of ``batches`` are among the pieces as they are: their memory must stay as it is

@@ -30,6 +30,8 @@ class ApiKey(IntEnum):
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     SASL_AUTHENTICATE = 36
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
 
 
 SUPPORTED: Mapping[ApiKey, tuple[int, int]] = MappingProxyType(
@@ -38,8 +40,9 @@ SUPPORTED: Mapping[ApiKey, tuple[int, int]] = MappingProxyType(
         ApiKey.FETCH: (4, 18),
         ApiKey.LIST_OFFSETS: (1, 11),
         ApiKey.METADATA: (4, 13),
-        ApiKey.FIND_COORDINATOR: (0, 6),
-        ApiKey.SASL_HANDSHAKE: (0, 1),
+        ApiKey.FIND_COORDINATOR: (1, 6),  # version 0 knows the coordinators of groups only
+        # Version 0 announces messages that are not in frames of Kafka's (before Kafka 1.0).
+        ApiKey.SASL_HANDSHAKE: (1, 1),
         ApiKey.API_VERSIONS: (0, 4),
         ApiKey.CREATE_TOPICS: (2, 7),
         ApiKey.INIT_PRODUCER_ID: (0, 5),
@@ -50,6 +53,8 @@ SUPPORTED: Mapping[ApiKey, tuple[int, int]] = MappingProxyType(
         ApiKey.TXN_OFFSET_COMMIT: (0, 5),
         ApiKey.DESCRIBE_CONFIGS: (1, 4),
         ApiKey.SASL_AUTHENTICATE: (0, 2),
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0),
+        ApiKey.PUSH_TELEMETRY: (0, 0),
     }
 )
 """First and last version of each API that kprod can use."""
@@ -70,6 +75,8 @@ FLEXIBLE_FROM: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.TXN_OFFSET_COMMIT: 3,
         ApiKey.DESCRIBE_CONFIGS: 4,
         ApiKey.SASL_AUTHENTICATE: 2,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 0,
+        ApiKey.PUSH_TELEMETRY: 0,
     }
 )
 """First version with compact encodings and tagged fields; an API not listed has none."""
@@ -89,6 +96,8 @@ _SILENT_FROM: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.END_TXN: 1,
         ApiKey.TXN_OFFSET_COMMIT: 1,
         ApiKey.DESCRIBE_CONFIGS: 2,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 0,
+        ApiKey.PUSH_TELEMETRY: 0,
     }
 )
 """First version whose answer comes at once; a throttled client is silent after it (KIP-219)."""
@@ -114,14 +123,27 @@ class ApiVersions:
     """The versions one broker offers. Immutable.
 
     ``ranges`` maps an API's number to its first and last version, as the broker told them: numbers
-    kprod does not know are kept and do no harm.
+    kprod does not know are kept and do no harm. ``features`` maps the cluster's finalized features
+    to their levels, as the broker knew them at ``features_epoch``, -1 when it told none (KIP-584).
     """
 
-    __slots__ = ("_picked", "ranges")
+    __slots__ = ("_picked", "features", "features_epoch", "ranges")
 
-    def __init__(self, ranges: Mapping[int, tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        ranges: Mapping[int, tuple[int, int]],
+        features: Mapping[str, int] = MappingProxyType({}),
+        features_epoch: int = -1,
+    ) -> None:
         self.ranges: Mapping[int, tuple[int, int]] = MappingProxyType(dict(ranges))
+        self.features: Mapping[str, int] = MappingProxyType(dict(features))
+        self.features_epoch = features_epoch
         self._picked: dict[tuple[ApiKey, int | None], int] = {}  # a memory, and nothing else
+
+    def offers(self, api: ApiKey) -> bool:
+        """Whether broker and kprod share a version of it."""
+        ours, theirs = SUPPORTED[api], self.ranges.get(api)
+        return theirs is not None and max(ours[0], theirs[0]) <= min(ours[1], theirs[1])
 
     def pick(self, api: ApiKey, cap: int | None = None) -> int:
         """The newest version that broker and kprod share, at most ``cap``.

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.batch import ProducerId
-from kprod.errors import BrokerError, KprodError, ProtocolError
+from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
 from kprod.sender.network import Network
+from kprod.sender.retry import FATAL
 from kprod.sender.sequences import Sequences
 from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
 from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
+TOPIC_AUTHORIZATION_FAILED = 29
+FINAL = FATAL | {TOPIC_AUTHORIZATION_FAILED}
+"""Refusals of an identity that no later question can change; every other one may pass."""
 
 
 class IdentityRound:
     """Asks any broker for a producer id whenever there is none. Thread: the sender's only."""
+
+    busy = False
+    """Nobody waits for an id but records do, and these are counted elsewhere."""
 
     def __init__(self, sequences: Sequences, network: Network, backoff: ExponentialBackoff) -> None:
         self._sequences = sequences
@@ -39,8 +46,9 @@ class IdentityRound:
         # Only a connection that something else wanted: a producer that never sends stays silent.
         node_id = self._network.any_usable(now) if self._network.connected else None
         if node_id is not None:
+            exchange = _InitProducerIdExchange(self)  # first: there may be no memory for it
             self._in_flight = True
-            self._network.send(node_id, _InitProducerIdExchange(self), now)
+            self._network.send(node_id, exchange, now)
         return FOREVER
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
@@ -54,20 +62,41 @@ class IdentityRound:
             )
         else:
             self._in_flight, self._failures = False, 0
+            self._sequences.identity_trouble = None
             self._sequences.producer = ProducerId(reply.producer_id, reply.producer_epoch)
+            self._network.troubles.detail("%s", self._sequences.producer)
         return reply.throttle_ms
 
     def failed(self, error: KprodError, now: float) -> None:
-        """Try again after a back-off, unless the refusal is final."""
+        """Try again after a back-off, unless the refusal is final. The first one is logged.
+
+        Records wait meanwhile, and name ``error`` if their delivery timeout passes.
+        """
         self._in_flight = False
         self._failures += 1
         self._retry_at = now + self._backoff.delay(self._failures)
-        if not error.retriable:
-            self._sequences.fatal = error
+        self._sequences.identity_trouble = error
+        if isinstance(error, BrokerError) and error.code in FINAL:
             error.add_note(
                 "an idempotent producer needs a producer id; with enable_idempotence=False kprod"
                 " works without one, at the price of duplicates after a retry"
             )
+            self._sequences.fatal = error
+            self._network.troubles.warn(f"this producer can send nothing: {error}")
+        elif self._failures == 1 and not isinstance(error, ConnectionLost):  # that one is logged
+            self._network.troubles.warn(f"records wait for a producer id, asked again: {error}")
+
+    def end(self, error: KprodError) -> None:
+        """The producer has ended; nobody waits here."""
+
+    def mend(self, now: float) -> None:
+        """A turn broke off somewhere: a question that no connection carries is asked again."""
+        if not self._in_flight:
+            return
+        for exchange in self._network.unanswered:
+            if isinstance(exchange, _InitProducerIdExchange):
+                return
+        self.failed(ConnectionLost("a question for a producer id was lost"), now)
 
 
 class _InitProducerIdExchange:

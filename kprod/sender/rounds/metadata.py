@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kprod.cluster.metadata import Metadata
-from kprod.errors import KprodError
+from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.errors import ConnectionLost, KprodError
 from kprod.sender.exchange import Buffers
 from kprod.sender.network import Network
+from kprod.sender.questions import Question, Questions
 from kprod.wire.control import decode_metadata_response, encode_metadata_request
 from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
 REBOOTSTRAP_REQUIRED = 129
+MOST_TOLD = 5
+"""Topics that a line of the log names."""
 
 
 class MetadataRound:
@@ -26,11 +30,13 @@ class MetadataRound:
         self,
         metadata: Metadata,
         network: Network,
+        questions: Questions,
         *,
         allow_auto_create: bool,
         rebootstrap_after: float = FOREVER,
     ) -> None:
         self._metadata = metadata
+        self._questions = questions
         self._network = network
         self._allow_auto_create = allow_auto_create
         self._rebootstrap_after = rebootstrap_after
@@ -38,6 +44,9 @@ class MetadataRound:
 
     def run(self, now: float) -> float:
         """Send a request if one is due and a broker can take it; seconds until one may be due."""
+        question = self._questions.next()
+        if question is not None:
+            self._ask(question, now)
         wait = self._metadata.due(now)
         if wait > 0:
             return wait
@@ -48,6 +57,14 @@ class MetadataRound:
             exchange = _MetadataExchange(self, topics, allow_auto_create=self._allow_auto_create)
             self._network.send(node_id, exchange, now)
         return next_look  # a connection that comes up, or a back-off that ends, wakes the network
+
+    def _ask(self, question: Question, now: float) -> None:
+        """Of those that wait one in each look: few are asked, and a broker takes few at a time."""
+        node_id = self._network.any_usable(now)
+        if node_id is not None:
+            exchange = _QuestionExchange(question, allow_auto_create=self._allow_auto_create)
+            question.asked = True
+            self._network.send(node_id, exchange, now)
 
     def _look_for_answers(self, now: float) -> float:
         """Give up on known brokers if it is time; else seconds until that, if any are known."""
@@ -71,9 +88,10 @@ class MetadataRound:
         self._asking_since = now
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
-        """Publish the snapshot and tell the network who the brokers are."""
+        """Publish the snapshot and tell the network which brokers there are."""
         reply = decode_metadata_response(version, body)
         known = self._metadata.snapshot
+        self._metadata.request_version = version
         if self._metadata.answered(reply, now):
             if known.is_of_another(reply.cluster_id):
                 self._network.troubles.warn(
@@ -81,14 +99,42 @@ class MetadataRound:
                     " do the bootstrap servers lead to both?"
                 )
             self._asking_since = None
+            self._tell(known, self._metadata.snapshot)
             self._network.adopt(self._metadata.snapshot.brokers)
         elif reply.error_code == REBOOTSTRAP_REQUIRED and self._rebootstrap_after < FOREVER:
             self._rebootstrap("a broker asks for it", now)
         return reply.throttle_ms
 
+    def _tell(self, known: ClusterSnapshot, fresh: ClusterSnapshot) -> None:
+        troubles = self._network.troubles
+        if troubles.tells_details and fresh != known:
+            changed = [topic.name for topic in fresh if known.topic(topic.name) != topic]
+            more = ", ..." if len(changed) > MOST_TOLD else ""
+            troubles.detail(
+                "cluster %s has %s; %d topics are in use, %d of them new or changed: %s",
+                *(fresh.cluster_id, ", ".join(map(str, fresh.brokers.values()))),
+                *(len(fresh.topics), len(changed), ", ".join(changed[:MOST_TOLD]) + more),
+            )
+
     def failed(self, error: KprodError, now: float) -> None:
         """Try again after the back-off."""
+        self._network.troubles.detail("asking about the cluster has failed: %s", error)
         self._metadata.failed(error, now)
+
+    def mend(self, now: float) -> None:
+        """A turn broke off somewhere: a request that no connection carries is made again."""
+        carried = self._network.unanswered
+        for question in self._questions.asked():
+            if not any(
+                isinstance(e, _QuestionExchange) and e.question is question for e in carried
+            ):
+                question.asked = False
+        if not self._metadata.in_flight:
+            return
+        for exchange in carried:
+            if isinstance(exchange, _MetadataExchange):
+                return
+        self._metadata.failed(ConnectionLost("a request for metadata was lost"), now)
 
 
 class _MetadataExchange:
@@ -115,3 +161,32 @@ class _MetadataExchange:
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         self._owner.failed(error, now)
+
+
+class _QuestionExchange:
+    api = ApiKey.METADATA
+    version_cap: int | None = None
+    expects_response = True
+
+    def __init__(self, question: Question, *, allow_auto_create: bool) -> None:
+        self.question = question
+        self._allow_auto_create = allow_auto_create
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        topics = self.question.topics
+        return [
+            encode_metadata_request(
+                version, correlation_id, client_id, topics, self._allow_auto_create
+            )
+        ]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        reply = decode_metadata_response(version, body)
+        self.question.answered(reply)
+        return reply.throttle_ms
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        if isinstance(error, ConnectionLost):
+            self.question.asked = False  # by another connection; whoever waits has a time limit
+        else:
+            self.question.failed(error)

@@ -1,6 +1,7 @@
 cimport cython
 
-from kprod.buffer.accumulator cimport Ready, RecordAccumulator
+from kprod.buffer.accumulator cimport RecordAccumulator
+from kprod.buffer.ready_tracker cimport Ready
 from kprod.buffer.batch cimport ProducerBatch
 from kprod.sender.network cimport Network
 from kprod.sender.outcomes cimport Outcomes
@@ -17,9 +18,11 @@ cdef class ProduceRound:
     cdef double _delivery_timeout
     cdef object _max_request_size
     cdef object _load_watcher
+    cdef public object transaction
     cdef long long _requests
     cdef dict _last_request
     cdef double _next_expiry
+    cdef object _swept
 
     @cython.locals(ready=Ready, nodes=dict, waiting=list, wait=double)
     cpdef double run(self, double now) except? -1
@@ -34,4 +37,5 @@ cdef class ProduceRound:
         self, object node_id, object acks, list taken, object snapshot, double now
     )
     cdef void _renumber(self, double now) except *
+    cdef void _forget_unused(self) except *
     cpdef void expire(self, double now) except *

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kprod.buffer.accumulator import RecordAccumulator
@@ -9,10 +10,11 @@ from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import KprodError
+from kprod.sender.final_errors import unknown_fate
 from kprod.sender.load_watcher import LoadWatcher
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
-from kprod.sender.rounds.produce_exchange import ProduceExchange
+from kprod.sender.rounds.produce_exchange import ProduceExchange, TransactionOfBatches
 from kprod.sender.sequences import Sequences
 
 FOREVER = float("inf")
@@ -55,9 +57,12 @@ class ProduceRound:
         self._delivery_timeout = settings.delivery_timeout
         self._max_request_size = settings.max_request_size
         self._load_watcher = load_watcher
+        self.transaction: Callable[[], TransactionOfBatches] | None = None
+        """Set where records are part of transactions: which one the next request is of."""
         self._requests = 0
         self._last_request: dict[tuple[int, int], int] = {}  # its number, by node and acks
         self._next_expiry = 0.0
+        self._swept: ClusterSnapshot | None = None  # the snapshot of the last look at unused topics
 
     def run(self, now: float) -> float:
         """Expire, renumber, then send what is ready; seconds until there may be more to do."""
@@ -70,6 +75,9 @@ class ProduceRound:
         if changed:
             self._accumulator.reopened(changed)
         snapshot = self._metadata.snapshot
+        if snapshot is not self._swept:
+            self._swept = snapshot
+            self._forget_unused()
         self._network.follow(snapshot.brokers)  # a hint at a leader may have named a new one
         watcher = self._load_watcher
         measured = watcher.topics if watcher is not None else ()
@@ -156,14 +164,35 @@ class ProduceRound:
         self._requests += 1
         self._last_request[node_id, acks] = self._requests
         return ProduceExchange(
-            self._outcomes, batches, topic_ids, acks, self._request_timeout_ms, node_id, now
+            self._outcomes,
+            batches,
+            topic_ids,
+            acks,
+            self._request_timeout_ms,
+            node_id,
+            now,
+            None if self.transaction is None else self.transaction(),
         )
 
     def _renumber(self, now: float) -> None:
         """Partitions whose sequence was refused go on under a new epoch."""
         for batch in self._sequences.resequence():
             self._accumulator.remove(batch)
-            self._outcomes.give_up(batch, self._outcomes.unknown_fate(batch), now)
+            self._outcomes.give_up(batch, unknown_fate(batch), now)
+
+    def _forget_unused(self) -> None:
+        """Free what is kept of topics that the metadata has dropped; those with batches later."""
+        unused = self._metadata.dropped
+        if not unused:
+            return
+        unused -= self._outcomes.busy_topics()
+        partitions, used = self._accumulator.forget(unused)
+        unused -= used
+        self._sequences.forget(partitions)
+        self._outcomes.forget(unused)
+        if self._load_watcher is not None:
+            self._load_watcher.forget(unused)
+        self._metadata.forgotten(unused)
 
     def expire(self, now: float) -> None:
         """End every batch, queued or on the wire, that is older than the delivery timeout."""
@@ -195,6 +224,13 @@ class ProduceRound:
         """End everything that waits: nothing will be sent any more."""
         for batch in self._accumulator.take_all():
             self._outcomes.give_up(batch, error, now)
+
+    def purge(self, error: KprodError, now: float, *, queued: bool, in_flight: bool) -> None:
+        """End in ``error`` what waits, what is on its way, or both."""
+        given_up = self._outcomes.unanswered() if in_flight else []
+        if queued:
+            given_up += self._accumulator.take_all()
+        self.end(sorted(given_up, key=_age), error, now)
 
     def withdraw(self) -> list[ProducerBatch]:
         """Empty the queues; everything without an outcome, also what is on its way."""

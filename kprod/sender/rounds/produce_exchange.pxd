@@ -20,6 +20,7 @@ cdef class ProduceExchange:
     cdef int _acks
     cdef int _timeout_ms
     cdef object _node_id
+    cdef object _transactional_id
     cdef double _sent_at
     cdef object _named
     cdef dict _moved

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import Broker, LeaderHint
@@ -17,10 +17,17 @@ from kprod.wire.versions import ApiKey
 from kprod_ext.produce_answer import PartitionResponse
 from kprod_ext.produce_frame import PartitionBatch
 
-log = logging.getLogger(__name__)
-
 NOBODY: Mapping[int, Broker] = MappingProxyType({})
 LAST_VERSION_BY_NAME = 12  # from 13 on topics are named by id (KIP-516)
+LAST_VERSION_WITHOUT_ADDING = 11
+"""From 12 on brokers add the partitions of a transaction themselves (KIP-890)."""
+
+
+class TransactionOfBatches(NamedTuple):
+    """``implicit``: the brokers add partitions to the transaction themselves."""
+
+    transactional_id: str
+    implicit: bool
 
 
 class ProduceExchange:
@@ -41,8 +48,14 @@ class ProduceExchange:
         timeout_ms: int,
         node_id: int,
         sent_at: float,
+        transaction: TransactionOfBatches | None = None,
     ) -> None:
         self.version_cap = LAST_VERSION_BY_NAME if None in topic_ids.values() else None
+        self._transactional_id = None
+        if transaction is not None:
+            self._transactional_id = transaction.transactional_id
+            if not transaction.implicit:
+                self.version_cap = LAST_VERSION_WITHOUT_ADDING
         self.expects_response = acks != 0
         self._outcomes = outcomes
         # Those without a verdict yet.
@@ -68,7 +81,13 @@ class ProduceExchange:
                 topic_id = self._topic_ids[topic]
                 parts.append(PartitionBatch(topic, topic_id, partition, batch.records))
         return encode_produce_request(
-            version, correlation_id, client_id, self._acks, self._timeout_ms, parts
+            version,
+            correlation_id,
+            client_id,
+            self._acks,
+            self._timeout_ms,
+            parts,
+            self._transactional_id,
         )
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
@@ -81,16 +100,19 @@ class ProduceExchange:
         self._outcomes.answered_after(self._node_id, now - self._sent_at, response.throttle_ms)
         if response.brokers:
             self._named = {broker.node_id: Broker(*broker) for broker in response.brokers}
+        unasked = ""
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items() if topic_id}
         for part in response.partitions:
             topic = part.topic or (names.get(part.topic_id, "") if part.topic_id else "")
             place = topic, part.partition
             batch = self._batches.get(place)
             if batch is None:
-                log.warning("the answer names %s-%d, not asked for", topic, part.partition)
+                unasked = unasked or f"{topic}-{part.partition}"
             else:
                 self._settle(batch, part, now)
                 del self._batches[place]  # after: what cannot be settled fails with the connection
+        if unasked:
+            self._outcomes.answered_unasked(self._node_id, unasked, now)
         self._end_left_out(now)
         if self._moved is not None:
             self._outcomes.leaders_moved(self._moved)

@@ -18,9 +18,10 @@ from kprod.errors import (
     ConnectionLost,
     KprodError,
     KprodTimeoutError,
+    PartitionError,
     ProducerClosedError,
 )
-from kprod.wire.control import MetadataReply
+from kprod.wire.control import MetadataReply, TopicReply
 from tests.support.interruption import Interrupted, interruptible, repeat_until_interrupted
 from tests.unit.cluster.replies import reply, topic
 
@@ -76,12 +77,69 @@ def test_waiting_goes_on_while_the_topic_is_being_created() -> None:
     assert asker.asked == [["t"]] * 3
 
 
-def test_a_partition_beyond_the_count_is_waited_for() -> None:
+def test_a_partition_beyond_the_count_is_asked_for_once() -> None:
     metadata = new_metadata()
     metadata.answered(reply(topic("t", [1, 1])), 0.0)
-    asker = Asker(metadata, reply(topic("t", [1, 1])), reply(topic("t", [1, 1, 1])))
+    asker = Asker(metadata, reply(topic("t", [1, 1, 1])))
     assert len(metadata.await_topic("t", LONG, asker.wake, partition=2)) == 3
-    assert len(asker.asked) == 2
+    assert len(asker.asked) == 1
+
+
+@pytest.mark.parametrize("known", [[], [topic("t", [1, 1])]])
+def test_a_partition_the_topic_does_not_have_is_refused_after_one_answer(
+    known: list[TopicReply],
+) -> None:
+    metadata = new_metadata()
+    metadata.answered(reply(*known), 0.0)
+    asker = Asker(metadata, reply(topic("t", [1, 1])))
+    with pytest.raises(PartitionError, match=r"'t' has no partition 2: it has 2 partitions \(0 to"):
+        metadata.await_topic("t", LONG, asker.wake, partition=2)
+
+
+def test_an_answer_about_other_topics_says_nothing_of_a_partition() -> None:
+    metadata = new_metadata()
+    metadata.answered(reply(topic("t")), 0.0)
+    asker = Asker(metadata, reply(topic("other")), reply(topic("t", [1, 1])))
+    assert len(metadata.await_topic("t", LONG, asker.wake, partition=1)) == 2
+
+
+# The cluster itself -------------------------------------------------------------------------------
+
+
+def test_the_cluster_is_asked_for_without_naming_a_topic() -> None:
+    metadata = new_metadata()
+    asker = Asker(metadata, reply())
+    assert set(metadata.await_cluster(LONG, asker.wake).brokers) == {1, 2, 3}
+    assert asker.asked == [[]]
+
+
+def test_a_cluster_that_is_known_is_not_asked_for() -> None:
+    metadata = new_metadata()
+    metadata.answered(reply(), 0.0)
+    asker = Asker(metadata)
+    metadata.await_cluster(0, asker.wake)
+    assert asker.asked == []
+
+
+def test_asking_for_the_cluster_survives_a_connection_that_fails() -> None:
+    metadata = new_metadata()
+    lost = ConnectionLost("broker-1:9092: Connection refused")
+    asker = Asker(metadata, reply())
+
+    def wake() -> None:
+        metadata.connection_failed("broker 1", lost)
+        asker.wake()
+
+    assert metadata.await_cluster(LONG, wake).brokers
+
+
+def test_a_cluster_that_nobody_tells_of_is_an_error_that_says_why() -> None:
+    metadata = new_metadata()
+    lost = ConnectionLost("broker-1:9092: Connection refused")
+    metadata.connection_failed("broker 1", lost)
+    with pytest.raises(KprodTimeoutError, match="within 0 s: broker-1:9092: Connection refu") as it:
+        metadata.await_cluster(0, nobody_answers)
+    assert it.value.__cause__ is lost
 
 
 @pytest.mark.parametrize("code", [17, 29])

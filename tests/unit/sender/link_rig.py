@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from kprod.backoff import ExponentialBackoff
 from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
-from kprod.sender.link import BrokerLink, LinkSettings
+from kprod.sender.link import BrokerLink
+from kprod.sender.link_settings import LinkSettings
 from kprod.sender.trouble_log import TroubleLog
-from kprod.transport.memory_transport import MemoryTransport
+from kprod.transport.memory_transport import MemoryTransport, ServerEnd
 from tests.support.fake_clock import FakeClock
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.exchanges import Noted, frame
-from tests.unit.sender.raw_server import RawServer
 
 BROKER = Broker(7, "host", 9092)
 REQUEST = frame(b"a request")
@@ -26,13 +28,27 @@ SETTINGS = LinkSettings(
     setup=ExponentialBackoff(10, 30, SteadyRandom()),
     idle_timeout=540,
     reconnect=ExponentialBackoff(0.05, 1.0, SteadyRandom()),
+    needed=(),
 )
+
+
+class Server(Protocol):
+    """What accepts the link's connections."""
+
+    def accept(self) -> ServerEnd:
+        """The far end of a new one."""
+        ...
 
 
 class LinkRig:
     """A link, its network in virtual time, and the errors it reported."""
 
-    def __init__(self, server: RawServer | None, backend: VirtualBackend | None = None) -> None:
+    def __init__(
+        self,
+        server: Server | None,
+        backend: VirtualBackend | None = None,
+        settings: LinkSettings = SETTINGS,
+    ) -> None:
         self.clock = FakeClock()
         listeners = {} if server is None else {("host", 9092): server.accept}
         self.backend = backend or VirtualBackend(self.clock, listeners)
@@ -42,7 +58,7 @@ class LinkRig:
         self.link = BrokerLink(
             BROKER,
             self.mistakes,
-            SETTINGS,
+            settings,
             self.metrics,
             lambda broker, error: self.errors.append(error),
             TroubleLog("client"),

@@ -74,4 +74,4 @@ class Line:
 def place(batch: ProducerBatch) -> tuple[int, int, int]:
     """Producer id, epoch and sequence a batch was given."""
     assert batch.producer is not None
-    return (*batch.producer, batch.base_sequence)
+    return batch.producer.producer_id, batch.producer.epoch, batch.base_sequence

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.errors import BrokerError
+from kprod.errors import BrokerError, DeliveryTimeoutError
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.kio_messages import response_schema
@@ -66,7 +66,7 @@ def test_no_id_is_asked_for_without_idempotence(broker: ScriptedBroker) -> None:
     assert broker.cluster.log[TP][0].producer_id == -1
 
 
-@pytest.mark.parametrize("code", [7, 14, 15, 16, 41, 51])
+@pytest.mark.parametrize("code", [7, 14, 15, 16, 41, 51, -1, 42, 47, 60])
 def test_a_passing_refusal_is_followed_by_another_question(
     broker: ScriptedBroker, code: int
 ) -> None:
@@ -78,13 +78,40 @@ def test_a_passing_refusal_is_followed_by_another_question(
     assert 0.5 < rig.clock.now - started < 1, "100, 200 and 400 ms, a fifth more or less"
 
 
+def test_the_reason_why_there_is_no_id_is_told_once_and_with_the_record(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.next(ApiKey.INIT_PRODUCER_ID, *[identity(-1, -1, 42)] * 200)
+    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done, seconds=41)
+    error = future.exception
+    assert isinstance(error, DeliveryTimeoutError)
+    assert "INVALID_REQUEST (42): asking for a producer id" in str(error)
+    told = [r for r in caplog.records if r.name == "kprod.sender.trouble_log"]
+    assert len([r for r in told if "INVALID_REQUEST" in r.getMessage()]) == 1
+
+
+def test_a_producer_without_an_id_goes_on_once_a_broker_gives_it_one(
+    broker: ScriptedBroker,
+) -> None:
+    broker.next(ApiKey.INIT_PRODUCER_ID, *[identity(-1, -1, -1)] * 60)
+    rig = rig_of(broker, delivery_timeout_ms=40_000)
+    expired = rig.queue()
+    assert rig.run(lambda: expired.is_done)
+    assert expired.failed()
+    assert rig.run(lambda: rig.queue().succeeded() or rig.cluster.log.get(TP) is not None)
+    future = rig.queue()
+    assert rig.run(future.succeeded)
+
+
 def test_a_lost_question_is_asked_again(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, cut, cut)
     rig = rig_of(broker)
     assert rig.run(rig.queue().succeeded, seconds=5)
 
 
-@pytest.mark.parametrize("code", [-1, 29, 31, 42, 53])
+@pytest.mark.parametrize("code", [29, 31, 53, 90])
 def test_a_refusal_for_good_fails_what_is_queued_and_what_comes(
     broker: ScriptedBroker, code: int
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import pytest
@@ -199,10 +200,31 @@ def test_only_a_loss_that_somebody_misses_is_worth_a_warning(
     rig.send()
     rig.transport.hang_up()
     rig.poll()
-    assert caplog.messages == ["client: broker 7 at host:9092: the broker closed the connection"]
+    (message,) = caplog.messages
+    assert message.startswith("client: broker 7 at host:9092: the broker closed the connection;")
     rig.clock.advance(1)
     rig.connect()
     assert "broker 7 at host:9092 is connected again after 1 s" in caplog.messages[1]
+
+
+def test_every_connection_that_fails_or_ends_is_told_at_one_level_or_the_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = LinkRig(RawServer())
+    with caplog.at_level(logging.DEBUG, "kprod"):
+        for _ in range(3):
+            rig.connect()
+            rig.send()
+            rig.transport.hang_up()
+            rig.poll()
+            rig.clock.advance(1)
+        rig.connect()
+        rig.link.close(rig.clock.now)
+    lost = [record for record in caplog.records if "the broker closed" in record.getMessage()]
+    assert [record.levelname for record in lost] == ["WARNING", "DEBUG", "DEBUG"]
+    assert caplog.text.count("client: connecting to broker 7 at host:9092") == 4
+    assert caplog.messages[1] == "client: connected to broker 7 at host:9092"
+    assert caplog.messages[-1] == "client: closing the connection to broker 7 at host:9092"
 
 
 def test_an_answer_that_came_before_the_connection_closed_counts() -> None:

@@ -96,7 +96,7 @@ def shares_of_a_broker_that_does_not_answer(loads: QueueLoads | None) -> Counter
         done = rig.sender.accumulator.append(tp, now, None, bytes(BATCH // 2), (), 0)
         partitioner.appended(snapshot, partition, done.nbytes, done.batch_ready)
         chosen[partition] += 1
-        rig.sender.turn(0)
+        rig.sender.run_once(0)
     return chosen
 
 

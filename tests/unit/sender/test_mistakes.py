@@ -34,7 +34,7 @@ def test_a_turn_that_fails_before_anything_is_sent_still_ends_what_is_late() -> 
     future = rig.queue()
     for _ in range(3):
         with pytest.raises(ArithmeticError):
-            rig.sender.turn()
+            rig.sender.run_once()
         rig.clock.advance(60)
     assert isinstance(future.exception, DeliveryTimeoutError)
     assert rig.sender.finished

@@ -104,13 +104,13 @@ def test_an_unknown_node_is_not_usable() -> None:
     assert not NetworkRig("boot").network.usable(42, 0.0)
 
 
-def test_a_request_the_broker_has_no_version_for_fails_at_once() -> None:
+def test_a_request_the_broker_has_no_version_for_ends_the_connection() -> None:
     rig = NetworkRig("boot")
     node = rig.connect_any()
     exchange = Noted(REQUEST, api=ApiKey.CREATE_TOPICS)
     rig.network.send(node, exchange, rig.clock.now)
     assert exchange.ends == [("failed", False)]
-    assert rig.network.usable(node, rig.clock.now)
+    assert not rig.network.usable(node, rig.clock.now), "the next handshake may tell more"
 
 
 def test_a_request_that_cannot_be_written_fails_and_harms_nothing_else(

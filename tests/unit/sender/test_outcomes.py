@@ -278,12 +278,15 @@ def test_used_up_retries_end_in_the_last_error(broker: ScriptedBroker) -> None:
     assert broker.count(ApiKey.PRODUCE) == 3
 
 
-def test_a_broker_without_a_version_in_common_fails_the_record(broker: ScriptedBroker) -> None:
-    broker.offered[ApiKey.PRODUCE] = (0, 1)
-    rig = rig_of(broker)
+def test_a_broker_without_a_version_in_common_is_named_by_the_record(
+    broker: ScriptedBroker,
+) -> None:
+    broker.offered[ApiKey.PRODUCE] = (13, 13)  # these name topics by ids, and there are none
+    rig = rig_of(broker, delivery_timeout_ms=40_000)
     future = rig.queue()
-    assert rig.run(lambda: future.is_done, seconds=1)
-    assert isinstance(failure(future), UnsupportedVersionError)
+    assert rig.run(lambda: future.is_done, seconds=41)
+    assert isinstance(failure(future).__cause__, UnsupportedVersionError)
+    assert "PRODUCE: the broker offers versions 13-13" in str(failure(future))
 
 
 # Out of time --------------------------------------------------------------------------------------
@@ -302,7 +305,7 @@ def test_a_record_that_never_left_fails_in_time_and_is_not_stored(broker: Script
     assert isinstance(error, DeliveryTimeoutError)
     assert error.persisted is Persisted.NO
     assert "1 records for t-0" in str(error)
-    assert "(40000 ms): it was still queued after 0 attempts" in str(error)
+    assert "(40000 ms) of the first: it was still queued after 0 attempts" in str(error)
     assert all_memory_is_free(rig)
 
 

@@ -54,6 +54,19 @@ def test_an_idle_connection_is_closed_and_made_again_when_needed(broker: Scripte
     assert rig.metrics.connections_lost == 0
 
 
+def test_idle_connections_that_are_lost_again_and_again_are_told_of(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = rig_of(broker)
+    for lost in range(1, 20):
+        assert rig.run(rig.queue().succeeded)
+        for connection in list(rig.backend.connections):
+            connection.hang_up()
+        rig.run(lambda: not rig.backend.connections, seconds=2)
+        told = caplog.text.count("the broker closed the connection")
+        assert told == (0 if lost == 1 else 1), "one alone is not told, nor are they all"
+
+
 def test_a_connection_the_broker_closes_while_it_is_idle_costs_a_record_nothing(
     broker: ScriptedBroker,
 ) -> None:
@@ -139,6 +152,19 @@ def test_a_throttled_broker_is_left_alone_for_as_long(broker: ScriptedBroker) ->
     assert rig.run(rig.queue().succeeded)
     assert rig.clock.now - started == pytest.approx(5)
     assert rig.turns - turns < 10
+
+
+def test_a_long_silence_is_told_in_the_log_and_by_the_records_that_wait(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = rig_of(broker, delivery_timeout_ms=60_000)
+    broker.throttle_ms = 240_000
+    assert rig.run(rig.queue().succeeded)
+    future = rig.queue()
+    assert rig.run(lambda: future.is_done)
+    said = "broker 1 at broker-1:9092 asks for"
+    assert caplog.text.count(f"{said} 240 s without requests (throttle_time_ms)") == 1
+    assert f"after 0 attempts; the last error was: {said} 180 s without" in str(future.exception)
 
 
 def test_lingering_batches_are_waited_for_in_one_go(broker: ScriptedBroker) -> None:

@@ -71,7 +71,7 @@ def test_what_was_taken_for_a_request_that_is_not_made_is_queued_again(
     monkeypatch.setattr(NoRequest, "scarce", True)
     futures = [rig.queue(b"1"), rig.queue(b"2", partition=1)]
     with pytest.raises(MemoryError):
-        rig.sender.turn(0)
+        rig.sender.run_once(0)
     futures.append(rig.queue(b"3"))
     monkeypatch.setattr(NoRequest, "scarce", False)
     assert rig.run(lambda: all(future.succeeded() for future in futures), seconds=5)

@@ -84,7 +84,8 @@ def test_init_producer_id_responses_of_every_version(version: int) -> None:
 def test_api_versions_responses_of_every_version(version: int) -> None:
     ranges = {0: (3, 13), 18: (0, 4), 9999: (1, 2)}
     reply = decode_api_versions_response(version, api_versions_response(version))
-    assert reply == ApiVersionsReply(0, ranges, 250 if version else 0)
+    told = ({"transaction.version": 2}, 5) if version >= 3 else ({}, -1)
+    assert reply == ApiVersionsReply(0, ranges, 250 if version else 0, *told)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
-from kprod_ext import PartitionBatch, PartitionResponse, SealedBatch
+from kprod_ext import PartitionBatch, PartitionResponse, SealedBatch, SealedPiece
 from tests.support.kio_messages import decode_request, request_schema
 from tests.support.wire_samples import TOPIC_ID, produce_response
 
@@ -19,7 +19,9 @@ def batch(topic: str, partition: int, records: memoryview, topic_id: int = 0) ->
     return PartitionBatch(topic, UUID(int=topic_id).bytes if topic_id else None, partition, records)
 
 
-def encode(version: int, *batches: PartitionBatch) -> list[bytes | memoryview | SealedBatch]:
+def encode(
+    version: int, *batches: PartitionBatch
+) -> list[bytes | memoryview | SealedBatch | SealedPiece]:
     return encode_produce_request(
         version,
         1,

@@ -1,4 +1,4 @@
-"""Which records of a refused batch are to blame, and what the others are told (KIP-467)."""
+"""The errors of the single records of a batch that the broker refused (KIP-467)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PerRecord = Sequence[tuple[int, KprodError]]
 """Errors with the index of the first record each is for, from 0 on; it holds up to the next."""
 
 
-def blame(error: KprodError, tp: TopicPartition, records: int) -> PerRecord:
+def errors_by_record(error: KprodError, tp: TopicPartition, records: int) -> PerRecord:
     """The errors of the records of a batch that ended in ``error``; empty for one and the same.
 
     Records the broker has named get its error with its text about them. The others get

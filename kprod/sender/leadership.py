@@ -1,10 +1,10 @@
-"""Whose turn it is to take the sender's turns: its thread's, or a caller's that waits anyway.
+"""Which thread runs the sender: its own thread, or a caller that waits for an outcome anyway.
 
 A lone ``send(...).get()`` would pay for two changes of thread, there and back, which cost more than
-the work itself. So the thread that has nothing to do lays the baton down and rests beside it, and
-whoever begins to wait for an outcome takes it up, takes the turns, and lays it down again when its
-own outcome is there (the leader/followers pattern, with one leader and no promotion). While more is
-under way than one caller waits for, the thread keeps the baton, as the others' records need it.
+the work itself. So the sender's thread gives up the lead when it has nothing to do. A caller that
+begins to wait for an outcome then takes the lead, runs the sender, and gives the lead up again when
+its own outcome is there (the leader/followers pattern, with one leader and no promotion). While
+more is under way than one caller waits for, the thread keeps the lead, as other records need it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from kprod.clock import Clock
 from kprod.errors import IllegalStateError
 from kprod.latch import Latch
 from kprod.sender.network import Network
-from kprod_ext import Rest, hold_signals, raised_by_signal
+from kprod_ext import Poller, hold_signals, raised_by_signal
 
 FOREVER = float("inf")
 PATIENCE = 0.005
-"""Seconds without a caller that takes turns after which the thread takes the baton up again."""
+"""Seconds without a caller that leads, after which the thread takes the lead again."""
+TICK = 0.001
+"""Seconds after which the resting thread sees that somebody has set a time for it."""
+LEAST = 0.0005
+"""Seconds that a caller has at least, after it has sent, to begin to wait and take the turns."""
 DEEP = 200
-"""Frames that a turn and the logging within it may need of the caller's stack."""
+"""Frames that one run and the logging within it may need of the caller's stack."""
 
 
 class Work(Protocol):
-    """What the holder of the baton does."""
+    """What the leader does."""
 
-    def turn(self, longest: float) -> None:
-        """See ``Sender.turn``."""
+    def run_once(self, longest: float) -> None:
+        """See ``Sender.run_once``."""
         ...
 
     @property
@@ -39,11 +43,11 @@ class Work(Protocol):
         ...
 
 
-class Baton:
-    """Held by one thread at a time; every method says by whom it may be called.
+class SenderLeadership:
+    """One thread leads at a time; the headings say which threads may call a method.
 
-    ``work`` is set before anyone may take turns; ``wanted`` is True when a caller would have taken
-    the baton, had it not been held.
+    ``work`` is set before any thread leads; ``wanted`` is True when a caller would have led, had no
+    other thread done so.
     """
 
     def __init__(self, network: Network, clock: Clock) -> None:
@@ -51,40 +55,43 @@ class Baton:
         self.wanted = False
         self._network = network
         self._clock = clock
-        self._lock = threading.Lock()  # held by whoever takes turns
-        self._holder = 0  # its ident
-        self._free = False  # the thread rests, or is about to, and nobody holds the baton
-        self._asked = False  # to look anew, since the last turn began
-        self._recalled = False  # the producer closes: only the thread takes turns from now on
+        self._lock = threading.Lock()  # held by the leader
+        self._leader = 0  # its ident
+        self._free = False  # the thread rests, or is about to, and no thread leads
+        self._asked = False  # to look anew, since the last run began
+        self._recalled = False  # the producer closes: only the thread leads from now on
         self._looks_again_at = FOREVER  # of the monotonic clock; infinite during a look
-        self._rest = Rest()
+        self._wakeup = Poller()  # of the thread, when it rests
+        self._woken = False  # since the rest began
+        self._worked = False  # callers took turns since the thread looked last
+        self._due = FOREVER  # of the monotonic clock: when the thread has to look
 
     # Any thread -----------------------------------------------------------------------------------
 
     @property
-    def is_mine(self) -> bool:
-        """True in the thread that takes turns, for whatever these call."""
-        return self._holder == threading.get_ident()
+    def is_leader(self) -> bool:
+        """True in the thread that leads, for whatever the sender calls."""
+        return self._leader == threading.get_ident()
 
     def wake(self) -> None:
         """Let the sender look at once."""
-        # First this, then who holds it; laid down, the baton is looked at in the opposite order.
+        # First this, then a look at the leader. A leader that ends does it the other way round.
         self._asked = True
         if self._free:
-            self._rest.ring()
+            self._wake_thread()
         else:
             self._network.wake()
 
     def about_to_wait(self) -> None:
         """As ``wake``, unless ``wait``, which follows, takes the next turn itself."""
-        if not self._may_take_turns():
+        if not self._may_lead():
             self.wake()
 
     def look_within(self, seconds: float) -> None:
         """Let the sender look in ``seconds`` or before; when it rests, some milliseconds later."""
         if self._free:
-            # Nobody is woken: whoever has sent may be about to wait, and to take the turns itself.
-            self._rest.look_within(seconds)
+            # Nobody is woken: the caller that has sent may be about to wait, and to lead.
+            self._due = min(self._due, self._clock.monotonic() + max(seconds, LEAST))
         elif self._clock.monotonic() + seconds < self._looks_again_at:
             self._network.wake()
 
@@ -96,10 +103,10 @@ class Baton:
         """
         if told.is_open:
             return True
-        if self.is_mine and timeout != 0:
+        if self.is_leader and timeout != 0:
             raise IllegalStateError("waiting inside the sender's work would wait for itself")
         deadline = FOREVER if timeout is None else self._clock.monotonic() + timeout
-        if self._may_take_turns() and hold_signals(self._take_turns, told, deadline):
+        if self._may_lead() and hold_signals(self._lead, told, deadline):
             return True
         self.wanted = True
         if hurry:
@@ -107,18 +114,18 @@ class Baton:
         return told.wait(None if timeout is None else max(0.0, deadline - self._clock.monotonic()))
 
     def recall(self) -> None:
-        """The thread shall have the baton back, for good."""
+        """The thread shall have the lead back, for good."""
         self._recalled = True
         self.wake()
 
     def abandon(self) -> None:
         """In a forked child: nobody takes turns, for the connections are those of the parent."""
         self._recalled, self._free = True, False
-        self._rest.abandon()
+        self._wakeup.abandon()
 
-    # Taking turns in the place of the thread ------------------------------------------------------
+    # Leading in the place of the thread -----------------------------------------------------------
 
-    def _may_take_turns(self) -> bool:
+    def _may_lead(self) -> bool:
         if not self._free or self._recalled or not self._network.interruptible:
             return False
         deep = True  # a RecursionError in the midst of a turn would leave it half done
@@ -128,26 +135,25 @@ class Baton:
             deep = False
         return not deep
 
-    def _take_turns(self, told: Latch, deadline: float) -> bool:
+    def _lead(self, told: Latch, deadline: float) -> bool:
         """Take turns until ``told`` is open. Signals are held: they are let in by ``poll`` only."""
         me = threading.get_ident()  # first, it may find no memory
         if self.work is None or not self._lock.acquire(blocking=False):
             return False
-        self._rest.work_begins()
-        self._free, self._holder = False, me
+        self._free, self._leader, self._due = False, me, FOREVER
         self._network.may_connect = False
         try:
-            self._turns(self.work, told, deadline)
+            self._run(self.work, told, deadline)
         finally:
-            self._lay_down(self.work)
+            self._stop_leading(self.work)
         return told.is_open
 
-    def _turns(self, work: Work, told: Latch, deadline: float) -> None:
+    def _run(self, work: Work, told: Latch, deadline: float) -> None:
         network = self._network
         left = deadline - self._clock.monotonic()
         while not (told.is_open or self._recalled or network.wants_to_connect) and left > 0:
             try:
-                work.turn(left)
+                work.run_once(left)
             except Exception as error:
                 if raised_by_signal(error):
                     raise
@@ -157,18 +163,21 @@ class Baton:
             else:
                 left = deadline - self._clock.monotonic()
 
-    def _lay_down(self, work: Work) -> None:
+    def _stop_leading(self, work: Work) -> None:
         network = self._network
         to_do = network.wants_to_connect or self._recalled
         network.may_connect, network.wants_to_connect = True, False
-        self._holder, self._free = 0, True
+        self._leader, self._worked, self._free = 0, True, True
         self._lock.release()
-        self._rest.work_ends()
-        # Only now: what is asked for from here on rings by itself, as the baton is free.
+        # Only now: what is asked for from here on wakes the thread by itself, as no thread leads.
         if to_do or self._asked or not work.finished:
-            self._rest.ring()
+            self._wake_thread()
 
-    # Whoever takes turns --------------------------------------------------------------------------
+    def _wake_thread(self) -> None:
+        self._woken = True
+        self._wakeup.wake()
+
+    # The leader -----------------------------------------------------------------------------------
 
     def looks(self) -> None:
         """A turn begins to look at what there is: what comes now, it may have passed by."""
@@ -182,21 +191,37 @@ class Baton:
     # The sender's thread --------------------------------------------------------------------------
 
     def take(self) -> None:
-        """Take the baton up; waits for a caller to lay it down."""
+        """Take the lead; waits for a caller to give it up."""
         me = threading.get_ident()  # first, it may find no memory
         self._lock.acquire()
-        self._free, self._holder = False, me
+        self._free, self._leader = False, me
 
-    def lay_down(self) -> None:
-        """Let callers take it, from ``take`` on."""
-        self._holder, self._free = 0, True
+    def give_up(self) -> None:
+        """Let callers lead, until the next ``take``."""
+        self._leader, self._free = 0, True
         self._lock.release()
 
     def rest(self) -> None:
-        """Rest, the baton laid down, until there is something to do or nobody takes turns."""
+        """Rest, the lead given up, until there is something to do or no caller leads."""
         if not (self._asked or self._recalled):
-            self.wanted = self._rest.rest(PATIENCE) and self.wanted
+            self.wanted = self._rest() and self.wanted
+
+    def _rest(self) -> bool:
+        """False when the time to look has come, or when callers leave the turns to the thread."""
+        now = quiet_since = self._clock.monotonic()
+        while not self._woken:
+            if self._worked or not self._free:
+                self._worked = False
+                quiet_since = now
+            left = min(self._due, quiet_since + PATIENCE) - now
+            if left <= 0.0:
+                break
+            self._wakeup.wait(min(left, TICK))
+            now = self._clock.monotonic()
+        woken = self._woken
+        self._woken, self._due = False, FOREVER
+        return woken
 
     def ended(self) -> None:
         """The thread does not rest any more."""
-        self._rest.close()
+        self._wakeup.close()

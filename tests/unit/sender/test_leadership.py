@@ -17,7 +17,7 @@ class Mistaken:
     def __init__(self) -> None:
         self.turns = 0
 
-    def turn(self, longest: float) -> None:
+    def run_once(self, longest: float) -> None:
         self.turns += 1
         raise ArithmeticError("a mistake in a turn")
 
@@ -28,13 +28,13 @@ def test_turns_that_fail_are_told_once_a_minute(caplog: pytest.LogCaptureFixture
     cluster.add(1)
     rig = SenderRig(cluster, client_id="orders")
     rig.backend.interruptible = True
-    baton = rig.sender.baton
-    work = baton.work = Mistaken()
-    baton.take()
-    baton.lay_down()  # the thread has begun, and rests
+    leadership = rig.sender.leadership
+    work = leadership.work = Mistaken()
+    leadership.take()
+    leadership.give_up()  # the thread has begun, and rests
     for pause in (0.0, 59.0, 1.0):
         rig.clock.advance(pause)
-        assert not baton.wait(Latch(), timeout=0.001, hurry=False)
+        assert not leadership.wait(Latch(), timeout=0.001, hurry=False)
     assert work.turns == 3
     assert [message.splitlines()[0] for message in caplog.messages] == [
         "orders: a turn of the sender failed; its thread goes on"

@@ -15,7 +15,7 @@ from kprod.buffer.batch import ProducerBatch
 from kprod.types import TopicPartition
 
 
-class Doubts:
+class UnresolvedBatches:
     """Holds such batches by partition, in sequence order, until a later one tells.
 
     They keep their memory, and are neither queued nor on the wire. Thread: the sender's only.

@@ -1,0 +1,320 @@
+"""What is to be asked of the coordinators, and what their answers change (KIP-98, KIP-890).
+
+One question at a time, as Kafka's ``TransactionManager``: the coordinator takes one change after
+the other anyway. Two protocols: in the first, partitions and groups are added to a transaction
+before anything is written to them; in the second the brokers do that, and each end of a transaction
+brings the epoch of the next one. Which one is used is decided between two transactions, by the
+level of the cluster's feature ``transaction.version``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kprod.buffer.batch import ProducerId
+from kprod.errors import (
+    BrokerError,
+    KprodError,
+    ProducerFencedError,
+    ProtocolError,
+    TransactionError,
+)
+from kprod.sender.sequences import Sequences
+from kprod.sender.transaction_reactions import Reaction, reaction
+from kprod.sender.transaction_requests import (
+    AddOffsets,
+    AddPartitions,
+    Ask,
+    CommitOffsets,
+    EndTransaction,
+    FindCoordinator,
+    InitProducerId,
+    Request,
+)
+from kprod.sender.transactions import OPEN, PendingOffsets, State, Transactions
+from kprod.types import NextStep, TopicPartition
+
+log = logging.getLogger(__name__)
+
+OPERATION_NOT_ATTEMPTED = 55
+IMPLICIT_FROM = 2
+"""The level of the feature from which on brokers add partitions themselves."""
+FENCED = (
+    "another producer with this transactional id has been started since, or the transaction has"
+    " lasted longer than transaction_timeout_ms and its coordinator has ended it"
+)
+
+
+class Coordination:
+    """The sender's side of ``Transactions``. Thread: the sender's only.
+
+    ``drained`` tells whether every record of the transaction has its outcome, and nothing is on its
+    way to a broker. As ``Sequences.transactions`` it also says which batches may leave.
+    """
+
+    def __init__(
+        self, transactions: Transactions, sequences: Sequences, drained: Callable[[], bool]
+    ) -> None:
+        self.implicit = False
+        self._transactions = transactions
+        self._sequences = sequences
+        self._drained = drained
+        self._needs_epoch = False  # before the next transaction
+        self._forget_transaction()
+
+    def _forget_transaction(self) -> None:
+        self.started = False  # something of the transaction may be known to brokers
+        self._wanted: dict[TopicPartition, None] = {}  # what waits for these to be added
+        self._added: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+        self._doubtful: Ask | None = None  # whether this was added is not known
+        self._end_in_doubt = False
+        self._resumed = False  # another process has begun it
+
+    # What the gate asks ---------------------------------------------------------------------------
+
+    def may_send(self, tp: TopicPartition) -> bool:
+        """True when a batch of ``tp`` may leave; else it is noted that one wants to."""
+        if self._transactions.state not in OPEN:
+            return False
+        if self.implicit:
+            self.started = True
+            return True
+        if tp in self._added:
+            return True
+        self._wanted[tp] = None
+        return False
+
+    def sequence_lost(self) -> None:
+        """Sequence numbers were used that may not be in a log: they must not be used again."""
+        self._needs_epoch = True
+
+    def record_failed(self, error: KprodError) -> None:
+        """Records of the transaction have ended in ``error``: it cannot be committed any more."""
+        code = error.code if isinstance(error, BrokerError) else None
+        verdict = FATAL_FOR_RECORDS.get(code) if code is not None else None
+        if verdict is None:
+            self._transactions.fail(error)
+        else:
+            self._end_for_good(verdict, error)
+
+    # What comes next ------------------------------------------------------------------------------
+
+    def due(self) -> Ask | None:
+        """The next question, if there is one now."""
+        transactions = self._transactions
+        state = transactions.state
+        if state is State.INITIALIZING:
+            return InitProducerId(self._request(), transactions.timeout_ms)
+        if state in OPEN:
+            return self._to_add() or (self._end() if state is State.COMMITTING else None)
+        if state is State.ABORTING:
+            return self._doubtful or self._end()
+        return None
+
+    def _request(self) -> Request:
+        return Request(self._transactions.transactional_id, self._sequences.producer, self.implicit)
+
+    def _to_add(self) -> Ask | None:
+        if self._wanted:
+            return AddPartitions(self._request(), list(self._wanted))
+        pending = self._transactions.next_offsets()
+        if pending is None:
+            return None
+        group_id = pending.member.group_id
+        if not self.implicit and group_id not in self._groups:
+            return AddOffsets(self._request(), group_id)
+        return CommitOffsets(self._request(), pending.member, pending.left)
+
+    def _end(self) -> Ask | None:
+        if not self.started or not self._drained():
+            return None
+        if self._resumed:  # brokers have told meanwhile, before the coordinator was found
+            self.implicit = self._transactions.level >= IMPLICIT_FROM
+        committed = self._transactions.state is State.COMMITTING
+        return EndTransaction(self._request(), committed=committed)
+
+    def settle(self) -> bool:
+        """End what needs no question to be asked; True when something has ended."""
+        self._take_up()
+        state = self._transactions.state
+        if state is State.PREPARED and self._transactions.under_way:
+            if self._to_add() is None and self._drained():
+                self._transactions.prepared()
+                return True
+        elif state is State.COMMITTING or state is State.ABORTING:
+            idle = self._doubtful is None and (state is State.ABORTING or self._to_add() is None)
+            if idle and not self.started and self._drained():
+                self._ended(renewed=False)
+                return True
+        return False
+
+    def _take_up(self) -> None:
+        """What another process has prepared is ended under its producer's id and epoch.
+
+        How far the sequence numbers of the partitions are is not known: another epoch follows.
+        """
+        producer = self._transactions.producer
+        if producer is not None and self._sequences.producer is None:
+            self._identify(*producer)
+            self.started = self._resumed = self._needs_epoch = True
+
+    # Answers --------------------------------------------------------------------------------------
+
+    def leaves(self, ask: Ask) -> None:
+        """``ask`` is about to be sent."""
+        if isinstance(ask, CommitOffsets):
+            self.started = True
+
+    def lost(self, ask: Ask, error: KprodError, *, sent: bool) -> None:
+        """There was no answer to ``ask``; ``sent``: the coordinator may have acted on it."""
+        if isinstance(ask, EndTransaction) and sent:
+            self._end_in_doubt = True
+        if isinstance(ask, AddPartitions | AddOffsets) and sent:
+            self._doubtful = ask
+        if isinstance(ask, InitProducerId) and ask.too_old:
+            self._end_for_good(Reaction.START_AGAIN, error)
+
+    def answered(self, ask: Ask, reply: Any) -> Reaction | None:
+        """Take the answer. What is left to do: ``RETRY`` or ``FIND_AGAIN``, or nothing."""
+        if isinstance(ask, AddPartitions):
+            return self._partitions_added(ask, reply.results)
+        if isinstance(ask, CommitOffsets):
+            return self._offsets_committed(ask, reply.results)
+        if isinstance(ask, AddOffsets):
+            self._doubtful = None
+        if reply.error_code:
+            return self._react(ask, reply.error_code)
+        if isinstance(ask, AddOffsets):
+            self._groups.add(ask.group_id)
+            self.started = True
+        elif isinstance(ask, EndTransaction):
+            if reply.producer is not None:
+                self._identify(*reply.producer)
+            self._ended(renewed=reply.producer is not None)
+        else:
+            self._initialized(reply)
+        return None
+
+    def _initialized(self, reply: Any) -> None:
+        if reply.producer_id < 0 or reply.producer_epoch < 0:
+            raise ProtocolError(
+                f"producer id {reply.producer_id}, epoch {reply.producer_epoch} cannot be"
+            )
+        self._identify(reply.producer_id, reply.producer_epoch)
+        self._needs_epoch = False
+        self._begin_anew()
+        self._transactions.ready()
+
+    def _identify(self, producer_id: int, epoch: int) -> None:
+        self._sequences.producer = ProducerId(producer_id, epoch, transactional=True)
+        self._transactions.producer = producer_id, epoch
+
+    def _begin_anew(self) -> None:
+        self._forget_transaction()
+        self.implicit = self._transactions.level >= IMPLICIT_FROM
+
+    def _ended(self, *, renewed: bool) -> None:
+        """The transaction is over; ``renewed``: its end has brought another epoch."""
+        upgraded = not self.implicit and self._transactions.level >= IMPLICIT_FROM
+        if renewed:
+            self._needs_epoch = False
+        elif upgraded or self._end_in_doubt:
+            # In doubt, the end that was repeated may come a second time, to the next transaction
+            # (KAFKA-17754). Of two protocols, the brokers tell transactions apart by their epochs.
+            self._needs_epoch = True
+        if self._needs_epoch:
+            self._transactions.reinitializes()
+        else:
+            self._begin_anew()
+            self._transactions.ready()
+
+    def _partitions_added(
+        self, ask: AddPartitions, results: Iterable[tuple[str, int, int]]
+    ) -> Reaction | None:
+        self._doubtful = None
+        codes = {TopicPartition(topic, number): code for topic, number, code in results}
+        added = [tp for tp in ask.partitions if codes.get(tp) == 0]
+        if added:
+            self.started = True
+        for tp in added:
+            self._added.add(tp)
+            self._wanted.pop(tp, None)
+        self._sequences.reopened(added)
+        refused = {tp: code for tp, code in codes.items() if code and tp in ask.partitions}
+        if not refused:
+            return None if len(added) == len(ask.partitions) else Reaction.RETRY
+        return self._worst(ask, refused)
+
+    def _offsets_committed(
+        self, ask: CommitOffsets, results: Iterable[tuple[str, int, int]]
+    ) -> Reaction | None:
+        codes = {TopicPartition(topic, number): code for topic, number, code in results}
+        pending: PendingOffsets | None = self._transactions.next_offsets()
+        if pending is None:
+            return None  # dropped meanwhile: the transaction is being aborted
+        pending.left = [
+            offset
+            for offset in pending.left
+            if codes.get(TopicPartition(offset.topic, offset.partition), -1) != 0
+        ]
+        if not pending.left:
+            self._transactions.offsets_sent(pending)
+            return None
+        refused = {tp: code for tp, code in codes.items() if code}
+        return self._worst(ask, refused) if refused else Reaction.RETRY
+
+    def _worst(self, ask: Ask, refused: dict[TopicPartition, int]) -> Reaction | None:
+        """React to the code that is hardest to live with; the others come with it."""
+        worst = max(
+            refused,
+            key=lambda tp: (
+                reaction(ask.api, refused[tp], implicit=self.implicit).value,
+                refused[tp] != OPERATION_NOT_ATTEMPTED,  # because of another one
+            ),
+        )
+        return self._react(ask, refused[worst], str(worst))
+
+    def _react(self, ask: Ask, code: int, where: str = "") -> Reaction | None:
+        found = reaction(ask.api, code, implicit=self.implicit)
+        if found in (Reaction.RETRY, Reaction.FIND_AGAIN):
+            if isinstance(ask, AddPartitions | AddOffsets):
+                self._doubtful = None  # refused: it was not added
+            return found
+        error = BrokerError(code, f"{ask} {where}" if where else str(ask))
+        state = self._transactions.state
+        if found is not Reaction.ABORT:
+            self._end_for_good(found, error)
+        elif state is State.INITIALIZING:
+            self._end_for_good(Reaction.CLOSE, error)
+        elif state is State.ABORTING and isinstance(ask, EndTransaction | FindCoordinator):
+            self._end_for_good(Reaction.START_AGAIN, error)  # it cannot even be aborted
+        else:
+            self._wanted.clear()
+            self._transactions.fail(error)
+        return None
+
+    def _end_for_good(self, found: Reaction, cause: KprodError) -> None:
+        if found is Reaction.FENCED:
+            error: TransactionError = ProducerFencedError(f"{self._transactions}: {cause}")
+            error.add_note(FENCED)
+        else:
+            error = TransactionError(f"{self._transactions}: {cause}")
+            again = found is Reaction.START_AGAIN
+            error.next_step = NextStep.START_AGAIN if again else NextStep.CLOSE
+        error.__cause__ = cause
+        log.error("%s; the producer can only be closed (%s)", error, error.next_step)
+        self._sequences.fatal = error
+        self._transactions.end_for_good(error)
+
+
+FATAL_FOR_RECORDS = {
+    31: Reaction.CLOSE,
+    35: Reaction.CLOSE,
+    49: Reaction.START_AGAIN,
+    53: Reaction.CLOSE,
+    90: Reaction.FENCED,
+}
+"""Codes in the answer to a Produce request after which nothing can be sent any more."""

@@ -1,0 +1,201 @@
+"""Who we are, told on one connection: SaslHandshake, then SaslAuthenticate until both are content.
+
+The first login comes before any other request (KIP-152). A broker that says for how long it holds
+is told again before that is over (KIP-368), on the same connection: requests that are under way
+stay so, those after it wait until it ends, for a broker takes nothing else in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kprod.errors import BrokerError, KprodError, ProtocolError, SaslAuthenticationError
+from kprod.security.steps import Steps
+from kprod.sender.exchange import Buffers, Exchange
+from kprod.wire.sasl import (
+    decode_sasl_authenticate_response,
+    decode_sasl_handshake_response,
+    encode_sasl_authenticate_request,
+    encode_sasl_handshake_request,
+)
+from kprod.wire.versions import ApiKey
+
+FOREVER = float("inf")
+UNSUPPORTED_MECHANISM = 33
+ILLEGAL_STATE = 34
+AUTHENTICATION_FAILED = 58
+MOST_ROUNDS = 100
+LEAST_PAUSE = 0.1
+"""Seconds between two logins: a broker that asks for more would get nothing else."""
+LONGEST_TEXT = 1024
+
+
+class LoginSettings(NamedTuple):
+    """How logins are made: ``start`` gets a function that has ``Login.proceed`` called soon.
+
+    ``part`` tells at which part of its lifetime a login is repeated: about 0.9 (Kafka: 0.85 to
+    0.95), different each time so that not all connections do it at once.
+    """
+
+    mechanism: str
+    start: Callable[[Callable[[], None]], Steps]
+    part: Callable[[], float]
+
+
+class Login:
+    """The login of one connection. Used by the sender's thread only."""
+
+    def __init__(
+        self,
+        settings: LoginSettings,
+        enqueue: Callable[[Exchange, float], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._enqueue = enqueue
+        self._wake = wake
+        self._steps: Steps | None = None  # while it goes on
+        self._waits_for_steps = False
+        self._rounds = 0
+        self._first_over = False
+        self._begun = 0.0
+        self._last_reply: int = 0
+        self.due = FOREVER
+
+    @property
+    def established(self) -> bool:
+        """Whether the first login has ended well."""
+        return self._first_over
+
+    @property
+    def under_way(self) -> bool:
+        """Whether nothing else may be sent."""
+        return self._steps is not None or not self._first_over
+
+    @property
+    def begun(self) -> float | None:
+        """Since when an answer is worked out here; None while the broker has to move."""
+        return self._begun if self._waits_for_steps else None
+
+    def begin(self, now: float) -> None:
+        """Log in, the first time or another one."""
+        self._steps = self._settings.start(self._wake)
+        self._rounds = 0
+        self.due = FOREVER
+        self._enqueue(_Handshake(self._settings.mechanism, self._begin_steps), now)
+
+    def _begin_steps(self, now: float) -> None:
+        self._step(None, now)
+
+    def _step(self, challenge: bytes | None, now: float) -> None:
+        steps = self._steps
+        if steps is None:
+            raise ProtocolError("the broker goes on with a login that has ended")
+        self._rounds += 1
+        if self._rounds > MOST_ROUNDS:
+            raise SaslAuthenticationError(f"no end of the login after {MOST_ROUNDS} messages")
+        self._waits_for_steps, self._begun = True, now
+        steps.begin(challenge)
+        self.proceed(now)
+
+    def proceed(self, now: float) -> None:
+        """Go on if the next message has been worked out. Raises KprodError if that failed."""
+        if self._steps is None or not self._waits_for_steps:
+            return
+        message = self._steps.take()
+        if message is None:
+            return
+        self._waits_for_steps = False
+        if message.data is None:
+            self._end(now)
+        else:
+            mechanism = self._settings.mechanism
+            self._enqueue(_Authenticate(mechanism, message.data, self._answered), now)
+
+    def _answered(self, challenge: bytes, lifetime_ms: int, now: float) -> None:
+        self._last_reply = lifetime_ms
+        self._step(challenge, now)
+
+    def _end(self, now: float) -> None:
+        self._steps = None
+        self._first_over = True
+        if self._last_reply > 0:
+            part = self._last_reply / 1000 * self._settings.part()
+            self.due = now + max(part, LEAST_PAUSE)
+
+
+class _Handshake:
+    """The first request of a login: which mechanism it is by. It is never another one."""
+
+    api = ApiKey.SASL_HANDSHAKE
+    expects_response = True
+    version_cap: int | None = None
+
+    def __init__(self, mechanism: str, done: Callable[[float], None]) -> None:
+        self._mechanism = mechanism
+        self._done = done
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        mechanism = self._mechanism
+        return [encode_sasl_handshake_request(version, correlation_id, client_id, mechanism)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        reply = decode_sasl_handshake_response(version, body)
+        if reply.error_code == UNSUPPORTED_MECHANISM:
+            offered = printable(", ".join(reply.mechanisms)) or "none"
+            raise SaslAuthenticationError(
+                f"the broker does not offer sasl_mechanism={self._mechanism!r}; it offers {offered}"
+            )
+        if reply.error_code == ILLEGAL_STATE:
+            raise SaslAuthenticationError(
+                "this port takes no logins; set security_protocol to what it expects"
+            )
+        if reply.error_code:
+            raise SaslAuthenticationError(f"no login: {BrokerError(reply.error_code)}")
+        self._done(now)
+        return 0
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        """The connection ends anyway; whoever closed it knows why."""
+
+
+class _Authenticate:
+    """One message of a login, and the broker's."""
+
+    api = ApiKey.SASL_AUTHENTICATE
+    expects_response = True
+    version_cap: int | None = None
+
+    def __init__(
+        self, mechanism: str, data: bytes, done: Callable[[bytes, int, float], None]
+    ) -> None:
+        self._mechanism = mechanism
+        self._data = data
+        self._done = done
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        data, self._data = self._data, b""  # it may be a password
+        return [encode_sasl_authenticate_request(version, correlation_id, client_id, data)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        reply = decode_sasl_authenticate_response(version, body)
+        if reply.error_code:
+            code = BrokerError(reply.error_code)
+            refused = reply.error_code == AUTHENTICATION_FAILED and reply.error_message
+            said = printable(reply.error_message or "")
+            why = said if refused else f"{code}" + (said and f": {said}")
+            raise SaslAuthenticationError(
+                f"the broker refused the login by {self._mechanism}: {why}"
+            )
+        self._done(reply.auth_bytes, reply.lifetime_ms, now)
+        return 0
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        """The connection ends anyway; whoever closed it knows why."""
+
+
+def printable(text: str) -> str:
+    """What a broker says, fit for a log: one line, and not without end."""
+    short = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in short)

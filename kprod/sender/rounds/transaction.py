@@ -1,0 +1,243 @@
+"""Ask the coordinators of a transaction what is due, one question at a time (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod.backoff import ExponentialBackoff
+from kprod.buffer.accumulator import RecordAccumulator
+from kprod.cluster.metadata import Metadata
+from kprod.errors import BrokerError, ConnectionLost, KprodError, TransactionAbortedError
+from kprod.sender.coordination import Coordination
+from kprod.sender.exchange import Buffers
+from kprod.sender.network import Network
+from kprod.sender.outcomes import Outcomes
+from kprod.sender.rounds.produce import ProduceRound
+from kprod.sender.rounds.produce_exchange import TransactionOfBatches
+from kprod.sender.sequences import Sequences
+from kprod.sender.transaction_reactions import Reaction, reaction
+from kprod.sender.transaction_requests import (
+    AddPartitions,
+    Ask,
+    Coordinator,
+    FindCoordinator,
+)
+from kprod.sender.transactions import DOOMED, State, Transactions
+
+FOREVER = float("inf")
+SOON = 0.02
+"""Seconds until partitions are added again while the transaction before is still being ended."""
+FLUSHING = frozenset({State.COMMITTING, State.PREPARED})
+ENDING = FLUSHING | DOOMED
+PATIENCE = 1.0
+"""Seconds for which the metadata may not know yet of a broker that was named as coordinator."""
+
+
+class TransactionRound:
+    """The identity of a transactional producer, and all its requests but Produce and Metadata.
+
+    Thread: the sender's only.
+    """
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        sequences: Sequences,
+        accumulator: RecordAccumulator,
+        outcomes: Outcomes,
+        metadata: Metadata,
+        network: Network,
+        produce_round: ProduceRound,
+        backoff: ExponentialBackoff,
+    ) -> None:
+        self.coordination = Coordination(transactions, sequences, self._drained)
+        sequences.transactions = self.coordination
+        outcomes.record_failed = self.coordination.record_failed
+        accumulator.refusal = transactions.refusal
+        produce_round.transaction = self._of_batches
+        self._transactions = transactions
+        self._sequences = sequences
+        self._accumulator = accumulator
+        self._outcomes = outcomes
+        self._metadata = metadata
+        self._network = network
+        self._backoff = backoff
+        self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # who, since when
+        self._in_flight: Ask | None = None
+        self._failures = 0  # in a row
+        self._retry_at = 0.0
+        self._sealed = 0  # the transaction that takes no more records
+        self._flushing = False
+
+    def _of_batches(self) -> TransactionOfBatches:
+        return TransactionOfBatches(self._transactions.transactional_id, self.coordination.implicit)
+
+    @property
+    def fatal(self) -> KprodError | None:
+        """Why nothing can be sent any more; None while something can."""
+        return self._sequences.fatal
+
+    @property
+    def busy(self) -> bool:
+        """True while a caller waits for a coordinator, or ``close`` for what it aborts."""
+        return self._transactions.under_way
+
+    def _drained(self) -> bool:
+        return len(self._accumulator.incomplete) == 0 and self._outcomes.idle
+
+    def run(self, now: float) -> float:
+        """Ask what is due, of a coordinator that can be asked; seconds until the next look."""
+        self._gather(self._transactions.state, now)
+        if self._in_flight is not None:
+            return FOREVER
+        if self.coordination.settle():
+            return 0.0
+        ask = self.coordination.due()
+        if ask is None:
+            return FOREVER
+        if now < self._retry_at:
+            return self._retry_at - now
+        return self._ask(ask, now)
+
+    def _gather(self, state: State, now: float) -> None:
+        """One that ends takes no more records; those that it has leave at once, or never."""
+        if state in ENDING and self._sealed != self._transactions.number:
+            self._accumulator.shut()  # after this a record can only be one of the next transaction
+            self._sealed = self._transactions.number
+        if (state in FLUSHING) is not self._flushing:
+            self._flushing = not self._flushing
+            if self._flushing:
+                self._accumulator.begin_flush()
+            else:
+                self._accumulator.end_flush()
+        if state in DOOMED:
+            self._drop_queued(now)
+        if state is State.ABORTING:
+            self._transactions.aborts()
+
+    def _drop_queued(self, now: float) -> None:
+        cause = self._transactions.error
+        for batch in self._accumulator.take_all():
+            why = f"{self._transactions} was aborted before {batch.tp} had the record"
+            error = TransactionAbortedError(why)
+            error.__cause__ = cause
+            self._outcomes.give_up(batch, error, now)
+
+    # Asking ---------------------------------------------------------------------------------------
+
+    def _ask(self, ask: Ask, now: float) -> float:
+        wanted = ask.coordinator
+        known = self._coordinators.get(wanted)
+        if known is None:
+            ask = FindCoordinator(ask.of, wanted)
+            node_id = self._network.any_usable(now)
+            if node_id is None:
+                return FOREVER
+        else:
+            node_id, since = known
+            wait = self._unreachable_for(wanted, node_id, since, now)
+            if wait > 0.0:
+                return wait
+        exchange = _TransactionExchange(self, ask)  # first: there may be no memory for it
+        self._in_flight = ask
+        self.coordination.leaves(ask)
+        self._network.send(node_id, exchange, now)
+        return FOREVER
+
+    def _unreachable_for(
+        self, wanted: Coordinator, node_id: int, since: float, now: float
+    ) -> float:
+        """Seconds until a coordinator may be asked, or looked for anew; 0.0: it can be asked."""
+        if node_id not in self._metadata.snapshot.brokers:
+            self._metadata.request_update(brokers=True)
+            left = since + PATIENCE - now
+            return left if left > 0 else self._look_elsewhere(wanted, now)
+        if self._network.usable(node_id, now):
+            return 0.0
+        trouble = self._network.trouble(node_id, now)
+        if trouble is None:
+            return FOREVER
+        self._transactions.trouble = trouble
+        return self._look_elsewhere(wanted, now)
+
+    def _look_elsewhere(self, wanted: Coordinator, now: float) -> float:
+        """The coordinator may be another broker by now; seconds until that is asked."""
+        del self._coordinators[wanted]
+        self._back_off(now)
+        return self._retry_at - now
+
+    def _back_off(self, now: float, longest: float = FOREVER) -> None:
+        self._failures += 1
+        self._retry_at = now + min(self._backoff.delay(self._failures), longest)
+
+    # Answers --------------------------------------------------------------------------------------
+
+    def answered(self, ask: Ask, version: int, body: memoryview, now: float) -> int:
+        """Take the answer, and decide what becomes of the question."""
+        reply = ask.decode(version, body)
+        self._in_flight = None
+        if isinstance(ask, FindCoordinator):
+            left = self._found(ask, reply, now)
+        else:
+            left = self.coordination.answered(ask, reply)
+        if left is None:
+            self._failures, self._retry_at = 0, 0.0
+            self._sequences.identity_trouble = None
+        else:
+            if left is Reaction.FIND_AGAIN:
+                self._coordinators.pop(ask.coordinator, None)
+            hurry = isinstance(ask, AddPartitions) and not self.coordination.started
+            self._back_off(now, SOON if hurry else FOREVER)
+        throttle_ms: int = reply.throttle_ms
+        return throttle_ms
+
+    def _found(self, ask: FindCoordinator, reply: Any, now: float) -> Reaction | None:
+        if not reply.error_code:
+            self._coordinators[ask.wanted] = reply.node_id, now
+            if reply.node_id not in self._metadata.snapshot.brokers:
+                self._metadata.request_update(brokers=True)
+            return None
+        found = reaction(ask.api, reply.error_code)
+        self._transactions.trouble = BrokerError(reply.error_code, f"{ask}")
+        return found if found is Reaction.RETRY else self.coordination.answered(ask, reply)
+
+    def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
+        """There was no answer: ask again, perhaps somebody else."""
+        self._in_flight = None
+        self._coordinators.pop(ask.coordinator, None)
+        self._transactions.trouble = error
+        self.coordination.lost(ask, error, sent=sent)
+        self._back_off(now)
+
+    def mend(self, now: float) -> None:
+        """A turn broke off somewhere: a question that no connection carries is asked again."""
+        ask = self._in_flight
+        if ask is None:
+            return
+        for exchange in self._network.unanswered:
+            if isinstance(exchange, _TransactionExchange):
+                return
+        self.failed(ask, ConnectionLost("a question to a coordinator was lost"), now, sent=True)
+
+    def end(self, error: KprodError) -> None:
+        """The producer has ended; whoever still waits is told ``error``."""
+        self._transactions.end_for_good(error)
+
+
+class _TransactionExchange:
+    expects_response = True
+
+    def __init__(self, owner: TransactionRound, ask: Ask) -> None:
+        self.api = ask.api
+        self.version_cap = ask.version_cap
+        self._owner = owner
+        self._ask = ask
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        return [self._ask.encode(version, correlation_id, client_id)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        return self._owner.answered(self._ask, version, body, now)
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        self._owner.failed(self._ask, error, now, sent=sent)

@@ -1,0 +1,108 @@
+"""What an error code of a coordinator means: a table, by request (Kafka's ``TransactionManager``).
+
+What may pass is asked again within the time of the call. Where Kafka's client is stricter than
+aborting needs, this one is not: after an abort the coordinator itself says whether the producer may
+go on.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kprod.errors import ERROR_NAMES, RETRIABLE
+from kprod.wire.versions import ApiKey
+
+UNKNOWN_SERVER_ERROR = -1
+REQUEST_TIMED_OUT = 7
+COORDINATOR_NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
+ILLEGAL_GENERATION = 22
+UNKNOWN_MEMBER_ID = 25
+CLUSTER_AUTHORIZATION_FAILED = 31
+UNSUPPORTED_VERSION = 35
+INVALID_REQUEST = 42
+INVALID_PRODUCER_EPOCH = 47
+INVALID_TXN_STATE = 48
+INVALID_PRODUCER_ID_MAPPING = 49
+INVALID_TRANSACTION_TIMEOUT = 50
+CONCURRENT_TRANSACTIONS = 51
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+PRODUCER_FENCED = 90
+
+FENCING = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
+"""Told by a coordinator: this producer's epoch is not the last one any more."""
+LOST = frozenset({INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING})
+"""What the coordinator knows of this producer is not what the producer knows."""
+REFUSALS = frozenset(
+    {
+        CLUSTER_AUTHORIZATION_FAILED,
+        UNSUPPORTED_VERSION,
+        INVALID_REQUEST,
+        INVALID_TRANSACTION_TIMEOUT,
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""Another producer with the same options would be told the same."""
+MOVED = frozenset({COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+
+
+class Reaction(enum.Enum):
+    """What to do after an error code.
+
+    ``RETRY``: ask again after a back-off. ``FIND_AGAIN``: ask who coordinates now, then again.
+    ``ABORT``: the transaction can only be aborted. ``FENCED``, ``START_AGAIN`` and ``CLOSE``: the
+    producer can only be closed; a new one may go on, unless it is ``CLOSE``.
+    """
+
+    RETRY = enum.auto()
+    FIND_AGAIN = enum.auto()
+    ABORT = enum.auto()
+    FENCED = enum.auto()
+    START_AGAIN = enum.auto()
+    CLOSE = enum.auto()
+
+
+_EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
+    {
+        # A group's coordinator that does not get its offsets stored may be on its way out.
+        (ApiKey.TXN_OFFSET_COMMIT, REQUEST_TIMED_OUT): Reaction.FIND_AGAIN,
+        (ApiKey.FIND_COORDINATOR, COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,
+        (ApiKey.FIND_COORDINATOR, NOT_COORDINATOR): Reaction.RETRY,
+        # Which code it is is no matter there: without an id nothing was sent that could be lost.
+        (ApiKey.INIT_PRODUCER_ID, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
+        (ApiKey.FIND_COORDINATOR, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
+        # Whether it has ended is not known: the same question tells, or the one after an abort.
+        (ApiKey.END_TXN, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
+    }
+)
+
+
+_BY_CODE: tuple[tuple[frozenset[int], Reaction], ...] = (
+    (MOVED, Reaction.FIND_AGAIN),
+    (RETRIABLE, Reaction.RETRY),
+    (FENCING, Reaction.FENCED),
+    (LOST, Reaction.START_AGAIN),
+    (REFUSALS, Reaction.CLOSE),
+)
+"""The first that has the code counts; every other one is a reason to abort."""
+
+
+def reaction(api: ApiKey, code: int, *, implicit: bool = False) -> Reaction:
+    """What to do when a coordinator answers ``api`` with ``code``, which is not 0.
+
+    ``implicit``: the brokers add partitions to the transaction themselves (KIP-890). Then a
+    transaction that is not there any more was ended by its coordinator, after its time-out, and
+    aborting it tells with which epoch to go on (KIP-588: it is no fencing).
+    """
+    code = code if code in ERROR_NAMES else UNKNOWN_SERVER_ERROR
+    special = _EXCEPTIONS.get((api, code))
+    if special is not None:
+        return special
+    if implicit and api is ApiKey.END_TXN and code == INVALID_TXN_STATE:
+        return Reaction.ABORT
+    for codes, found in _BY_CODE:
+        if code in codes:
+            return found
+    return Reaction.CLOSE if api is ApiKey.INIT_PRODUCER_ID else Reaction.ABORT

@@ -1,0 +1,400 @@
+"""Transactions as one state machine: states, moves, and the calls that are allowed in each.
+
+After Kafka's ``TransactionManager`` (KIP-98, KIP-360, KIP-588, KIP-890), with one state more told
+to users and one rule: who may make a move is part of the table. Callers make the moves that they
+ask for; the sender makes those that brokers' answers lead to. A caller's illegal call raises and
+changes nothing; an illegal move of the sender is a mistake of ours and ends in ``FATAL_ERROR``.
+
+What is asked of the coordinator in each state is in ``transaction_requests``.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+import logging
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from kprod.errors import (
+    IllegalStateError,
+    KprodError,
+    ProducerClosedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionError,
+)
+from kprod.latch import Latch
+from kprod.wire.transactions import GroupMember, OffsetToCommit
+from kprod.wire.versions import ApiVersions
+from kprod_ext import Mutex
+
+log = logging.getLogger(__name__)
+
+FEATURE = "transaction.version"
+
+
+class State(enum.Enum):
+    """Where a transactional producer stands; the value says it in words."""
+
+    UNINITIALIZED = "init_transactions() was not called yet"
+    INITIALIZING = "the coordinator is asked for a producer id"
+    READY = "there is no transaction: begin_transaction() begins one"
+    IN_TRANSACTION = "a transaction is open"
+    PREPARED = "the transaction is prepared: it can only be committed or aborted"
+    COMMITTING = "the transaction is being committed"
+    ABORTING = "the transaction is being aborted"
+    ABORTABLE_ERROR = "the transaction has failed: it can only be aborted"
+    FATAL_ERROR = "the producer can only be closed"
+
+
+class Who(enum.Flag):
+    """Who may make a move."""
+
+    NOBODY = 0
+    CALLER = enum.auto()
+    SENDER = enum.auto()
+    HEIR = enum.auto()  # a caller that ends what another process has prepared
+
+
+_S = State
+MOVES: Mapping[tuple[State, State], Who] = MappingProxyType(
+    {
+        (_S.UNINITIALIZED, _S.INITIALIZING): Who.CALLER,
+        (_S.UNINITIALIZED, _S.PREPARED): Who.HEIR,
+        (_S.INITIALIZING, _S.READY): Who.SENDER,
+        (_S.READY, _S.IN_TRANSACTION): Who.CALLER,
+        (_S.IN_TRANSACTION, _S.PREPARED): Who.CALLER,
+        (_S.IN_TRANSACTION, _S.COMMITTING): Who.CALLER,
+        (_S.IN_TRANSACTION, _S.ABORTING): Who.CALLER,
+        (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR): Who.SENDER,
+        (_S.PREPARED, _S.COMMITTING): Who.CALLER,
+        (_S.PREPARED, _S.ABORTING): Who.CALLER,
+        (_S.PREPARED, _S.ABORTABLE_ERROR): Who.SENDER,
+        (_S.COMMITTING, _S.READY): Who.SENDER,
+        (_S.COMMITTING, _S.INITIALIZING): Who.SENDER,
+        (_S.COMMITTING, _S.ABORTABLE_ERROR): Who.SENDER,
+        (_S.ABORTABLE_ERROR, _S.ABORTING): Who.CALLER,
+        (_S.ABORTING, _S.READY): Who.SENDER,
+        (_S.ABORTING, _S.INITIALIZING): Who.SENDER,
+        **{(state, _S.FATAL_ERROR): Who.SENDER for state in State},
+    }
+)
+"""Every move there is, and who may make it. ``COMMITTING`` leads to ``INITIALIZING`` when the next
+transaction needs another epoch, which only the coordinator gives."""
+
+
+class Call(enum.Enum):
+    """What an application asks for, by the name of the method."""
+
+    INIT = "init_transactions"
+    BEGIN = "begin_transaction"
+    SEND = "send"
+    OFFSETS = "send_offsets_to_transaction"
+    PREPARE = "prepare_transaction"
+    COMMIT = "commit_transaction"
+    ABORT = "abort_transaction"
+
+
+LEADS_TO: Mapping[Call, State] = MappingProxyType(
+    {
+        Call.INIT: State.INITIALIZING,
+        Call.BEGIN: State.IN_TRANSACTION,
+        Call.SEND: State.IN_TRANSACTION,
+        Call.OFFSETS: State.IN_TRANSACTION,
+        Call.PREPARE: State.PREPARED,
+        Call.COMMIT: State.COMMITTING,
+        Call.ABORT: State.ABORTING,
+    }
+)
+"""A call is allowed in the states that have a move of the caller to the one that it leads to; what
+leads to the state the producer is in already, in that state."""
+
+OPEN = frozenset({State.IN_TRANSACTION, State.PREPARED, State.COMMITTING})
+"""Records that were queued may leave."""
+DOOMED = frozenset({State.ABORTABLE_ERROR, State.ABORTING})
+"""Records that were queued will not leave any more."""
+
+
+def allowed(call: Call, state: State) -> bool:
+    """Whether an application may make ``call`` in ``state``."""
+    to = LEADS_TO[call]
+    if to is state:
+        return call in (Call.SEND, Call.OFFSETS)
+    return call not in (Call.SEND, Call.OFFSETS) and Who.CALLER in MOVES.get(
+        (state, to), Who.NOBODY
+    )
+
+
+class PendingCall:
+    """A call that is under way, or ended without that its caller has heard of it."""
+
+    __slots__ = ("call", "ended", "error")
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.ended = Latch()
+        self.error: KprodError | None = None
+
+
+class PendingOffsets(PendingCall):
+    """Offsets on their way to the coordinator of their group. ``left`` is the sender's alone."""
+
+    __slots__ = ("left", "member", "offsets")
+
+    def __init__(self, offsets: tuple[OffsetToCommit, ...], member: GroupMember) -> None:
+        super().__init__(Call.OFFSETS)
+        self.offsets = offsets
+        self.member = member
+        self.left: list[OffsetToCommit] = list(offsets)
+
+
+class Transactions:
+    """The state of one transactional producer. Thread-safe; headings say who may call a method.
+
+    ``state`` is read without a lock. ``error`` is why the transaction, or everything, has failed.
+    ``number`` counts the transactions that were begun.
+    """
+
+    def __init__(self, transactional_id: str, timeout_ms: int) -> None:
+        self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
+        self.state = State.UNINITIALIZED
+        self.error: KprodError | None = None
+        self.trouble: KprodError | None = None  # the last question without an answer
+        self.level = 0
+        """Of the cluster's feature ``transaction.version``, as far as brokers told."""
+        self._level_as_of = -1
+        self.number = 0
+        self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
+        self._pending: PendingCall | None = None
+        self._offsets: list[PendingOffsets] = []
+        self._unheard: list[PendingOffsets] = []  # sent, but the call had timed out by then
+        self._closing = False
+        self._lock = Mutex()  # guards all of the above
+
+    # Callers --------------------------------------------------------------------------------------
+
+    def refusal(self) -> KprodError | None:
+        """Why no record may be queued now; None while a transaction is open."""
+        return None if self.state is State.IN_TRANSACTION else self._refused(Call.SEND)
+
+    def begin(self) -> None:
+        """Open a transaction; nothing is sent. Raises as ``start``."""
+        with self._lock:
+            self._refuse_others(Call.BEGIN)
+            self._check(Call.BEGIN)
+            self.number += 1
+            self._unheard.clear()
+            self._move(State.IN_TRANSACTION, Who.CALLER)
+
+    def resume(self, producer: tuple[int, int]) -> None:
+        """Take up what the producer with this id and epoch has prepared; raises IllegalStateError.
+
+        It can be committed and aborted, and nothing else.
+        """
+        with self._lock:
+            self._move(State.PREPARED, Who.HEIR)
+            self.producer = producer
+            self.number += 1
+
+    def start(self, call: Call) -> PendingCall:
+        """Begin what ``call`` asks for, or find it under way: one that timed out is called again.
+
+        Raises IllegalStateError for another call meanwhile, or for one that makes no sense now, and
+        the error of the transaction once it has failed.
+        """
+        begun = PendingCall(call)
+        with self._lock:
+            pending = self._pending
+            if pending is not None and pending.call is call:
+                return pending
+            self._refuse_others(call)
+            self._check(call)
+            self._move(LEADS_TO[call], Who.CALLER)
+            self._pending = begun
+        return begun
+
+    def start_offsets(
+        self, offsets: tuple[OffsetToCommit, ...], member: GroupMember
+    ) -> PendingOffsets:
+        """Add offsets to the transaction; the same ones again are waited for. Raises as ``start``.
+
+        The list of offsets that are under way is short: an application waits for them.
+        """
+        begun = PendingOffsets(offsets, member)
+        with self._lock:
+            self._refuse_others(Call.OFFSETS)
+            self._check(Call.OFFSETS)
+            for pending in (*self._offsets, *self._unheard):
+                if pending.offsets == offsets and pending.member == member:
+                    return pending
+            self._offsets.append(begun)
+        return begun
+
+    def check(self, call: Call) -> None:
+        """Raise as ``start`` would, and do nothing else."""
+        with self._lock:
+            self._refuse_others(call)
+            self._check(call)
+
+    def heard(self, pending: PendingCall) -> None:
+        """The caller knows that the call has ended. Raises what it ended in."""
+        with self._lock:
+            if self._pending is pending:
+                self._pending = None
+            elif pending in self._unheard:
+                self._unheard.remove(pending)
+        if pending.error is not None:
+            raise copy.copy(pending.error)
+
+    def close(self) -> None:
+        """The producer is about to be closed: what is open is aborted, what is prepared stays."""
+        ended: list[PendingCall] = []
+        with self._lock:
+            self._closing = True
+            if self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+                log.info("%s: aborted, for the producer closes", self)
+                ended += self._drop_offsets(self._aborted())
+                self._move(State.ABORTING, Who.CALLER)
+            elif self.state is State.INITIALIZING and self._pending is not None:
+                self._pending.error = ProducerClosedError("closed during init_transactions()")
+                ended.append(self._pending)
+        _tell(ended)
+
+    def _refuse_others(self, call: Call) -> None:
+        """Only what timed out may be called again; the lock is held."""
+        pending = self._pending
+        if pending is not None and self.state is not State.FATAL_ERROR:
+            raise IllegalStateError(
+                f"{call.value}(): {pending.call.value}() has not returned, or timed out: call"
+                f" {pending.call.value}() again first"
+            )
+
+    def _check(self, call: Call) -> None:
+        if not allowed(call, self.state):
+            raise self._refused(call)
+
+    def _refused(self, call: Call) -> KprodError:
+        error = self.error
+        if error is not None:
+            return copy.copy(error)  # others get it, too, and it must not grow with each
+        return IllegalStateError(f"{call.value}() is not possible now: {self.state.value}")
+
+    # The sender -----------------------------------------------------------------------------------
+
+    def told(self, versions: ApiVersions) -> None:
+        """A broker's handshake: the newest word on the cluster's features counts."""
+        if versions.features_epoch >= self._level_as_of:
+            self._level_as_of = versions.features_epoch
+            self.level = versions.features.get(FEATURE, 0)
+
+    @property
+    def under_way(self) -> bool:
+        """True while something is to be asked of the coordinator for a caller, or for ``close``."""
+        if self._closing:
+            return self.state in (State.COMMITTING, State.ABORTING)
+        pending = self._pending
+        return bool(self._offsets) or (pending is not None and not pending.ended.is_open)
+
+    def next_offsets(self) -> PendingOffsets | None:
+        """The offsets that are to be sent first."""
+        offsets = self._offsets
+        return offsets[0] if offsets else None
+
+    def offsets_sent(self, sent: PendingOffsets) -> None:
+        """The coordinator of the group has all of ``sent``."""
+        with self._lock:
+            self._offsets.remove(sent)
+            self._unheard.append(sent)
+        _tell([sent])
+
+    def prepared(self) -> None:
+        """Everything of a prepared transaction is stored."""
+        with self._lock:
+            ended = self._end_pending(None)
+        _tell(ended)
+
+    def ready(self) -> None:
+        """The coordinator is done: a transaction may begin."""
+        self._sender_moves(State.READY, None)
+
+    def reinitializes(self) -> None:
+        """The transaction has ended; the next one needs another epoch first."""
+        with self._lock:
+            self._sender_move(State.INITIALIZING)
+            self.error = None
+
+    def aborts(self) -> None:
+        """Nothing of the transaction is wanted any more: offsets neither."""
+        with self._lock:
+            ended = self._drop_offsets(self._aborted())
+        _tell(ended)
+
+    def fail(self, cause: KprodError) -> None:
+        """The transaction can only be aborted now; one that is being aborted goes on."""
+        if self.state not in OPEN:
+            return
+        error = TransactionAbortableError(f"{self} can only be aborted: {cause}")
+        error.__cause__ = cause
+        self._sender_moves(State.ABORTABLE_ERROR, error)
+
+    def end_for_good(self, error: KprodError) -> None:
+        """Nothing more can be done with this producer, for whatever was asked."""
+        if self.state is not State.FATAL_ERROR:
+            self._sender_moves(State.FATAL_ERROR, error)
+
+    def _sender_moves(self, to: State, error: KprodError | None) -> None:
+        with self._lock:
+            self._sender_move(to)
+            self.error = error
+            ended = self._end_pending(error)
+            if error is not None:
+                ended += self._drop_offsets(error)
+        _tell(ended)
+
+    def _sender_move(self, to: State) -> None:
+        """The lock is held. A move that is not in the table must not go unnoticed."""
+        try:
+            self._move(to, Who.SENDER)
+        except IllegalStateError as mistake:
+            self.state = State.FATAL_ERROR
+            self.error = TransactionError(f"{self}: a mistake of kprod's: {mistake}")
+            ended = self._end_pending(self.error) + self._drop_offsets(self.error)
+            _tell(ended)
+            raise AssertionError(str(mistake)) from None
+
+    # Both, with the lock held ---------------------------------------------------------------------
+
+    def _move(self, to: State, by: Who) -> None:
+        if by not in MOVES.get((self.state, to), Who.NOBODY):
+            raise IllegalStateError(f"no move from {self.state.name} to {to.name} by {by.name}")
+        self.state = to
+
+    def _end_pending(self, error: KprodError | None) -> list[PendingCall]:
+        pending = self._pending
+        if pending is None or pending.ended.is_open:
+            return []
+        pending.error = error
+        if self._closing:
+            self._pending = None
+        return [pending]
+
+    def _drop_offsets(self, error: KprodError) -> list[PendingCall]:
+        dropped: list[PendingCall] = list(self._offsets)
+        self._offsets.clear()
+        for pending in dropped:
+            pending.error = error
+        return dropped
+
+    def _aborted(self) -> TransactionAbortedError:
+        return TransactionAbortedError(f"{self} was aborted")
+
+    def __str__(self) -> str:
+        return f"transaction {self.number} of {self.transactional_id!r}"
+
+
+def _tell(ended: Sequence[PendingCall]) -> None:
+    """After the lock was given back: who waits goes on."""
+    for pending in ended:
+        pending.ended.open()

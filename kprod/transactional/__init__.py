@@ -1,0 +1,1 @@
+"""Transactions as applications call them, and the offsets that move with them."""

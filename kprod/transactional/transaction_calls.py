@@ -1,0 +1,202 @@
+"""The transactional calls of a producer, in the names that all Kafka clients share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod.clock import Clock, in_seconds
+from kprod.errors import IllegalStateError, TransactionTimeoutError
+from kprod.intake.arguments import check_seconds
+from kprod.metrics import ProducerMetrics
+from kprod.sender.engine import FOREVER, Engine
+from kprod.sender.transactions import Call, PendingCall, State, Transactions
+from kprod.transactional.group_offsets import Offsets, group_member, offsets_to_commit
+from kprod.transactional.prepared_transaction import PreparedTransaction
+from kprod.transactional.transaction import Transaction
+
+TIMES = {
+    Call.INIT: "txn-init-time-ns-total",
+    Call.BEGIN: "txn-begin-time-ns-total",
+    Call.OFFSETS: "txn-send-offsets-time-ns-total",
+    Call.COMMIT: "txn-commit-time-ns-total",
+    Call.ABORT: "txn-abort-time-ns-total",
+}
+"""The metric that has the time spent in each call."""
+
+
+class TransactionCalls:
+    """Part of ``KafkaProducer``: transactions, for producers with a ``transactional_id``.
+
+    Thread-safe, though a transaction is one for all threads that send. A call that raises
+    TransactionTimeoutError goes on, and must be called again, until it returns or raises something
+    else; other calls raise IllegalStateError until then. ``next_step`` of every error says what to
+    do. None of these calls may be made inside a delivery callback.
+    """
+
+    _transactions: Transactions | None
+    _engine: Engine
+    _clock: Clock
+    _max_block: float
+    _metrics: ProducerMetrics
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Ask the coordinator for a producer id: once, before the first transaction.
+
+        Every producer before this one that has the same ``transactional_id`` is fenced, and what it
+        left open is aborted first. ``timeout`` is seconds, here and below; None for
+        ``max_block_ms``. Raises IllegalStateError without a ``transactional_id`` and when it was
+        called before, TransactionTimeoutError, and TransactionError for good.
+        """
+        self._complete(Call.INIT, timeout)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; nothing is sent for that, and nothing waited for.
+
+        Raises IllegalStateError when there is one, or when ``init_transactions`` was not called;
+        ProducerFencedError and TransactionError when the producer can only be closed.
+        """
+        began = self._clock.monotonic()
+        self._ensure_usable()
+        self._transactional(Call.BEGIN).begin()
+        self._spent(Call.BEGIN, began)
+
+    def send_offsets_to_transaction(
+        self, offsets: Offsets, group_metadata: Any, timeout: float | None = None
+    ) -> None:
+        """Let a consumer group's offsets move with the transaction: both, or neither.
+
+        ``offsets`` maps ``(topic, partition)`` to the offset of the record to be read next, as an
+        int or as an object with ``offset``, ``metadata``, ``leader_epoch``; a list of objects that
+        have topic and partition as well will do. ``group_metadata`` is a group id, or
+        ``GroupMetadata``, or what a consumer has for that: with member and generation, a member
+        that was expelled cannot commit (KIP-447). Returns once the group's coordinator has them.
+
+        Raises RecordTypeError and InvalidRecordError before anything is sent; IllegalStateError
+        outside a transaction; TransactionAbortableError when the coordinator refuses them.
+        """
+        check_seconds(Call.OFFSETS.value, timeout, FOREVER)
+        member, checked = group_member(group_metadata), offsets_to_commit(offsets)
+        self._ensure_usable()
+        transactions = self._transactional(Call.OFFSETS)
+        if not checked:
+            transactions.check(Call.OFFSETS)
+            return
+        self._engine.refuse_inside(Call.OFFSETS.value)
+        self._await(transactions, transactions.start_offsets(checked, member), timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send what is queued, and commit: every record becomes visible, and offsets move.
+
+        Returns when the coordinator has decided so. Raises TransactionAbortableError when a record
+        has failed, or anything else: nothing was committed, and nothing will be; abort then.
+        Raises TransactionTimeoutError when it is not known yet: call it again.
+        """
+        self._complete(Call.COMMIT, timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Give up the transaction: no reader of committed records ever sees one of it.
+
+        Records that are still queued fail with TransactionAbortedError, without being sent. Raises
+        as ``commit_transaction``, but nothing abortable.
+        """
+        self._complete(Call.ABORT, timeout)
+
+    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
+        """Send what is queued, and let the transaction wait for a commit or an abort.
+
+        Internal, for frameworks that commit in two phases: Spark. The result is all that another
+        process needs to end it, by ``resume_transaction``, as long as ``transaction_timeout_ms``
+        lets it; ``close`` leaves it as it is. Raises as ``commit_transaction``.
+        """
+        self._complete(Call.PREPARE, timeout)
+        transactions = self._transactional(Call.PREPARE)
+        if transactions.producer is None:
+            raise AssertionError("a transaction was prepared without a producer id")
+        return PreparedTransaction(transactions.transactional_id, *transactions.producer)
+
+    def resume_transaction(self, prepared: PreparedTransaction) -> None:
+        """Take up what ``prepare_transaction`` of another process has returned; nothing is sent.
+
+        Internal. Instead of ``init_transactions``, which would abort it: commit or abort follows,
+        and after that this producer has transactions of its own. Raises IllegalStateError when it
+        is not the first call, or the transactional id is another one.
+        """
+        self._ensure_usable()
+        transactions = self._transactional(Call.PREPARE)
+        if prepared.transactional_id != transactions.transactional_id:
+            raise IllegalStateError(
+                f"{prepared} cannot be taken up by a producer with the transactional id"
+                f" {transactions.transactional_id!r}"
+            )
+        transactions.resume((prepared.producer_id, prepared.epoch))
+
+    def transaction(self, timeout: float | None = None) -> Transaction:
+        """A transaction for ``with``: committed at the end of the block, aborted by an exception.
+
+        Calls ``init_transactions`` if nobody has. ``timeout`` is for each call that waits.
+        """
+        check_seconds("transaction", timeout, FOREVER)
+        return Transaction(self, timeout)
+
+    def begin_first_or_next(self, timeout: float | None) -> None:
+        """``begin_transaction``, after ``init_transactions`` if that was not called, or not ended.
+
+        What ``transaction()`` begins with.
+        """
+        transactions = self._transactional(Call.BEGIN)
+        if transactions.state in (State.UNINITIALIZED, State.INITIALIZING):
+            self.init_transactions(timeout)
+        self.begin_transaction()
+
+    @property
+    def transaction_name(self) -> str:
+        """The transaction, present or last, as logs and errors name it."""
+        return str(self._transactions)
+
+    # What all of them do --------------------------------------------------------------------------
+
+    def _complete(self, call: Call, timeout: float | None) -> None:
+        check_seconds(call.value, timeout, FOREVER)
+        self._ensure_usable()
+        transactions = self._transactional(call)
+        self._engine.refuse_inside(call.value)
+        self._await(transactions, transactions.start(call), timeout)
+
+    def _await(
+        self, transactions: Transactions, pending: PendingCall, timeout: float | None
+    ) -> None:
+        seconds = self._max_block if timeout is None else timeout
+        began = self._clock.monotonic()
+        ended = self._engine.wait(pending.ended, seconds)
+        self._spent(pending.call, began)
+        if not ended:
+            raise self._too_long(transactions, pending.call, seconds)
+        transactions.heard(pending)
+        if pending.call in (Call.PREPARE, Call.COMMIT, Call.ABORT):
+            # Who counts outcomes in callbacks has heard of all of them when this returns.
+            self._engine.drain_callbacks(max(0.0, began + seconds - self._clock.monotonic()))
+
+    def _spent(self, call: Call, began: float) -> None:
+        name = TIMES.get(call)
+        if name is not None:
+            self._metrics.spent(name, self._clock.monotonic() - began)
+
+    def _too_long(
+        self, transactions: Transactions, call: Call, seconds: float
+    ) -> TransactionTimeoutError:
+        trouble = transactions.trouble
+        why = "" if trouble is None else f"; the last trouble was: {trouble}"
+        error = TransactionTimeoutError(
+            f"{call.value}() has not ended after {in_seconds(seconds)} and goes on: call it again"
+            f"{why}"
+        )
+        error.__cause__ = trouble
+        return error
+
+    def _transactional(self, call: Call) -> Transactions:
+        if self._transactions is None:
+            raise IllegalStateError(f"{call.value}() needs a producer with a transactional_id")
+        return self._transactions
+
+    def _ensure_usable(self) -> None:
+        raise AssertionError("the producer has its own")

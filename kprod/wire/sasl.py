@@ -1,0 +1,83 @@
+"""SaslHandshake and SaslAuthenticate: how a login travels.
+
+Source: the message schemas of Apache Kafka 4.2; KIP-152 (error codes), KIP-368 (lifetimes).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from kprod.wire.framing import encode_request_header
+from kprod.wire.reader import WireReader
+from kprod.wire.versions import ApiKey, is_flexible
+from kprod.wire.writer import WireWriter
+
+_FRAME_SIZE = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_SMALLEST_NAME = 2
+
+
+class SaslHandshakeReply(NamedTuple):
+    """``mechanisms`` are those the broker has; it does not change what we asked for."""
+
+    error_code: int
+    mechanisms: list[str]
+
+
+class SaslAuthenticateReply(NamedTuple):
+    """``lifetime_ms`` is for how long the login holds, 0 for ever."""
+
+    error_code: int
+    error_message: str | None
+    auth_bytes: bytes
+    lifetime_ms: int
+
+
+def encode_sasl_handshake_request(
+    version: int, correlation_id: int, client_id: str, mechanism: str
+) -> bytes:
+    """A whole frame of version 1."""
+    out = WireWriter(flexible=False)
+    out.raw(encode_request_header(ApiKey.SASL_HANDSHAKE, version, correlation_id, client_id))
+    out.string(mechanism)
+    return _frame(out)
+
+
+def decode_sasl_handshake_response(version: int, body: memoryview) -> SaslHandshakeReply:
+    """Read the answer. Raises ProtocolError, and nothing else."""
+    reader = WireReader(body, f"SASL_HANDSHAKE v{version} response", flexible=False)
+    error_code = reader.int16()
+    names = [reader.string() for _ in range(reader.array(_SMALLEST_NAME))]
+    return SaslHandshakeReply(error_code, names)
+
+
+def encode_sasl_authenticate_request(
+    version: int, correlation_id: int, client_id: str, auth_bytes: bytes
+) -> bytes:
+    """A whole frame of version 0 to 2."""
+    out = WireWriter(flexible=is_flexible(ApiKey.SASL_AUTHENTICATE, version))
+    out.raw(encode_request_header(ApiKey.SASL_AUTHENTICATE, version, correlation_id, client_id))
+    out.records(len(auth_bytes))
+    out.raw(auth_bytes)
+    out.no_tags()
+    return _frame(out)
+
+
+def decode_sasl_authenticate_response(version: int, body: memoryview) -> SaslAuthenticateReply:
+    """Read the answer. Raises ProtocolError, and nothing else."""
+    flexible = is_flexible(ApiKey.SASL_AUTHENTICATE, version)
+    reader = WireReader(body, f"SASL_AUTHENTICATE v{version} response", flexible=flexible)
+    error_code = reader.int16()
+    message = reader.nullable_string()
+    size = reader.array(1)
+    auth_bytes = bytes(reader.rest()[:size])
+    reader.skip(size)
+    lifetime_ms = reader.unpack(_INT64)[0] if version >= 1 else 0
+    reader.skip_tags()
+    return SaslAuthenticateReply(error_code, message, auth_bytes, lifetime_ms)
+
+
+def _frame(out: WireWriter) -> bytes:
+    message = out.take()
+    return _FRAME_SIZE.pack(len(message)) + message

@@ -1,0 +1,134 @@
+"""A coordinator that is scripted answer by answer, and the sender's side of a transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod.buffer.batch import ProducerId
+from kprod.sender.coordination import Coordination
+from kprod.sender.sequences import Sequences
+from kprod.sender.transaction_reactions import Reaction
+from kprod.sender.transaction_requests import (
+    AddOffsets,
+    AddPartitions,
+    Ask,
+    CommitOffsets,
+    EndTransaction,
+    InitProducerId,
+)
+from kprod.sender.transactions import Call, Transactions
+from kprod.types import TopicPartition
+from kprod.wire.control import InitProducerIdReply
+from kprod.wire.transactions import (
+    CodeReply,
+    EndTxnReply,
+    GroupMember,
+    OffsetToCommit,
+    PartitionsReply,
+)
+from kprod.wire.versions import ApiVersions
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+OFFSETS = (OffsetToCommit("in", 0, 7), OffsetToCommit("in", 1, 9))
+MEMBER = GroupMember("group")
+
+
+class Dialogue:
+    """``implicit``: the brokers add partitions themselves. ``undrained``: records are under way."""
+
+    def __init__(self, *, implicit: bool) -> None:
+        self.undrained = False
+        self._upgrades = 0
+        self.transactions = Transactions("tx", 60_000)
+        self.sequences = Sequences(idempotent=True, max_in_flight=5)
+        self.coordination = Coordination(
+            self.transactions, self.sequences, lambda: not self.undrained
+        )
+        self.sequences.transactions = self.coordination
+        self.upgrade(2 if implicit else 1)
+
+    def upgrade(self, level: int) -> None:
+        """The cluster's feature has this level from now on."""
+        self._upgrades += 1
+        self.transactions.told(ApiVersions({}, {"transaction.version": level}, self._upgrades))
+
+    @property
+    def producer(self) -> ProducerId:
+        assert self.sequences.producer is not None
+        return self.sequences.producer
+
+    def due(self) -> Ask:
+        ask = self.coordination.due()
+        assert ask is not None
+        return ask
+
+    def expect(self, kind: type[Ask]) -> Any:
+        """The question that is due, which is one of this kind, and is sent now."""
+        ask = self.due()
+        assert type(ask) is kind
+        self.coordination.leaves(ask)
+        return ask
+
+    def answer(self, kind: type[Ask], code: int = 0) -> Reaction | None:
+        """The question that is due gets the usual answer, or a code."""
+        ask = self.expect(kind)
+        return self.coordination.answered(ask, self.reply(ask, code))
+
+    def reply(self, ask: Ask, code: int = 0) -> Any:
+        if isinstance(ask, InitProducerId):
+            epoch = 0 if ask.of.producer is None else ask.of.producer.epoch + 1
+            return InitProducerIdReply(code, -1 if code else 40, -1 if code else epoch, 0)
+        if isinstance(ask, AddPartitions):
+            return PartitionsReply([(*tp, code) for tp in ask.partitions], 0)
+        if isinstance(ask, CommitOffsets):
+            results = [(offset.topic, offset.partition, code) for offset in ask.offsets]
+            return PartitionsReply(results, 0)
+        if isinstance(ask, EndTransaction) and ask.of.implicit and not code:
+            return EndTxnReply(0, (self.producer.producer_id, self.producer.epoch + 1), 0)
+        if isinstance(ask, EndTransaction):
+            return EndTxnReply(code, None, 0)
+        return CodeReply(code, 0)
+
+    # What an application does ---------------------------------------------------------------------
+
+    def initialize(self) -> None:
+        self.transactions.start(Call.INIT)
+        self.answer(InitProducerId)
+        self.hear(Call.INIT)
+
+    def begin(self, *partitions: TopicPartition) -> None:
+        """A transaction with records for these partitions, all of them stored."""
+        self.transactions.begin()
+        for tp in partitions:
+            self.coordination.may_send(tp)
+        if partitions and not self.coordination.implicit:
+            self.answer(AddPartitions)
+        assert all(self.coordination.may_send(tp) for tp in partitions)
+
+    def commit(self) -> None:
+        self.finish(Call.COMMIT)
+
+    def abort(self) -> None:
+        self.finish(Call.ABORT)
+
+    def finish(self, call: Call) -> None:
+        """Commit or abort, whatever that takes."""
+        self.transactions.start(call)
+        while not self.coordination.settle():
+            ask = self.coordination.due()
+            if ask is None:
+                break
+            self.answer(type(ask))
+        self.hear(call)
+
+    def send_offsets(self) -> None:
+        pending = self.transactions.start_offsets(OFFSETS, MEMBER)
+        if not self.coordination.implicit:
+            self.answer(AddOffsets)
+        self.answer(CommitOffsets)
+        self.transactions.heard(pending)
+
+    def hear(self, call: Call) -> None:
+        pending = self.transactions.start(call)
+        assert pending.ended.is_open, "it goes on"
+        self.transactions.heard(pending)

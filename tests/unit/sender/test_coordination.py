@@ -1,0 +1,335 @@
+"""What is asked of coordinators, in which order, and what each of their answers leads to."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.buffer.batch import ProducerId
+from kprod.errors import (
+    BrokerError,
+    ConnectionLost,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionError,
+)
+from kprod.sender.transaction_reactions import Reaction, reaction
+from kprod.sender.transaction_requests import (
+    AddOffsets,
+    AddPartitions,
+    Ask,
+    CommitOffsets,
+    EndTransaction,
+    InitProducerId,
+)
+from kprod.sender.transactions import Call, State
+from kprod.types import NextStep, TopicPartition
+from kprod.wire.transactions import PartitionsReply
+from kprod.wire.versions import ApiKey
+from tests.unit.sender.coordinating import MEMBER, OFFSETS, T0, T1, Dialogue
+
+BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
+LOST = ConnectionLost("the connection broke")
+
+
+def ready(implicit: bool) -> Dialogue:
+    dialogue = Dialogue(implicit=implicit)
+    dialogue.initialize()
+    return dialogue
+
+
+# Transactions that go well ------------------------------------------------------------------------
+
+
+@BOTH
+def test_an_identity_comes_first_and_is_transactional(implicit: bool) -> None:
+    dialogue = ready(implicit)
+    assert dialogue.producer == ProducerId(40, 0, transactional=True)
+    assert dialogue.coordination.due() is None
+    assert dialogue.coordination.implicit is implicit
+
+
+def test_in_protocol_1_partitions_are_added_before_anything_is_sent_to_them() -> None:
+    dialogue = ready(implicit=False)
+    dialogue.transactions.begin()
+    assert not dialogue.coordination.may_send(T0)
+    assert not dialogue.coordination.may_send(T1)
+    assert dialogue.expect(AddPartitions).partitions == (T0, T1)
+    dialogue.answer(AddPartitions)
+    assert dialogue.coordination.may_send(T0)
+    assert dialogue.coordination.due() is None
+    dialogue.commit()
+    assert dialogue.producer.epoch == 0
+    dialogue.transactions.begin()
+    assert not dialogue.coordination.may_send(T0)
+
+
+def test_in_protocol_2_nothing_is_added_and_each_transaction_has_its_epoch() -> None:
+    dialogue = ready(implicit=True)
+    for epoch in range(3):
+        assert dialogue.producer.epoch == epoch
+        dialogue.begin(T0)
+        if epoch == 1:
+            dialogue.abort()
+        else:
+            dialogue.commit()
+    assert dialogue.transactions.number == 3
+
+
+@BOTH
+def test_an_empty_transaction_asks_nobody(implicit: bool) -> None:
+    dialogue = ready(implicit)
+    for call in (Call.COMMIT, Call.ABORT):
+        dialogue.begin()
+        dialogue.transactions.start(call)
+        assert dialogue.coordination.due() is None
+        assert dialogue.coordination.settle()
+        dialogue.hear(call)
+    assert dialogue.producer.epoch == 0
+
+
+@BOTH
+def test_the_end_waits_for_every_record(implicit: bool) -> None:
+    dialogue = ready(implicit)
+    dialogue.begin(T0)
+    dialogue.undrained = True
+    dialogue.transactions.start(Call.COMMIT)
+    assert dialogue.coordination.due() is None
+    assert not dialogue.coordination.settle()
+    dialogue.undrained = False
+    assert dialogue.expect(EndTransaction).committed
+
+
+@BOTH
+def test_offsets_go_to_the_coordinator_of_their_group(implicit: bool) -> None:
+    dialogue = ready(implicit)
+    dialogue.begin()
+    pending = dialogue.transactions.start_offsets(OFFSETS, MEMBER)
+    if not implicit:
+        assert dialogue.expect(AddOffsets).group_id == "group"
+        dialogue.answer(AddOffsets)
+    ask = dialogue.expect(CommitOffsets)
+    assert ask.coordinator == (0, "group")
+    assert ask.version_cap == (None if implicit else 4)
+    results = [("in", 0, 0), ("in", 1, 14)]
+    assert dialogue.coordination.answered(ask, PartitionsReply(results, 0)) is Reaction.RETRY
+    assert [offset.partition for offset in dialogue.expect(CommitOffsets).offsets] == [1]
+    dialogue.answer(CommitOffsets)
+    dialogue.transactions.heard(pending)
+    dialogue.commit()
+
+
+def test_a_commit_takes_the_offsets_with_it_that_are_still_under_way() -> None:
+    dialogue = ready(implicit=True)
+    dialogue.begin(T0)
+    dialogue.transactions.start_offsets(OFFSETS, MEMBER)
+    dialogue.transactions.start(Call.COMMIT)
+    dialogue.answer(CommitOffsets)
+    dialogue.answer(EndTransaction)
+    dialogue.hear(Call.COMMIT)
+
+
+def test_the_protocol_changes_between_two_transactions_only() -> None:
+    dialogue = ready(implicit=False)
+    dialogue.begin(T0)
+    dialogue.upgrade(2)
+    assert not dialogue.coordination.implicit
+    dialogue.transactions.start(Call.COMMIT)
+    assert dialogue.expect(EndTransaction).version_cap == 4
+    dialogue.answer(EndTransaction)
+    assert dialogue.transactions.state is State.INITIALIZING
+    dialogue.answer(InitProducerId)
+    dialogue.hear(Call.COMMIT)
+    assert dialogue.producer.epoch == 1
+    dialogue.begin(T0)
+    assert dialogue.coordination.implicit
+
+
+# Doubt --------------------------------------------------------------------------------------------
+
+
+def test_in_protocol_1_an_end_in_doubt_is_followed_by_another_epoch() -> None:
+    """Repeated, it might come a second time, to the next transaction (KAFKA-17754)."""
+    dialogue = ready(implicit=False)
+    dialogue.begin(T0)
+    dialogue.transactions.start(Call.COMMIT)
+    dialogue.coordination.lost(dialogue.expect(EndTransaction), LOST, sent=True)
+    dialogue.answer(EndTransaction)
+    dialogue.answer(InitProducerId)
+    dialogue.hear(Call.COMMIT)
+    assert dialogue.producer.epoch == 1
+
+
+def test_what_may_have_been_added_is_cleared_up_before_an_abort() -> None:
+    dialogue = ready(implicit=False)
+    dialogue.transactions.begin()
+    dialogue.coordination.may_send(T0)
+    dialogue.coordination.lost(dialogue.expect(AddPartitions), LOST, sent=True)
+    dialogue.transactions.start(Call.ABORT)
+    dialogue.answer(AddPartitions)
+    dialogue.answer(EndTransaction)
+    dialogue.hear(Call.ABORT)
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_what_was_not_added_needs_no_end(sent: bool) -> None:
+    dialogue = ready(implicit=False)
+    dialogue.transactions.begin()
+    dialogue.coordination.may_send(T0)
+    if sent:
+        assert dialogue.answer(AddPartitions, 29) is None
+    else:
+        dialogue.coordination.lost(dialogue.expect(AddPartitions), LOST, sent=False)
+    dialogue.transactions.start(Call.ABORT)
+    assert dialogue.coordination.due() is None
+    assert dialogue.coordination.settle()
+    dialogue.hear(Call.ABORT)
+
+
+def test_in_protocol_1_a_lost_sequence_is_followed_by_another_epoch() -> None:
+    dialogue = ready(implicit=False)
+    dialogue.begin(T0)
+    dialogue.coordination.sequence_lost()
+    dialogue.coordination.record_failed(BrokerError(87, "t-0"))
+    dialogue.abort()
+    assert dialogue.producer.epoch == 1
+
+
+# Refusals -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (47, TransactionAbortableError),
+        (87, TransactionAbortableError),
+        (120, TransactionAbortableError),
+        (45, TransactionAbortableError),
+        (31, TransactionError),
+        (53, TransactionError),
+        (90, ProducerFencedError),
+    ],
+)
+@BOTH
+def test_what_a_failed_record_means_for_its_transaction(
+    implicit: bool, code: int, verdict: type[TransactionError]
+) -> None:
+    dialogue = ready(implicit)
+    dialogue.begin(T0)
+    dialogue.coordination.record_failed(BrokerError(code, "t-0"))
+    with pytest.raises(verdict) as caught:
+        dialogue.transactions.start(Call.COMMIT)
+    assert type(caught.value) is verdict
+    if verdict is TransactionAbortableError:
+        dialogue.abort()
+        dialogue.begin(T0)
+
+
+def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2() -> None:
+    dialogue = ready(implicit=True)
+    dialogue.begin(T0)
+    dialogue.transactions.start(Call.COMMIT)
+    dialogue.answer(EndTransaction, 48)
+    with pytest.raises(TransactionAbortableError):
+        dialogue.hear(Call.COMMIT)
+    dialogue.abort()
+    dialogue.begin(T0)
+
+
+def test_what_cannot_even_be_aborted_ends_the_producer() -> None:
+    dialogue = ready(implicit=True)
+    dialogue.begin(T0)
+    dialogue.transactions.start(Call.ABORT)
+    dialogue.answer(EndTransaction, 120)
+    with pytest.raises(TransactionError) as caught:
+        dialogue.hear(Call.ABORT)
+    assert caught.value.next_step is NextStep.START_AGAIN
+
+
+def test_of_many_refusals_the_one_that_caused_the_others_is_told() -> None:
+    dialogue = ready(implicit=False)
+    dialogue.transactions.begin()
+    for number in range(3):
+        dialogue.coordination.may_send(TopicPartition("t", number))
+    ask = dialogue.expect(AddPartitions)
+    results = [("t", 0, 55), ("t", 1, 29), ("t", 2, 55)]
+    assert dialogue.coordination.answered(ask, PartitionsReply(results, 0)) is None
+    with pytest.raises(TransactionAbortableError, match=r"TOPIC_AUTHORIZATION_FAILED.*t-1"):
+        dialogue.transactions.start(Call.COMMIT)
+
+
+KINDS: list[type[Ask]] = [InitProducerId, AddPartitions, AddOffsets, CommitOffsets, EndTransaction]
+CODES = [-1, 3, 7, 14, 15, 16, 22, 25, 29, 30, 31, 35, 42, 47, 48, 49, 50, 51, 53, 55, 59]
+CODES += [82, 90, 120, 9999]
+
+
+@pytest.mark.parametrize("third", [False, True], ids=["at-once", "third-answer"])
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("kind", KINDS)
+@BOTH
+def test_every_code_in_every_answer(
+    implicit: bool, kind: type[Ask], code: int, third: bool
+) -> None:
+    """The state after it is what the table says, and after an abort the producer goes on."""
+    if implicit and kind in (AddPartitions, AddOffsets):
+        return  # protocol 1 only
+    dialogue = asked(kind, implicit=implicit)
+    if third:
+        for _ in range(2):
+            assert dialogue.answer(kind, 14) is Reaction.RETRY
+    left = dialogue.answer(kind, code)
+    expected = reaction(kind.api, code, implicit=implicit)
+    state = dialogue.transactions.state
+    if expected in (Reaction.RETRY, Reaction.FIND_AGAIN):
+        assert left is expected
+        assert type(dialogue.due()) is kind
+        return
+    assert left is None
+    if expected is Reaction.ABORT:
+        assert state is State.ABORTABLE_ERROR
+        hear_all(dialogue)
+        dialogue.abort()
+        dialogue.begin(T0)
+        dialogue.commit()
+    else:
+        assert state is State.FATAL_ERROR
+        fenced = isinstance(dialogue.transactions.error, ProducerFencedError)
+        assert fenced is (expected is Reaction.FENCED)
+
+
+def asked(kind: type[Ask], *, implicit: bool) -> Dialogue:
+    """A dialogue in which a question of this kind is due."""
+    dialogue = Dialogue(implicit=implicit)
+    if kind is InitProducerId:
+        dialogue.transactions.start(Call.INIT)
+        return dialogue
+    dialogue.initialize()
+    dialogue.transactions.begin()
+    if kind is AddPartitions:
+        dialogue.coordination.may_send(T0)
+    elif kind is EndTransaction:
+        dialogue.coordination.may_send(T0)
+        if not implicit:
+            dialogue.answer(AddPartitions)
+        dialogue.transactions.start(Call.COMMIT)
+    else:
+        dialogue.transactions.start_offsets(OFFSETS, MEMBER)
+        if kind is CommitOffsets and not implicit:
+            dialogue.answer(AddOffsets)
+    return dialogue
+
+
+def hear_all(dialogue: Dialogue) -> None:
+    """A commit that failed is heard of before anything else can be called."""
+    try:
+        dialogue.transactions.check(Call.ABORT)
+    except Exception:
+        with pytest.raises(TransactionAbortableError):
+            dialogue.hear(Call.COMMIT)
+
+
+def test_the_table_knows_every_request() -> None:
+    asks = {kind.api for kind in KINDS} | {ApiKey.FIND_COORDINATOR}
+    for api in asks:
+        assert reaction(api, 14) is Reaction.RETRY
+        assert reaction(api, 90) is Reaction.FENCED
+        assert reaction(api, 53) is Reaction.CLOSE

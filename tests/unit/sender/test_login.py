@@ -1,0 +1,243 @@
+"""A login as bytes: what brokers may say meanwhile, and what they may not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.errors import KprodError, ProtocolError, SaslAuthenticationError
+from kprod.security.steps import Begun, InlineSteps, Mechanism, Steps
+from kprod.sender.connection import MAX_FRAME_OF_STRANGERS, BrokerConnection
+from kprod.sender.login import LEAST_PAUSE, MOST_ROUNDS, LoginSettings
+from kprod.wire.versions import ApiKey
+from tests.support.kio_messages import build, encode, response_schema
+from tests.support.scripted_cluster import OFFERED, api_versions
+from tests.unit.sender.exchanges import Noted, frame
+
+NOW = 100.0
+SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
+
+
+class Talks:
+    """A mechanism that answers everything, for as long as the broker likes."""
+
+    def respond(self, challenge: bytes | None) -> bytes | None:
+        return None if challenge == b"done" else b"message"
+
+
+class Rig:
+    """A connection in the middle of its login, and the broker's part of it."""
+
+    def __init__(self) -> None:
+        mechanism = Mechanism("TALKS", lambda host: Talks())
+
+        def start(wake: Callable[[], None]) -> Steps:
+            return InlineSteps(Begun(mechanism, "host"))
+
+        self.connection = BrokerConnection(
+            "client",
+            max_in_flight=5,
+            max_frame_bytes=100_000_000,
+            login=LoginSettings("TALKS", start, lambda: 0.9),
+        )
+        self._number = 0
+        self.connection.open(NOW)
+        self.write()
+        hello = api_versions(4, {**OFFERED, **SASL}, 0)
+        self.answer(bytes(encode(hello)), tags=b"")
+
+    def write(self) -> bytes:
+        data = b"".join(self.connection.pending_output())
+        self.connection.wrote(len(data), NOW)
+        return data
+
+    def answer(self, body: bytes, now: float = NOW, tags: bytes = b"\x00") -> None:
+        number = self._number.to_bytes(4, "big")
+        self._number += 1
+        self.connection.received(frame(number + tags + body), now)
+        self.write()
+
+    def shake(self, now: float = NOW, **values: Any) -> None:
+        entity = response_schema(ApiKey.SASL_HANDSHAKE, 1).SaslHandshakeResponse
+        told = build(entity, **{"error_code": ErrorCode(0), "mechanisms": ("TALKS",), **values})
+        self.answer(bytes(encode(told)), now, b"")
+
+    def go_on(self, now: float = NOW, **values: Any) -> None:
+        entity = response_schema(ApiKey.SASL_AUTHENTICATE, 2).SaslAuthenticateResponse
+        usual = {
+            "error_code": ErrorCode(0),
+            "error_message": None,
+            "auth_bytes": b"done",
+            "session_lifetime": timedelta(0),
+        }
+        self.answer(bytes(encode(build(entity, **usual | values))), now)
+
+
+def test_nothing_is_sent_before_the_login_is_over() -> None:
+    rig = Rig()
+    assert not rig.connection.can_send(NOW)
+    rig.shake()
+    assert not rig.connection.can_send(NOW)
+    rig.go_on(auth_bytes=b"more")
+    assert rig.connection.logs_in
+    assert not rig.connection.can_send(NOW)
+    rig.go_on()
+    assert rig.connection.established
+    assert rig.connection.can_send(NOW)
+
+
+@pytest.mark.parametrize("mechanisms", [(), ("PLAIN",), tuple(f"M{n}" for n in range(5000))])
+def test_a_list_of_mechanisms_without_ours(mechanisms: tuple[str, ...]) -> None:
+    rig = Rig()
+    with pytest.raises(SaslAuthenticationError, match="does not offer") as raised:
+        rig.shake(error_code=ErrorCode(33), mechanisms=mechanisms)
+    assert len(str(raised.value)) < 1200
+
+
+@pytest.mark.parametrize("count", [-1, -(2**31), 10**6, 2**31 - 1])
+def test_a_list_of_mechanisms_that_is_not_there(count: int) -> None:
+    with pytest.raises(ProtocolError):
+        Rig().answer(struct.pack(">hi", 0, count), tags=b"")
+
+
+@pytest.mark.parametrize("code", [34, 58, -1, 999])
+def test_the_first_message_is_refused(code: int) -> None:
+    with pytest.raises(SaslAuthenticationError):
+        Rig().answer(struct.pack(">hi", code, 0), tags=b"")
+
+
+@pytest.mark.parametrize("code", [31, 34, 58, -1, 999])
+def test_a_message_of_the_login_is_refused(code: int) -> None:
+    rig = Rig()
+    rig.shake()
+    text = b"no\x1b[31m\nentry" * 200
+    message = struct.pack(">hB", code, 0x80 | (len(text) + 1) & 0x7F) + bytes(
+        [(len(text) + 1) >> 7]
+    )
+    with pytest.raises(SaslAuthenticationError, match="refused the login by TALKS") as raised:
+        rig.answer(message + text + b"\x01" + bytes(8) + b"\x00")
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 3000
+
+
+SIZES = [b"\x00\x80\x80\x80\x80\x08", b"\x00\xff\xff\xff\xff\x0f", b"\x00\x7f", b"\x00"]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=bytes.hex)
+def test_bytes_of_the_login_that_are_not_there(size: bytes) -> None:
+    rig = Rig()
+    rig.shake()
+    with pytest.raises(ProtocolError):
+        rig.answer(b"\x00\x00" + size)
+
+
+@pytest.mark.parametrize("size", [MAX_FRAME_OF_STRANGERS + 1, 100_000_000, 2**31 - 1, -1, 0])
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_frames_that_are_too_large_before_the_login_is_over(rounds: int, size: int) -> None:
+    """Refused by their size: none of it has to come, and no memory is taken for it."""
+    rig = Rig()
+    if rounds:
+        rig.shake()
+    with pytest.raises(ProtocolError, match="a frame of"):
+        rig.connection.received(struct.pack(">i", size), NOW)
+
+
+def test_frames_may_be_large_afterwards() -> None:
+    rig = Rig()
+    rig.shake()
+    rig.go_on()
+    rig.connection.received(struct.pack(">i", 2 * MAX_FRAME_OF_STRANGERS), NOW)
+
+
+def test_a_login_without_an_end() -> None:
+    rig = Rig()
+    rig.shake()
+    for _ in range(MOST_ROUNDS - 1):
+        rig.go_on(auth_bytes=b"more")
+    with pytest.raises(SaslAuthenticationError, match="no end of the login"):
+        rig.go_on(auth_bytes=b"more")
+
+
+def test_an_answer_nobody_asked_for() -> None:
+    rig = Rig()
+    rig.shake()
+    rig.go_on()
+    with pytest.raises(ProtocolError, match="a response to no request"):
+        rig.go_on()
+
+
+def test_requests_under_way_stay_so_when_the_login_is_repeated() -> None:
+    """The broker answers in order: first those, then what the login asked (KIP-368)."""
+    rig = Rig()
+    rig.shake()
+    rig.go_on(session_lifetime=timedelta(seconds=10))
+    sent = [Noted(), Noted()]
+    for exchange in sent:
+        rig.connection.send(exchange, NOW)
+        rig.write()
+    assert rig.connection.login_due_in(NOW) == pytest.approx(9)
+    assert not rig.connection.can_send(NOW + 9)  # what is sent now might come after the end
+    rig.connection.tend_login(NOW + 9)
+    assert int.from_bytes(rig.write()[4:6], "big") == ApiKey.SASL_HANDSHAKE
+    rig.answer(b"one", NOW + 9)
+    rig.answer(b"two", NOW + 9)
+    assert [exchange.ends for exchange in sent] == [[("answered", b"one")], [("answered", b"two")]]
+    rig.shake(NOW + 9)
+    assert not rig.connection.can_send(NOW + 9)
+    rig.go_on(NOW + 9, session_lifetime=timedelta(seconds=10))
+    assert rig.connection.can_send(NOW + 9)
+    assert rig.connection.login_due_in(NOW + 9) == pytest.approx(9)
+
+
+def test_a_repeated_login_that_is_refused() -> None:
+    rig = Rig()
+    rig.shake()
+    rig.go_on(session_lifetime=timedelta(seconds=10))
+    rig.connection.tend_login(NOW + 9)
+    rig.write()
+    rig.shake(NOW + 9)
+    with pytest.raises(SaslAuthenticationError):
+        rig.go_on(NOW + 9, error_code=ErrorCode(58), error_message="not any more")
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.05])
+def test_a_lifetime_too_short_to_send_anything(seconds: float) -> None:
+    rig = Rig()
+    rig.shake()
+    rig.go_on(session_lifetime=timedelta(seconds=seconds))
+    assert rig.connection.login_due_in(NOW) == pytest.approx(LEAST_PAUSE)
+    assert rig.connection.can_send(NOW)
+
+
+@pytest.mark.parametrize("lifetime", [0, -1, -(2**62), 2**62])
+def test_lifetimes_that_do_not_end(lifetime: int) -> None:
+    rig = Rig()
+    rig.shake()
+    message = struct.pack(">hBB4sqB", 0, 0, 5, b"done", lifetime, 0)
+    rig.answer(message)
+    assert rig.connection.login_due_in(NOW) > 10**9
+    assert rig.connection.can_send(NOW)
+
+
+def test_the_answer_to_a_login_comes_in_single_bytes() -> None:
+    rig = Rig()
+    body = struct.pack(">ihih5s", 1, 0, 1, 5, b"TALKS")
+    for byte in frame(body):
+        rig.connection.received(bytes([byte]), NOW)
+    assert int.from_bytes(rig.write()[4:6], "big") == ApiKey.SASL_AUTHENTICATE
+
+
+def test_a_mistake_of_a_mechanism_is_told_by_its_type() -> None:
+    def broken(host: str) -> Any:
+        raise RuntimeError("canary")
+
+    steps = InlineSteps(Begun(Mechanism("BROKEN", broken), "host"))
+    steps.begin(None)
+    with pytest.raises(KprodError, match="RuntimeError") as raised:
+        steps.take()
+    assert "canary" not in str(raised.value)

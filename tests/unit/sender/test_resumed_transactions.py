@@ -1,0 +1,77 @@
+"""What one process has prepared is ended by another one, under the first one's id and epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.errors import IllegalStateError, ProducerFencedError
+from kprod.sender.transaction_requests import EndTransaction, InitProducerId
+from kprod.sender.transactions import Call, State
+from tests.unit.sender.coordinating import T0, Dialogue
+
+BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
+PREPARED = (40, 7)
+
+
+def resumed(implicit: bool) -> Dialogue:
+    dialogue = Dialogue(implicit=implicit)
+    dialogue.transactions.resume(PREPARED)
+    return dialogue
+
+
+@BOTH
+@pytest.mark.parametrize("call", [Call.COMMIT, Call.ABORT])
+def test_it_is_ended_by_one_request(implicit: bool, call: Call) -> None:
+    dialogue = resumed(implicit)
+    assert not dialogue.coordination.settle()
+    assert dialogue.coordination.due() is None
+    dialogue.transactions.start(call)
+    assert not dialogue.coordination.settle()
+    ask = dialogue.expect(EndTransaction)
+    assert (ask.of.producer[:2], ask.committed) == (PREPARED, call is Call.COMMIT)
+    assert ask.of.implicit is implicit
+    dialogue.coordination.answered(ask, dialogue.reply(ask))
+    if not implicit:  # the numbers of its partitions are not known here
+        assert dialogue.expect(InitProducerId).of.producer[:2] == PREPARED
+        dialogue.answer(InitProducerId)
+    dialogue.hear(call)
+    assert dialogue.transactions.state is State.READY
+    assert dialogue.producer.epoch == PREPARED[1] + 1
+    dialogue.begin(T0)
+    dialogue.commit()
+
+
+def test_the_protocol_is_the_one_that_brokers_tell_before_the_end() -> None:
+    """Nobody was asked yet when the transaction is taken up."""
+    dialogue = resumed(implicit=False)
+    dialogue.transactions.start(Call.COMMIT)
+    assert not dialogue.coordination.settle()
+    assert not dialogue.due().of.implicit
+    dialogue.upgrade(2)
+    assert dialogue.due().of.implicit
+
+
+@BOTH
+def test_one_that_was_taken_over_is_lost(implicit: bool) -> None:
+    dialogue = resumed(implicit)
+    dialogue.transactions.start(Call.COMMIT)
+    dialogue.coordination.settle()
+    dialogue.answer(EndTransaction, 90)
+    with pytest.raises(ProducerFencedError):
+        dialogue.hear(Call.COMMIT)
+
+
+def test_nothing_is_resumed_but_by_a_new_producer() -> None:
+    dialogue = Dialogue(implicit=True)
+    dialogue.initialize()
+    with pytest.raises(IllegalStateError):
+        dialogue.transactions.resume(PREPARED)
+    assert dialogue.transactions.state is State.READY
+
+
+@pytest.mark.parametrize("call", [Call.INIT, Call.BEGIN, Call.SEND, Call.OFFSETS, Call.PREPARE])
+def test_what_is_resumed_can_only_be_ended(call: Call) -> None:
+    dialogue = resumed(implicit=True)
+    with pytest.raises(IllegalStateError):
+        dialogue.transactions.check(call)
+    assert dialogue.transactions.refusal() is not None

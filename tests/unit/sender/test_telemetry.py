@@ -1,0 +1,177 @@
+"""When a producer asks what to tell of its metrics, when it tells, and what refusals change."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.sender.telemetry import Telemetry
+from kprod.wire.telemetry import NO_ID, PushReply, Subscription
+from kprod.wire.versions import ApiKey, ApiVersions
+
+OWN_ID = bytes(range(16))
+BOTH = ApiVersions({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKey.PUSH_TELEMETRY: (0, 3)})
+FOREVER = float("inf")
+
+
+def subscription(
+    error: int = 0,
+    *,
+    metrics: tuple[str, ...] = ("*",),
+    interval_ms: int = 60_000,
+    instance_id: bytes | None = OWN_ID,
+) -> Subscription:
+    return Subscription(error, instance_id, 7, (), interval_ms, 1_000, True, metrics, 0)
+
+
+def telemetry(jitter: float = 1.5) -> Telemetry:
+    """One that some broker takes, and whose jitter is what it is."""
+
+    def draw(lowest: float, highest: float) -> float:
+        assert (lowest, highest) == (0.5, 1.5)
+        return jitter
+
+    made = Telemetry(draw)
+    made.told(BOTH)
+    return made
+
+
+def subscribed(at: float = 10.0, *, jitter: float = 1.5) -> Telemetry:
+    made = telemetry(jitter)
+    made.subscribed(subscription(), at)
+    return made
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        {},
+        {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0)},
+        {ApiKey.PUSH_TELEMETRY: (0, 0)},
+        {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (1, 2), ApiKey.PUSH_TELEMETRY: (0, 0)},
+        {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKey.PUSH_TELEMETRY: (1, 2)},
+    ],
+)
+def test_nothing_is_due_until_a_broker_takes_both_requests(
+    ranges: dict[int, tuple[int, int]],
+) -> None:
+    made = Telemetry(lambda lowest, highest: lowest)
+    made.told(ApiVersions(ranges))
+    assert made.due_in(5) == FOREVER
+    made.told(BOTH)
+    assert made.due_in(5) == 0
+    made.told(ApiVersions({}))  # another broker, of an older release
+    assert made.due_in(5) == 0
+
+
+def test_the_id_is_the_first_that_was_given() -> None:
+    made = telemetry()
+    assert made.own_id == NO_ID
+    assert not made.identified.is_open
+    made.subscribed(subscription(), 0)
+    assert made.identified.is_open
+    made.subscribed(subscription(instance_id=None), 1)
+    assert made.own_id == OWN_ID
+
+
+def test_an_answer_without_an_id_ends_it() -> None:
+    made = telemetry()
+    made.subscribed(subscription(instance_id=None), 0)
+    assert made.over
+
+
+@pytest.mark.parametrize("jitter", [0.5, 1.5])
+def test_the_first_push_is_spread_and_the_others_keep_the_interval(jitter: float) -> None:
+    made = subscribed(10, jitter=jitter)
+    assert made.due_in(10) == 60 * jitter
+    assert made.pushed(PushReply(0, 0), 200, last=False)
+    assert made.due_in(200) == 60
+    assert made.due_in(230) == 30
+    assert made.subscription is not None
+
+
+def test_who_wants_nothing_is_asked_again_after_the_interval() -> None:
+    made = telemetry()
+    made.subscribed(subscription(metrics=()), 10)
+    assert made.subscription is None
+    assert made.due_in(10) == 60
+
+
+@pytest.mark.parametrize("interval_ms", [0, -1])
+def test_an_interval_that_cannot_be_is_five_minutes(interval_ms: int) -> None:
+    made = telemetry(1.0)
+    made.subscribed(subscription(interval_ms=interval_ms), 10)
+    assert made.due_in(10) == 300
+
+
+@pytest.mark.parametrize("code", [117, 76])
+def test_a_changed_subscription_is_asked_for_at_once(code: int) -> None:
+    made = subscribed()
+    assert not made.pushed(PushReply(code, 0), 100, last=False)
+    assert made.subscription is None
+    assert made.due_in(100) == 0
+    made.subscribed(subscription(code), 100)  # to a question it is no reason to hurry
+    assert made.due_in(100) == 60
+
+
+@pytest.mark.parametrize("code", [118, 89, -1, 15, 31])
+def test_after_other_refusals_the_subscription_is_asked_for_in_the_next_interval(code: int) -> None:
+    made = subscribed()
+    assert not made.pushed(PushReply(code, 0), 100, last=False)
+    assert made.subscription is None
+    assert made.due_in(100) == 60
+
+
+@pytest.mark.parametrize("code", [35, 42, 87])
+def test_what_asking_again_cannot_change_ends_it(code: int) -> None:
+    made = subscribed()
+    assert not made.pushed(PushReply(code, 0), 100, last=False)
+    assert made.due_in(10**9) == FOREVER
+    other = telemetry()
+    other.subscribed(subscription(code), 0)
+    assert other.over
+    assert other.identified.is_open  # nobody waits for what will not come
+
+
+def test_a_lost_question_is_asked_again_and_a_lost_push_waits_for_the_next() -> None:
+    made = telemetry()
+    made.lost(100)
+    assert made.due_in(100) == 30
+    made = subscribed()
+    made.lost(100)
+    assert made.subscription is not None
+    assert made.due_in(100) == 60
+
+
+def test_the_last_push_is_due_at_once_and_ends_it() -> None:
+    made = subscribed()
+    made.leave()
+    assert made.due_in(11) == 0
+    assert made.pushed(PushReply(0, 0), 12, last=True)
+    assert made.over
+
+
+def test_a_push_that_was_on_its_way_is_followed_by_the_last() -> None:
+    made = subscribed()
+    made.leave()
+    assert made.pushed(PushReply(0, 0), 12, last=False)
+    assert not made.over
+    assert made.due_in(12) == 0
+
+
+@pytest.mark.parametrize("code", [117, 118, 42])
+def test_a_refusal_at_the_end_is_the_end(code: int) -> None:
+    made = subscribed()
+    made.leave()
+    assert not made.pushed(PushReply(code, 0), 12, last=False)
+    assert made.over
+
+
+def test_who_wants_nothing_is_told_nothing_at_the_end() -> None:
+    made = telemetry()
+    made.subscribed(subscription(metrics=()), 10)
+    made.leave()
+    assert made.over
+    made = subscribed()
+    made.leave()
+    made.lost(12)
+    assert made.over

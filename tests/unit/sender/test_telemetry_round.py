@@ -1,0 +1,283 @@
+"""A sender that tells brokers of its metrics: whom, when, and what its end waits for."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.wire.versions import ApiKey
+from tests.support.kio_messages import response_schema
+from tests.support.metrics_data import read_metrics, read_resource
+from tests.support.scripted_cluster import (
+    Answer,
+    Heard,
+    ScriptedBroker,
+    ScriptedCluster,
+    cut,
+    frame,
+    silence,
+)
+from tests.support.sender_rig import SenderRig
+
+ASK, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
+OWN_ID = UUID("12345678-9abc-def0-0123-456789abcdef")
+NONE, GZIP, UNHEARD_OF = 0, 1, 99
+
+
+def subscription(
+    *metrics: str, codecs: tuple[int, ...] = (), delta: bool = True, error: int = 0
+) -> Answer:
+    """An answer to GetTelemetrySubscriptions, with an interval of a minute."""
+
+    def answer(_: ScriptedBroker, heard: Heard) -> bytes:
+        entity = response_schema(ASK, 0).GetTelemetrySubscriptionsResponse(
+            throttle_time=timedelta(0),
+            error_code=ErrorCode(error),
+            client_instance_id=None if heard.body.client_instance_id else OWN_ID,
+            subscription_id=7,
+            accepted_compression_types=codecs,
+            push_interval=timedelta(minutes=1),
+            telemetry_max_bytes=100_000,
+            delta_temporality=delta,
+            requested_metrics=metrics,
+        )
+        return frame(heard, entity)
+
+    return answer
+
+
+def taken(error: int = 0, throttle_ms: int = 0) -> Answer:
+    """An answer to PushTelemetry."""
+
+    def answer(_: ScriptedBroker, heard: Heard) -> bytes:
+        entity = response_schema(PUSH, 0).PushTelemetryResponse(
+            throttle_time=timedelta(milliseconds=throttle_ms), error_code=ErrorCode(error)
+        )
+        return frame(heard, entity)
+
+    return answer
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    made = ScriptedCluster(topics={"t": [1]}).add(1)
+    made.offered |= {ASK: (0, 0), PUSH: (0, 0)}
+    return made
+
+
+def rig_of(broker: ScriptedBroker, **options: Any) -> SenderRig:
+    rig = SenderRig(broker.cluster, **options)
+    rig.know("t")
+    return rig
+
+
+def heard(broker: ScriptedBroker, api: ApiKey) -> list[Any]:
+    return [one.body for one in broker.heard if one.api is api]
+
+
+def so_many(broker: ScriptedBroker, api: ApiKey, count: int) -> Callable[[], bool]:
+    return lambda: broker.count(api) >= count
+
+
+def test_nothing_is_asked_of_brokers_that_do_not_offer_it(broker: ScriptedBroker) -> None:
+    del broker.offered[ASK], broker.offered[PUSH]
+    rig = rig_of(broker)
+    assert rig.run(rig.queue().succeeded)
+    assert not rig.run(lambda: False, seconds=400)
+    assert {one.api for one in broker.heard} == {
+        ApiKey.API_VERSIONS,
+        ApiKey.METADATA,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.PRODUCE,
+    }
+
+
+def test_nothing_is_asked_when_it_is_switched_off(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, enable_metrics_push=False)
+    assert rig.run(rig.queue().succeeded)
+    assert not rig.run(lambda: False, seconds=400)
+    assert broker.count(ASK) == broker.count(PUSH) == 0
+
+
+def test_metrics_are_pushed_in_the_interval_that_the_broker_wants(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("org.apache.kafka.producer.record.send"))
+    broker.next(PUSH, *[taken()] * 3)
+    rig = rig_of(broker)
+    assert rig.run(rig.queue().succeeded)
+    began = rig.clock.now
+    assert rig.run(so_many(broker, PUSH, 1))
+    assert 29 < rig.clock.now - began < 91, "half to one and a half times a minute"
+    assert rig.run(rig.queue().succeeded)
+    first = rig.clock.now
+    assert rig.run(so_many(broker, PUSH, 3))
+    assert 119 < rig.clock.now - first < 121
+    assert [ask.client_instance_id for ask in heard(broker, ASK)] == [None]
+    pushes = heard(broker, PUSH)
+    assert {push.client_instance_id for push in pushes} == {OWN_ID}
+    assert {(push.subscription_id, push.terminating) for push in pushes} == {(7, False)}
+    totals = [
+        [one.value for one in read_metrics(push.metrics) if one.kind == "delta"] for push in pushes
+    ]
+    assert totals == [[1], [1], [0]]
+
+
+def test_metrics_are_compressed_by_the_first_codec_that_both_have(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("*", codecs=(UNHEARD_OF, GZIP, 4)))
+    broker.next(PUSH, taken())
+    rig = rig_of(broker, enable_idempotence=True)
+    assert rig.run(so_many(broker, PUSH, 1))
+    (push,) = heard(broker, PUSH)
+    assert push.compression_type == GZIP
+    told = read_metrics(gzip.decompress(push.metrics))
+    assert "org.apache.kafka.producer.buffer.total.bytes" in [one.name for one in told]
+    assert read_resource(gzip.decompress(push.metrics)) == {}
+
+
+def test_metrics_are_left_as_they_are_when_no_codec_fits(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("*", codecs=(UNHEARD_OF,), delta=False))
+    broker.next(PUSH, taken())
+    rig = rig_of(broker)
+    assert rig.run(so_many(broker, PUSH, 1))
+    (push,) = heard(broker, PUSH)
+    assert push.compression_type == NONE
+    assert {one.kind for one in read_metrics(push.metrics)} == {"gauge", "cumulative"}
+
+
+@pytest.mark.parametrize(("code", "seconds"), [(117, 0), (76, 0), (118, 60), (89, 60)])
+def test_a_refused_push_is_followed_by_a_question(
+    broker: ScriptedBroker, code: int, seconds: int
+) -> None:
+    broker.next(ASK, subscription("*"), subscription("*"))
+    broker.next(PUSH, taken(code), taken())
+    rig = rig_of(broker)
+    assert rig.run(so_many(broker, PUSH, 1))
+    refused = rig.clock.now
+    assert rig.run(so_many(broker, ASK, 2))
+    assert seconds <= rig.clock.now - refused < seconds + 1
+    assert rig.run(so_many(broker, PUSH, 2))
+    assert [ask.client_instance_id for ask in heard(broker, ASK)] == [None, OWN_ID]
+
+
+def test_a_refusal_for_good_ends_it(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("*"))
+    broker.next(PUSH, taken(42))
+    rig = rig_of(broker)
+    assert rig.run(so_many(broker, PUSH, 1))
+    assert not rig.run(lambda: False, seconds=500)
+    assert (broker.count(ASK), broker.count(PUSH)) == (1, 1)
+    assert rig.run(rig.queue().succeeded)
+
+
+def test_a_lost_answer_harms_no_record_and_no_later_push(broker: ScriptedBroker) -> None:
+    broker.next(ASK, cut, subscription("*"))
+    broker.next(PUSH, cut, taken())
+    rig = rig_of(broker)
+    assert rig.run(so_many(broker, ASK, 1))
+    assert rig.run(rig.queue().succeeded)  # which connects again
+    assert rig.run(so_many(broker, PUSH, 1))
+    assert rig.run(rig.queue().succeeded)
+    assert rig.run(so_many(broker, PUSH, 2))
+
+
+def test_no_connection_is_made_for_it(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("*"))
+    rig = rig_of(broker, connections_max_idle_ms=5_000)
+    assert rig.run(so_many(broker, ASK, 1))
+    connections = broker.connections
+    rig.sender.metadata.close()  # nor for metadata
+    assert not rig.run(lambda: False, seconds=200)
+    assert broker.count(PUSH) == 0
+    assert broker.connections == connections
+
+
+def test_a_throttled_client_is_silent(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("*"))
+    broker.next(PUSH, taken(0, throttle_ms=5_000))
+    rig = rig_of(broker)
+    assert rig.run(so_many(broker, PUSH, 1))
+    throttled = rig.clock.now
+    assert rig.run(rig.queue().succeeded)
+    assert rig.clock.now - throttled >= 5
+
+
+def leaves(rig: SenderRig) -> Callable[[], bool]:
+    return lambda: rig.sender.takes_leave(rig.clock.now)
+
+
+def test_the_last_push_says_so(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("*"))
+    broker.next(PUSH, taken())
+    rig = rig_of(broker)
+    assert rig.run(so_many(broker, ASK, 1))
+    assert rig.run(rig.queue().succeeded)
+    ended = rig.clock.now
+    assert rig.run(leaves(rig))
+    assert [push.terminating for push in heard(broker, PUSH)] == [True]
+    assert rig.clock.now - ended < 0.5
+    assert leaves(rig)()
+    assert not rig.run(lambda: False, seconds=200)
+    assert broker.count(PUSH) == 1
+
+
+def test_the_end_waits_half_a_second_for_a_broker_that_does_not_answer(
+    broker: ScriptedBroker,
+) -> None:
+    broker.next(ASK, subscription("*"))
+    broker.next(PUSH, silence)
+    rig = rig_of(broker)
+    assert rig.run(so_many(broker, ASK, 1))
+    assert rig.run(rig.queue().succeeded)
+    ended = rig.clock.now
+    assert rig.run(leaves(rig))
+    assert 0.5 <= rig.clock.now - ended < 0.6
+
+
+@pytest.mark.parametrize("answers", [(), (subscription(),), (subscription("*", error=42),)])
+def test_the_end_waits_for_nothing_where_nothing_is_wanted(
+    broker: ScriptedBroker, answers: tuple[Answer, ...]
+) -> None:
+    if answers:
+        broker.next(ASK, *answers)
+    else:
+        del broker.offered[ASK]
+    rig = rig_of(broker)
+    assert rig.run(rig.queue().succeeded)
+    assert not rig.run(lambda: False, seconds=1)
+    assert leaves(rig)()
+    assert broker.count(PUSH) == 0
+
+
+def test_the_end_waits_for_nothing_without_a_connection(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("*"))
+    rig = rig_of(broker)
+    assert rig.run(so_many(broker, ASK, 1))
+    rig.sender.network.rebootstrap(rig.clock.now)
+    assert leaves(rig)()
+
+
+def test_an_id_that_somebody_waits_for_is_a_reason_to_connect(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription())
+    rig = SenderRig(broker.cluster)
+    told = rig.sender.telemetry
+    assert told is not None
+    rig.sender.metadata.close()
+    told.wanted = True
+    assert rig.run(lambda: told.telemetry.identified.is_open)
+    assert told.telemetry.instance_id == OWN_ID.bytes
+
+
+def test_what_a_broken_turn_lost_is_asked_again(broker: ScriptedBroker) -> None:
+    broker.next(ASK, silence, subscription("*"))
+    broker.next(PUSH, taken())
+    rig = rig_of(broker)
+    assert rig.run(so_many(broker, ASK, 1))
+    told = rig.sender.telemetry
+    assert told is not None
+    told.mend(rig.clock.now)
+    assert rig.run(so_many(broker, PUSH, 1))

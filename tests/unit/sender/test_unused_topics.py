@@ -1,0 +1,202 @@
+"""What a topic took is free again some time after its last record."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import threading
+from collections.abc import Iterable
+
+import pytest
+
+from kprod.buffer.compiled_topics import CompiledTopics
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.intake.partitioner import DefaultPartitioner
+from kprod.intake.queue_loads import QueueLoads
+from kprod.types import TopicPartition
+from kprod.wire.versions import ApiKey
+from kprod_ext import CompiledSend
+from tests.support.pool_waiter import wait_until
+from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, silence
+from tests.support.scripted_producer import producer_before
+from tests.support.sender_rig import SenderRig
+
+IDLE = 300
+"""Seconds after which the metadata drops a topic, at the next answer."""
+
+
+class Caller(CompiledSend):
+    """What knows of topics in the threads that send: partitioner, compiled path, loads."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self.loads = loads = QueueLoads()
+        self.partitioner = DefaultPartitioner(16_384, random.Random(1), loads=loads)
+        self.rig = SenderRig(broker.cluster, metadata_max_idle_ms=IDLE * 1000, load_watcher=loads)
+        sender = self.rig.sender
+        sender.metadata.on_forgotten = self.partitioner.forget
+        self._topics = CompiledTopics(
+            self._topic_appenders, sender.accumulator, sender.metadata, lambda: None, largest=1_000
+        )
+        self.rig.know("used")
+
+    def use(self, topics: Iterable[str]) -> None:
+        """One record without a key for each of them."""
+        names = list(topics)
+        self.rig.know("used", *names)
+        futures = [self._send_first(name) for name in names]
+        assert self.rig.run(lambda: all(future.succeeded() for future in futures))
+
+    def _send_first(self, name: str) -> FutureRecordMetadata:
+        topic = self.rig.sender.metadata.snapshot.topic(name)
+        assert topic is not None
+        partition = self.partitioner.choose(topic, None)
+        future = self.rig.queue(topic=name, partition=partition)
+        sticky = self.partitioner.sticky(name)
+        self._topics.admit(TopicPartition(name, partition), len(topic), sticky)
+        return future
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedCluster(topics={"used": [1], "unused": [1, 1]}).add(1)
+
+
+def rig_of(broker: ScriptedBroker, *topics: str) -> SenderRig:
+    rig = SenderRig(broker.cluster, metadata_max_idle_ms=IDLE * 1000)
+    rig.know(*topics)
+    return rig
+
+
+def let_go(rig: SenderRig, *topics: str) -> None:
+    """Let the time pass until nothing is known of ``topics``, while others are used."""
+    metadata = rig.sender.metadata
+    for _ in range(10):
+        assert rig.run(rig.queue(topic="used").succeeded)
+        rig.clock.advance(IDLE / 3)
+    assert not metadata.dropped
+    assert not [topic for topic in topics if metadata.snapshot.topic(topic) is not None]
+
+
+def test_a_topic_that_is_not_used_any_more_leaves_nothing_behind(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "kprod")  # what is logged at DEBUG pytest keeps
+    names = [f"topic-{number:04}" for number in range(1400)]
+    broker.cluster.topics |= {name: [1] for name in names}
+    caller = Caller(broker)
+    rig = caller.rig
+    warm, cold = names[:1100], names[1100:]  # the first fill caches of limited size
+    caller.use(warm)
+    let_go(rig, *warm)
+    before = blocks(rig)
+    caller.use(cold)
+    meanwhile = blocks(rig)
+    let_go(rig, *cold)
+    kept = (blocks(rig) - before) / len(cold)
+    assert (meanwhile - before) / len(cold) > 20, "this measures nothing"
+    assert kept < 0.5
+    assert not [name for name in rig.metrics.groups(rig.clock.now, {}) if "topic-0" in name]
+
+
+def blocks(rig: SenderRig) -> int:
+    """The blocks of memory that Python has given out, but for the cluster's own memory."""
+    (broker,) = rig.cluster.brokers.values()
+    rig.cluster.log.clear()
+    broker.heard.clear()
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+def test_what_it_had_sent_stays_counted(broker: ScriptedBroker) -> None:
+    rig = rig_of(broker, "used", "unused")
+    assert rig.run(rig.queue(topic="unused").succeeded)
+    let_go(rig, "unused")
+    sent = rig.metrics.groups(rig.clock.now, {})["producer-metrics"]
+    assert sent["record-send-total"] == rig.metrics.records_sent
+    assert sent["outgoing-byte-total"] > 0
+    assert "unused" not in rig.metrics.topics
+
+
+def test_used_again_it_begins_a_new_epoch(broker: ScriptedBroker) -> None:
+    """Under the old one the first sequence would be taken for a repetition, and not be stored."""
+    rig = rig_of(broker, "used", "unused")
+    assert rig.run(rig.queue(b"first", topic="unused").succeeded)
+    let_go(rig, "unused")
+    rig.know("used", "unused")
+    assert rig.run(rig.queue(b"again", topic="unused").succeeded)
+    assert rig.run(rig.queue(b"other", topic="unused", partition=1).succeeded)
+    assert rig.run(rig.queue(topic="used").succeeded)
+    first, again = broker.cluster.log[TopicPartition("unused", 0)]
+    assert (first.producer_epoch, first.base_sequence) == (0, 0)
+    assert (again.producer_epoch, again.base_sequence) == (1, 0)
+    (other,) = broker.cluster.log[TopicPartition("unused", 1)]
+    assert (other.producer_epoch, other.base_sequence) == (1, 0)
+    assert broker.cluster.log[TopicPartition("used", 0)][-1].producer_epoch == 1
+
+
+def test_a_topic_with_a_request_on_its_way_is_kept(broker: ScriptedBroker) -> None:
+    rig = SenderRig(
+        broker.cluster,
+        metadata_max_idle_ms=5_000,
+        metadata_max_age_ms=5_000,
+        request_timeout_ms=60_000,
+        enable_idempotence=False,
+    )
+    rig.know("used", "unused")
+    broker.next(ApiKey.PRODUCE, silence)
+    future = rig.queue(b"late", topic="unused")
+    assert not rig.run(lambda: future.is_done, seconds=30)
+    assert rig.run(future.succeeded), "the repetition needs the queue"
+    assert broker.cluster.values("unused") == [b"late"]
+
+
+def test_the_partitioner_forgets_it_too(broker: ScriptedBroker) -> None:
+    caller = Caller(broker)
+    caller.use(["unused"])
+    assert caller.partitioner.sticky("unused") is not None
+    caller.use(["used"])
+    let_go(caller.rig, "unused")
+    assert caller.partitioner.sticky("unused") is None
+    assert caller.partitioner.sticky("used") is not None
+    assert caller.loads.topics == {"used"}
+
+
+def test_a_producer_lets_its_partitioner_forget() -> None:
+    """Which shows where the turns begin anew."""
+    cluster = ScriptedCluster(topics={"t": [1, 1, 1]})
+    cluster.add(1)
+    with producer_before(cluster, partitioner="round_robin") as producer:
+        before = [producer.send("t", b"").get(20).partition for _ in range(2)]
+        producer.metadata.forgotten({"t"})
+        after = [producer.send("t", b"").get(20).partition for _ in range(2)]
+    assert before == after == [0, 1]
+
+
+def test_a_record_that_waited_for_memory_meanwhile_goes_into_another_queue(
+    broker: ScriptedBroker,
+) -> None:
+    """It had the queue that is let go of; put there, nobody would ever send it."""
+    rig = SenderRig(broker.cluster, buffer_memory=40_000, batch_size=20_000, linger_ms=60_000)
+    rig.know("used", "unused")
+    assert rig.run(rig.queue(topic="unused").succeeded)
+    accumulator, now = rig.sender.accumulator, rig.clock.wall_ms()
+    for topic in ("first", "second"):  # nobody leads these: they keep all the memory there is
+        accumulator.append(TopicPartition(topic, 0), now, None, b"", (), 0)
+    sent: list[FutureRecordMetadata] = []
+
+    def send() -> None:
+        unused = TopicPartition("unused", 0)
+        sent.append(accumulator.append(unused, now, None, b"late", (), 20).future)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    wait_until(lambda: accumulator.pool.waiting > 0)
+    retired, used = accumulator.forget({"unused"})
+    assert (retired, used) == ([TopicPartition("unused", 0)], set())
+    for batch in accumulator.take_all():
+        accumulator.incomplete.discard(batch)
+        batch.release()
+    thread.join(20)
+    assert rig.run(sent[0].succeeded)
+    assert broker.cluster.values("unused") == [b"value", b"late"]

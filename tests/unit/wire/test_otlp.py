@@ -1,0 +1,46 @@
+"""Metrics as bytes, read by OpenTelemetry's own library."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.wire.otlp import Point, Temporality, gauge, metrics_data, monotonic_sum
+from kprod.wire.protobuf import uvarint
+from tests.support.metrics_data import ToldMetric, read_metrics, read_resource, read_scope
+
+BEGIN, NOW = 1_700_000_000_000_000_000, 1_700_000_300_000_000_000
+SCOPE = ("kprod", "1.2")
+
+
+def test_gauges_and_sums() -> None:
+    node = {"node_id": "node-1"}
+    written = metrics_data(
+        {},
+        SCOPE,
+        [
+            gauge("a.rate", "records/s", Point(0.5, BEGIN, NOW, node)),
+            monotonic_sum("b", "bytes", Point(7.0, BEGIN, NOW, {}), Temporality.DELTA),
+            monotonic_sum("c", "", Point(0.0, BEGIN, NOW, {}), Temporality.CUMULATIVE),
+        ],
+    )
+    assert read_metrics(written) == [
+        ToldMetric("a.rate", "records/s", "gauge", 0.5, 0, NOW, node),
+        ToldMetric("b", "bytes", "delta", 7.0, BEGIN, NOW, {}),
+        ToldMetric("c", "", "cumulative", 0.0, BEGIN, NOW, {}),
+    ]
+
+
+def test_resource_and_scope() -> None:
+    resource = {"transactional_id": "ü" * 200, "other": ""}
+    written = metrics_data(resource, SCOPE, [])
+    assert read_resource(written) == resource
+    assert read_scope(written) == SCOPE
+    assert read_metrics(metrics_data({}, SCOPE, [])) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**32, "8080808010")],
+)
+def test_numbers(value: int, written: str) -> None:
+    assert uvarint(value).hex() == written

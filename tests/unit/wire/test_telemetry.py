@@ -1,0 +1,52 @@
+"""The requests of client telemetry as kio reads them, and its answers as kprod does."""
+
+from __future__ import annotations
+
+import uuid
+
+from kprod.wire.telemetry import (
+    NO_ID,
+    Push,
+    decode_get_subscriptions_response,
+    decode_push_response,
+    encode_get_subscriptions_request,
+    encode_push_request,
+)
+from kprod.wire.versions import ApiKey
+from tests.support.kio_messages import decode_request, request_schema
+from tests.support.wire_samples import push_telemetry_response, telemetry_subscriptions_response
+
+OWN_ID = uuid.UUID("12345678-9abc-def0-0123-456789abcdef")
+
+
+def test_the_question_for_a_subscription() -> None:
+    entity = request_schema(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0).GetTelemetrySubscriptionsRequest
+    for own_id, read in ((NO_ID, None), (OWN_ID.bytes, OWN_ID)):
+        frame = encode_get_subscriptions_request(0, 7, "me", own_id)
+        header, body = decode_request(entity, frame)
+        assert (header.correlation_id, header.client_id) == (7, "me")
+        assert body.client_instance_id == read
+
+
+def test_a_push() -> None:
+    entity = request_schema(ApiKey.PUSH_TELEMETRY, 0).PushTelemetryRequest
+    metrics = b"m" * 300
+    frame = encode_push_request(0, 7, "me", Push(OWN_ID.bytes, -5, True, 4, metrics))
+    _, body = decode_request(entity, frame)
+    assert (body.client_instance_id, body.subscription_id) == (OWN_ID, -5)
+    assert (body.terminating, body.compression_type, body.metrics) == (True, 4, metrics)
+
+
+def test_the_answer_with_a_subscription() -> None:
+    reply = decode_get_subscriptions_response(0, telemetry_subscriptions_response(0))
+    assert reply.error_code == 0
+    assert reply.instance_id == OWN_ID.bytes
+    assert (reply.subscription_id, reply.codecs) == (77, (4, 1, -1))
+    assert (reply.push_interval_ms, reply.max_bytes) == (60_000, 1_000_000)
+    assert reply.delta
+    assert reply.metrics == ("org.apache.kafka.producer.", "")
+    assert reply.throttle_ms == 250
+
+
+def test_the_answer_to_a_push() -> None:
+    assert decode_push_response(0, push_telemetry_response(0)) == (118, 250)

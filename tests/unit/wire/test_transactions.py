@@ -1,0 +1,176 @@
+"""The requests to coordinators as kio reads them, and its answers as kprod does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.errors import ProtocolError
+from kprod.wire import transactions as wire
+from kprod.wire.versions import SUPPORTED, ApiKey
+from tests.support.kio_messages import (
+    build,
+    decode_request,
+    encode,
+    request_schema,
+    response_schema,
+)
+
+PRODUCER = (4000, 3)
+THROTTLE = timedelta(milliseconds=250)
+
+
+def each(*apis: ApiKey) -> pytest.MarkDecorator:
+    """Every version of these APIs that kprod uses."""
+    found = [
+        (api, version)
+        for api in apis
+        for version in range(SUPPORTED[api][0], SUPPORTED[api][1] + 1)
+    ]
+    return pytest.mark.parametrize(("api", "version"), found)
+
+
+def read(api: ApiKey, version: int, name: str, frame: bytes) -> Any:
+    entity = getattr(request_schema(api, version), name)
+    header, body = decode_request(entity, frame)
+    assert (header.correlation_id, header.client_id) == (7, "me")
+    return body
+
+
+def response(api: ApiKey, version: int, name: str, **values: Any) -> memoryview:
+    entity = getattr(response_schema(api, version), name)
+    return encode(build(entity, throttle_time=THROTTLE, **values))
+
+
+@each(ApiKey.FIND_COORDINATOR)
+def test_find_coordinator(api: ApiKey, version: int) -> None:
+    frame = wire.encode_find_coordinator_request(version, 7, "me", "tx", wire.TRANSACTION)
+    body = read(api, version, "FindCoordinatorRequest", frame)
+    assert body.key_type == 1
+    assert (body.coordinator_keys if version >= 4 else (body.key,)) == ("tx",)
+    told = {
+        "node_id": 2,
+        "host": "h",
+        "port": 9092,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+    }
+    if version >= 4:
+        coordinator = response_schema(api, version).Coordinator
+        told = {"coordinators": (coordinator(key="tx", **told),)}
+    answer = response(api, version, "FindCoordinatorResponse", **told)
+    reply = wire.decode_find_coordinator_response(version, answer)
+    assert reply == wire.CoordinatorReply(0, None, 2, 250)
+
+
+def test_an_answer_for_two_coordinators_makes_no_sense() -> None:
+    coordinator = response_schema(ApiKey.FIND_COORDINATOR, 4).Coordinator
+    both = tuple(
+        coordinator(
+            key=key, node_id=1, host="h", port=1, error_code=ErrorCode.none, error_message=None
+        )
+        for key in "ab"
+    )
+    answer = response(ApiKey.FIND_COORDINATOR, 4, "FindCoordinatorResponse", coordinators=both)
+    with pytest.raises(ProtocolError, match="2 keys for one"):
+        wire.decode_find_coordinator_response(4, answer)
+
+
+@each(ApiKey.ADD_PARTITIONS_TO_TXN)
+def test_add_partitions(api: ApiKey, version: int) -> None:
+    frame = wire.encode_add_partitions_request(
+        version, 7, "me", "tx", PRODUCER, {"a": [0, 2], "b": [1]}
+    )
+    body = read(api, version, "AddPartitionsToTxnRequest", frame)
+    assert body.v3_and_below_transactional_id == "tx"
+    assert (body.v3_and_below_producer_id, body.v3_and_below_producer_epoch) == PRODUCER
+    topics = {topic.name: topic.partitions for topic in body.v3_and_below_topics}
+    assert topics == {"a": (0, 2), "b": (1,)}
+    schema = response_schema(api, version)
+    results = tuple(
+        schema.AddPartitionsToTxnPartitionResult(
+            partition_index=number, partition_error_code=ErrorCode(code)
+        )
+        for number, code in ((0, 0), (2, 29))
+    )
+    topic = schema.AddPartitionsToTxnTopicResult(name="a", results_by_partition=results)
+    answer = response(
+        api, version, "AddPartitionsToTxnResponse", results_by_topic_v3_and_below=(topic,)
+    )
+    reply = wire.decode_add_partitions_response(version, answer)
+    assert reply == wire.PartitionsReply([("a", 0, 0), ("a", 2, 29)], 250)
+
+
+@each(ApiKey.ADD_OFFSETS_TO_TXN)
+def test_add_offsets(api: ApiKey, version: int) -> None:
+    frame = wire.encode_add_offsets_request(version, 7, "me", "tx", PRODUCER, "group")
+    body = read(api, version, "AddOffsetsToTxnRequest", frame)
+    assert (body.transactional_id, body.group_id) == ("tx", "group")
+    assert (body.producer_id, body.producer_epoch) == PRODUCER
+    answer = response(api, version, "AddOffsetsToTxnResponse", error_code=ErrorCode(51))
+    assert wire.decode_add_offsets_response(version, answer) == wire.CodeReply(51, 250)
+
+
+@each(ApiKey.TXN_OFFSET_COMMIT)
+def test_txn_offset_commit(api: ApiKey, version: int) -> None:
+    member = wire.GroupMember("group", 4, "member", "instance")
+    offsets = [wire.OffsetToCommit("a", 0, 5, 2, "note"), wire.OffsetToCommit("a", 1, 2**40)]
+    frame = wire.encode_txn_offset_commit_request(version, 7, "me", "tx", PRODUCER, member, offsets)
+    body = read(api, version, "TxnOffsetCommitRequest", frame)
+    assert (body.transactional_id, body.group_id) == ("tx", "group")
+    if version >= 3:
+        who = (body.generation_id, body.member_id, body.group_instance_id)
+        assert who == (4, "member", "instance")
+    (topic,) = body.topics
+    parts = topic.partitions
+    found = [(p.partition_index, p.committed_offset, p.committed_metadata) for p in parts]
+    assert found == [(0, 5, "note"), (1, 2**40, "")]
+    if version >= 2:
+        assert [p.committed_leader_epoch for p in topic.partitions] == [2, -1]
+    schema = response_schema(api, version)
+    partition = schema.TxnOffsetCommitResponsePartition(
+        partition_index=0, error_code=ErrorCode.none
+    )
+    told = schema.TxnOffsetCommitResponseTopic(name="a", partitions=(partition,))
+    answer = response(api, version, "TxnOffsetCommitResponse", topics=(told,))
+    reply = wire.decode_txn_offset_commit_response(version, answer)
+    assert reply == wire.PartitionsReply([("a", 0, 0)], 250)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@each(ApiKey.END_TXN)
+def test_end_txn(api: ApiKey, version: int, committed: bool) -> None:
+    frame = wire.encode_end_txn_request(version, 7, "me", "tx", PRODUCER, committed)
+    body = read(api, version, "EndTxnRequest", frame)
+    assert (body.transactional_id, body.committed) == ("tx", committed)
+    assert (body.producer_id, body.producer_epoch) == PRODUCER
+    answer = response(
+        api,
+        version,
+        "EndTxnResponse",
+        error_code=ErrorCode.none,
+        producer_id=4000,
+        producer_epoch=4,
+    )
+    reply = wire.decode_end_txn_response(version, answer)
+    assert reply == wire.EndTxnReply(0, (4000, 4) if version >= 5 else None, 250)
+
+
+DECODERS: list[tuple[ApiKey, Callable[[int, memoryview], Any]]] = [
+    (ApiKey.FIND_COORDINATOR, wire.decode_find_coordinator_response),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, wire.decode_add_partitions_response),
+    (ApiKey.ADD_OFFSETS_TO_TXN, wire.decode_add_offsets_response),
+    (ApiKey.TXN_OFFSET_COMMIT, wire.decode_txn_offset_commit_response),
+    (ApiKey.END_TXN, wire.decode_end_txn_response),
+]
+
+
+@pytest.mark.parametrize(("api", "decode"), DECODERS)
+def test_half_an_answer_is_none(api: ApiKey, decode: Callable[[int, memoryview], Any]) -> None:
+    for version in range(SUPPORTED[api][0], SUPPORTED[api][1] + 1):
+        with pytest.raises(ProtocolError, match=api.name):
+            decode(version, memoryview(b"\x00\x00\x00"))
