@@ -1,1 +1,8 @@
 """Byte streams to brokers, and waiting for them: the only place that touches sockets."""
+
+from __future__ import annotations
+
+from kprod.transport.base import Backend, Readiness, Transport
+from kprod.transport.registry import register
+
+__all__ = ["Backend", "Readiness", "Transport", "register"]

@@ -1,12 +1,13 @@
-"""What the sender asks of a network, and the names under which networks are known."""
+"""What the sender asks of a network: streams of bytes, and one place to wait for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-from kprod.errors import ConfigError
-from kprod_ext import SealedBatch
+from kprod_ext import SealedBatch, SealedPiece
+
+_SEALED = (SealedBatch, SealedPiece)
 
 
 class Transport(Protocol):
@@ -16,7 +17,8 @@ class Transport(Protocol):
     ConnectionLost naming host, port and cause; after one, only ``close`` makes sense.
 
     ``takes_batches``: ``send`` is also given objects that are bytes-like and nothing else
-    (``kprod_ext.SealedBatch``), of which a view costs least where no other thread waits for it.
+    (``kprod_ext.SealedBatch``, or its pieces), of which a view costs least where no other thread
+    waits for it.
     """
 
     takes_batches: bool = False
@@ -57,12 +59,12 @@ class Transport(Protocol):
 
 
 def views_of(
-    buffers: Sequence[bytes | memoryview | SealedBatch],
+    buffers: Sequence[bytes | memoryview | SealedBatch | SealedPiece],
 ) -> Sequence[bytes | memoryview]:
     """What a transport is given that does not take batches."""
     # Here, not where it is called: compiled by Cython 3.3, a comprehension that runs out of memory
     # lets go of an item twice.
-    return [memoryview(one) if isinstance(one, SealedBatch) else one for one in buffers]
+    return [memoryview(one) if isinstance(one, _SEALED) else one for one in buffers]
 
 
 class Readiness(NamedTuple):
@@ -123,49 +125,3 @@ class Backend(Protocol):
     def abandon(self) -> None:
         """In a forked child: drop this process's copies of what the parent goes on using."""
         ...
-
-
-BackendFactory = Callable[..., Backend]
-"""Makes a backend from keyword options of its own."""
-
-
-def register(name: str, factory: BackendFactory) -> None:
-    """Make a backend known under ``name``; a later registration wins. Any thread."""
-    _FACTORIES[name] = factory
-
-
-def open_backend(name_or_factory: str | BackendFactory, **options: Any) -> Backend:
-    """A backend by its registered name ("tcp", "memory", ...) or by its factory.
-
-    ``options`` go to the factory as they are. Raises ConfigError for a name nobody registered.
-    """
-    if not isinstance(name_or_factory, str):
-        return name_or_factory(**options)
-    factory = _FACTORIES.get(name_or_factory)
-    if factory is None:
-        raise ConfigError(_unknown(name_or_factory))
-    return factory(**options)
-
-
-def _unknown(name: str) -> str:
-    import difflib  # for mistakes only
-
-    known = sorted(_FACTORIES)
-    close = difflib.get_close_matches(name, known, n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else ""
-    return f"transport {name!r} is unknown, there are {', '.join(known)}{meant}"
-
-
-def _open_tcp(**options: Any) -> Backend:
-    from kprod.transport.tcp import TcpBackend
-
-    return TcpBackend(**options)
-
-
-def _open_memory(**options: Any) -> Backend:
-    from kprod.transport.memory import MemoryBackend
-
-    return MemoryBackend(**options)
-
-
-_FACTORIES: dict[str, BackendFactory] = {"tcp": _open_tcp, "memory": _open_memory}

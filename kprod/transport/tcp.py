@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  socket.getaddrinfo would, in the sender's thread (decision 0029)
 import os
 import socket
 from collections.abc import Callable
@@ -75,16 +76,25 @@ class TcpBackend(Backend):
         self._check_open()
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         transport = TcpTransport(name, None, self._options, self._poller)
-        number = _read_as_number(host, port) if self._reads_numbers else None
-        if number is None:
+        known = self._known(host, port)
+        if known is None:
             self._resolving[transport] = self._lookups.ask(host, port)
         else:
-            self._begin(transport, number)
+            self._begin(transport, known)
         return transport
+
+    def _known(self, host: str, port: int) -> list[Address] | None:
+        """What needs nobody's answer; None when the resolver has to be asked."""
+        return _read_as_number(host, port) if self._reads_numbers else None
 
     def _begin(self, transport: TcpTransport, addresses: list[Address]) -> None:
         if not transport.resolved(_behind(self._silent.get(transport.name), addresses)):
             self._stillborn[transport] = None
+
+    @property
+    def _waits(self) -> bool:
+        """Whether some connection has not been begun, for want of an answer."""
+        return bool(self._resolving)
 
     def _begin_resolved(self) -> None:
         """Go on with the transports whose names have been looked up."""
@@ -105,7 +115,7 @@ class TcpBackend(Backend):
         """See ``Backend.poll``."""
         self._check_open()
         # Before waiting: an answer that comes later wakes us, and is seen here the next time.
-        if self._resolving:
+        if self._waits:
             self._begin_resolved()
         ready = [Readiness(transport, True, True) for transport in self._stillborn]
         longest = 0.0 if ready else timeout

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kprod.errors import ConnectionLost
-from kprod_ext import Poller, SealedBatch, receive, send_buffers
+from kprod_ext import Poller, SealedBatch, SealedPiece, receive, send_buffers
 
 _CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
 
@@ -43,6 +43,7 @@ class TcpTransport:
         self.name = name
         self._resolving = addresses is None
         self._unresolvable: Exception | None = None
+        self._lost: ConnectionLost | None = None
         self._untried = list(reversed(addresses or ()))
         self._options = options
         self._poller = poller
@@ -70,6 +71,30 @@ class TcpTransport:
         self._resolving = False
         self._unresolvable = cause
 
+    def failed(self, lost: ConnectionLost) -> None:
+        """Whoever was to connect could not."""
+        self._resolving = False
+        self._lost = lost
+
+    def adopt(self, sock: socket.socket) -> bool:
+        """Go on with a socket that somebody else has connected, and that does not block.
+
+        False when its peer is gone already.
+        """
+        self._resolving = False
+        try:
+            for level, option, value in self._options:
+                sock.setsockopt(level, option, value)
+            self._address = Address(sock.family, sock.getpeername())
+        except OSError as error:
+            sock.close()
+            cause = error.strerror or error
+            self._lost = ConnectionLost(f"the connection to {self.name} broke at once: {cause}")
+            return False
+        self._sock, self._fd = sock, sock.fileno()
+        self.watch(write=True)
+        return True
+
     def start(self) -> bool:
         """Begin to connect to the next address that can be tried; False when none is left."""
         while self._untried:
@@ -91,8 +116,11 @@ class TcpTransport:
             sock.setblocking(False)
             for level, option, value in self._options:
                 sock.setsockopt(level, option, value)
-            code = sock.connect_ex(address.sockaddr)
-            if code and code not in _CONNECTING:
+            where = address.sockaddr
+            local = address.family == socket.AF_UNIX
+            code = sock.connect_ex(where[0] if local else where)
+            # A full queue of a local listener is told at once, and nothing is under way then.
+            if code and (code not in _CONNECTING or (local and code == errno.EAGAIN)):
                 raise _os_error(code)
         except BaseException:
             sock.close()
@@ -134,6 +162,8 @@ class TcpTransport:
     def _no_socket(self) -> ConnectionLost:
         if self._closed:
             return ConnectionLost(f"the connection to {self.name} is closed")
+        if self._lost is not None:
+            return self._lost
         if self._unresolvable is not None:
             lost = ConnectionLost(f"cannot resolve {self.name}: {self._unresolvable}")
             lost.__cause__ = self._unresolvable
@@ -143,7 +173,7 @@ class TcpTransport:
 
     # Moving bytes -------------------------------------------------------------------------------
 
-    def send(self, buffers: Sequence[bytes | memoryview | SealedBatch]) -> int:
+    def send(self, buffers: Sequence[bytes | memoryview | SealedBatch | SealedPiece]) -> int:
         """See ``Transport.send``. One system call; at most IOV_MAX buffers of one call are sent."""
         if self._resolving:
             return 0

@@ -1,0 +1,154 @@
+"""Tokens from an issuer, for a client that has a secret there (RFC 6749, 4.4), by urllib3."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus, urlencode
+
+from kprod.errors import SaslAuthenticationError
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
+TIMEOUT = 5.0
+"""Seconds for the issuer to answer: the broker waits for the token meanwhile."""
+MOST_BYTES = 256 * 1024
+LONGEST_CODE = 100
+
+
+class ClientCredentials:
+    """A token provider: ``token()`` fetches one. The secret is asked for each time. Any thread.
+
+    ``trust`` makes the context for the issuer's certificate, each time, too: files may change.
+    ``timeout``: seconds for a whole answer.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client_id: str,
+        secret: Callable[[], str],
+        scope: str | None = None,
+        trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self._url = url
+        self._client_id = client_id
+        self._secret = secret
+        self._scope = scope
+        self._trust = trust
+        self._timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"ClientCredentials({self._url!r}, {self._client_id!r})"
+
+    def token(self) -> tuple[str, float] | str:
+        """A token, and when it expires if the issuer told. Raises SaslAuthenticationError."""
+        status, told = self._ask()
+        if status != 200 or "error" in told:
+            word = f": {_code(told['error'])}" if "error" in told else ""
+            raise self._none(f"HTTP status {status}{word}")
+        token, lifetime = told.get("access_token"), told.get("expires_in")
+        if not isinstance(token, str):
+            raise self._none("its answer has no access_token")
+        if lifetime is None:
+            return token
+        try:
+            return token, time.time() + float(lifetime)
+        except (ValueError, TypeError):
+            raise self._none("its answer has no number for expires_in") from None
+
+    def _ask(self) -> tuple[int, dict[str, Any]]:
+        """The status of the answer, and the object in it, which may be empty on an error."""
+        from urllib3 import PoolManager, Timeout
+        from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
+
+        until = time.monotonic() + self._timeout
+        timeout = Timeout(total=self._timeout)
+        with PoolManager(ssl_context=self._trust(), timeout=timeout) as pool:
+            reason = ""
+            try:
+                response = pool.request(
+                    "POST",
+                    self._url,
+                    body=self._form(),
+                    headers=self._headers(),
+                    redirect=False,
+                    retries=False,
+                    preload_content=False,
+                )
+                return response.status, self._object(response.status, _body(response, until))
+            except NewConnectionError as error:  # which is a TimeoutError to urllib3
+                reason = _cause(error)
+            except (TimeoutError, _TooLate):
+                reason = f"no answer within {self._timeout:g} s"
+            except HTTPError as error:
+                reason = _cause(error)
+        raise self._none(reason)
+
+    def _form(self) -> str:
+        scope = {} if self._scope is None else {"scope": self._scope}
+        return urlencode({"grant_type": "client_credentials", **scope})
+
+    def _headers(self) -> dict[str, str]:
+        """The client's name and secret are encoded before they are joined (RFC 6749, 2.3.1)."""
+        from urllib3 import make_headers
+
+        login = f"{quote_plus(self._client_id)}:{quote_plus(self._secret())}"
+        return {
+            **make_headers(basic_auth=login, user_agent="kprod"),
+            "accept": "application/json",
+            "content-type": "application/x-www-form-urlencoded",
+        }
+
+    def _object(self, status: int, body: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            return found
+        if status == 200:
+            raise self._none("its answer is not an object of JSON; is this its token endpoint?")
+        return {}
+
+    def _none(self, reason: str) -> SaslAuthenticationError:
+        return SaslAuthenticationError(f"OAUTHBEARER: no token from {self._url}: {reason}")
+
+
+class _TooLate(Exception):
+    """The answer comes, but too slowly."""
+
+
+def _body(response: BaseHTTPResponse, until: float) -> bytes:
+    """Its first ``MOST_BYTES``; no token is longer."""
+    parts, room = [], MOST_BYTES
+    try:
+        while room and (part := response.read1(room)):
+            parts.append(part)
+            room -= len(part)
+            if time.monotonic() > until:
+                raise _TooLate
+    finally:
+        response.close()
+    return b"".join(parts)
+
+
+def _cause(error: Exception) -> str:
+    """What is at the bottom of it: urllib3 tells of its own objects around that."""
+    found: BaseException = error
+    while (deeper := found.__cause__ or found.__context__) is not None:
+        found = deeper
+    said = found.strerror if isinstance(found, OSError) and found.strerror else str(found)
+    return " ".join(said.split()) or type(found).__name__
+
+
+def _code(told: object) -> str:
+    """An error code of the issuer (RFC 6749, 5.2); nothing else it may have put there."""
+    text = str(told)
+    fits = len(text) <= LONGEST_CODE and text.isascii() and text.isprintable()
+    return text if fits else "an error without a proper code"

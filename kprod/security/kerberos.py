@@ -1,0 +1,71 @@
+"""GSSAPI (RFC 4752): tickets of Kerberos, by the package gssapi."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod.errors import SaslAuthenticationError
+
+_NO_LAYER = 1
+_SIZE = 4
+
+
+class KerberosConversation:
+    """Tokens of the security context, then that messages are not wrapped any further.
+
+    Credentials are those of the ticket cache, or of the key tab in ``KRB5_CLIENT_KTNAME``.
+    """
+
+    def __init__(self, service: str, host: str, principal: str | None) -> None:
+        import gssapi
+
+        exceptions: Any = gssapi.exceptions
+        self._errors: type[Exception] = exceptions.GSSError
+        name = gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service)
+        own = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
+        self._host = host
+        self._principal = principal
+        try:
+            credentials = gssapi.Credentials(name=own, usage="initiate")
+            self._context: Any = gssapi.SecurityContext(
+                name=name, creds=credentials, usage="initiate", mech=gssapi.MechType.kerberos
+            )
+        except self._errors as error:
+            raise self._explained(error) from None
+        self._negotiated = False
+
+    def respond(self, challenge: bytes | None) -> bytes | None:
+        """See ``Conversation``. Waits for the key distribution centre."""
+        try:
+            if not self._context.complete:
+                return self._context.step(challenge or None) or b""
+            if self._negotiated:
+                return None
+            return self._choose_no_layer(challenge or b"")
+        except self._errors as error:
+            raise self._explained(error) from None
+
+    def _choose_no_layer(self, challenge: bytes) -> bytes:
+        """RFC 4752, 3.1: the broker's layers and size; ours is none, of size 0."""
+        offered = self._context.unwrap(challenge).message
+        if len(offered) != _SIZE or not offered[0] & _NO_LAYER:
+            raise SaslAuthenticationError("GSSAPI: the broker insists on a security layer")
+        self._negotiated = True
+        name = str(self._principal or self._context.initiator_name).encode()
+        wrapped: bytes = self._context.wrap(bytes([_NO_LAYER, 0, 0, 0]) + name, False).message
+        return wrapped
+
+    def _explained(self, error: Any) -> SaslAuthenticationError:
+        """Kerberos' own words; those of GSSAPI say no more than that there is a problem."""
+        found = error.get_all_statuses(error.min_code, False) if error.min_code else ()
+        said = " ".join("; ".join(found or (str(error),)).split())
+        hint = next((hint for words, hint in _HINTS.items() if words in said), "")
+        return SaslAuthenticationError(f"GSSAPI with {self._host}: {said}{hint}")
+
+
+_HINTS = {
+    "No Kerberos credentials": "; run kinit, or set KRB5_CLIENT_KTNAME",
+    "expired": "; run kinit again, or set KRB5_CLIENT_KTNAME",
+    "not found in Kerberos database": "; see sasl_kerberos_service_name and"
+    " sasl_kerberos_domain_name",
+}

@@ -1,0 +1,59 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, 7677), by the package scramp.
+
+The password does not travel, and the broker has to prove that it knows it, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from kprod.errors import SaslAuthenticationError
+from kprod.security.plain import Login
+
+LEAST_ITERATIONS = 4096
+MOST_ITERATIONS = 1_000_000
+"""Fewer make a stolen answer cheap to guess from, more keep us busy: half a second at the most."""
+
+_ITERATIONS = re.compile(r"(?:^|,)i=([0-9]{1,10})(?:,|$)")
+
+
+class ScramConversation:
+    """Client first, server first, client final, server final."""
+
+    def __init__(self, mechanism: str, login: Login) -> None:
+        from scramp import ScramClient
+
+        user, password = login()
+        self._client = ScramClient([mechanism], user, password)
+        self._next: Callable[[str], bytes | None] = self._answer_first
+
+    def respond(self, challenge: bytes | None) -> bytes | None:
+        """See ``Conversation``. Raises SaslAuthenticationError for a broker that cheats."""
+        from scramp import ScramException
+
+        if challenge is None:
+            return str(self._client.get_client_first()).encode()
+        reason = ""
+        try:
+            return self._next(challenge.decode())
+        except UnicodeDecodeError:
+            reason = "its message is not text"
+        except ScramException as error:
+            reason = error.message if hasattr(error, "message") else str(error)
+        raise SaslAuthenticationError(f"SCRAM: the broker cannot be trusted: {reason}")
+
+    def _answer_first(self, message: str) -> bytes:
+        found = _ITERATIONS.search(message)
+        count = int(found[1]) if found is not None else 0
+        if not LEAST_ITERATIONS <= count <= MOST_ITERATIONS:
+            raise SaslAuthenticationError(
+                f"SCRAM: the broker asks for {count} iterations;"
+                f" {LEAST_ITERATIONS} to {MOST_ITERATIONS} are taken"
+            )
+        self._client.set_server_first(message)
+        self._next = self._check_final
+        return str(self._client.get_client_final()).encode()
+
+    def _check_final(self, message: str) -> None:
+        self._client.set_server_final(message)

@@ -1,0 +1,83 @@
+"""The names under which transports are known, the application's own among them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from kprod.errors import ConfigError
+from kprod.transport.base import Backend
+
+ENTRY_POINTS = "kprod.transports"
+"""The group in which a package names the transports it brings: ``name = "module:factory"``."""
+
+BackendFactory = Callable[..., Backend]
+"""Makes a backend from keyword options of its own; a class that is a backend is one."""
+
+_BUILT_IN = {
+    "tcp": "kprod.transport.tcp:TcpBackend",
+    "unix": "kprod.transport.unix:UnixBackend",
+    "proxy": "kprod.transport.proxy:ProxyBackend",
+    "memory": "kprod.transport.memory:MemoryBackend",
+}
+_registered: dict[str, BackendFactory] = {}
+
+
+def register(name: str, factory: BackendFactory) -> None:
+    """Make a transport known under ``name``; a later registration wins. Any thread.
+
+    A name that is registered wins over a built-in one, and that over an entry point of the group
+    ``kprod.transports``. Raises ConfigError for a name or a factory that cannot be one.
+    """
+    if not name:
+        raise ConfigError("the name of a transport is empty")
+    if not callable(factory):
+        raise ConfigError(f"transport {name!r}: the factory cannot be called")
+    _registered[name] = factory
+
+
+def open_backend(transport: str | BackendFactory | Backend, **options: Any) -> Backend:
+    """The backend that ``transport`` stands for: a name, a factory, or a backend that is open.
+
+    ``options`` go to the factory as they are; a backend that is open takes none. Raises ConfigError
+    for a name nobody knows.
+    """
+    if isinstance(transport, str):
+        return _factory(transport)(**options)
+    untyped: Any = transport
+    is_open = hasattr(transport, "dial") and not isinstance(transport, type)
+    backend: Backend = untyped if is_open else untyped(**options)
+    return backend
+
+
+def _factory(name: str) -> BackendFactory:
+    if name in _registered:
+        return _registered[name]
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        factory: BackendFactory = getattr(importlib.import_module(module), attribute)
+        return factory
+    return _installed(name)
+
+
+def _installed(name: str) -> BackendFactory:
+    """What an installed package names so. Loads that package and no other."""
+    from importlib.metadata import entry_points  # 10 ms, for names that are not our own
+
+    found = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    if name not in found:
+        raise ConfigError(_unknown(name, sorted({*_BUILT_IN, *_registered, *found})))
+    factory = found[name].load()
+    if not callable(factory):
+        raise ConfigError(f"transport {name!r}: {found[name].value} cannot be called")
+    made: BackendFactory = factory
+    return made
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    import difflib  # for mistakes only
+
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"transport {name!r} is unknown, there are {', '.join(known)}{meant}"

@@ -1,0 +1,134 @@
+"""From settings to contexts of OpenSSL: made anew when a file they came from has changed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+
+from kprod.errors import ConfigError
+from kprod.transport.pem_source import Stamp, read_pem, stamp
+from kprod.transport.tls_settings import TlsSettings
+
+_log = logging.getLogger("kprod.transport")
+
+
+class TlsContexts:
+    """The context for the next connection. Used by one thread at a time.
+
+    Making one raises ConfigError, naming the option, when it cannot be done. Later, files that have
+    become unusable are told to the log, and what was read before stays in use.
+    """
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self._settings = settings
+        self._read = self._stamps()
+        self._context = settings.context or _make(settings)
+
+    def current(self) -> ssl.SSLContext:
+        """One made of the files as they are now; the same as before unless one has changed."""
+        found = self._stamps()
+        if found != self._read and self._settings.context is None:
+            self._read = found
+            try:
+                self._context = _make(self._settings)
+            except ConfigError as error:
+                _log.warning("certificates were changed and cannot be used: %s", error)
+        return self._context
+
+    def _stamps(self) -> list[Stamp | None]:
+        settings = self._settings
+        sources = (settings.cafile, settings.certfile, settings.keyfile, settings.crlfile)
+        return [stamp(source) for source in sources]
+
+
+def _make(settings: TlsSettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = settings.minimum_version
+    # Renegotiation is how TLS 1.2 may be made to pay for handshakes without end; nobody needs it.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # an end that was not announced is told
+    context.check_hostname = settings.check_hostname and settings.verify
+    context.verify_mode = ssl.CERT_REQUIRED if settings.verify else ssl.CERT_NONE
+    # A broker's own certificate may be what is trusted, as Java's trust stores hold it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if settings.ciphers is not None:
+        _use("ssl_ciphers", lambda: context.set_ciphers(settings.ciphers or ""))
+    _trust(context, settings)
+    if settings.certfile is not None:
+        _identify(context, settings, settings.certfile)
+    return context
+
+
+def _trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    if settings.cafile is None:
+        context.load_default_certs()
+    else:
+        text = read_pem("ssl_cafile", settings.cafile, settings.cafile_password)
+        _use("ssl_cafile", lambda: context.load_verify_locations(cadata=text))
+    if settings.crlfile is not None:
+        lists = read_pem("ssl_crlfile", settings.crlfile)
+        with _as_file(lists) as path:  # OpenSSL takes revocations from files only
+            _use("ssl_crlfile", lambda: context.load_verify_locations(cafile=path))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _identify(context: ssl.SSLContext, settings: TlsSettings, certfile: str) -> None:
+    """Load our certificate and its key, which may be in one file or in two."""
+    text = read_pem("ssl_certfile", certfile, settings.certfile_password)
+    key = text if settings.keyfile is None else read_pem("ssl_keyfile", settings.keyfile)
+    where = "ssl_certfile" if settings.keyfile is None else "ssl_keyfile"
+    if "PRIVATE KEY-----" not in key:
+        raise ConfigError(f"{where}: there is no private key in it; set ssl_keyfile")
+    password = settings.key_password
+    if password is None and "ENCRYPTED" in key:
+        raise ConfigError(f"{where}: the private key is encrypted; set ssl_password")
+
+    def load() -> None:
+        # Never None: OpenSSL would ask whoever sits at the terminal.
+        context.load_cert_chain(path, key_path, password=password or (lambda: ""))
+
+    with _as_file(text) as path, _as_file(key) as key_path:
+        _use(where, load)
+
+
+_SAID = {
+    "KEY_VALUES_MISMATCH": "the private key does not belong to the certificate",
+    "NO_START_LINE": "there is no certificate in it",
+    "BAD_DECRYPT": "the private key cannot be decrypted: ssl_password is wrong",
+    "NO_CERTIFICATE_OR_CRL_FOUND": "there is neither a certificate nor a revocation list in it",
+}
+
+
+def _use(option: str, act: Callable[[], None]) -> None:
+    try:
+        act()
+    except (ssl.SSLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or ""
+        said = _SAID.get(reason)
+        if option == "ssl_ciphers":
+            said = "OpenSSL knows none of these ciphers"
+        if said is None and option in ("ssl_certfile", "ssl_keyfile"):
+            said = "the private key cannot be read: is ssl_password right?"
+        raise ConfigError(f"{option}: {said or reason or error}") from None
+
+
+@contextlib.contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """A path at which OpenSSL finds the text; in memory where the system can: keys are in it."""
+    data = text.encode()
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("pem", os.MFD_CLOEXEC)
+        try:
+            os.write(fd, data)
+            yield f"/proc/self/fd/{fd}"
+        finally:
+            os.close(fd)
+        return
+    with tempfile.NamedTemporaryFile() as file:  # only its owner may read it
+        file.write(data)
+        file.flush()
+        yield file.name

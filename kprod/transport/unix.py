@@ -1,0 +1,28 @@
+"""Sockets of this machine's file system instead of addresses: to a broker or a proxy next door."""
+
+from __future__ import annotations
+
+import socket
+
+from kprod.transport.tcp import Address, TcpBackend
+
+
+class UnixBackend(TcpBackend):
+    """Connects to ``path``, in which ``{host}`` and ``{port}`` stand for the broker's own.
+
+    Sizes of buffers in bytes, None leaves the system's. Threads as ``TcpBackend``.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        send_buffer_bytes: int | None = None,
+        receive_buffer_bytes: int | None = None,
+    ) -> None:
+        super().__init__(send_buffer_bytes, receive_buffer_bytes)
+        self._options = [each for each in self._options if each[0] != socket.IPPROTO_TCP]
+        self._path = path
+
+    def _known(self, host: str, port: int) -> list[Address]:
+        path = self._path.replace("{host}", host).replace("{port}", str(port))
+        return [Address(socket.AF_UNIX, (path,))]

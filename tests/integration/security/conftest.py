@@ -1,0 +1,21 @@
+"""One authority and one broker for all tests of this folder: keys take time to make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.certificates import Certificates
+from tests.support.guarded_broker import GuardedBroker, guarded_broker
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def guarded(certificates: Certificates) -> Iterator[GuardedBroker]:
+    with guarded_broker(certificates, {"t": 3}) as broker:
+        yield broker

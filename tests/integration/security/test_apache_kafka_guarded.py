@@ -1,0 +1,147 @@
+"""TLS and every login with Apache Kafka, which shares nothing with us.
+
+``KPROD_CAMPAIGN=long`` does it all with the older version, too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.errors import SaslAuthenticationError, TlsAuthenticationError
+from kprod.transport.tcp import TcpBackend
+from tests.support.apache_kafka.broker import ApacheKafka
+from tests.support.apache_kafka.guards import PROTOCOLS, guards
+from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.certificates import Certificates
+from tests.support.cutting_proxy import CutPlan, CuttingProxy
+from tests.support.guarded_broker import PASSWORD, USER, unsigned_token
+from tests.support.judge import read_back
+from tests.support.topic_admin import TopicAdmin
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+
+LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
+VERSIONS = [NEWEST, OLDER] if LONG else [NEWEST]
+CUTS = 200 if LONG else 30
+CODECS = (None, "gzip", "snappy", "lz4", "zstd")
+LARGE = b"x" * 1_000_000
+VALUES = [b"small", b"x" * 900_000, b"last"]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def kafka(
+    request: pytest.FixtureRequest,
+    certificates: Certificates,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ApacheKafka]:
+    folder = tmp_path_factory.mktemp("kafka")
+    with ApacheKafka(folder, request.param, guards=guards(certificates)) as broker:
+        for name in [*LOGINS, "again", *(f"cut-{login}" for login in LOGINS)]:
+            TopicAdmin(broker.bootstrap_servers).create(name, 1)
+        yield broker
+
+
+LOGIN = {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
+LOGINS: dict[str, tuple[str, dict[str, Any]]] = {
+    "tls": ("TLS", {}),
+    "mtls": ("MTLS", {}),
+    "plain": ("PLAIN", {"sasl_mechanism": "PLAIN", **LOGIN}),
+    "scram-256": ("SCRAM", {"sasl_mechanism": "SCRAM-SHA-256", **LOGIN}),
+    "scram-512": ("SCRAM", {"sasl_mechanism": "SCRAM-SHA-512", **LOGIN}),
+    "oauth": (
+        "OAUTH",
+        {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": unsigned_token},
+    ),
+}
+
+
+def options_of(name: str, kafka: ApacheKafka, certificates: Certificates) -> dict[str, Any]:
+    listener, login = LOGINS[name]
+    own = {"ssl_certfile": certificates.client} if name == "mtls" else {}
+    return {
+        "bootstrap_servers": kafka.addresses[listener],
+        "security_protocol": PROTOCOLS[listener],
+        "ssl_cafile": certificates.ca,
+        "max_block_ms": 30_000,
+        **own,
+        **login,
+    }
+
+
+@pytest.mark.parametrize("name", LOGINS)
+def test_records_arrive(name: str, kafka: ApacheKafka, certificates: Certificates) -> None:
+    with KafkaProducer(**options_of(name, kafka, certificates)) as producer:
+        futures = [producer.send(name, value) for value in VALUES]
+        assert [future.get(timeout=30).offset for future in futures] == [0, 1, 2]
+    assert [record.value for record in read_back(kafka.bootstrap_servers, name, 1)] == VALUES
+
+
+@pytest.mark.parametrize("name", LOGINS if LONG else ["scram-256"])
+def test_nothing_is_lost_or_doubled_by_cuts(
+    name: str, kafka: ApacheKafka, certificates: Certificates
+) -> None:
+    """At random bytes, with five requests in flight; then a record of a megabyte."""
+    number = list(LOGINS).index(name)
+    plan = CutPlan(seed=170 + number, cuts=CUTS, most_up=12_000, most_down=6_000)
+    sent, topic = 0, f"cut-{name}"
+    with CuttingProxy(plan) as cutter:
+        cutter.upstream_port = int(kafka.addresses[LOGINS[name][0]].rpartition(":")[2])
+
+        class Through(TcpBackend):
+            def dial(self, host: str, port: int) -> Any:
+                return super().dial("127.0.0.1", cutter.port)
+
+        options = {
+            **options_of(name, kafka, certificates),
+            "transport": Through,
+            "reconnect_backoff_ms": 1,
+            "reconnect_backoff_max_ms": 5,
+            "retry_backoff_ms": 1,
+            "retry_backoff_max_ms": 5,
+            "batch_size": 500,
+            "compression_type": CODECS[number % len(CODECS)],
+        }
+        with KafkaProducer(**options) as producer:
+            while cutter.cuts < CUTS:
+                futures = [producer.send(topic, b"%d" % n) for n in range(sent, sent + 20)]
+                sent += 20
+                for future in futures:
+                    future.get(timeout=60)
+            producer.send(topic, LARGE).get(timeout=60)
+    found = [record.value for record in read_back(kafka.bootstrap_servers, topic, 1)]
+    assert found == [*(b"%d" % n for n in range(sent)), LARGE]
+    print(f"{name}: {cutter.cuts} cuts, {len(found)} records, each once and in order")
+
+
+@pytest.mark.parametrize("name", ["plain", "scram-256", "scram-512"])
+def test_wrong_passwords(name: str, kafka: ApacheKafka, certificates: Certificates) -> None:
+    options = {**options_of(name, kafka, certificates), "sasl_plain_password": "wrong"}
+    with KafkaProducer(**options) as producer, pytest.raises(SaslAuthenticationError):
+        producer.send(name, b"never")
+
+
+def test_a_certificate_is_asked_for(kafka: ApacheKafka, certificates: Certificates) -> None:
+    options = options_of("mtls", kafka, certificates)
+    options.pop("ssl_certfile")
+    with KafkaProducer(**options) as producer, pytest.raises(TlsAuthenticationError):
+        producer.send("mtls", b"never")
+
+
+def test_logins_are_repeated_under_load(kafka: ApacheKafka, certificates: Certificates) -> None:
+    """For longer than three lifetimes: a broker closes what is used past one (KIP-368)."""
+    options = options_of("scram-256", kafka, certificates)
+    with KafkaProducer(linger_ms=0, **options) as producer:
+        sent = 0
+        producer.send("again", b"0").get(timeout=30)
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            sent += 1
+            producer.send("again", b"%d" % sent).get(timeout=30)
+    found = [record.value for record in read_back(kafka.bootstrap_servers, "again", 1)]
+    assert found == [b"%d" % number for number in range(sent + 1)]

@@ -1,0 +1,78 @@
+"""Every command of ``kprod`` that writes or reads gets to a broker that asks who it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kprod.cli.app import app
+from tests.support.guarded_broker import PASSWORD, USER, GuardedBroker
+
+SECURED = (("plain", "PLAIN"), ("tls", "SCRAM-SHA-512"), ("mtls", "none"))
+
+
+def properties(guarded: GuardedBroker, tmp_path: Path, protection: str, mechanism: str) -> str:
+    """What a Java program would be configured with."""
+    options = guarded.options(protection, mechanism)
+    lines = [f"{name.replace('_', '.')}={value}" for name, value in options.items()]
+    lines += ["group.id=someone-s", "linger.ms=0"]
+    file = tmp_path / "client.properties"
+    file.write_text("\n".join(lines))
+    return str(file)
+
+
+def run(*arguments: str, lines: str = "") -> Result:
+    return CliRunner().invoke(app, list(arguments), input=lines)
+
+
+@pytest.mark.parametrize(("protection", "mechanism"), SECURED)
+def test_what_is_produced_is_consumed_by_the_same_file(
+    guarded: GuardedBroker, tmp_path: Path, protection: str, mechanism: str
+) -> None:
+    file = properties(guarded, tmp_path, protection, mechanism)
+    topic = f"lines-{protection}"
+    ran = run("produce", "--topic", topic, "--config", file, "-X", "acks=all", lines="a\nb\n")
+    assert ran.exit_code == 0, ran.output
+    read = ("consume", "--topic", topic, "--config", file, "--from-beginning", "--until-end")
+    ran = run(*read)
+    assert ran.exit_code == 0, ran.output
+    assert sorted(ran.stdout.split()) == ["a", "b"]
+
+
+def test_perf_and_demo_take_the_file_as_well(guarded: GuardedBroker, tmp_path: Path) -> None:
+    file = properties(guarded, tmp_path, "tls", "PLAIN")
+    ran = run("perf", "--config", file, "--records", "100", "--json")
+    assert ran.exit_code == 0, ran.output
+    assert "SASL_SSL" in json.loads(ran.stdout)["options"]
+    ran = run("demo", "--config", file, "--no-spark", "--records", "50", "-X", "linger_ms=1")
+    assert ran.exit_code == 0, ran.output
+    assert "linger_ms=1, " in ran.stdout
+    assert ran.stdout.splitlines()[-1].startswith("Exact")
+
+
+def test_a_wrong_password_is_told_and_not_shown(guarded: GuardedBroker, tmp_path: Path) -> None:
+    file = properties(guarded, tmp_path, "tls", "PLAIN")
+    wrong = ("-X", "sasl_plain_password=another-one")
+    for command in ("consume", "demo"):
+        ran = run(command, "--topic", "t", "--config", file, *wrong)
+        assert ran.exit_code == 1, ran.output
+        assert "uthenti" in ran.stderr
+        assert PASSWORD not in ran.output
+        assert "another-one" not in ran.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-X", "linger_ms=5"), "options about connecting only"),
+        (("-X", "security_protocol=SLS"), "security_protocol"),
+        (("-X", "security_protocol=SASL_SSL", "-X", f"sasl_plain_username={USER}"), "sasl_mechani"),
+    ],
+)
+def test_a_reader_refuses_what_it_has_no_use_for(arguments: tuple[str, ...], said: str) -> None:
+    ran = run("consume", "--topic", "t", *arguments)
+    assert ran.exit_code == 2
+    assert said in " ".join(ran.stderr.replace("│", " ").split())

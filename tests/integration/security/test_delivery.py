@@ -1,0 +1,113 @@
+"""One delivery suite, by every way to a broker that is guarded in every way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from kprod import KafkaProducer
+from tests.support.certificates import Certificates
+from tests.support.guarded_broker import MECHANISMS, PROTECTIONS, GuardedBroker, guarded_broker
+from tests.support.judge import read_back
+from tests.support.local_proxies import LocalProxy
+from tests.support.recipes import recipe
+from tests.support.slicing_backend import SlicingBackend
+
+EVERY = [(protection, mechanism) for protection in PROTECTIONS for mechanism in MECHANISMS]
+WAYS = ("tcp", "own", "socks5", "socks5h", "http")
+VALUES = [b"small", b"", b"x" * 1000, bytes(range(256)) * 4000, b"last"]
+
+
+@pytest.fixture(scope="module")
+def proxies() -> Iterator[dict[str, LocalProxy]]:
+    with ExitStack() as stack:
+        yield {"open": stack.enter_context(LocalProxy())}
+
+
+def way(name: str, proxies: dict[str, LocalProxy]) -> dict[str, Any]:
+    """The options that make a producer take this way."""
+    if name == "own":
+        return {"transport": SlicingBackend}
+    if name == "tcp":
+        return {}
+    return {"proxy_url": f"{name}://127.0.0.1:{proxies['open'].port}"}
+
+
+def send_all(options: dict[str, Any], topic: str) -> list[int]:
+    """The offsets of ``VALUES``, which were sent without waiting for one another."""
+    with KafkaProducer(max_block_ms=20_000, batch_size=2000, linger_ms=0, **options) as producer:
+        futures = [producer.send(topic, value) for value in VALUES]
+        return [future.get(timeout=20).offset for future in futures]
+
+
+@pytest.mark.parametrize(("protection", "mechanism"), EVERY)
+@pytest.mark.parametrize("name", WAYS)
+def test_records_arrive_by_every_way(
+    name: str,
+    protection: str,
+    mechanism: str,
+    guarded: GuardedBroker,
+    proxies: dict[str, LocalProxy],
+) -> None:
+    options = {**guarded.options(protection, mechanism), **way(name, proxies)}
+    topic = f"{name}-{protection}-{mechanism}"
+    assert send_all(options, topic) == list(range(len(VALUES)))
+    stored = read_back(guarded.address("plain", "none"), topic, 1)
+    assert [record.value for record in stored] == VALUES
+
+
+def test_the_recipe_of_proxies_delivers(guarded: GuardedBroker) -> None:
+    options: dict[str, Any] = dict(recipe("Proxies and sockets"))
+    url = urlsplit(options["proxy_url"])
+    with LocalProxy((url.username or "", url.password or "")) as proxy:
+        options |= {
+            "bootstrap_servers": guarded.address("tls", "none"),
+            "ssl_cafile": guarded.certificates.ca,
+            "proxy_url": options["proxy_url"].replace(
+                url.netloc.rpartition("@")[2], f"127.0.0.1:{proxy.port}"
+            ),
+        }
+        assert send_all(options, "recipe") == list(range(len(VALUES)))
+        assert proxy.asked
+
+
+@pytest.fixture(scope="module")
+def by_socket(
+    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[GuardedBroker, Path]]:
+    folder = tmp_path_factory.mktemp("s")
+    with guarded_broker(certificates, {"t": 3}, folder=folder) as broker:
+        yield broker, folder
+
+
+@pytest.mark.parametrize(("protection", "mechanism"), EVERY)
+def test_records_arrive_by_unix_domain_sockets(
+    protection: str, mechanism: str, by_socket: tuple[GuardedBroker, Path]
+) -> None:
+    guarded, folder = by_socket
+    options = guarded.options(protection, mechanism)
+    path = str(folder / "{port}.sock")
+    options |= {"transport": "unix", "unix_socket_path": path}
+    assert send_all(options, f"{protection}-{mechanism}") == list(range(len(VALUES)))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_records_arrive(codec: str, guarded: GuardedBroker) -> None:
+    options = guarded.options("mtls", "SCRAM-SHA-512")
+    assert send_all({**options, "compression_type": codec}, codec) == list(range(len(VALUES)))
+
+
+def test_a_broker_that_is_started_again_is_logged_in_to_again(certificates: Certificates) -> None:
+    with guarded_broker(certificates, {"t": 1}) as guarded:
+        options = guarded.options("tls", "SCRAM-SHA-256")
+        with KafkaProducer(reconnect_backoff_ms=1, **options) as producer:
+            first = producer.send("t", b"before").get(timeout=20)
+            guarded.broker.kill()
+            second = producer.send("t", b"after")
+            guarded.broker.start()
+            assert second.get(timeout=30).offset == first.offset + 1

@@ -1,0 +1,351 @@
+"""Whom a producer does not talk to, and who does not talk to it: told at once, with the cause."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.broker import Authentication, EmbeddedBroker, make_listener, tls_context
+from kprod.errors import (
+    AuthenticationError,
+    KprodError,
+    SaslAuthenticationError,
+    TlsAuthenticationError,
+)
+from tests.support.certificates import Certificates
+from tests.support.guarded_broker import PASSWORD, USER, GuardedBroker
+
+SECONDS = 20_000
+"""Longer than any of these takes: an error that comes only when time is over fails the test."""
+
+
+def refused(kind: type[KprodError] = AuthenticationError, **options: Any) -> str:
+    """What ``send`` raises, long before its time is over."""
+    with KafkaProducer(max_block_ms=SECONDS, **options) as producer, pytest.raises(kind) as raised:
+        producer.send("t", b"never")
+    return str(raised.value)
+
+
+@contextmanager
+def tls_broker(
+    certfile: str, change: Callable[[ssl.SSLContext], None] | None = None
+) -> Iterator[str]:
+    context = tls_context(certfile)
+    if change is not None:
+        change(context)
+    with EmbeddedBroker(listeners=[make_listener("SSL", tls=context)]) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("expired", "has expired"),
+        ("not_yet_valid", "not yet valid"),
+        ("self_signed", "self-signed"),
+        ("of_another_authority", "ssl_cafile"),
+    ],
+)
+def test_certificates_that_are_not_good(made: str, words: str, certificates: Certificates) -> None:
+    hosts = ("localhost", "127.0.0.1") if made == "of_another_authority" else ()
+    with tls_broker(getattr(certificates, made)(*hosts)) as address:
+        where = address.replace("127.0.0.1", "localhost")
+        text = refused(
+            TlsAuthenticationError,
+            bootstrap_servers=where,
+            security_protocol="SSL",
+            ssl_cafile=certificates.ca,
+        )
+    assert words in text
+
+
+NAMES = [
+    ("localhost", ("localhost",), True),
+    ("localhost.", ("localhost",), True),
+    ("LOCALHOST", ("localhost",), True),
+    ("127.0.0.1", ("127.0.0.1",), True),
+    ("localhost", ("broker.example.org",), False),
+    ("localhost", ("127.0.0.1",), False),
+    ("127.0.0.1", ("localhost",), False),
+    ("127.0.0.1", ("127.0.0.2",), False),
+    ("example.test", ("*.example.test",), False),
+    ("a.example.test", ("*.example.test",), True),
+    ("a.b.example.test", ("*.example.test",), False),
+    ("xn--bcher-kva.localhost", ("bücher.localhost",), True),
+    ("xn--bcher-kva.localhost", ("localhost",), False),
+    ("bücher.localhost", ("bücher.localhost",), True),
+    ("bücher.localhost", ("b\xfccher2.localhost",), False),
+]
+
+
+@pytest.mark.parametrize(("host", "names", "fits"), NAMES, ids=str)
+def test_the_name_of_a_broker(
+    host: str, names: tuple[str, ...], fits: bool, certificates: Certificates
+) -> None:
+    certfile = certificates.issue(f"names-{abs(hash(names))}", *names)
+    options: dict[str, Any] = {"security_protocol": "SSL", "ssl_cafile": certificates.ca}
+    with tls_broker(certfile) as address:
+        port = int(address.rpartition(":")[2])
+        options["bootstrap_servers"] = f"{host}:{port}"
+        backend = resolving_to_loopback()
+        if fits:
+            with KafkaProducer(transport=backend, max_block_ms=SECONDS, **options) as producer:
+                producer.connect()
+        else:
+            text = refused(TlsAuthenticationError, transport=backend, **options)
+            assert "certificate" in text
+            assert "is this the right broker" in text
+            unchecked = {**options, "ssl_check_hostname": False}
+            with KafkaProducer(transport=resolving_to_loopback(), **unchecked) as producer:
+                producer.connect()
+
+
+def resolving_to_loopback() -> Any:
+    """Every name is this machine: what is under test is whom the certificate is for."""
+    from kprod.transport.tcp import Address, TcpBackend
+
+    def resolve(host: str, port: int) -> list[Address]:
+        return [Address(socket.AF_INET, ("127.0.0.1", port))]
+
+    return TcpBackend(resolver=resolve)
+
+
+def old(context: ssl.SSLContext) -> None:
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+
+def ancient(context: ssl.SSLContext) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+
+
+def only_one_cipher(context: ssl.SSLContext) -> None:
+    old(context)
+    context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+
+
+def test_a_version_that_is_too_old(certificates: Certificates) -> None:
+    with tls_broker(certificates.server, old) as address:
+        text = refused(
+            TlsAuthenticationError,
+            bootstrap_servers=address,
+            security_protocol="SSL",
+            ssl_cafile=certificates.ca,
+            ssl_minimum_version="TLSv1.3",
+        )
+    assert "share no version of TLS" in text
+
+
+def test_a_broker_that_only_knows_what_is_broken(certificates: Certificates) -> None:
+    with tls_broker(certificates.server, ancient) as address:
+        text = refused(
+            TlsAuthenticationError,
+            bootstrap_servers=address,
+            security_protocol="SSL",
+            ssl_cafile=certificates.ca,
+        )
+    assert "share no version of TLS" in text
+
+
+def test_no_cipher_in_common(certificates: Certificates) -> None:
+    with tls_broker(certificates.server, only_one_cipher) as address:
+        text = refused(
+            TlsAuthenticationError,
+            bootstrap_servers=address,
+            security_protocol="SSL",
+            ssl_cafile=certificates.ca,
+            ssl_ciphers="ECDHE-ECDSA-AES128-GCM-SHA256",
+        )
+    assert "nothing in common" in text
+
+
+def test_tls_1_2_works(certificates: Certificates) -> None:
+    with (
+        tls_broker(certificates.server, old) as address,
+        KafkaProducer(
+            bootstrap_servers=address, security_protocol="SSL", ssl_cafile=certificates.ca
+        ) as producer,
+    ):
+        producer.send("t", b"x").get(timeout=20)
+
+
+def test_a_broker_that_asks_for_a_certificate(guarded: GuardedBroker) -> None:
+    options = guarded.options("mtls", "none")
+    options.pop("ssl_certfile")
+    assert "set ssl_certfile" in refused(TlsAuthenticationError, **options)
+
+
+def test_a_certificate_the_broker_does_not_trust(guarded: GuardedBroker) -> None:
+    strange = guarded.certificates.of_another_authority("client")
+    options = {**guarded.options("mtls", "none"), "ssl_certfile": strange}
+    assert "refused our certificate" in refused(TlsAuthenticationError, **options)
+
+
+@pytest.mark.parametrize("protection", ["plain", "tls"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sasl_plain_password": "wrong"},
+        {"sasl_plain_username": "mallory"},
+        {"sasl_plain_password": PASSWORD + " "},
+        {"sasl_plain_password": PASSWORD.upper()},
+    ],
+    ids=str,
+)
+def test_wrong_credentials(
+    wrong: dict[str, str], mechanism: str, protection: str, guarded: GuardedBroker
+) -> None:
+    text = refused(SaslAuthenticationError, **{**guarded.options(protection, mechanism), **wrong})
+    assert f"refused {mechanism}" in text or "the broker refused" in text
+    assert all(value not in text for name, value in wrong.items() if "password" in name)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_a_mechanism_the_broker_does_not_offer(mechanism: str) -> None:
+    offered = "SCRAM-SHA-256" if mechanism != "SCRAM-SHA-256" else "PLAIN"
+    login = Authentication({USER: PASSWORD}, (offered,))
+    with EmbeddedBroker(listeners=[make_listener("SASL", authentication=login)]) as broker:
+        options: dict[str, Any] = {"sasl_oauth_token_provider": lambda: "token"}
+        if mechanism != "OAUTHBEARER":
+            options = {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
+        text = refused(
+            SaslAuthenticationError,
+            bootstrap_servers=broker.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            **options,
+        )
+    assert f"does not offer sasl_mechanism='{mechanism}'; it offers {offered}" in text
+
+
+def failing() -> str:
+    raise RuntimeError(PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("provider", "words"),
+    [
+        (failing, "RuntimeError"),
+        (lambda: None, "neither a token"),
+        (lambda: "", "not a token"),
+        (lambda: "two words", "not a token"),
+        (lambda: "with\x01control", "not a token"),
+        (lambda: ("token", 1.0), "expired already"),
+        (lambda: b"bytes", "neither a token"),
+        (lambda: "a.b.c", "refused"),
+        (lambda: ("dG9rZW4", 4e9), "refused"),
+    ],
+)
+def test_tokens_that_are_none(
+    provider: Callable[[], Any], words: str, guarded: GuardedBroker
+) -> None:
+    options = {**guarded.options("tls", "OAUTHBEARER"), "sasl_oauth_token_provider": provider}
+    text = refused(SaslAuthenticationError, **options)
+    assert words in text
+    assert PASSWORD not in text
+
+
+def test_no_login_where_none_is_taken(guarded: GuardedBroker) -> None:
+    address = guarded.address("plain", "none")
+    options = {**guarded.options("plain", "PLAIN"), "bootstrap_servers": address}
+    assert "takes no logins" in refused(SaslAuthenticationError, **options)
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """A server that says this to everybody who says something, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.05)
+        stop = threading.Event()
+
+        def serve() -> None:
+            while not stop.is_set():
+                with suppress(OSError):
+                    client, _ = listener.accept()
+                    with client:
+                        client.settimeout(5)
+                        client.recv(65_536)
+                        client.sendall(answer)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            stop.set()
+            server.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server"),
+        (b"SSH-2.0-OpenSSH_9.0\r\n", "an SSH server"),
+        (b"\x00\x00\x00\x0a0123456789", "does not speak TLS"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "share no version of TLS"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "nothing in common"),
+        (b"\x15\x03\x03\x00\x02\x02\x70", "knows no host of this name"),
+        (b"\x16\x03\x03\x00\x04\x02\x00\x00\x00", "no TLS with"),
+    ],
+)
+def test_servers_that_are_no_brokers_with_tls(
+    answer: bytes, words: str, certificates: Certificates
+) -> None:
+    with answering(answer) as address:
+        text = refused(
+            TlsAuthenticationError,
+            bootstrap_servers=address,
+            security_protocol="SSL",
+            ssl_cafile=certificates.ca,
+        )
+    assert words in text
+
+
+def told(caplog: pytest.LogCaptureFixture, **options: Any) -> str:
+    """The first warning about a broker: of the first attempt."""
+    said: list[str] = []
+    deadline = time.monotonic() + 20
+    with KafkaProducer(max_block_ms=300, **options) as producer:
+        while not said and time.monotonic() < deadline:
+            with suppress(KprodError):
+                producer.send("t", b"never")
+            said = [text for text in caplog.messages if "broker" in text]
+    return said[0]
+
+
+@pytest.mark.parametrize(
+    ("client", "listener"),
+    [
+        (("tls", "none"), ("plain", "none")),
+        (("plain", "none"), ("tls", "none")),
+        (("plain", "none"), ("plain", "PLAIN")),
+        (("tls", "none"), ("tls", "PLAIN")),
+        (("tls", "PLAIN"), ("plain", "PLAIN")),
+        (("plain", "PLAIN"), ("tls", "PLAIN")),
+    ],
+)
+def test_the_wrong_protocol_is_told_with_the_first_attempt(
+    client: tuple[str, str],
+    listener: tuple[str, str],
+    guarded: GuardedBroker,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {**guarded.secrets(*client), "bootstrap_servers": guarded.address(*listener)}
+    assert "see security_protocol" in told(caplog, **options)
+
+
+def test_http_is_recognised_without_tls(caplog: pytest.LogCaptureFixture) -> None:
+    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        assert "this is an HTTP server" in told(caplog, bootstrap_servers=address)

@@ -1,0 +1,145 @@
+"""What changes while a producer runs: logins that run out, certificates and passwords replaced."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.broker import Authentication, EmbeddedBroker, make_listener
+from kprod.clock import SystemClock
+from kprod.errors import KprodTimeoutError, SaslAuthenticationError
+from kprod.security import FromEnvironment, FromFile
+from kprod.transport.tcp import TcpBackend
+from tests.support.certificates import Certificates
+from tests.support.guarded_broker import PASSWORD, USER, guarded_broker
+from tests.support.judge import read_back
+from tests.support.severing_proxy import SeveringProxy
+
+LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
+SECONDS = 60.0 if LONG else 4.0
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_logins_are_repeated_under_load(mechanism: str, tmp_path: Path) -> None:
+    """Every second. Twice both sides get new certificates, and every connection is made anew."""
+    clock = SystemClock()
+    with (
+        guarded_broker(Certificates(tmp_path), {"t": 3}, lifetime=1.0) as guarded,
+        SeveringProxy(port_of(guarded.address("mtls", mechanism))) as proxy,
+    ):
+
+        class Through(TcpBackend):
+            def dial(self, host: str, port: int) -> Any:
+                return super().dial("127.0.0.1", proxy.port)
+
+        options = {**guarded.options("mtls", mechanism), "transport": Through}
+        futures: list[Any] = []
+        began = clock.monotonic()
+        with KafkaProducer(linger_ms=1, reconnect_backoff_ms=1, **options) as producer:
+            replaced = 0
+            while (passed := clock.monotonic() - began) < SECONDS:
+                futures += [
+                    producer.send("t", b"%d" % (len(futures) + n), partition=0) for n in range(50)
+                ]
+                if passed > SECONDS * (replaced + 1) / 3 and replaced < 2:
+                    guarded.renew()
+                    proxy.sever()
+                    replaced += 1
+                futures[-1].get(timeout=20)
+        assert replaced == 2
+        assert [future.get().offset for future in futures] == list(range(len(futures)))
+        stored = read_back(guarded.address("plain", "none"), "t", 3)
+        assert [record.value for record in stored] == [b"%d" % n for n in range(len(futures))]
+        # That to the broker, and one more after each time. A machine that stops for a moment may be
+        # late for a login: the broker ends that connection, too, and nothing is lost by it.
+        assert proxy.connections >= 3
+    print(
+        f"{mechanism}: {len(futures)} records in {SECONDS:g} s, each once and in order, "
+        f"{proxy.connections} connections"
+    )
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def login_of(users: dict[str, str]) -> Authentication:
+    return Authentication(users, ("SCRAM-SHA-256",))
+
+
+def test_a_password_that_was_changed_counts_for_the_next_connection(tmp_path: Path) -> None:
+    users, file = {USER: "old"}, tmp_path / "password"
+    file.write_text("old\n")
+    listener = make_listener("SASL", authentication=login_of(users))
+    with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username=USER,
+            sasl_plain_password=FromFile(file),
+            reconnect_backoff_ms=1,
+        )
+        with producer:
+            producer.send("t", b"x").get(timeout=20)
+            users[USER] = "new"
+            broker.stop()
+            pending = producer.send("t", b"y")
+            broker.start()
+            file.write_text("new\n")
+            pending.get(timeout=30)
+
+
+def test_credentials_by_a_provider_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_ALICE", PASSWORD)
+    listener = make_listener("SASL", authentication=login_of({USER: PASSWORD}))
+    with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
+        options: dict[str, Any] = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-256",
+        }
+        both: dict[str, Any] = {"sasl_credentials": lambda: (USER, PASSWORD)}
+        apart: dict[str, Any] = {
+            "sasl_plain_username": USER,
+            "sasl_plain_password": FromEnvironment("SECRET_OF_ALICE"),
+        }
+        for login in (both, apart):
+            with KafkaProducer(**options, **login) as producer:
+                producer.send("t", b"x").get(timeout=20)
+        wrong: dict[str, Any] = {"sasl_credentials": lambda: PASSWORD}
+        with (
+            KafkaProducer(**options, **wrong) as producer,
+            pytest.raises(SaslAuthenticationError, match="did not return"),
+        ):
+            producer.send("t", b"x")
+
+
+def test_a_provider_that_takes_its_time_stops_nobody(certificates: Certificates) -> None:
+    """The sender goes on, and so does ``close``, while a token is waited for."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def token() -> str:
+        asked.set()
+        go_on.wait(30)
+        return "token"
+
+    with guarded_broker(certificates, {"t": 1}) as guarded:
+        options = {**guarded.options("tls", "OAUTHBEARER"), "sasl_oauth_token_provider": token}
+        producer = KafkaProducer(max_block_ms=0, **options)
+        closer = threading.Thread(target=lambda: producer.close(0.1))
+        try:
+            with pytest.raises(KprodTimeoutError, match="no metadata"):
+                producer.send("t", b"x")
+            assert asked.wait(20)
+            closer.start()
+            closer.join(20)
+            assert not closer.is_alive()
+        finally:
+            go_on.set()

@@ -1,0 +1,89 @@
+"""SCRAM against brokers that cheat, and one that does not (RFC 7677, 3)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+import pytest
+from scramp import ScramMechanism
+
+from kprod.errors import SaslAuthenticationError
+from kprod.security.scram import ScramConversation
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SALT = base64.b64encode(b"a salt of some bytes").decode()
+
+
+def begun(mechanism: str) -> tuple[ScramConversation, str]:
+    """A conversation, and its nonce."""
+    conversation = ScramConversation(mechanism, lambda: ("user", "pencil"))
+    first = conversation.respond(None)
+    assert first is not None
+    assert first.startswith(b"n,,n=user,r=")
+    return conversation, first.decode().partition(",r=")[2]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_broker_that_knows_the_password(mechanism: str) -> None:
+    kind = ScramMechanism(mechanism)
+    info = kind.make_auth_info("pencil", iteration_count=4096)
+    server = kind.make_server(lambda user: info)
+    conversation = ScramConversation(mechanism, lambda: ("user", "pencil"))
+    server.set_client_first((conversation.respond(None) or b"").decode())
+    server.set_client_final(
+        (conversation.respond(server.get_server_first().encode()) or b"").decode()
+    )
+    assert conversation.respond(server.get_server_final().encode()) is None
+
+
+FIRST: dict[str, Callable[[str], str]] = {
+    "another nonce": lambda nonce: f"r=other{nonce},s={SALT},i=4096",
+    "nothing added to the nonce": lambda nonce: f"r={nonce},s={SALT},i=4096",
+    "a nonce cut short": lambda nonce: f"r={nonce[:-1]},s={SALT},i=4096",
+    "no nonce": lambda nonce: f"s={SALT},i=4096",
+    "no salt": lambda nonce: f"r={nonce}x,i=4096",
+    "a salt that is not base64": lambda nonce: f"r={nonce}x,s=!!!,i=4096",
+    "an empty salt": lambda nonce: f"r={nonce}x,s=,i=4096",
+    "no iterations": lambda nonce: f"r={nonce}x,s={SALT}",
+    "0 iterations": lambda nonce: f"r={nonce}x,s={SALT},i=0",
+    "1 iteration": lambda nonce: f"r={nonce}x,s={SALT},i=1",
+    "4095 iterations": lambda nonce: f"r={nonce}x,s={SALT},i=4095",
+    "10,000,000 iterations": lambda nonce: f"r={nonce}x,s={SALT},i=10000000",
+    "iterations beyond 64 bits": lambda nonce: f"r={nonce}x,s={SALT},i={2**64}",
+    "negative iterations": lambda nonce: f"r={nonce}x,s={SALT},i=-1",
+    "iterations in words": lambda nonce: f"r={nonce}x,s={SALT},i=many",
+    "a mandatory extension": lambda nonce: f"m=ext,r={nonce}x,s={SALT},i=4096",
+    "an error": lambda nonce: "e=unknown-user",
+    "nothing": lambda nonce: "",
+    "no attributes": lambda nonce: "hello",
+    "the order changed": lambda nonce: f"i=4096,s={SALT},r={nonce}x",
+}
+
+
+@pytest.mark.parametrize("attack", FIRST)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_first_message_that_cannot_be(attack: str, mechanism: str) -> None:
+    conversation, nonce = begun(mechanism)
+    with pytest.raises(SaslAuthenticationError, match="SCRAM: the broker"):
+        conversation.respond(FIRST[attack](nonce).encode())
+
+
+FINAL = {
+    "another signature": f"v={base64.b64encode(bytes(32)).decode()}",
+    "half a signature": "v=AAAA",
+    "no signature": "v=",
+    "nothing": "",
+    "an error": "e=invalid-proof",
+    "something else": "x=1",
+    "bytes": "\udcff",
+}
+
+
+@pytest.mark.parametrize("attack", FINAL)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_last_message_that_proves_nothing(attack: str, mechanism: str) -> None:
+    conversation, nonce = begun(mechanism)
+    conversation.respond(f"r={nonce}x,s={SALT},i=4096".encode())
+    with pytest.raises(SaslAuthenticationError, match="SCRAM: the broker cannot be trusted"):
+        conversation.respond(FINAL[attack].encode("utf-8", "surrogateescape"))

@@ -1,0 +1,73 @@
+"""Tokens are kept, replaced ahead of time, and used until their end while there is no other."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from kprod.errors import SaslAuthenticationError
+from kprod.security.token_provider import AHEAD, ProvidedTokens
+
+LIFE = 100.0
+
+
+class Issuer:
+    """Numbers its tokens; ``failure`` is raised instead while it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.asked = 0
+        self.failure: Exception | None = None
+
+    def token(self) -> tuple[str, float]:
+        self.asked += 1
+        if self.failure is not None:
+            raise self.failure
+        return f"token-{self.asked}", self.now + LIFE
+
+
+def tokens_of(issuer: Issuer) -> ProvidedTokens:
+    return ProvidedTokens(issuer, lambda: issuer.now)
+
+
+def test_a_token_serves_until_it_is_time_for_the_next() -> None:
+    issuer = Issuer()
+    tokens = tokens_of(issuer)
+    assert tokens.token() == "token-1"
+    issuer.now += LIFE * AHEAD - 0.1
+    assert tokens.token() == "token-1"
+    issuer.now += 0.1
+    assert tokens.token() == "token-2"
+
+
+@pytest.mark.parametrize("failure", [SaslAuthenticationError("HTTP status 500"), OSError("canary")])
+def test_a_token_serves_until_its_end_while_there_is_no_other(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer = Issuer()
+    tokens = tokens_of(issuer)
+    tokens.token()
+    issuer.failure = failure
+    issuer.now += LIFE - 1
+    with caplog.at_level(logging.WARNING):
+        assert tokens.token() == "token-1"
+    assert "good for another 1 s" in caplog.text
+    assert "canary" not in caplog.text
+    issuer.now += 1
+    with pytest.raises(SaslAuthenticationError):
+        tokens.token()
+    issuer.failure = None
+    assert tokens.token() == "token-4"
+
+
+def test_a_token_that_does_not_tell_its_end_is_asked_for_each_time() -> None:
+    asked: list[Any] = []
+
+    def provider() -> str:
+        asked.append(None)
+        return f"token-{len(asked)}"
+
+    tokens = ProvidedTokens(provider)
+    assert [tokens.token(), tokens.token()] == ["token-1", "token-2"]
