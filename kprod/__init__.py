@@ -7,10 +7,51 @@
 
 from __future__ import annotations
 
-from kprod.errors import KafkaError, KafkaTimeoutError, KprodError, KprodTimeoutError
+from typing import TYPE_CHECKING
+
+import kprod.compiled_modules  # noqa: F401  (first: it decides which files are loaded)
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.config.option_types import ProducerOptions
+from kprod.errors import (
+    AuthenticationError,
+    BrokerError,
+    BufferFullError,
+    ConfigError,
+    ConnectionLost,
+    DeliveryError,
+    DeliveryTimeoutError,
+    IllegalStateError,
+    InvalidBatchError,
+    InvalidRecordError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    KprodError,
+    KprodTimeoutError,
+    PartitionError,
+    ProducerClosedError,
+    ProducerFencedError,
+    ProtocolError,
+    RecordTooLargeError,
+    RecordTypeError,
+    SaslAuthenticationError,
+    SerializationError,
+    TlsAuthenticationError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionError,
+    TransactionTimeoutError,
+    UnsupportedVersionError,
+)
 from kprod.producer import KafkaProducer
+from kprod.transactional.group_offsets import GroupMetadata
+from kprod.transactional.transaction import Transaction
 from kprod.types import (
+    BytesLike,
     DeliveryReport,
+    Header,
+    Headers,
+    NextStep,
     Persisted,
     ProducerRecord,
     RecordMetadata,
@@ -18,18 +59,70 @@ from kprod.types import (
 )
 from kprod.version import VERSION
 
+if TYPE_CHECKING:
+    from kprod.bulk.delivery import BulkDelivery
+    from kprod.bulk.report import BulkReport
+
 __version__ = VERSION
 
 __all__ = [
+    "AuthenticationError",
+    "BrokerError",
+    "BufferFullError",
+    "BulkDelivery",
+    "BulkReport",
+    "BytesLike",
+    "ConfigError",
+    "ConnectionLost",
+    "DeliveryError",
     "DeliveryReport",
+    "DeliveryTimeoutError",
+    "FutureRecordMetadata",
+    "GroupMetadata",
+    "Header",
+    "Headers",
+    "IllegalStateError",
+    "InvalidBatchError",
+    "InvalidRecordError",
+    "InvalidTopicError",
     "KafkaError",
     "KafkaProducer",
     "KafkaTimeoutError",
     "KprodError",
     "KprodTimeoutError",
+    "NextStep",
+    "PartitionError",
     "Persisted",
+    "ProducerClosedError",
+    "ProducerFencedError",
+    "ProducerOptions",
     "ProducerRecord",
+    "ProtocolError",
     "RecordMetadata",
+    "RecordTooLargeError",
+    "RecordTypeError",
+    "SaslAuthenticationError",
+    "SerializationError",
+    "TlsAuthenticationError",
     "TopicPartition",
+    "Transaction",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionError",
+    "TransactionTimeoutError",
+    "UnsupportedVersionError",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> type:
+    """What only those need who send in bulk, loaded when it is asked for."""
+    if name == "BulkDelivery":
+        from kprod.bulk.delivery import BulkDelivery
+
+        return BulkDelivery
+    if name == "BulkReport":
+        from kprod.bulk.report import BulkReport
+
+        return BulkReport
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
-from kprod.types import Persisted, TopicPartition
+from kprod.types import NextStep, Persisted, TopicPartition
 
 
 class KprodError(Exception):
@@ -29,6 +29,10 @@ class KprodError(Exception):
     retriable: bool = False
     refreshes_metadata: bool = False
     persisted: Persisted = Persisted.NO
+    next_step: NextStep | None = None
+    """Of an error of a transaction: what the application may do about it."""
+    record: int | None = None
+    """Of Arrow data that was refused: the number of the row that was, in the whole data."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {**_attributes(self), "__cause__": _portable(self.__cause__)}
@@ -142,11 +146,48 @@ class BufferFullError(KprodTimeoutError):
 
 
 class DeliveryTimeoutError(KprodTimeoutError):
-    """``delivery_timeout_ms`` passed before the record was acknowledged; see ``persisted``."""
+    """``delivery_timeout_ms`` passed before the record was acknowledged; see ``persisted``.
+
+    It counts from ``send`` of the first record of the batch, which may be another one.
+    """
 
 
 KafkaTimeoutError = KprodTimeoutError
 """The name kafka-python users catch."""
+
+
+# Transactions ---------------------------------------------------------------------------------
+
+
+class TransactionTimeoutError(KprodTimeoutError):
+    """A call of a transaction took longer than its timeout; it goes on: call the same one again."""
+
+    next_step = NextStep.RETRY_CALL
+
+
+class TransactionError(KprodError):
+    """The producer can do nothing more: close it. ``next_step`` says whether a new one would."""
+
+    next_step = NextStep.CLOSE
+
+
+class TransactionAbortableError(TransactionError):
+    """The transaction can only be aborted; after that the producer goes on with the next one."""
+
+    next_step = NextStep.ABORT
+
+
+class ProducerFencedError(TransactionError):
+    """Another producer has taken over the transactional id, or the coordinator gave up on this one.
+
+    It does so when a transaction lasts longer than ``transaction_timeout_ms``.
+    """
+
+    next_step = NextStep.START_AGAIN
+
+
+class TransactionAbortedError(KprodError):
+    """The record's transaction was aborted before the record was stored; no reader will see it."""
 
 
 # Over many records ----------------------------------------------------------------------------
@@ -184,6 +225,22 @@ class ConnectionLost(KprodError, ConnectionError):
 
     retriable = True
     refreshes_metadata = True
+
+
+class AuthenticationError(KprodError):
+    """Broker and client could not convince each other of who they are.
+
+    Trying again does not help until somebody changes something, and connections are tried again
+    all the same, at the pace of ``reconnect_backoff_max_ms``; ``send`` raises this meanwhile.
+    """
+
+
+class TlsAuthenticationError(AuthenticationError):
+    """A certificate was refused, the ends have nothing in common, or the peer speaks no TLS."""
+
+
+class SaslAuthenticationError(AuthenticationError):
+    """The broker refused our credentials or the mechanism, or has not proved who it is."""
 
 
 class ProtocolError(KprodError):
@@ -240,6 +297,7 @@ ERROR_NAMES: dict[int, str] = {
     8: "BROKER_NOT_AVAILABLE",
     9: "REPLICA_NOT_AVAILABLE",
     10: "MESSAGE_TOO_LARGE",
+    12: "OFFSET_METADATA_TOO_LARGE",
     13: "NETWORK_EXCEPTION",
     14: "COORDINATOR_LOAD_IN_PROGRESS",
     15: "COORDINATOR_NOT_AVAILABLE",
@@ -249,7 +307,11 @@ ERROR_NAMES: dict[int, str] = {
     19: "NOT_ENOUGH_REPLICAS",
     20: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     21: "INVALID_REQUIRED_ACKS",
+    22: "ILLEGAL_GENERATION",
+    25: "UNKNOWN_MEMBER_ID",
+    27: "REBALANCE_IN_PROGRESS",
     29: "TOPIC_AUTHORIZATION_FAILED",
+    30: "GROUP_AUTHORIZATION_FAILED",
     31: "CLUSTER_AUTHORIZATION_FAILED",
     32: "INVALID_TIMESTAMP",
     33: "UNSUPPORTED_SASL_MECHANISM",
@@ -268,8 +330,10 @@ ERROR_NAMES: dict[int, str] = {
     47: "INVALID_PRODUCER_EPOCH",
     48: "INVALID_TXN_STATE",
     49: "INVALID_PRODUCER_ID_MAPPING",
+    50: "INVALID_TRANSACTION_TIMEOUT",
     51: "CONCURRENT_TRANSACTIONS",
     53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    55: "OPERATION_NOT_ATTEMPTED",
     56: "KAFKA_STORAGE_ERROR",
     58: "SASL_AUTHENTICATION_FAILED",
     59: "UNKNOWN_PRODUCER_ID",
@@ -278,6 +342,7 @@ ERROR_NAMES: dict[int, str] = {
     75: "UNKNOWN_LEADER_EPOCH",
     76: "UNSUPPORTED_COMPRESSION_TYPE",
     80: "PREFERRED_LEADER_NOT_AVAILABLE",
+    82: "FENCED_INSTANCE_ID",
     83: "ELIGIBLE_LEADERS_NOT_AVAILABLE",
     84: "ELECTION_NOT_NEEDED",
     87: "INVALID_RECORD",

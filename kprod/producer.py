@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from kprod.buffer.batch_queue import Appended
 from kprod.buffer.callbacks import Callbacks
-from kprod.buffer.fast_lanes import FastLanes
+from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.buffer.hand_over import HandOver
 from kprod.bulk.bulk_calls import BulkCalls
 from kprod.bulk.writing import BulkParts
 from kprod.clock import SystemClock
+from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.config import ProducerConfig
+from kprod.config.option_types import ProducerOptions
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError
 from kprod.intake.arguments import (
     check_partition,
@@ -24,11 +25,12 @@ from kprod.intake.arguments import (
     check_timestamp,
     check_topic,
     freeze_headers,
+    refuse_positions,
 )
 from kprod.intake.chosen_partitioner import partitioner_for
 from kprod.intake.closing import closable, close_all
+from kprod.intake.compiled_path import compiled_partitioner
 from kprod.intake.interceptors import Interceptors
-from kprod.intake.lane_rules import lane_partitioner, largest_payload
 from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import Serializers
 from kprod.intake.size_limits import SizeLimits
@@ -36,8 +38,13 @@ from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.lifetime import forget, watch_over
-from kprod.types import BytesLike, DeliveryReport, Header, Headers, ProducerRecord, TopicPartition
-from kprod_ext import BulkTurn, FastLane
+from kprod.sender.termination import exit_on_sigterm
+from kprod.transactional.transaction_calls import TransactionCalls
+from kprod.types import DeliveryReport, Headers, ProducerRecord, TopicPartition
+from kprod_ext import BulkTurn, CompiledSend, RecordClock
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +52,7 @@ GRACE = 1.0
 """Seconds in which the last record's delivery timeout is noticed."""
 
 
-class KafkaProducer(FastLane, BulkCalls):
+class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     """Writes records to Kafka. Thread-safe; one producer for a whole process is the usual way.
 
     Options are keyword arguments in kafka-python's spelling or in Kafka's own (``linger_ms`` or
@@ -61,8 +68,10 @@ class KafkaProducer(FastLane, BulkCalls):
     open when the interpreter exits; one nobody refers to any more is closed in the background.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *misplaced: object, **options: Unpack[ProducerOptions]) -> None:
+        refuse_positions(misplaced)
         self.config = ProducerConfig.from_options(options)
+        log.debug("%s is made with %r", self.config.client_id, self.config)
         self._options = options
         self._clock = SystemClock()
         self._interceptors = Interceptors(self.config.interceptors)
@@ -71,7 +80,6 @@ class KafkaProducer(FastLane, BulkCalls):
         self._size_limits = SizeLimits(self.config)
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
         self._close_seconds = self.config.delivery_timeout_ms / 1000 + GRACE
-        self._largest = largest_payload(self.config)
         self._closed = False
         self._start()
 
@@ -91,26 +99,48 @@ class KafkaProducer(FastLane, BulkCalls):
             ignore_keys=config.partitioner_ignore_keys,
             loads=watched,
         )
-        self._lane_partitioner = lane_partitioner(config, self._partitioner)
+        self._compiled_partitioner = compiled_partitioner(config, self._partitioner)
         self._callbacks = Callbacks(f"kprod-callbacks-{config.client_id}")
         self._sender = assemble(
-            config, self._metrics, self._clock, load_watcher=watched, callbacks=self._callbacks
+            config,
+            self._metrics,
+            self._clock,
+            load_watcher=watched,
+            callbacks=self._callbacks,
+            record_clock=self._record_clock(),
         )
         self._metadata = self._sender.metadata
+        self._metadata.on_forgotten = getattr(self._partitioner, "forget", None)
         self._accumulator = self._sender.accumulator
-        self._wake = self._sender.baton.wake
-        self._look_within = self._sender.baton.look_within
-        self._fast_lanes = FastLanes(
-            self._lane_table, self._accumulator, self._metadata, self._wake, largest=self._largest
+        self._transactions = self._sender.transactions
+        self._wake = self._sender.leadership.wake
+        self._hand_over = HandOver(
+            self._accumulator,
+            self._wake,
+            self._sender.leadership.look_within,
+            self._metrics.found_no_room,
+        )
+        self._compiled_topics = CompiledTopics(
+            self._topic_appenders,
+            self._accumulator,
+            self._metadata,
+            self._wake,
+            largest=self._size_limits.largest_payload,
         )
         plugged = config.key_serializer, config.value_serializer, config.partitioner
-        plugs = closable((*plugged, *config.interceptors))
-        last = partial(close_all, plugs) if plugs else None
+        plugins = closable((*plugged, *config.interceptors))
+        last = partial(close_all, plugins) if plugins else None
         self._engine = Engine(self._sender, self._callbacks, self._metrics, config.client_id, last)
         self._bulk = self._bulk_parts()
         watch_over(self, self._engine, at_exit=self._exit_seconds, dropped=self._close_seconds)
+        if config.close_on_sigterm:
+            exit_on_sigterm()
 
-    if TYPE_CHECKING:  # it is compiled: kprod_ext/fast_lane.pyx
+    def _record_clock(self) -> RecordClock:
+        """What stamps records without a time, on every path; for a subclass to replace."""
+        return RecordClock()
+
+    if TYPE_CHECKING:  # it is compiled: kprod_ext/compiled_send.pyx
 
         def send(
             self,
@@ -132,8 +162,8 @@ class KafkaProducer(FastLane, BulkCalls):
         partition: int | None,
         timestamp_ms: int | None,
     ) -> FutureRecordMetadata:
-        """The Python lane of ``send``: whatever the compiled one does not take."""
-        self._ensure_usable()
+        """The Python path of ``send``: whatever the compiled one does not take."""
+        self._ensure_open()
         record = ProducerRecord(
             check_topic(topic),
             value,
@@ -146,8 +176,6 @@ class KafkaProducer(FastLane, BulkCalls):
         try:
             return self._queue(record)
         except KprodError as error:
-            if isinstance(error, BufferFullError):
-                self._metrics.found_no_room()
             self._interceptors.on_send_error(record, error)
             raise
 
@@ -166,38 +194,15 @@ class KafkaProducer(FastLane, BulkCalls):
             partition = self._partitioner.choose(topic, key)
         tp = TopicPartition(record.topic, partition)
         left = self._left(deadline)
-        appended = self._append(tp, record.timestamp_ms, key, value, record.headers, left)
+        appended = self._hand_over.append(tp, record.timestamp_ms, key, value, record.headers, left)
         self._partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
         if self._interceptors.watch_outcomes:
             self._follow(record, appended.future)
-        if self._lane_partitioner is not None:
-            self._fast_lanes.admit(tp, len(topic), self._lane_partitioner.sticky(tp.topic))
+        if self._compiled_partitioner is not None:
+            self._compiled_topics.admit(tp, len(topic), self._compiled_partitioner.sticky(tp.topic))
         return appended.future
 
-    def _append(
-        self,
-        tp: TopicPartition,
-        timestamp_ms: int | None,
-        key: BytesLike | None,
-        value: BytesLike | None,
-        headers: Sequence[Header],
-        timeout: float,
-    ) -> Appended:
-        """Write a record into its batch; the sender learns of it as soon as it has to."""
-        if timestamp_ms is None:
-            timestamp_ms = self._clock.wall_ms()
-        try:
-            appended = self._accumulator.append(tp, timestamp_ms, key, value, headers, timeout)
-            if appended.wake_sender:
-                self._wake()
-            elif appended.linger is not None:
-                self._look_within(appended.linger)
-        except BaseException:
-            self._wake()  # a signal handler may have raised when the record was queued already
-            raise
-        return appended
-
-    def _begin_batch(
+    def _append_to_new_batch(
         self,
         topic: str,
         value: bytes | None,
@@ -205,33 +210,28 @@ class KafkaProducer(FastLane, BulkCalls):
         partition: int,
         timestamp_ms: int | None,
     ) -> FutureRecordMetadata:
-        """The Python lane for a record that only lacks a batch: its lane has seen to the rest."""
-        if self._callbacks.crowded or self._lane_partitioner is None:
+        """The Python path for a record that only lacks a batch with room; the rest was checked."""
+        if self._callbacks.crowded or self._compiled_partitioner is None:
             return self._send(topic, value, key, None, partition, timestamp_ms)
         timeout = _blocking_time(self._engine, self._max_block)
         tp = TopicPartition(topic, partition)
-        try:
-            appended = self._append(tp, timestamp_ms, key, value, (), timeout)
-        except BufferFullError:
-            self._metrics.found_no_room()
-            raise
-        sticky = self._lane_partitioner.sticky(topic)
-        if sticky is not None and sticky.partition == partition:
-            sticky.add(appended.nbytes, appended.batch_ready)
+        appended = self._hand_over.append(tp, timestamp_ms, key, value, (), timeout)
+        self._compiled_partitioner.count(topic, partition, appended.nbytes, appended.batch_ready)
         return appended.future
 
     def _bulk_parts(self) -> BulkParts | None:
         """What bulk calls need; nothing in it refers to the producer, or none were ever dropped."""
-        if self._lane_partitioner is None:
+        if self._compiled_partitioner is None:
             return None
         return BulkParts(
             accumulator=self._accumulator,
+            hand_over=self._hand_over,
+            compiled_topics=self._compiled_topics,
             metadata=self._metadata,
-            partitioner=self._lane_partitioner,
-            clock=self._clock,
+            partitioner=self._compiled_partitioner,
             wake=self._wake,
             blocking_time=partial(_blocking_time, self._engine, self._max_block),
-            largest=self._largest,
+            largest=self._size_limits.largest_payload,
             turn=BulkTurn(),
         )
 
@@ -255,6 +255,13 @@ class KafkaProducer(FastLane, BulkCalls):
             self._restart_in_child()
         if self._closed:
             raise ProducerClosedError("the producer is closed")
+
+    def _ensure_open(self) -> None:
+        """Records may be queued: the producer is usable, and in a transaction if it has any."""
+        self._ensure_usable()
+        refused = None if self._transactions is None else self._transactions.refusal()
+        if refused is not None:
+            raise refused
 
     # Waiting for everything -----------------------------------------------------------------------
 
@@ -290,7 +297,7 @@ class KafkaProducer(FastLane, BulkCalls):
         if timeout != 0:
             self._engine.refuse_inside("close")
         self._closed = True
-        self._fast_lanes.close()
+        self._compiled_topics.close()
         if self._inherited:
             return DeliveryReport(0, 0, 0)
         if self._engine.stop(self._close_seconds if timeout is None else timeout):
@@ -302,7 +309,7 @@ class KafkaProducer(FastLane, BulkCalls):
     def inherited_by_child(self) -> None:
         """This process was forked: what the producer holds belongs to the parent. See ``send``."""
         self._inherited = True
-        self._fast_lanes.close()
+        self._compiled_topics.close()
         self._restarting = threading.Lock()  # guards starting once; made anew, for nobody holds it
 
     def _restart_in_child(self) -> None:
@@ -332,37 +339,50 @@ class KafkaProducer(FastLane, BulkCalls):
         )
         return {info.partition for info in known.partitions}
 
-    def bootstrap_connected(self) -> bool:
-        """True when there is a connection to some broker, or one is being made.
+    def connect(self, timeout: float | None = None) -> None:
+        """Wait until a broker has told about the cluster: a health check, or a warm start.
 
-        A producer begins to connect in its own thread: right after it was made, that may be
-        later. ``partitions_for`` waits for a broker's answer.
+        ``timeout`` is seconds, None for ``max_block_ms``. Raises KprodTimeoutError, naming what
+        every broker that was tried failed with.
         """
+        check_seconds("connect", timeout, FOREVER)
+        self._ensure_usable()
+        longest = self._max_block if timeout is None else timeout
+        self._metadata.await_cluster(_blocking_time(self._engine, longest), self._wake)
+
+    @property
+    def cluster(self) -> ClusterSnapshot:
+        """What is known of the cluster now: an immutable snapshot, which may be empty."""
+        return self._metadata.snapshot
+
+    @property
+    def metadata(self) -> Metadata:
+        """Where that comes from, for code that waits for it in ways of its own."""
+        return self._metadata
+
+    def bootstrap_connected(self) -> bool:
+        """True when there is a connection to some broker, or one is being made: see ``connect``."""
         return self._sender.network.connected
+
+    def client_instance_id(self, timeout: float | None = None) -> UUID:
+        """The id by which brokers know the metrics that they are told of this producer (KIP-714).
+
+        Waits at most ``timeout`` seconds, None for ``max_block_ms``. Raises KprodTimeoutError when
+        no broker has given one, and IllegalStateError with ``enable_metrics_push=False``.
+        """
+        check_seconds("client_instance_id", timeout, FOREVER)
+        self._ensure_usable()
+        longest = self._max_block if timeout is None else timeout
+        return self._engine.client_instance_id(_blocking_time(self._engine, longest))
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Numbers under Kafka's metric names, by group; ``docs/metrics.md`` lists them."""
-        pool, now = self._accumulator.pool, self._clock.monotonic()
-        gauges = {
-            "buffer-total-bytes": pool.total,
-            "buffer-available-bytes": pool.available,
-            "waiting-threads": pool.waiting,
-            "bufferpool-wait-time-ns-total": 1e9 * pool.waited,
-            "requests-in-flight": self._sender.network.in_flight,
-            "connection-count": self._metrics.connections,
-            "metadata-age": self._metadata.age(now),
-        }
-        return self._metrics.groups(now, gauges)
+        return self._engine.metrics()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         # What went wrong is what the caller wants to know, and soon; as when the interpreter exits,
         # queued records get a short time.
         self.close(None if error is None else self._exit_seconds)

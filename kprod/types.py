@@ -54,6 +54,21 @@ class Persisted(enum.Enum):
     MAYBE = "maybe"
 
 
+class NextStep(enum.Enum):
+    """What an application may do after an error of a transaction (the classes of KIP-1050).
+
+    ``ABORT``: abort the transaction, and begin another one. ``RETRY_CALL``: call the same method
+    again; what it asked for goes on meanwhile. ``START_AGAIN``: close the producer, and let a new
+    one go on behind the last committed transaction. ``CLOSE``: close the producer; a new one would
+    fail as well until somebody has changed an option, or what the principal may do.
+    """
+
+    ABORT = "abort"
+    RETRY_CALL = "retry the same call"
+    START_AGAIN = "start again"
+    CLOSE = "close"
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
     """A record as the application hands it over, before serialization.

@@ -1,9 +1,15 @@
-"""``python -m kprod.config`` prints the documentation page of the options."""
+"""``python -m kprod.config`` prints the page of the options; ``types`` writes their types."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+import kprod.config.option_types
 from kprod.config.page import page
+from kprod.config.types_page import types_page
 
-sys.stdout.write(page())
+if sys.argv[1:] == ["types"]:  # not printed: a redirection would empty what is imported here
+    Path(kprod.config.option_types.__file__).write_text(types_page())
+else:
+    sys.stdout.write(page())

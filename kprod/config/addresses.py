@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kprod.config.kinds import Refused
-from kprod.config.shown import shown
+from kprod.config.safe_repr import safe_repr
 
 DEFAULT_PORT = 9092
 MOST_ADDRESSES = 1000
@@ -54,7 +54,7 @@ def _address(entry: Any) -> Address:
     match entry:
         case (str(host), int(port)):
             return _checked_host(host, host), _checked_port(f"{port}", f"{host}:{port}")
-    raise Refused(f"{shown(entry)} is not an address")
+    raise Refused(f"{safe_repr(entry)} is not an address")
 
 
 def _parsed(entry: str) -> Address:
@@ -72,6 +72,8 @@ def _bracketed(entry: str) -> tuple[str, str]:
 
 
 def _plain(entry: str) -> tuple[str, str]:
+    if ";" in entry:
+        raise Refused(f"{_without_login(entry)}: separate addresses by commas")
     if "://" in entry:
         raise Refused(f"{_without_login(entry)}: leave the scheme away")
     host, colon, port = entry.rpartition(":")

@@ -110,6 +110,20 @@ class Choice(NamedTuple):
         return self.meanings[spelled]
 
 
+class TransactionalId:
+    """Text that names a producer across its lives; None for a producer without transactions."""
+
+    type_name = "str or None"
+    expected = "text of 1 to 32767 bytes in UTF-8, or None"
+
+    def convert(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value:
+            raise Refused
+        return ClientId().convert(value)
+
+
 class ClientId:
     """Text for the broker's logs and quotas; None and "" ask for a name made here."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kprod.config.kinds import Kind, Refused
-from kprod.config.shown import shown
+from kprod.config.safe_repr import safe_repr
 
 HIDDEN = "***"
 FIRST_VERSION = "0.1.0"
@@ -43,7 +43,7 @@ class Option(NamedTuple):
     def _complaint(self, value: Any, spelled: str, reason: str) -> str:
         name = self.name if spelled == self.name else f'{self.name} (given as "{spelled}")'
         # A reason quotes the offending part itself, without what may be a password.
-        got = reason or f"got {HIDDEN if self.secret else shown(value)}"
+        got = reason or f"got {HIDDEN if self.secret else safe_repr(value)}"
         return f"{name}: expected {self.kind.expected}; {got}"
 
     def shown(self, value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from kprod.config.elsewhere import IGNORED, UNAVAILABLE, UNAVAILABLE_FAMILIES
+from kprod.config.foreign_options import IGNORED, UNAVAILABLE, UNAVAILABLE_FAMILIES
 from kprod.config.option import Option
 from kprod.config.table import OPTIONS
 

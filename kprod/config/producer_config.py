@@ -10,6 +10,8 @@ from typing import Any
 from kprod.config.addresses import Address
 from kprod.config.reading import OptionReader
 from kprod.config.rules import PRODUCER_RULES, apply_rules
+from kprod.config.secret import Secret
+from kprod.config.security_rules import check_security
 from kprod.config.table import OPTIONS
 from kprod.config.topic_options import TopicOptions
 from kprod.config.topic_reading import settle_topics
@@ -28,8 +30,11 @@ class ProducerConfig:
 
     bootstrap_servers: tuple[Address, ...]
     client_id: str
+    profile: str | None
     acks: int
     enable_idempotence: bool
+    transactional_id: str | None
+    transaction_timeout_ms: int
     key_serializer: Any
     value_serializer: Any
     partitioner: Any
@@ -42,6 +47,7 @@ class ProducerConfig:
     linger_ms: int
     topic_options: tuple[TopicOptions, ...]
     batch_size: int
+    batch_max_size: int
     buffer_memory: int
     max_block_ms: int
     max_request_size: int
@@ -67,9 +73,41 @@ class ProducerConfig:
     allow_auto_create_topics: bool
     metrics_num_samples: int
     metrics_sample_window_ms: int
+    enable_metrics_push: bool
     transport: str | Callable[..., Any]
     close_timeout_ms_at_exit: int
+    close_on_sigterm: bool
     security_protocol: str
+    ssl_context: Any
+    ssl_cafile: str | None
+    ssl_truststore_password: Secret | None
+    ssl_certfile: str | None
+    ssl_keystore_password: Secret | None
+    ssl_keyfile: str | None
+    ssl_password: Secret | None
+    ssl_crlfile: str | None
+    ssl_ciphers: str | None
+    ssl_minimum_version: str
+    ssl_check_hostname: bool
+    enable_ssl_certificate_verification: bool
+    sasl_mechanism: str | None
+    sasl_plain_username: str | None
+    sasl_plain_password: Secret | None
+    sasl_credentials: Any
+    sasl_jaas_config: Secret | None
+    sasl_oauth_token_provider: Any
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_id: str | None
+    sasl_oauthbearer_client_secret: Secret | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_cafile: str | None
+    sasl_oauthbearer_extensions: tuple[tuple[str, str], ...]
+    sasl_msk_region: str | None
+    sasl_kerberos_service_name: str | None
+    sasl_kerberos_name: str | None
+    sasl_kerberos_domain_name: str | None
+    proxy_url: str | None
+    unix_socket_path: str | None
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> ProducerConfig:
@@ -80,6 +118,7 @@ class ProducerConfig:
         """
         reader = OptionReader(options)
         apply_rules(PRODUCER_RULES, reader)
+        reader.problems.extend(check_security(reader))
         settle_topics(reader)
         if reader.problems:
             raise ConfigError(_report(reader.problems))

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from kprod.config.elsewhere import IGNORED, not_used, unavailable
+from kprod.config.foreign_options import IGNORED, not_used, unavailable
 from kprod.config.kinds import Refused
 from kprod.config.option import Option
-from kprod.config.shown import shown
+from kprod.config.profiles import PROFILES
+from kprod.config.safe_repr import safe_repr
 from kprod.config.table import OPTIONS
 
 _log = logging.getLogger("kprod.config")
@@ -27,9 +28,10 @@ _BY_SPELLING: Mapping[str, Option] = {
 class OptionReader:
     """What one set of options says.
 
-    ``values`` has an entry for every option; ``given`` maps the names of those that were set to the
-    spelling used; ``problems`` are sentences, empty when all is well; ``refused`` the names of the
-    options whose value in ``values`` is only the default because the given one was wrong.
+    ``values`` has an entry for every option, a profile's where it was not set; ``given`` maps the
+    names of those that were set to the spelling used; ``problems`` are sentences, empty when all is
+    well; ``refused`` the names of the options whose value in ``values`` is only the default because
+    the given one was wrong.
     """
 
     def __init__(self, options: Mapping[Any, Any]) -> None:
@@ -41,10 +43,13 @@ class OptionReader:
         self.problems: list[str] = []
         for spelled, value in options.items():
             self._read(spelled, value)
+        for name, value in PROFILES.get(self.values["profile"], {}).items():
+            if name not in self.given:
+                self.values[name] = OPTIONS[name].kind.convert(value)
 
     def _read(self, spelled: Any, value: Any) -> None:
         if not isinstance(spelled, str):
-            self.problems.append(f"the name of an option is text, not {shown(spelled)}")
+            self.problems.append(f"the name of an option is text, not {safe_repr(spelled)}")
             return
         option = _BY_SPELLING.get(_plain(spelled))
         if option is None:

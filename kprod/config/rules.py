@@ -33,8 +33,13 @@ def _idempotence(reader: OptionReader) -> str | None:
         )
         if conflict
     ]
+    transactional = values["transactional_id"] is not None
+    if transactional and not values["enable_idempotence"]:
+        return "transactional_id needs enable_idempotence=True"
     if not conflicts or not values["enable_idempotence"]:
         return None
+    if transactional:
+        return f"transactional_id is impossible with {' and '.join(conflicts)}"
     if "enable_idempotence" in reader.given:
         return f"enable_idempotence=True is impossible with {' and '.join(conflicts)}"
     values["enable_idempotence"] = False
@@ -88,6 +93,22 @@ def _memory(reader: OptionReader) -> str | None:
     if batch_size <= buffer_memory:
         return None
     return f"batch_size={batch_size} must be at most buffer_memory={buffer_memory}"
+
+
+def _growth(reader: OptionReader) -> str | None:
+    values = reader.values
+    size, most, request = (values[n] for n in ("batch_size", "batch_max_size", "max_request_size"))
+    if "batch_max_size" not in reader.given:
+        # Batches that were asked to be smaller than by default are not to grow on their own.
+        small = size < OPTIONS["batch_size"].default
+        values["batch_max_size"] = size if small else max(size, min(most, request))
+    elif most < size and "batch_size" not in reader.given:
+        values["batch_size"] = most
+    elif most < size:
+        return f"batch_max_size={most} must be at least batch_size={size}"
+    elif most > max(size, request):
+        return f"batch_max_size={most} must be at most max_request_size={request}"
+    return None
 
 
 def _compression(reader: OptionReader) -> str | None:
@@ -153,7 +174,13 @@ _COMPRESSION: Rule = (("compression_type", "compression_level"), _compression)
 
 PRODUCER_RULES: tuple[Rule, ...] = (
     (
-        ("enable_idempotence", "acks", "retries", "max_in_flight_requests_per_connection"),
+        (
+            "transactional_id",
+            "enable_idempotence",
+            "acks",
+            "retries",
+            "max_in_flight_requests_per_connection",
+        ),
         _idempotence,
     ),
     _DELIVERY_TIMEOUT,
@@ -163,6 +190,7 @@ PRODUCER_RULES: tuple[Rule, ...] = (
         ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
         _setup_timeout,
     ),
+    (("batch_size", "batch_max_size", "max_request_size"), _growth),
     (("batch_size", "buffer_memory"), _memory),
     _COMPRESSION,
     (

@@ -6,9 +6,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kprod.config.addresses import Addresses
-from kprod.config.kinds import MAX_INT32, MAX_INT64, Choice, ClientId, Truth, WholeNumber
+from kprod.config.kinds import (
+    MAX_INT32,
+    MAX_INT64,
+    Choice,
+    ClientId,
+    TransactionalId,
+    Truth,
+    WholeNumber,
+)
 from kprod.config.option import Option
-from kprod.config.plugs import InterceptorPlugs, PartitionerPlug, SerializerPlug, TransportPlug
+from kprod.config.plugins import (
+    InterceptorPlugins,
+    PartitionerPlugin,
+    SerializerPlugin,
+    TransportPlugin,
+)
+from kprod.config.profiles import PROFILES, described
+from kprod.config.security_options import SECURITY_ROWS
 from kprod.config.topic_options import OptionsByTopic
 
 _ACKS = Choice(
@@ -19,17 +34,11 @@ _CODECS = Choice(
     "str or None",
     'None, "gzip", "snappy", "lz4" or "zstd"',
 )
-_NOT_YET = "TLS and SASL are not available in this version of kprod"
 _RECOVERIES = Choice(
     {"rebootstrap": "rebootstrap", "none": "none"}, "str", '"rebootstrap" or "none"'
 )
-_SECURITY = Choice(
-    {"plaintext": "PLAINTEXT"},
-    "str",
-    '"PLAINTEXT"',
-    refusals=MappingProxyType(dict.fromkeys(("ssl", "sasl_plaintext", "sasl_ssl"), _NOT_YET)),
-)
-_SERIALIZER = SerializerPlug()
+_NAMED_PROFILES = 'None, "throughput", "latency" or "durable"'
+_SERIALIZER = SerializerPlugin()
 _MOST_RECORDS = 2**31 - 2**24
 _SOCKET_BUFFER = WholeNumber(1, unit="bytes", instead={None: None, 0: None, -1: None})
 
@@ -57,6 +66,13 @@ _ROWS = (
         "Name shown in the brokers' logs and used for quotas. None makes `kprod-producer-N`.",
     ),
     Option(
+        "profile",
+        None,
+        Choice({None: None, **{name: name for name in PROFILES}}, "str or None", _NAMED_PROFILES),
+        "What the producer is for: a set of options that hold where they are not set themselves."
+        f" {described()}.",
+    ),
+    Option(
         "acks",
         "all",
         _ACKS,
@@ -71,6 +87,21 @@ _ROWS = (
         "Retries neither duplicate nor reorder records. Needs `acks=all`, `retries` above 0 and"
         " at most 5 requests in flight. When one of these is set otherwise: an error if idempotence"
         " was asked for, else it is switched off with a warning.",
+    ),
+    Option(
+        "transactional_id",
+        None,
+        TransactionalId(),
+        "Name under which a producer's transactions are known to the cluster; the same one each"
+        " time the same work is taken up again. It makes `init_transactions` and what follows"
+        " possible, and everything else impossible outside a transaction. Needs idempotence.",
+    ),
+    Option(
+        "transaction_timeout_ms",
+        60000,
+        _ms(1),
+        "A transaction that is open for longer is aborted by its coordinator. At most the brokers'"
+        " `transaction.max.timeout.ms`.",
     ),
     Option(
         "key_serializer",
@@ -90,7 +121,7 @@ _ROWS = (
     Option(
         "partitioner",
         "default",
-        PartitionerPlug(),
+        PartitionerPlugin(),
         "Chooses the partition of a record that names none. `default`: by murmur2 of the key, as"
         " Kafka's Java client does; `crc32`: as librdkafka's `consistent_random`; `fnv1a`: as"
         " Sarama's hash partitioner. With all three, records without a key stay on one partition"
@@ -120,7 +151,7 @@ _ROWS = (
     Option(
         "interceptors",
         (),
-        InterceptorPlugs(),
+        InterceptorPlugins(),
         "Objects that see every record before it is sent and every outcome. Their `close()`, if"
         " any, is called when the producer has ended.",
         ("interceptor.classes",),
@@ -163,6 +194,16 @@ _ROWS = (
         ("max_batch_size",),
     ),
     Option(
+        "batch_max_size",
+        262144,
+        WholeNumber(1, _MOST_RECORDS, unit="bytes"),
+        "Size up to which a full batch that cannot leave yet goes on filling (KIP-782): while its"
+        " partition, its broker or the sender is busy it takes more records, instead of another one"
+        " being begun. Its memory is taken as records come, `batch_size` at a time. At least"
+        " `batch_size` and at most `max_request_size`; when not set, it is raised or lowered to"
+        " that, and it is `batch_size` where that is set to less than 16384.",
+    ),
+    Option(
         "buffer_memory",
         33554432,
         _bytes(1, MAX_INT64),
@@ -186,8 +227,9 @@ _ROWS = (
         "delivery_timeout_ms",
         120000,
         _ms(1),
-        "A record without an outcome this long after `send` fails. At least `linger_ms` +"
-        " `request_timeout_ms`; raised to that when not set.",
+        "A batch without an outcome this long after `send` of its first record fails, and so do the"
+        " records that joined it later. At least `linger_ms` + `request_timeout_ms`; raised to that"
+        " when not set.",
         ("message.timeout.ms",),
     ),
     Option("request_timeout_ms", 30000, _ms(1), "How long a broker may take to answer a request."),
@@ -291,11 +333,11 @@ _ROWS = (
     ),
     Option(
         "busy_poll_us",
-        100,
+        0,
         WholeNumber(0, 10_000, unit="microseconds"),
         "How long a caller that waits for its record alone looks for the broker's answer without"
-        " sleeping, which saves the time it takes to be woken; only while answers have lately come"
-        " within that time. 0: it sleeps at once.",
+        " sleeping, which saves the time it takes to be woken where caller and broker have a core"
+        " each, and costs a core for so long where they have not. 0: it sleeps at once.",
     ),
     Option(
         "receive_message_max_bytes",
@@ -322,10 +364,18 @@ _ROWS = (
         "Length of such a window.",
     ),
     Option(
+        "enable_metrics_push",
+        True,
+        Truth(),
+        "Whether brokers are told of the metrics that they have subscribed to (KIP-714).",
+    ),
+    Option(
         "transport",
         "tcp",
-        TransportPlug(),
-        "Name of a registered transport, or a callable that makes a backend.",
+        TransportPlugin(),
+        "How brokers are reached: the name of a transport (`kprod.transport.register`, or the entry"
+        " points `kprod.transports` of an installed package), a class or callable that makes a"
+        " backend, or a backend, which is then the producer's own and is closed with it.",
     ),
     Option(
         "close_timeout_ms_at_exit",
@@ -335,9 +385,16 @@ _ROWS = (
         " when an exception ends its `with` block.",
     ),
     Option(
-        "security_protocol", "PLAINTEXT", _SECURITY, "How to talk to brokers. Only `PLAINTEXT`."
+        "close_on_sigterm",
+        False,
+        Truth(),
+        "Whether the signal SIGTERM, where nothing handles it yet, ends the process by SystemExit"
+        " (status 143), so that producers are closed as at any exit. Takes effect when the producer"
+        " is made in the main thread.",
     ),
 )
 
-OPTIONS: Mapping[str, Option] = MappingProxyType({row.name: row for row in _ROWS})
+OPTIONS: Mapping[str, Option] = MappingProxyType(
+    {row.name: row for row in (*_ROWS, *SECURITY_ROWS)}
+)
 """Every option of the producer by name, in the order of the documentation."""

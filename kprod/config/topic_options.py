@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kprod.config.kinds import Refused
-from kprod.config.shown import shown
+from kprod.config.safe_repr import safe_repr
 from kprod.config.topic_name import is_topic_name
 
 
@@ -41,10 +41,10 @@ class OptionsByTopic:
 def _checked_topic(topic: Any) -> str:
     if isinstance(topic, str) and is_topic_name(topic):
         return topic
-    raise Refused(f"{shown(topic)} is not the name of a topic")
+    raise Refused(f"{safe_repr(topic)} is not the name of a topic")
 
 
 def _checked(topic: str, own: Any) -> dict[Any, Any]:
     if isinstance(own, Mapping):
         return dict(own)
-    raise Refused(f"{shown(own)} for topic {topic!r} is not a dict")
+    raise Refused(f"{safe_repr(own)} for topic {topic!r} is not a dict")

@@ -1,7 +1,7 @@
 """The arguments of ``send``, checked before anything is queued.
 
 Every function takes a value as the application gave it and returns it in the one form the rest of
-the code knows. They run for every record of the Python lane, so the usual exact types are tried
+the code knows. They run for every record of the Python path, so the usual exact types are tried
 first. Wrong types raise RecordTypeError (a TypeError), wrong values a ValueError; both name the
 argument, what was given and what is expected.
 """
@@ -14,13 +14,11 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from kprod.config.shown import shown
+from kprod.config.safe_repr import safe_repr
 from kprod.config.topic_name import MAX_TOPIC_LENGTH, is_topic_name
 from kprod.errors import InvalidRecordError, InvalidTopicError, PartitionError, RecordTypeError
 from kprod.types import Header, ProducerRecord
-
-MAX_PARTITION = 2**31 - 1
-MAX_TIMESTAMP_MS = 2**63 - 1
+from kprod_ext.record_rules import is_frozen, is_partition, is_timestamp
 
 
 def check_topic(topic: Any) -> str:
@@ -37,7 +35,7 @@ def check_topic(topic: Any) -> str:
 
 def _plain_text(topic: Any) -> str:
     if not isinstance(topic, str):
-        raise RecordTypeError(f"topic: expected a str, got {shown(topic)}")
+        raise RecordTypeError(f"topic: expected a str, got {safe_repr(topic)}")
     return str.__str__(topic)
 
 
@@ -47,7 +45,7 @@ def _check_name(topic: str) -> None:
     if not is_topic_name(topic):
         raise InvalidTopicError(
             f"topic: expected 1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ - (and not"
-            f' "." or ".."), got {shown(topic)} of {len(topic)} characters'
+            f' "." or ".."), got {safe_repr(topic)} of {len(topic)} characters'
         )
 
 
@@ -60,11 +58,11 @@ def check_partition(partition: Any) -> int | None:
     if partition is None:
         return None
     number = partition if type(partition) is int else _integer("partition", partition)
-    if 0 <= number <= MAX_PARTITION:
+    if is_partition(number):
         return number
     raise PartitionError(
-        f"partition: expected a number from 0 to {MAX_PARTITION}, or None to let the partitioner"
-        f" choose; got {shown(partition)}"
+        "partition: expected a number from 0 to 2147483647, or None to let the partitioner"
+        f" choose; got {safe_repr(partition)}"
     )
 
 
@@ -77,12 +75,23 @@ def check_timestamp(timestamp_ms: Any) -> int | None:
     if timestamp_ms is None:
         return None
     number = timestamp_ms if type(timestamp_ms) is int else _integer("timestamp_ms", timestamp_ms)
-    if 0 <= number <= MAX_TIMESTAMP_MS:
+    if is_timestamp(number):
         return number
     raise InvalidRecordError(
         "timestamp_ms: expected milliseconds since 1970 from 0 to 2**63 - 1, or None for the time"
-        f" of send; got {shown(timestamp_ms)}"
+        f" of send; got {safe_repr(timestamp_ms)}"
     )
+
+
+def refuse_positions(misplaced: tuple[object, ...]) -> None:
+    """Options have names. Raises RecordTypeError for what was passed without one."""
+    if misplaced:
+        meant = f"bootstrap_servers={safe_repr(misplaced[0])}"
+        raise RecordTypeError(
+            f"options are passed by name, as in KafkaProducer({meant})"
+            if not isinstance(misplaced[0], dict)
+            else "options are passed by name: KafkaProducer(**options) takes a dict of them"
+        )
 
 
 def check_seconds(call: str, timeout: Any, longest: float) -> None:
@@ -104,7 +113,7 @@ def _integer(argument: str, value: Any) -> int:
         with suppress(TypeError):
             return operator.index(value)
     hint = _timestamp_hint(value) if argument == "timestamp_ms" else ""
-    raise RecordTypeError(f"{argument}: expected an int or None, got {shown(value)}{hint}")
+    raise RecordTypeError(f"{argument}: expected an int or None, got {safe_repr(value)}{hint}")
 
 
 def _timestamp_hint(value: Any) -> str:
@@ -128,10 +137,9 @@ def freeze_headers(headers: Any) -> tuple[Header, ...]:
         return ()
     # One copy first: another thread may change the list while the pairs are looked at.
     pairs = tuple(_pairs(headers))
-    for pair in pairs:
-        if not _is_frozen(pair):
-            return tuple(_frozen(index, pair) for index, pair in enumerate(pairs))
-    return pairs
+    if is_frozen(pairs):
+        return pairs
+    return tuple(_frozen(index, pair) for index, pair in enumerate(pairs))
 
 
 def _pairs(headers: Any) -> Collection[Any]:
@@ -141,15 +149,8 @@ def _pairs(headers: Any) -> Collection[Any]:
         return headers.items()
     raise RecordTypeError(
         f"headers: expected a dict, or a list or tuple of (str, bytes or None) pairs, or None;"
-        f" got {shown(headers)}"
+        f" got {safe_repr(headers)}"
     )
-
-
-def _is_frozen(pair: Any) -> bool:
-    if type(pair) is not tuple or len(pair) != 2:
-        return False
-    name, value = pair
-    return type(name) is str and name.isascii() and (value is None or type(value) is bytes)
 
 
 def _frozen(index: int, pair: Any) -> Header:
@@ -157,7 +158,7 @@ def _frozen(index: int, pair: Any) -> Header:
         pair = pair["key"], pair["value"]
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise RecordTypeError(
-            f"headers[{index}]: expected a pair (str, bytes or None), got {shown(pair)}"
+            f"headers[{index}]: expected a pair (str, bytes or None), got {safe_repr(pair)}"
         )
     name, value = pair
     return _frozen_name(index, name), _frozen_value(index, value)
@@ -165,13 +166,16 @@ def _frozen(index: int, pair: Any) -> Header:
 
 def _frozen_name(index: int, name: Any) -> str:
     if not isinstance(name, str):
-        raise RecordTypeError(f"headers[{index}]: expected a str as the name, got {shown(name)}")
+        raise RecordTypeError(
+            f"headers[{index}]: expected a str as the name, got {safe_repr(name)}"
+        )
     text = str.__str__(name)
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidRecordError(
-            f"headers[{index}]: the name {shown(text)} cannot be written as UTF-8: {error.reason}"
+            f"headers[{index}]: the name {safe_repr(text)} cannot be written as UTF-8:"
+            f" {error.reason}"
         ) from None
     return text
 

@@ -9,27 +9,31 @@ from typing import Any
 _log = logging.getLogger("kprod.intake.closing")
 
 
-def closable(plugs: Iterable[Any]) -> list[Any]:
+def closable(plugins: Iterable[Any]) -> list[Any]:
     """Those with a ``close()``, once even if they are there twice.
 
     Classes are left out: nothing of theirs is open.
     """
-    distinct = {id(plug): plug for plug in plugs}.values()
-    return [plug for plug in distinct if callable(_close_of(plug)) and not isinstance(plug, type)]
+    distinct = {id(plugin): plugin for plugin in plugins}.values()
+    return [
+        plugin
+        for plugin in distinct
+        if callable(_close_of(plugin)) and not isinstance(plugin, type)
+    ]
 
 
-def close_all(plugs: Iterable[Any]) -> None:
+def close_all(plugins: Iterable[Any]) -> None:
     """Call ``close()`` of each object that has one. A failure is logged and stops nothing."""
-    for plug in closable(plugs):
-        _close(plug)
+    for plugin in closable(plugins):
+        _close(plugin)
 
 
-def _close_of(plug: Any) -> Any:
-    return getattr(plug, "close", None)
+def _close_of(plugin: Any) -> Any:
+    return getattr(plugin, "close", None)
 
 
-def _close(plug: Any) -> None:
+def _close(plugin: Any) -> None:
     try:
-        plug.close()
+        plugin.close()
     except Exception:
-        _log.exception("%s.close failed", type(plug).__qualname__)
+        _log.exception("%s.close failed", type(plugin).__qualname__)

@@ -17,10 +17,14 @@ def str_serializer(text: str | None) -> bytes | None:
 
 
 def json_serializer(value: Any) -> bytes | None:
-    """JSON without spaces, in UTF-8; None stays null, which deletes a key of a compacted topic."""
+    """JSON without spaces, in UTF-8; None stays null, which deletes a key of a compacted topic.
+
+    Raises ValueError for NaN and infinities, which JSON has no words for, TypeError as json.dumps.
+    """
     if value is None:
         return None
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode()
 
 
 def int_serializer(number: int | None) -> bytes | None:

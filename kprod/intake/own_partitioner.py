@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from kprod.cluster.snapshot import TopicInfo
-from kprod.config.shown import shown
+from kprod.config.safe_repr import safe_repr
 from kprod.errors import PartitionError
 from kprod.intake.partitioner import Partitioner
 from kprod.types import BytesLike
@@ -72,7 +72,7 @@ def _checked(source: Any, topic: TopicInfo, chosen: Any) -> int:
         return int(chosen)
     raise PartitionError(
         f"partitioner {_name(source)}: expected an int from 0 to {count - 1} for topic"
-        f" {topic.name!r}, got {shown(chosen)}"
+        f" {topic.name!r}, got {safe_repr(chosen)}"
     )
 
 

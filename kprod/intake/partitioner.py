@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import threading
+from collections.abc import Container
 from typing import Protocol
 
 from kprod.cluster.snapshot import NO_LEADER, TopicInfo
@@ -11,7 +11,7 @@ from kprod.errors import PartitionError
 from kprod.intake.key_hash import MURMUR2, KeyHash
 from kprod.intake.queue_loads import QueueLoads
 from kprod.types import BytesLike
-from kprod_ext import StickyPartition
+from kprod_ext import Mutex, StickyPartition
 
 
 class Partitioner(Protocol):
@@ -46,11 +46,10 @@ class DefaultPartitioner:
     ) -> None:
         self.hashes_by_murmur2 = key_hash is MURMUR2
         self._batch_size = batch_size
-        self._hash = key_hash.hash if key_hash is not None else None
-        self._mask = key_hash.mask if key_hash is not None else 0
+        self._partition_of = key_hash.partition if key_hash is not None else None
         self._empty_is_a_key = key_hash is not None and key_hash.empty_is_a_key
         self._loads = loads
-        self._lock = threading.Lock()  # guards what follows; choose() reads _sticky without it
+        self._lock = Mutex()  # guards what follows; choose() reads _sticky without it
         self._rng = rng if rng is not None else random.Random()
         self._sticky: dict[str, StickyPartition] = {}
 
@@ -59,8 +58,8 @@ class DefaultPartitioner:
         count = len(topic.partitions)
         if count == 0:
             raise PartitionError(f"topic {topic.name!r} has no partitions")
-        if key is not None and self._hash is not None and (key or self._empty_is_a_key):
-            return (self._hash(key) & self._mask) % count
+        if key is not None and self._partition_of is not None and (key or self._empty_is_a_key):
+            return self._partition_of(key, count)
         sticky = self._sticky.get(topic.name)
         if sticky is not None and not sticky.spent and _usable(topic, sticky.partition):
             return sticky.partition
@@ -69,6 +68,12 @@ class DefaultPartitioner:
     def sticky(self, topic: str) -> StickyPartition | None:
         """Where records of the topic without a key go at the moment, None before the first."""
         return self._sticky.get(topic)
+
+    def forget(self, topics: Container[str]) -> None:
+        """Nothing is sent to these topics any more; used again, they begin anew."""
+        with self._lock:
+            sticky = self._sticky.items()
+            self._sticky = {topic: each for topic, each in sticky if topic not in topics}
 
     def ahead(self, topic: TopicInfo, count: int) -> list[StickyPartition]:
         """Partitions drawn for when the sticky one has had its share; see ``goes_on``."""
@@ -99,11 +104,20 @@ class DefaultPartitioner:
         """Count towards the switch to another partition."""
         with self._lock:
             sticky = self._sticky.get(topic.name)
-            # A thread that chose before another one switched reports the partition left behind.
-            if sticky is None or sticky.partition != partition:
-                return
-            if sticky.add(nbytes, batch_ready):
+            if sticky is not None and self._counted(sticky, partition, nbytes, batch_ready):
                 self._sticky[topic.name] = self._drawn(topic)
+
+    def count(self, topic: str, partition: int, nbytes: int, batch_ready: bool) -> None:
+        """As ``appended``, for a caller without the topic: it switches with the next record."""
+        sticky = self._sticky.get(topic)
+        if sticky is not None:
+            self._counted(sticky, partition, nbytes, batch_ready)
+
+    @staticmethod
+    def _counted(sticky: StickyPartition, partition: int, nbytes: int, batch_ready: bool) -> bool:
+        """Whether the sticky partition has had its share with what was written."""
+        # A thread that chose before another one switched reports the partition left behind.
+        return sticky.partition == partition and sticky.add(nbytes, batch_ready)
 
 
 def _usable(topic: TopicInfo, partition: int) -> bool:

@@ -1,9 +1,9 @@
-"""What the sender has seen of the queues, for whoever draws partitions."""
+"""What the sender has seen of the queues, for the partitioner that draws by them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kprod.cluster.snapshot import TopicInfo
 from kprod.intake.load_table import LoadTable
@@ -58,6 +58,14 @@ class QueueLoads:
         look = self._look
         if queued is not look.queued or avoided != look.avoided:
             self._look = _Look(queued, avoided)
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Nothing is sent to these topics any more.
+
+        What ``draw`` adds meanwhile may be lost, too: it adds the topic again whenever it draws.
+        """
+        self.topics = self.topics.difference(topics)
+        self._look = _Look(self._look.queued, self._look.avoided)
 
     def _avoided(self, now: float) -> frozenset[int]:
         limit = self._availability_timeout

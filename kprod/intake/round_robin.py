@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import count
 
 from kprod.cluster.snapshot import TopicInfo
@@ -30,6 +30,11 @@ class RoundRobinPartitioner:
         if not candidates:
             raise PartitionError(f"topic {topic.name!r} has no partitions")
         return candidates[next(turns) % len(candidates)]
+
+    def forget(self, topics: Container[str]) -> None:
+        """Nothing is sent to these topics any more; used again, they begin with the first."""
+        turns = list(self._turns.items())
+        self._turns = {topic: each for topic, each in turns if topic not in topics}
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
         """Nothing to remember."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 from kprod.config import ProducerConfig
 from kprod.errors import RecordTooLargeError
 from kprod.types import BytesLike, ProducerRecord
+from kprod_ext.record_rules import largest_payload
 from kprod_ext.records_builder import batch_size_upper_bound
 
 
 class SizeLimits:
-    """The options that limit a record, by the bytes of a batch with it alone. Immutable."""
+    """The options that limit a record, by the bytes of a batch with it alone. Immutable.
+
+    ``largest`` is the bytes of that batch, ``largest_payload`` those of key, value and headers for
+    which the size of the batch need not be worked out.
+    """
 
     def __init__(self, config: ProducerConfig) -> None:
         self._limits = {
@@ -17,6 +22,7 @@ class SizeLimits:
             "buffer_memory": config.buffer_memory,
         }
         self.largest = min(self._limits.values())
+        self.largest_payload = largest_payload(self.largest)
 
     def check(self, record: ProducerRecord, key: BytesLike | None, value: BytesLike | None) -> None:
         """Refuse a record that is too large as it will be written. Raises RecordTooLargeError."""

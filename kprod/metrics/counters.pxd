@@ -17,12 +17,15 @@ cdef class BatchCounters(Counters):
 
 cdef class NodeCounters(Counters):
     cdef public int64_t requests
+    cdef public int64_t request_size_max
+    cdef public int64_t responses
     cdef public int64_t bytes_out
     cdef public int64_t bytes_in
     cdef public int64_t answers
     cdef public double latency_seconds
     cdef public double latency_max
 
+    cpdef void sent(self, int64_t nbytes) except *
     cpdef void answered(self, double seconds) except *
 
 

@@ -59,20 +59,36 @@ class BatchCounters(Counters):
         self.bytes_sent = 0
         self.uncompressed_bytes = 0
 
+    def add(self, other: BatchCounters) -> None:
+        """Count what ``other`` has counted, too."""
+        for name in self.NAMES:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 class NodeCounters(Counters):
     """The traffic with one broker. ``answers`` are the Produce requests that ended with one."""
 
-    NAMES = ("requests", "bytes_out", "bytes_in", "answers", "latency_seconds", "latency_max")
-    PEAKS = ("latency_max",)
+    PEAKS = ("latency_max", "request_size_max")
+    NAMES = (
+        *("requests", "responses", "bytes_out", "bytes_in"),
+        *("answers", "latency_seconds"),
+        *PEAKS,
+    )
 
     def __init__(self) -> None:
         self.requests = 0
+        self.request_size_max = 0
+        self.responses = 0
         self.bytes_out = 0
         self.bytes_in = 0
         self.answers = 0
         self.latency_seconds = 0.0
         self.latency_max = 0.0
+
+    def sent(self, nbytes: int) -> None:
+        """A request of so many bytes was made."""
+        self.requests += 1
+        self.request_size_max = max(self.request_size_max, nbytes)
 
     def answered(self, seconds: float) -> None:
         """A produce request was answered."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
-from operator import attrgetter, methodcaller
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from kprod.metrics.counters import Batch, BatchCounters, NodeCounters, ProducerCounters, Values
-from kprod.metrics.table import NODE_METRICS, PRODUCER_METRICS, TOPIC_METRICS, Metric
+from kprod.metrics.counters import BatchCounters, NodeCounters, Values
+from kprod.metrics.sender_counters import SenderCounters
+from kprod.metrics.table import (
+    NODE_METRICS,
+    PRODUCER_METRICS,
+    TOPIC_METRICS,
+    TRANSACTION_TIMES,
+    Metric,
+)
 from kprod.metrics.view import View
+from kprod_ext import Mutex
 
 Groups: TypeAlias = dict[str, dict[str, float]]
 """Metrics by group and name."""
 
 FIRST = float("-inf")
+NANOSECONDS = 1e9
 
 
 class Mark(NamedTuple):
@@ -26,7 +33,7 @@ class Mark(NamedTuple):
     nodes: dict[int, Values]
 
 
-class ProducerMetrics(ProducerCounters):
+class ProducerMetrics(SenderCounters):
     """Everything counted since the producer was made.
 
     Changed by the sender's thread only, once per batch or request, never per record; what other
@@ -37,76 +44,27 @@ class ProducerMetrics(ProducerCounters):
 
     def __init__(self, samples: int = 2, window: float = 30.0) -> None:
         super().__init__()
-        self.topics: dict[str, BatchCounters] = {}
-        self.nodes: dict[int, NodeCounters] = {}
+        self._forgotten = BatchCounters()  # what all topics that were forgotten add up to
         self.mark_due = FIRST
         self._samples = samples
         self._window = window
         self._marks: tuple[Mark, ...] = ()
-        self._lock = threading.Lock()  # guards what callers count, and which marks there are
+        self._spent = dict.fromkeys((gauge.name for gauge in TRANSACTION_TIMES), 0.0)
+        self._lock = Mutex()  # guards what callers count, marks, and that topics leave
 
     # The sender's thread --------------------------------------------------------------------------
 
-    def acknowledged(
-        self,
-        topic_name: str,
-        records: int,
-        nbytes: int,
-        uncompressed: int,
-        largest: int,
-        queued: float,
-    ) -> None:
-        """A batch was acknowledged that had waited ``queued`` seconds before its last attempt.
-
-        It took ``nbytes`` on the wire; its records took ``uncompressed`` bytes before compression,
-        the largest of them ``largest``.
-        """
-        topic = self.topic(topic_name)
-        topic.records_sent += records
-        topic.batches_sent += 1
-        topic.bytes_sent += nbytes
-        topic.uncompressed_bytes += uncompressed
-        self.records_sent += records
-        self.queued_seconds += queued
-        self.queued_max = max(self.queued_max, queued)
-        self.batch_size_max = max(self.batch_size_max, nbytes)
-        self.record_size_max = max(self.record_size_max, largest)
-
-    def failed(self, batch: Batch) -> None:
-        """The records of a batch ended in an error."""
-        topic = self.topic(batch.tp[0])
-        topic.records_failed += batch.record_count
-        self.records_failed += batch.record_count
-
-    def retried(self, batch: Batch) -> None:
-        """A batch will be sent once more."""
-        topic = self.topic(batch.tp[0])
-        topic.records_retried += batch.record_count
-        self.records_retried += batch.record_count
-
-    def answered(self, node_id: int, seconds: float, throttle_ms: int) -> None:
-        """A produce request was answered after ``seconds``; the broker throttles us."""
-        self.answers += 1
-        self.latency_seconds += seconds
-        self.latency_max = max(self.latency_max, seconds)
-        self.node(node_id).answered(seconds)
-        if throttle_ms:
-            self.throttle_ms += throttle_ms
-            self.throttle_ms_max = max(self.throttle_ms_max, throttle_ms)
-
-    def topic(self, name: str) -> BatchCounters:
-        """The counters of one topic."""
-        counters = self.topics.get(name)
-        if counters is None:
-            counters = self.topics[name] = BatchCounters()
-        return counters
-
-    def node(self, node_id: int) -> NodeCounters:
-        """The counters of one broker; bootstrap addresses have ids -1, -2, ..."""
-        counters = self.nodes.get(node_id)
-        if counters is None:
-            counters = self.nodes[node_id] = NodeCounters()
-        return counters
+    def forget(self, topics: Iterable[str]) -> None:
+        """Keep nothing of these topics but what they add to the sums."""
+        with self._lock:
+            for name in topics:
+                gone = self.topics.get(name)
+                if gone is not None:
+                    self._forgotten.add(gone)
+                    del self.topics[name]
+                    for mark in self._marks:
+                        mark.topics.pop(name, None)
+            self.topics = dict(self.topics)  # one that was large once stays it
 
     def mark(self, now: float) -> None:
         """A window has ended: write everything down, begin the next."""
@@ -123,15 +81,18 @@ class ProducerMetrics(ProducerCounters):
     def _with_sums(self, values: Values) -> Values:
         """With what all topics, and all brokers, add up to."""
         for name in ("batches_sent", "bytes_sent", "uncompressed_bytes"):
-            values[name] = sum(getattr(topic, name) for topic in list(self.topics.values()))
-        for name in ("requests", "bytes_out", "bytes_in"):
-            values[name] = sum(getattr(node, name) for node in list(self.nodes.values()))
+            topics = [self._forgotten, *list(self.topics.values())]
+            values[name] = sum(getattr(topic, name) for topic in topics)
+        nodes = list(self.nodes.values())
+        for name in ("requests", "responses", "bytes_out", "bytes_in"):
+            values[name] = sum(getattr(node, name) for node in nodes)
+        values["request_size_max"] = max((node.request_size_max for node in nodes), default=0)
         return values
 
     # Any thread -----------------------------------------------------------------------------------
 
     def found_no_room(self) -> None:
-        """A ``send`` ended without room for its record."""
+        """There was no memory for a record, sent alone or with others, in time."""
         with self._lock:
             self.sends_without_room += 1
 
@@ -140,6 +101,11 @@ class ProducerMetrics(ProducerCounters):
         with self._lock:
             self.flush_seconds += seconds
 
+    def spent(self, name: str, seconds: float) -> None:
+        """A call of a transaction took that long; ``name`` is one of ``TRANSACTION_TIMES``."""
+        with self._lock:
+            self._spent[name] += seconds * NANOSECONDS
+
     @property
     def connections(self) -> int:
         """Connections there are."""
@@ -147,18 +113,20 @@ class ProducerMetrics(ProducerCounters):
 
     def groups(self, now: float, gauges: Mapping[str, float]) -> Groups:
         """The metrics by group and name; ``gauges`` are those that are not counted here."""
-        with self._lock:
-            written = self._marks
+        with self._lock:  # or a topic could be counted twice while it is forgotten
+            written, topics = self._marks, list(self.topics.items())
+            values = self._with_sums(self.values())
+            spent = dict(self._spent)
         marks = [m for m in written if now - m.time < self._samples * self._window]
-        past = list(map(attrgetter("producer"), marks))
-        view = _view(now, self._with_sums(self.values()), past, marks)
-        groups = {"producer-metrics": {**_read(PRODUCER_METRICS, view), **gauges}}
-        for name, topic in list(self.topics.items()):
-            past = _past(map(attrgetter("topics"), marks), name, _NO_BATCHES)
+        past = [mark.producer for mark in marks]
+        view = _view(now, values, past, marks)
+        groups = {"producer-metrics": {**_read(PRODUCER_METRICS, view), **gauges, **spent}}
+        for name, topic in topics:
+            past = [mark.topics.get(name, _NO_BATCHES) for mark in marks]
             view = _view(now, topic.values(), past, marks)
             groups[f"producer-topic-metrics.{name}"] = _read(TOPIC_METRICS, view)
         for node_id, node in list(self.nodes.items()):
-            past = _past(map(attrgetter("nodes"), marks), node_id, _NO_TRAFFIC)
+            past = [mark.nodes.get(node_id, _NO_TRAFFIC) for mark in marks]
             view = _view(now, node.values(), past, marks)
             groups[f"producer-node-metrics.node-{node_id}"] = _read(NODE_METRICS, view)
         return groups
@@ -170,11 +138,6 @@ _NO_TRAFFIC = NodeCounters().values()
 
 def _read(metrics: tuple[Metric, ...], view: View) -> dict[str, float]:
     return {metric.name: metric.read(view) for metric in metrics}
-
-
-def _past(windows: Iterable[Mapping[Any, Values]], name: object, none: Values) -> list[Values]:
-    """What each of the windows says of one topic or broker; ``none``: nothing."""
-    return list(map(methodcaller("get", name, none), windows))
 
 
 def _view(now: float, values: Values, past: list[Values], marks: list[Mark]) -> View:

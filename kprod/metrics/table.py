@@ -64,13 +64,15 @@ _BATCH = "Size of an acknowledged batch as it was sent, header included"
 _RECORD = "Size of a record before compression"
 _THROTTLE = "Time for which a broker asked us to be silent, over all Produce requests"
 _REQUEST = "Bytes written for each request"
+_LARGEST = "Bytes of a request"
+_FAILED = "Records that ended in an error; a batch expires as a whole, by its first record's time"
 
 
 def _batches() -> tuple[Metric, ...]:
     return (
         *_pair("record-send", "records", "Records acknowledged", "records_sent"),
         *_pair("record-retry", "records", "Records sent once more", "records_retried"),
-        *_pair("record-error", "records", "Records that ended in an error", "records_failed"),
+        *_pair("record-error", "records", _FAILED, "records_failed"),
         *_pair("byte", "bytes", "Bytes of acknowledged batches as they were sent", "bytes_sent"),
     )
 
@@ -78,7 +80,9 @@ def _batches() -> tuple[Metric, ...]:
 def _traffic() -> tuple[Metric, ...]:
     return (
         *_pair("request", "requests", "Requests of any kind", "requests"),
+        *_pair("response", "responses", "Answers of any kind", "responses"),
         _mean("request-size", "bytes", _REQUEST, ("bytes_out", "requests")),
+        _peak("request-size", "bytes", _LARGEST, "request_size_max"),
         *_pair("outgoing-byte", "bytes", "Bytes written to sockets", "bytes_out"),
         *_pair("incoming-byte", "bytes", "Bytes read from sockets", "bytes_in"),
         _mean("request-latency", "ms", _LATENCY, ("latency_seconds", "answers"), 1000),
@@ -111,7 +115,7 @@ PRODUCER_METRICS: tuple[Metric, ...] = (
     *_pair(
         "buffer-exhausted",
         "records",
-        "Sends that ended in BufferFullError",
+        "Records for which there was no memory within `max_block_ms`",
         "sends_without_room",
     ),
     Metric(
@@ -123,6 +127,18 @@ PRODUCER_METRICS: tuple[Metric, ...] = (
 )
 """The group ``producer-metrics``, but the gauges."""
 
+TRANSACTION_TIMES: tuple[Gauge, ...] = tuple(
+    Gauge(f"txn-{name}-time-ns-total", "ns", f"Time threads spent in `{call}`")
+    for name, call in (
+        ("init", "init_transactions"),
+        ("begin", "begin_transaction"),
+        ("send-offsets", "send_offsets_to_transaction"),
+        ("commit", "commit_transaction"),
+        ("abort", "abort_transaction"),
+    )
+)
+"""What a producer with transactions waits for; of one without they are 0 (KIP-761)."""
+
 PRODUCER_GAUGES: tuple[Gauge, ...] = (
     Gauge("buffer-total-bytes", "bytes", "`buffer_memory`"),
     Gauge("buffer-available-bytes", "bytes", "What of it is free"),
@@ -131,6 +147,7 @@ PRODUCER_GAUGES: tuple[Gauge, ...] = (
     Gauge("requests-in-flight", "requests", "Requests brokers owe answers to"),
     Gauge("connection-count", "connections", "Connections there are"),
     Gauge("metadata-age", "s", "Time since all that is known of the cluster was asked for"),
+    *TRANSACTION_TIMES,
 )
 
 TOPIC_METRICS: tuple[Metric, ...] = (

@@ -12,6 +12,7 @@ import pytest
 
 from kprod.config import OPTIONS, ProducerConfig
 from kprod.errors import ConfigError, KprodError
+from tests.support.steady_names import steady_repr
 
 MILLISECONDS = [
     name for name in OPTIONS if name.endswith("_ms") or name == "close_timeout_ms_at_exit"
@@ -47,7 +48,7 @@ def problem(**options: Any) -> str:
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=steady_repr)
 def test_not_a_whole_number(name: str, value: Any) -> None:
     text = problem(**{name: value})
     assert text.startswith(f"{name}: expected a whole number")
@@ -79,17 +80,21 @@ def test_a_huge_integer_does_not_fill_the_message() -> None:
 
 
 @pytest.mark.parametrize("name", TRUTHS)
-@pytest.mark.parametrize("value", [None, 0, 1, "true", "False", numpy.bool_(True)], ids=repr)
+@pytest.mark.parametrize("value", [None, 0, 1, "true", "False", numpy.bool_(True)], ids=steady_repr)
 def test_not_a_truth_value(name: str, value: Any) -> None:
     assert problem(**{name: value}).startswith(f"{name}: expected True or False; got")
 
 
-@pytest.mark.parametrize("value", [2, -2, "2", "none", "", True, False, 1.0, None, [1]], ids=repr)
+@pytest.mark.parametrize(
+    "value", [2, -2, "2", "none", "", True, False, 1.0, None, [1]], ids=steady_repr
+)
 def test_acks(value: Any) -> None:
     assert problem(acks=value).startswith('acks: expected "all" (or -1), 0 or 1; got')
 
 
-@pytest.mark.parametrize("value", ["zip", "", 0, 1, True, False, ["gzip"], b"gzip"], ids=repr)
+@pytest.mark.parametrize(
+    "value", ["zip", "", 0, 1, True, False, ["gzip"], b"gzip"], ids=steady_repr
+)
 def test_compression_type(value: Any) -> None:
     text = problem(compression_type=value)
     assert text.startswith(
@@ -122,7 +127,7 @@ def test_codec_that_is_not_installed(
     )
 
 
-@pytest.mark.parametrize("value", [1, b"name", True, ["a"]], ids=repr)
+@pytest.mark.parametrize("value", [1, b"name", True, ["a"]], ids=steady_repr)
 def test_client_id_that_is_not_text(value: Any) -> None:
     assert problem(client_id=value).startswith("client_id: expected text")
 
@@ -165,32 +170,27 @@ def test_serializers(name: str, value: Any, reason: str) -> None:
     )
 
 
-@pytest.mark.parametrize("value", ["sticky", "", 3, [hash]], ids=repr)
+@pytest.mark.parametrize("value", ["sticky", "", 3, [hash]], ids=steady_repr)
 def test_partitioner(value: Any) -> None:
     text = problem(partitioner=value)
     assert text.startswith('partitioner: expected "default", "murmur2", ')
     assert '"round_robin", a callable(key_bytes, all_partitions, ' in text
 
 
-@pytest.mark.parametrize("value", [object(), "audit", {"a": 1}, [object()], [int]], ids=repr)
+@pytest.mark.parametrize("value", [object(), "audit", {"a": 1}, [object()], [int]], ids=steady_repr)
 def test_interceptors(value: Any) -> None:
     assert problem(interceptors=value).startswith("interceptors: expected a list of objects")
 
 
-@pytest.mark.parametrize("value", [None, "", 3, b"tcp"], ids=repr)
+@pytest.mark.parametrize("value", [None, "", 3, b"tcp"], ids=steady_repr)
 def test_transport(value: Any) -> None:
     assert problem(transport=value).startswith("transport: expected the name of a transport")
 
 
-@pytest.mark.parametrize("value", ["SSL", "SASL_PLAINTEXT", "sasl_ssl"])
-def test_security_protocols_that_are_not_available(value: str) -> None:
-    assert "TLS and SASL are not available in this version" in problem(security_protocol=value)
-
-
-@pytest.mark.parametrize("value", ["TLS", "", None, 3, True], ids=repr)
+@pytest.mark.parametrize("value", ["TLS", "", None, 3, True], ids=steady_repr)
 def test_security_protocols_that_do_not_exist(value: Any) -> None:
     text = problem(security_protocol=value)
-    assert text.startswith('security_protocol: expected "PLAINTEXT"; got')
+    assert text.startswith('security_protocol: expected "PLAINTEXT", "SSL", ')
 
 
 class Unspeakable:

@@ -135,3 +135,33 @@ def test_a_rule_is_silent_about_an_option_that_is_wrong_in_itself() -> None:
     with pytest.raises(ConfigError) as raised:
         configured(delivery_timeout_ms=1000, linger_ms="2000")
     assert str(raised.value).startswith("linger_ms: expected")
+
+
+def test_batches_grow_by_default() -> None:
+    assert configured().batch_max_size == 262_144
+    assert configured(batch_size=16_384).batch_max_size == 262_144
+    assert configured(batch_size=131_072).batch_max_size == 262_144
+
+
+def test_batches_that_were_asked_to_be_small_do_not_grow() -> None:
+    assert configured(batch_size=16_383).batch_max_size == 16_383
+    assert configured(batch_size=0).batch_max_size == 1
+
+
+def test_the_largest_size_by_default_gives_in() -> None:
+    assert configured(batch_size=500_000).batch_max_size == 500_000
+    assert configured(max_request_size=100_000).batch_max_size == 100_000
+    assert configured(max_request_size=1_000).batch_max_size == 16_384, "as large as batch_size"
+
+
+def test_the_largest_size_is_what_was_set() -> None:
+    assert configured(batch_size=100, batch_max_size=200).batch_max_size == 200
+    config = configured(**{"batch.max.size": 5_000})
+    assert (config.batch_size, config.batch_max_size) == (5_000, 5_000)
+
+
+def test_a_largest_size_out_of_range() -> None:
+    with pytest.raises(ConfigError, match="batch_max_size=99 must be at least batch_size=100"):
+        configured(batch_size=100, batch_max_size=99)
+    with pytest.raises(ConfigError, match=r"must be at most max_request_size=1048576$"):
+        configured(batch_max_size=1_048_577)

@@ -8,8 +8,8 @@ import pickle
 import pytest
 
 from kprod import KafkaProducer
-from kprod.config import ProducerConfig
-from kprod.config.elsewhere import IGNORED, UNAVAILABLE, UNAVAILABLE_FAMILIES
+from kprod.config import OPTIONS, ProducerConfig
+from kprod.config.foreign_options import IGNORED, UNAVAILABLE, UNAVAILABLE_FAMILIES
 from kprod.errors import ConfigError
 
 SECRET = "hunter2-hunter2"
@@ -17,13 +17,6 @@ FOREIGN = [
     *UNAVAILABLE,
     *IGNORED,
     *(f"{family}x" for family in UNAVAILABLE_FAMILIES),
-    "ssl_password",
-    "ssl.key.password",
-    "ssl.keystore.key",
-    "sasl_plain_password",
-    "sasl.password",
-    "sasl.jaas.config",
-    "sasl_oauth_token_provider",
     "basic.auth.user.info",
     "pasword",
 ]
@@ -51,6 +44,37 @@ def test_the_value_of_an_option_kprod_has_not_is_never_shown(
             told = f"{error} {error!r} {pickle.dumps(error)!r}"
     assert name in told + caplog.text
     assert SECRET not in told + caplog.text
+
+
+@pytest.mark.parametrize("name", [n for option in OPTIONS.values() for n in option.spellings])
+def test_the_value_of_a_secret_option_is_never_shown(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (option,) = [each for each in OPTIONS.values() if name in each.spellings]
+    if not option.secret:
+        return
+    told = ""
+    with caplog.at_level(logging.DEBUG):
+        try:
+            ProducerConfig.from_options({name: SECRET})
+        except ConfigError as error:
+            told = f"{error} {error!r} {pickle.dumps(error)!r}"
+    assert option.name in told
+    assert SECRET not in told + caplog.text
+
+
+def test_a_configuration_that_has_secrets_goes_into_no_pickle() -> None:
+    config = ProducerConfig.from_options(
+        {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": "user",
+            "sasl_plain_password": SECRET,
+        }
+    )
+    assert SECRET not in repr(config)
+    with pytest.raises(TypeError, match="a secret is not written into pickles"):
+        pickle.dumps(config)
 
 
 def test_what_is_plugged_in_is_named_by_its_type() -> None:

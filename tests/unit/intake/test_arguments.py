@@ -28,6 +28,7 @@ from kprod.intake.arguments import (
     freeze_headers,
 )
 from kprod.types import ProducerRecord
+from tests.support.steady_names import steady_repr
 
 
 class Silent(str):
@@ -125,7 +126,9 @@ def test_partitions_no_topic_has(partition: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "partition", [True, False, 1.0, "0", b"0", [0], float("nan"), numpy.bool_(1)], ids=repr
+    "partition",
+    [True, False, 1.0, "0", b"0", [0], float("nan"), numpy.bool_(1)],
+    ids=steady_repr,
 )
 def test_a_partition_that_is_no_number(partition: Any) -> None:
     text = refused(check_partition, partition, RecordTypeError)
@@ -162,7 +165,7 @@ def test_timestamps_no_record_has(timestamp: int) -> None:
         (float("inf"), "pass int(...) of milliseconds since 1970"),
         (datetime(2024, 1, 1), "pass int(moment.timestamp() * 1000)"),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_a_timestamp_that_is_no_number(timestamp: Any, hint: str) -> None:
     text = refused(check_timestamp, timestamp, RecordTypeError)
@@ -173,7 +176,7 @@ def test_a_timestamp_that_is_no_number(timestamp: Any, hint: str) -> None:
 # Headers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("headers", [None, [], ()], ids=repr)
+@pytest.mark.parametrize("headers", [None, [], ()], ids=steady_repr)
 def test_no_headers(headers: Any) -> None:
     assert freeze_headers(headers) == ()
 
@@ -194,7 +197,9 @@ def test_what_is_frozen_already_is_not_copied() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [bytearray(b"12"), memoryview(b"12"), memoryview(b"1x2x")[::2], Topics], ids=repr
+    "value",
+    [bytearray(b"12"), memoryview(b"12"), memoryview(b"1x2x")[::2], Topics],
+    ids=steady_repr,
 )
 def test_buffers_become_bytes(value: Any) -> None:
     if value is Topics:
@@ -228,7 +233,7 @@ def test_the_text_of_a_name_counts() -> None:
         [["a", b"1"], ("b", None)],
         [{"key": "a", "value": b"1"}, {"value": None, "key": "b"}],
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_headers_in_the_forms_they_come_in(headers: Any) -> None:
     assert freeze_headers(headers) == (("a", b"1"), ("b", None))
@@ -242,7 +247,7 @@ def test_headers_as_arrow_has_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "headers", ["ab", b"ab", 5, iter([("a", b"")]), {("a", b"")}, True], ids=repr
+    "headers", ["ab", b"ab", 5, iter([("a", b"")]), {("a", b"")}, True], ids=steady_repr
 )
 def test_headers_that_are_no_list(headers: Any) -> None:
     text = refused(freeze_headers, headers, RecordTypeError)
@@ -252,14 +257,14 @@ def test_headers_that_are_no_list(headers: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "pair", [("a",), ("a", b"", b""), (), "ab", ["a"], None, {"a": b""}], ids=repr
+    "pair", [("a",), ("a", b"", b""), (), "ab", ["a"], None, {"a": b""}], ids=steady_repr
 )
 def test_a_header_that_is_no_pair(pair: Any) -> None:
     text = refused(freeze_headers, [("ok", b""), pair], RecordTypeError)
     assert text.startswith("headers[1]: expected a pair (str, bytes or None), got ")
 
 
-@pytest.mark.parametrize("name", [None, b"a", 5, True], ids=repr)
+@pytest.mark.parametrize("name", [None, b"a", 5, True], ids=steady_repr)
 def test_a_header_name_that_is_not_text(name: Any) -> None:
     text = refused(freeze_headers, [(name, b"")], RecordTypeError)
     assert text.startswith("headers[0]: expected a str as the name, got ")
@@ -270,7 +275,7 @@ def test_a_header_name_that_is_no_unicode_text() -> None:
     assert text.startswith("headers[0]: the name '\\ud800' (str) cannot be written as UTF-8")
 
 
-@pytest.mark.parametrize("value", ["text", 5, [b""], array("H", [1]), True], ids=repr)
+@pytest.mark.parametrize("value", ["text", 5, [b""], array("H", [1]), True], ids=steady_repr)
 def test_a_header_value_that_is_not_bytes(value: Any) -> None:
     text = refused(freeze_headers, [("a", value)], RecordTypeError)
     assert text.startswith("headers[0]: expected bytes or None as the value, got ")

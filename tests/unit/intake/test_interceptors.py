@@ -13,6 +13,7 @@ import pytest
 from kprod.errors import KprodError
 from kprod.intake.interceptors import Interceptors
 from kprod.types import ProducerRecord, RecordMetadata, TopicPartition
+from tests.support.steady_names import steady_repr
 
 RECORD = ProducerRecord("flights", b"value")
 STORED = RecordMetadata("flights", 0, TopicPartition("flights", 0), 7, 1, None, -1, 5, 0)
@@ -96,7 +97,7 @@ def test_outcomes_are_told_to_all() -> None:
         (ProducerRecord("flights", timestamp_ms=-1), "timestamp_ms: expected"),
         (ProducerRecord("flights", headers=[("a", 1)]), "headers[0]: expected bytes"),  # type: ignore[list-item]
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_a_hook_that_goes_wrong_is_passed_by(
     result: Any, reason: str, caplog: pytest.LogCaptureFixture

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import pytest
 
-from kprod.config.plugs import SERIALIZERS
+from kprod.config.plugins import SERIALIZERS
 from kprod.intake.named_serializers import (
     NAMED_SERIALIZERS,
     float_serializer,
@@ -18,6 +18,7 @@ from kprod.intake.named_serializers import (
     json_serializer,
     str_serializer,
 )
+from tests.support.steady_names import steady_repr
 
 
 def test_every_name_the_option_takes_is_known() -> None:
@@ -61,7 +62,7 @@ def test_integers(number: int, hexadecimal: str) -> None:
 
 
 @pytest.mark.parametrize("serializer", [int_serializer, int32_serializer])
-@pytest.mark.parametrize("value", [True, 1.0, "1", b"1", Decimal(1), [1]], ids=repr)
+@pytest.mark.parametrize("value", [True, 1.0, "1", b"1", Decimal(1), [1]], ids=steady_repr)
 def test_no_integer(serializer: Any, value: Any) -> None:
     with pytest.raises(TypeError):
         serializer(value)
@@ -99,7 +100,7 @@ def test_doubles(number: Any, hexadecimal: str) -> None:
     assert float_serializer(number) == bytes.fromhex(hexadecimal)
 
 
-@pytest.mark.parametrize("value", [True, "1", b"1", [1], {}], ids=repr)
+@pytest.mark.parametrize("value", [True, "1", b"1", [1], {}], ids=steady_repr)
 def test_no_number(value: Any) -> None:
     with pytest.raises(TypeError):
         float_serializer(value)

@@ -14,6 +14,7 @@ from kprod.errors import PartitionError
 from kprod.intake.own_partitioner import CallablePartitioner, CheckedPartitioner
 from kprod.intake.partitioner import Partitioner
 from kprod.types import BytesLike
+from tests.support.steady_names import steady_repr
 from tests.unit.intake.topics import topic
 
 
@@ -67,7 +68,7 @@ def test_what_it_chose_is_a_plain_int(chooser: Partitioner) -> None:
 @pytest.mark.parametrize(
     "result",
     [-1, 3, 10**9, True, 1.0, None, "1", numpy.int64(1), numpy.bool_(True), float("nan")],
-    ids=repr,
+    ids=steady_repr,
 )
 @pytest.mark.parametrize("way", [0, 1], ids=["callable", "object"])
 def test_what_the_topic_does_not_have(way: int, result: Any) -> None:

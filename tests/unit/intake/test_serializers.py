@@ -12,6 +12,7 @@ import pytest
 from kprod.errors import InvalidRecordError, KprodError, SerializationError
 from kprod.intake.serializers import Serializers
 from kprod.types import Header, ProducerRecord
+from tests.support.steady_names import steady_repr
 
 FIELDS = ["key", "value"]
 
@@ -31,7 +32,7 @@ def refused(serializers: Serializers, given: ProducerRecord) -> str:
 @pytest.mark.parametrize(
     "data",
     [None, b"", b"x", bytearray(b"x"), memoryview(b"x"), memoryview(bytearray(4))[1:3]],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_what_can_be_sent_goes_through_untouched(data: Any) -> None:
     key, value = Serializers().apply(ProducerRecord("t", key=data, value=data))
@@ -124,14 +125,14 @@ def repr_bytes(data: Any) -> bytes:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("result", [bytearray(b"x"), memoryview(b"x"), b"", None], ids=repr)
+@pytest.mark.parametrize("result", [bytearray(b"x"), memoryview(b"x"), b"", None], ids=steady_repr)
 def test_results_that_can_be_sent(field: str, result: Any) -> None:
     serialized = Serializers(**{field: lambda _: result}).apply(record(field, object()))
     assert serialized[FIELDS.index(field)] is result
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("result", ["text", 5, [b""], array("B", [1])], ids=repr)
+@pytest.mark.parametrize("result", ["text", 5, [b""], array("B", [1])], ids=steady_repr)
 def test_results_that_cannot(field: str, result: Any) -> None:
     text = refused(Serializers(**{field: lambda _: result}), record(field, object()))
     assert text.endswith(f"got {type(result).__name__}; that is what {field}_serializer returned")

@@ -97,7 +97,9 @@ def test_throttling_is_averaged_over_all_answers(metrics: ProducerMetrics) -> No
 def test_the_traffic_of_all_brokers_adds_up(metrics: ProducerMetrics) -> None:
     for node_id in (-1, 7):
         node = metrics.node(node_id)
-        node.requests += 2
+        node.sent(300 + node_id)
+        node.sent(200)
+        node.responses += 2
         node.bytes_out += 500
         node.bytes_in += 50
     groups = metrics.groups(10, {})
@@ -111,6 +113,8 @@ def test_the_traffic_of_all_brokers_adds_up(metrics: ProducerMetrics) -> None:
     assert (both["incoming-byte-total"], one["incoming-byte-total"]) == (100, 50)
     assert (both["request-total"], one["request-total"]) == (4, 2)
     assert both["request-size-avg"] == one["request-size-avg"] == 250
+    assert both["request-size-max"] == one["request-size-max"] == 307
+    assert (both["response-total"], one["response-rate"]) == (4, 0.2)
 
 
 def test_gauges_stand_among_the_others(metrics: ProducerMetrics) -> None:

@@ -5,15 +5,9 @@ cimport cython
 from kprod.metrics.counters cimport BatchCounters, NodeCounters, ProducerCounters
 
 
-@cython.final
-cdef class ProducerMetrics(ProducerCounters):
-    cdef readonly dict topics
+cdef class SenderCounters(ProducerCounters):
+    cdef public dict topics
     cdef readonly dict nodes
-    cdef readonly double mark_due
-    cdef Py_ssize_t _samples
-    cdef double _window
-    cdef tuple _marks
-    cdef object _lock
 
     @cython.locals(topic=BatchCounters)
     cpdef void acknowledged(

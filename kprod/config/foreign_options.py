@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-_SECURITY = "TLS and SASL are not available in this version of kprod"
-_TRANSACTIONS = "transactions are not available in this version of kprod"
-_PROXY = "proxies are not available in this version of kprod"
+_TLS = "TLS is set up by ssl_cafile, ssl_certfile, ssl_keyfile and ssl_password, or ssl_context"
+_SASL = "logging in is set up by sasl_mechanism and what it needs"
 _LEVEL = "set compression_level"
 _CALLBACKS = "add callbacks to the future that send() returns"
 _MESSAGES = "kprod bounds bytes, not messages: set {}"
@@ -19,13 +18,9 @@ _HOOKS = "set transport= to replace how kprod reaches brokers"
 _CONSUMER = "kprod only produces"
 _MOCK = "start a kprod.broker.EmbeddedBroker"
 
-UNAVAILABLE_FAMILIES = {"ssl_": _SECURITY, "sasl_": _SECURITY, "transaction": _TRANSACTIONS}
+UNAVAILABLE_FAMILIES = {"ssl_": _TLS, "sasl_": _SASL}
 
 UNAVAILABLE = {
-    "enable_ssl_certificate_verification": _SECURITY,
-    "oauth_cb": _SECURITY,
-    "proxy_url": _PROXY,
-    "socks5_proxy": _PROXY,
     "compression_gzip_level": _LEVEL,
     "compression_lz4_level": _LEVEL,
     "compression_zstd_level": _LEVEL,
@@ -55,11 +50,12 @@ UNAVAILABLE = {
     "default_topic_config": "set topic_options, or the options themselves",
     "default_topic_conf": "set topic_options, or the options themselves",
     "state_change_callback": _EVENTS,
-    "oauthbearer_token_refresh_cb": _SECURITY,
-    "enable_sasl_oauthbearer_unsecure_jwt": _SECURITY,
+    "oauthbearer_token_refresh_cb": "set sasl_oauth_token_provider",
+    "enable_sasl_oauthbearer_unsecure_jwt": "set sasl_oauth_token_provider",
     "group_id": _CONSUMER,
     "test_mock_num_brokers": _MOCK,
     "test_mock_broker_rtt": _MOCK,
+    "transaction_two_phase_commit_enable": "two-phase commit is not available",
     "enable_gapless_guarantee": "a record that fails does not stop those after it",
     "bootstrap_topics_filter": "metadata is asked for the topics in use only",
 }
@@ -73,6 +69,9 @@ _LIBRDKAFKA = "it tunes the inside of librdkafka"
 _LOGGING = "set the level of the logger kprod"
 _METADATA = "metadata is asked for when it is needed, at the pace of retry_backoff_ms"
 _LOOP = "await takes the loop that runs"
+_TLS_VERSION = "TLS 1.2 or 1.3 is agreed on with each broker; set ssl_minimum_version"
+_FILE_TYPE = "what a file is can be seen from its content"
+_TICKETS = "tickets are those of the ticket cache, or of the key tab in KRB5_CLIENT_KTNAME"
 _JVM = "it concerns the Java virtual machine only"
 
 _IGNORED = {
@@ -87,7 +86,6 @@ _IGNORED = {
     "metrics_enabled": _OWN_METRICS,
     "metric_reporters": _OWN_METRICS,
     "metrics_recording_level": _OWN_METRICS,
-    "enable_metrics_push": _OWN_METRICS,
     "selector": _OWN_LOOP,
     "kafka_client": _OWN_LOOP,
     "net": _OWN_LOOP,
@@ -129,6 +127,21 @@ _IGNORED = {
     "metric_group_prefix": "the groups of metrics() have Kafka's names",
     "auto_include_jmx_reporter": _JVM,
     "security_providers": _JVM,
+    "ssl_provider": _JVM,
+    "ssl_keymanager_algorithm": _JVM,
+    "ssl_trustmanager_algorithm": _JVM,
+    "ssl_secure_random_implementation": _JVM,
+    "ssl_protocol": _TLS_VERSION,
+    "ssl_enabled_protocols": _TLS_VERSION,
+    "ssl_keystore_type": _FILE_TYPE,
+    "ssl_truststore_type": _FILE_TYPE,
+    "sasl_kerberos_kinit_cmd": _TICKETS,
+    "sasl_kerberos_min_time_before_relogin": _TICKETS,
+    "sasl_kerberos_ticket_renew_window_factor": _TICKETS,
+    "sasl_kerberos_ticket_renew_jitter": _TICKETS,
+    "sasl_login_callback_handler_class": "set sasl_oauth_token_provider",
+    "sasl_client_callback_handler_class": _JVM,
+    "sasl_oauthbearer_method": "sasl_oauthbearer_token_endpoint_url says where tokens come from",
     "config_providers": _JVM,
 }
 
@@ -138,10 +151,7 @@ IGNORED: Mapping[str, str] = MappingProxyType(_IGNORED)
 
 _NOT_USED: Mapping[str, Any] = MappingProxyType(
     {
-        "transaction_timeout_ms": 60000,
-        "ssl_check_hostname": True,
-        "enable_ssl_certificate_verification": True,
-        "sasl_kerberos_service_name": "kafka",
+        "transaction_two_phase_commit_enable": False,
         "delivery_report_only_error": False,
         "enable_gapless_guarantee": False,
         "statistics_interval_ms": 0,
@@ -161,6 +171,8 @@ def not_used(name: str, value: Any) -> bool:
 
 def unavailable(name: str) -> str | None:
     """Why an option of another client cannot be honoured; None for any other name."""
+    if name in IGNORED:
+        return None
     for family, reason in UNAVAILABLE_FAMILIES.items():
         if name.startswith(family):
             return reason

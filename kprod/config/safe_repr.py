@@ -28,7 +28,7 @@ class _Shortened(reprlib.Repr):
 _shortened = _Shortened()
 
 
-def shown(value: object) -> str:
+def safe_repr(value: object) -> str:
     """The value and its type, at most about a line: ``'5' (str)``, ``None``."""
     if value is None:
         return "None"

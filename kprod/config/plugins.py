@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kprod.config.kinds import Refused
-from kprod.config.shown import shown
+from kprod.config.safe_repr import safe_repr
 
 INTERCEPTOR_HOOKS = ("on_send", "on_acknowledgement", "on_send_error")
 SERIALIZERS = ("bytes", "str", "json", "int", "int32", "float")
@@ -26,6 +26,7 @@ PARTITIONERS = MappingProxyType(
 )
 """Every spelling, librdkafka's among them, and the name the configuration keeps."""
 
+_BACKEND_METHODS = ("dial", "watch", "poll", "forget", "wake", "close")
 _NO_PARTITION_METHOD = (
     "objects with partition(topic, key, ...), as kafka-python 3 has them, cannot be used: pass a"
     " callable, or write the method choose"
@@ -36,7 +37,7 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-class SerializerPlug:
+class SerializerPlugin:
     """A name, a callable, or an instance with ``serialize``. "bytes" is kept as None."""
 
     type_name = "str, callable, object or None"
@@ -59,7 +60,7 @@ class SerializerPlug:
         return value
 
 
-class PartitionerPlug:
+class PartitionerPlugin:
     """A name, a callable, or an instance with ``choose`` and ``appended``."""
 
     type_name = "str, callable or object"
@@ -91,7 +92,7 @@ def _is_kafka_pythons(value: Any) -> bool:
     return kind.__name__ == "DefaultPartitioner" and kind.__module__ == "kafka.partitioner.default"
 
 
-class InterceptorPlugs:
+class InterceptorPlugins:
     """A list of instances, each with one hook or more; kept as a tuple."""
 
     type_name = "list of objects"
@@ -106,18 +107,23 @@ class InterceptorPlugs:
             hooked = any(callable(getattr(interceptor, hook, None)) for hook in INTERCEPTOR_HOOKS)
             _refuse_class(interceptor, hooked)
             if not hooked:
-                raise Refused(f"{shown(interceptor)} has none of these methods")
+                raise Refused(f"{safe_repr(interceptor)} has none of these methods")
         return tuple(value)
 
 
-class TransportPlug:
-    """The name of a registered transport, or what makes a backend."""
+class TransportPlugin:
+    """The name of a registered transport, what makes a backend, or a backend."""
 
-    type_name = "str or callable"
-    expected = 'the name of a transport such as "tcp", or a callable that makes a backend'
+    type_name = "str, callable or object"
+    expected = (
+        'the name of a transport such as "tcp", a class or callable that makes a backend, or a'
+        " backend: an object with dial, watch, poll, forget, wake and close"
+    )
 
     def convert(self, value: Any) -> Any:
-        if not callable(value) and not (isinstance(value, str) and value):
+        named = isinstance(value, str) and bool(value)
+        backend = all(callable(getattr(value, name, None)) for name in _BACKEND_METHODS)
+        if not named and not callable(value) and not backend:
             raise Refused
         return value
 

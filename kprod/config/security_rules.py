@@ -1,0 +1,198 @@
+"""What must hold between the options of security, each problem saying what is missing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kprod.config.jaas import read_jaas
+from kprod.config.kinds import Refused
+from kprod.config.reading import OptionReader
+from kprod.config.security_options import SCRAM, SECURITY_ROWS
+from kprod.config.table import OPTIONS
+
+_log = logging.getLogger("kprod.config")
+
+_NAMES = tuple(row.name for row in SECURITY_ROWS)
+_TLS = tuple(n for n in _NAMES if n.startswith(("ssl_", "enable_ssl_")))
+_SASL = tuple(n for n in _NAMES if n.startswith("sasl_"))
+_LOGIN = ("sasl_plain_username", "sasl_plain_password", "sasl_credentials")
+_CLIENT = (
+    "sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_client_id",
+    "sasl_oauthbearer_client_secret",
+)
+_OAUTH = (
+    "sasl_oauth_token_provider",
+    *_CLIENT,
+    "sasl_oauthbearer_scope",
+    "sasl_oauthbearer_cafile",
+    "sasl_oauthbearer_extensions",
+)
+_KERBEROS = ("sasl_kerberos_service_name", "sasl_kerberos_name", "sasl_kerberos_domain_name")
+_BY_MECHANISM: dict[str, tuple[str, ...]] = {
+    "PLAIN": _LOGIN,
+    SCRAM[0]: _LOGIN,
+    SCRAM[1]: _LOGIN,
+    "OAUTHBEARER": _OAUTH,
+    "AWS_MSK_IAM": ("sasl_msk_region",),
+    "GSSAPI": _KERBEROS,
+}
+_PACKAGES = {
+    SCRAM[0]: ("scramp", "scramp"),
+    SCRAM[1]: ("scramp", "scramp"),
+    "AWS_MSK_IAM": ("aws_msk_iam_sasl_signer", "kprod[msk]"),
+    "GSSAPI": ("gssapi", "kprod[gssapi]"),
+}
+
+
+def check_security(reader: OptionReader) -> Iterable[str]:
+    """Every problem there is. Options that were refused by themselves are not looked at again."""
+    if not reader.refused.isdisjoint(_NAMES):
+        return ()
+    problems = [*_jaas(reader)]
+    return problems or [*_tls(reader), *_sasl(reader), *_ways(reader)]
+
+
+def _set(reader: OptionReader, names: Iterable[str]) -> list[str]:
+    """Those of the options that differ from their defaults."""
+    return [n for n in names if reader.values[n] != OPTIONS[n].kind.convert(OPTIONS[n].default)]
+
+
+def _jaas(reader: OptionReader) -> Iterable[str]:
+    secret, mechanism = reader.values["sasl_jaas_config"], reader.values["sasl_mechanism"]
+    if secret is None:
+        return
+    try:
+        found = read_jaas(secret.reveal(), mechanism)
+    except Refused as refusal:
+        yield str(refusal)
+        return
+    for name, value in found.items():
+        if name in reader.given:
+            yield f"{name} is set twice: by itself and in sasl_jaas_config"
+        else:
+            reader.given[name] = "sasl.jaas.config"
+            reader.values[name] = OPTIONS[name].kind.convert(value)
+
+
+def _tls(reader: OptionReader) -> Iterable[str]:
+    values, protocol = reader.values, reader.values["security_protocol"]
+    given = _set(reader, _TLS)
+    if protocol not in ("SSL", "SASL_SSL"):
+        if given:
+            better = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
+            yield (
+                f"{', '.join(given)} means nothing with security_protocol={protocol!r};"
+                f" set security_protocol={better!r}"
+            )
+        return
+    if values["ssl_context"] is not None and len(given) > 1:
+        others = ", ".join(name for name in given if name != "ssl_context")
+        yield f"ssl_context is used as it is: {others} must be set in it, not beside it"
+    if not values["enable_ssl_certificate_verification"]:
+        _log.warning("certificates of brokers are not verified: anybody may pretend to be one")
+    for option, needed in (
+        ("ssl_keyfile", "ssl_certfile"),
+        ("ssl_password", "ssl_certfile"),
+        ("ssl_keystore_password", "ssl_certfile"),
+        ("ssl_truststore_password", "ssl_cafile"),
+    ):
+        if values[option] is not None and values[needed] is None:
+            yield f"{option} is set without {needed}"
+
+
+def _sasl(reader: OptionReader) -> Iterable[str]:
+    values, protocol = reader.values, reader.values["security_protocol"]
+    mechanism = values["sasl_mechanism"]
+    given = _set(reader, _SASL)
+    if not protocol.startswith("SASL"):
+        if given:
+            better = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
+            yield (
+                f"{', '.join(given)} means nothing with security_protocol={protocol!r};"
+                f" set security_protocol={better!r}"
+            )
+        return
+    if mechanism is None:
+        yield f"security_protocol={protocol!r} needs sasl_mechanism: {', '.join(_BY_MECHANISM)}"
+        return
+    own = ("sasl_mechanism", "sasl_jaas_config", *_BY_MECHANISM[mechanism])
+    if foreign := [name for name in given if name not in own]:
+        yield f"{', '.join(foreign)} means nothing with sasl_mechanism={mechanism!r}"
+    yield from _missing(reader, mechanism)
+    module, package = _PACKAGES.get(mechanism, ("", ""))
+    if module and not _is_installed(module):
+        yield f"sasl_mechanism={mechanism!r} needs the package {package}, which is not installed"
+    if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER"):
+        _log.warning("%s sends its secret unencrypted: use security_protocol='SASL_SSL'", mechanism)
+
+
+def _missing(reader: OptionReader, mechanism: str) -> Iterable[str]:
+    if _BY_MECHANISM[mechanism] == _LOGIN:
+        yield from _missing_login(reader, mechanism)
+    elif mechanism == "OAUTHBEARER":
+        yield from _missing_token(reader)
+
+
+def _missing_login(reader: OptionReader, mechanism: str) -> Iterable[str]:
+    pair = _set(reader, _LOGIN[:2])
+    if reader.values["sasl_credentials"] is not None:
+        if pair:
+            yield f"sasl_credentials tells user and password: leave {' and '.join(pair)} away"
+    elif missing := [name for name in _LOGIN[:2] if name not in pair]:
+        yield f"sasl_mechanism={mechanism!r} needs {' and '.join(missing)}"
+
+
+def _missing_token(reader: OptionReader) -> Iterable[str]:
+    client = _set(reader, _CLIENT)
+    if reader.values["sasl_oauth_token_provider"] is not None:
+        if client:
+            yield f"sasl_oauth_token_provider tells the token: leave {', '.join(client)} away"
+    elif not client:
+        yield (
+            f"sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider, or {', '.join(_CLIENT)}"
+        )
+    elif missing := [name for name in _CLIENT if name not in client]:
+        yield f"{' and '.join(client)} set without {' and '.join(missing)}"
+    else:
+        yield from _endpoint(reader.values["sasl_oauthbearer_token_endpoint_url"])
+
+
+def _endpoint(url: str) -> Iterable[str]:
+    """Only https, or this machine: another URL could be one that reads files (CVE-2025-27817)."""
+    from urllib.parse import urlsplit
+
+    try:
+        found = urlsplit(url)
+        host = found.hostname or ""
+    except ValueError:
+        host, found = "", urlsplit("")
+    local = host in ("localhost", "127.0.0.1", "::1")
+    if not host or (found.scheme != "https" and not (found.scheme == "http" and local)):
+        yield f"{_CLIENT[0]}: expected https://HOST/..., or http on this machine"
+    elif not _is_installed("urllib3"):
+        yield f"{_CLIENT[0]} needs the package kprod[oauth], which is not installed"
+
+
+def _ways(reader: OptionReader) -> Iterable[str]:
+    """How brokers are reached: by a proxy, by a socket of this machine."""
+    values = reader.values
+    transport, proxy, path = (values[n] for n in ("transport", "proxy_url", "unix_socket_path"))
+    if proxy is not None:
+        if transport != "tcp":
+            yield "proxy_url needs transport='tcp'"
+        if not proxy.startswith(("socks5://", "socks5h://", "http://")) or "@:" in proxy:
+            yield "proxy_url: expected socks5://, socks5h:// or http://[user:password@]host:port"
+        elif not _is_installed("python_socks"):
+            yield "proxy_url needs the package kprod[proxy], which is not installed"
+    if path is not None and transport != "unix":
+        yield "unix_socket_path needs transport='unix'"
+    if path is None and transport == "unix":
+        yield "transport='unix' needs unix_socket_path"
+
+
+def _is_installed(module: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None

@@ -1,0 +1,101 @@
+"""The types of the options, written from the table itself: what editors complete from"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+from kprod.config.kinds import Choice, WholeNumber
+from kprod.config.option import Option
+from kprod.config.plugins import PARTITIONERS, SERIALIZERS, PartitionerPlugin, SerializerPlugin
+from kprod.config.table import OPTIONS
+
+_HEAD = '''\
+"""The options of a producer with their types: written by ``python -m kprod.config types``"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
+
+if TYPE_CHECKING:
+    import os
+    import ssl
+
+
+class SerializesObjects(Protocol):
+    """An object that makes bytes of keys or values, as kafka-python 3 has them."""
+
+    def serialize(self, topic: str, headers: Any, data: Any, /) -> Any:
+        """The bytes of ``data``, or None."""
+
+
+class ChoosesPartitions(Protocol):
+    """A partitioner that is told what became of its choices."""
+
+    def choose(self, topic: Any, key: Any, /) -> int:
+        """The number of one of the topic's partitions."""
+
+    def appended(self, topic: Any, partition: int, nbytes: int, batch_ready: bool, /) -> None:
+        """A record took ``nbytes`` in ``partition``."""
+
+
+class ProducerOptions(TypedDict, total=False):
+    """Every option of ``KafkaProducer``; see ``docs/configuration.md``."""
+'''
+_IN_ANY_CASE = ("sasl_mechanism", "ssl_minimum_version")
+"""Choices that are written in capitals, which a Literal of what is kept would refuse."""
+
+_BY_WORDS = {
+    "int": "int",
+    "int or None": "int | None",
+    "bool": "bool",
+    "str": "str",
+    "str or None": "str | None",
+    "str or list of str": "str | Sequence[str | tuple[str, int]]",
+    "str, path or None": "str | os.PathLike[str] | None",
+    "str, callable or None": "str | Callable[[], str] | None",
+    "ssl.SSLContext or None": "ssl.SSLContext | None",
+    "callable or None": "Callable[..., Any] | None",
+    "dict": "Mapping[str, Mapping[str, Any]]",
+    "dict, str or None": "Mapping[str, str] | str | None",
+    "list of objects": "Sequence[object] | None",
+}
+
+
+def types_page() -> str:
+    """A whole module, formatted."""
+    return _HEAD + "".join(_field(option) for option in OPTIONS.values())
+
+
+def _field(option: Option) -> str:
+    doc = option.doc.replace("`", "``").replace("\\", "\\\\")
+    words = textwrap.fill(f'"""{doc}"""', 92, break_long_words=False, break_on_hyphens=False)
+    names = [option.name, *(name for name in option.aliases if name.isidentifier())]
+    typed = "".join(f"    {name}: {_type(option)}\n" for name in names)
+    return f"\n{typed}{textwrap.indent(words, '    ')}\n"
+
+
+def _type(option: Option) -> str:
+    kind: Any = option.kind
+    if isinstance(kind, SerializerPlugin):
+        return f"{_literal(SERIALIZERS)} | Callable[[Any], Any] | SerializesObjects | None"
+    if isinstance(kind, PartitionerPlugin):
+        return f"{_literal(PARTITIONERS)} | Callable[..., int] | ChoosesPartitions | None"
+    if isinstance(kind, Choice) and option.name not in _IN_ANY_CASE:
+        return _literal(kind.meanings)
+    if isinstance(kind, WholeNumber) and any(isinstance(value, float) for value in kind.instead):
+        return "float"  # infinity for "no limit"
+    return _BY_WORDS.get(kind.type_name, "Any")
+
+
+def _literal(values: Iterable[Any]) -> str:
+    return f"Literal[{', '.join(map(_quoted, values))}]"
+
+
+def _quoted(value: Any) -> str:
+    if not isinstance(value, str):
+        return repr(value)
+    text = value.upper() if value in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl") else value
+    return f'"{text}"'

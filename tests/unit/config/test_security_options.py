@@ -1,0 +1,144 @@
+"""Options of TLS and SASL: in the words of every client; what is missing is told at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kprod.config import ProducerConfig
+from kprod.errors import ConfigError
+
+JAAS = "org.apache.kafka.common.security.{} required {};"
+PLAIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
+LOGIN = {"sasl_plain_username": "u", "sasl_plain_password": "p"}
+OAUTH = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+URL = "sasl_oauthbearer_token_endpoint_url"
+
+
+@pytest.mark.parametrize("name", ["ssl.truststore.type", "ssl.keystore.type", "ssl.protocol"])
+def test_what_a_file_of_java_says_besides_is_ignored(name: str) -> None:
+    ProducerConfig.from_options({"security_protocol": "SSL", name: "PEM"})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ssl_cafile": "f"}, "set security_protocol='SSL'"),
+        ({"ssl_certfile": "f"}, "means nothing with security_protocol='PLAINTEXT'"),
+        ({"ssl_check_hostname": False}, "set security_protocol='SSL'"),
+        ({"security_protocol": "SASL_PLAINTEXT", "ssl_cafile": "f"}, "set security_protocol='SASL"),
+        ({"security_protocol": "SSL", "ssl_keyfile": "f"}, "ssl_keyfile is set without ssl_certf"),
+        ({"security_protocol": "SSL", "ssl_password": "p"}, "ssl_password is set without ssl_cer"),
+        ({"security_protocol": "SSL", "ssl_truststore_password": "p"}, "without ssl_cafile"),
+        ({"security_protocol": "SSL", "ssl_password": ""}, "ssl_password: expected"),
+        ({"security_protocol": "SSL", "ssl_minimum_version": "TLSv1"}, "ssl_minimum_version: exp"),
+        ({"security_protocol": "SSL", "ssl_context": 5}, "ssl_context: expected an ssl.SSLContext"),
+        ({"sasl_mechanism": "PLAIN"}, "set security_protocol='SASL_PLAINTEXT'"),
+        ({"security_protocol": "SSL", **LOGIN}, "set security_protocol='SASL_SSL'"),
+        ({"security_protocol": "SASL_SSL"}, "needs sasl_mechanism: PLAIN"),
+        (PLAIN, "needs sasl_plain_username and sasl_plain_password"),
+        ({**PLAIN, "sasl_plain_username": "u"}, "needs sasl_plain_password"),
+        ({**PLAIN, "sasl_plain_password": "p"}, "needs sasl_plain_username"),
+        ({**PLAIN, **LOGIN, "sasl_credentials": dict}, "sasl_credentials: expected"),
+        ({**PLAIN, **LOGIN, "sasl_oauthbearer_scope": "s"}, "sasl_oauthbearer_scope means nothing"),
+        ({**PLAIN, **LOGIN, "sasl_mechanism": "CRAM-MD5"}, "sasl_mechanism: expected"),
+        ({**PLAIN, **LOGIN, "sasl_kerberos_name": "n"}, "sasl_kerberos_name means nothing"),
+        (OAUTH, "needs sasl_oauth_token_provider, or"),
+        ({**OAUTH, URL: "https://h/"}, "set without sasl_oauthbearer_client_id and"),
+        ({**OAUTH, "sasl_oauthbearer_client_id": "i"}, "set without sasl_oauthbearer_token"),
+        ({**OAUTH, "sasl_oauth_token_provider": "t"}, "sasl_oauth_token_provider: expected"),
+        (
+            {**OAUTH, "sasl_oauth_token_provider": print, URL: "https://h/"},
+            "leave sasl_oauthbearer",
+        ),
+        *(
+            (
+                {
+                    **OAUTH,
+                    URL: url,
+                    "sasl_oauthbearer_client_id": "i",
+                    "sasl_oauthbearer_client_secret": "s",
+                },
+                "expected https://HOST/",
+            )
+            for url in (
+                "file:///etc/passwd",
+                "http://169.254.169.254/latest",
+                "ftp://h/",
+                "https://",
+                "h",
+            )
+        ),
+        ({**OAUTH, "sasl_oauthbearer_extensions": "auth=x"}, "sasl_oauthbearer_extensions"),
+        ({**OAUTH, "sasl_oauthbearer_extensions": {"a": "b\x01"}}, "sasl_oauthbearer_extensions"),
+        ({**PLAIN, "sasl_jaas_config": "nonsense"}, "sasl_jaas_config: expected"),
+        ({**PLAIN, "sasl_jaas_config": JAAS.format("scram.ScramLoginModule", "")}, "is for SCRAM"),
+        ({**PLAIN, "sasl_jaas_config": JAAS.format("x.OtherModule", "")}, "OtherModule is not one"),
+        ({**PLAIN, "sasl_jaas_config": JAAS.format("plain.PlainLoginModule", "debug=1")}, "debug"),
+        (
+            {
+                **PLAIN,
+                **LOGIN,
+                "sasl_jaas_config": JAAS.format("plain.PlainLoginModule", 'username="u"'),
+            },
+            "sasl_plain_username is set twice",
+        ),
+        ({"proxy_url": "ftp://h:1"}, "proxy_url: expected socks5://"),
+        ({"proxy_url": "socks5://h:1", "transport": "memory"}, "proxy_url needs transport='tcp'"),
+        ({"transport": "unix"}, "needs unix_socket_path"),
+        ({"unix_socket_path": "/s"}, "needs transport='unix'"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "",
+)
+def test_what_does_not_go_together(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.from_options(options)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", **LOGIN},
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": "PLAIN",
+            "sasl.username": "u",
+            "sasl.password": "p",
+        },
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": JAAS.format(
+                "plain.PlainLoginModule", "username=\"u\" password='p'"
+            ),
+        },
+    ],
+    ids=["kafka-python", "librdkafka", "java"],
+)
+def test_the_same_login_in_the_words_of_three_clients(options: dict[str, Any]) -> None:
+    config = ProducerConfig.from_options(options)
+    assert config.sasl_plain_username == "u"
+    assert config.sasl_plain_password is not None
+    assert config.sasl_plain_password.reveal() == "p"
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "kept"),
+    [
+        ("ssl.ca.location", "ssl_cafile", "f", "f"),
+        ("ssl.truststore.location", "ssl_cafile", "f", "f"),
+        ("ssl.certificate.location", "ssl_certfile", "f", "f"),
+        ("ssl.keystore.location", "ssl_certfile", "f", "f"),
+        ("ssl.crl.location", "ssl_crlfile", "f", "f"),
+        ("ssl.cipher.suites", "ssl_ciphers", "ALL", "ALL"),
+        ("ssl.endpoint.identification.algorithm", "ssl_check_hostname", "none", False),
+        ("ssl.endpoint.identification.algorithm", "ssl_check_hostname", "", False),
+        ("ssl.endpoint.identification.algorithm", "ssl_check_hostname", "https", True),
+        ("enable.ssl.certificate.verification", "enable_ssl_certificate_verification", True, True),
+    ],
+)
+def test_names_of_other_clients(name: str, option: str, value: Any, kept: Any) -> None:
+    config = ProducerConfig.from_options({"security_protocol": "SSL", name: value})
+    assert getattr(config, option) == kept
