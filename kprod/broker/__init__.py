@@ -1,7 +1,37 @@
-"""The embedded broker: a single node that speaks the Kafka protocol over a real log on disk."""
+"""The embedded broker: nodes that speak the Kafka protocol over a real log on disk."""
 
 from __future__ import annotations
 
+import kprod.broker.needed  # noqa: F401 - before what cannot be imported without it
+from kprod.broker.api_key import ApiKey
+from kprod.broker.authentication import Authentication, Grant, Refused
+from kprod.broker.client_metrics import (
+    ClientMetrics,
+    ClientMetricsPush,
+    ClientMetricsSubscription,
+)
 from kprod.broker.embedded_broker import EmbeddedBroker
+from kprod.broker.faults import Fault, FaultPlan
+from kprod.broker.groups.group_config import GroupConfig
+from kprod.broker.listener import Listener, make_listener, tls_context
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.transactions.transaction_config import TransactionConfig
 
-__all__ = ["EmbeddedBroker"]
+__all__ = [
+    "ApiKey",
+    "Authentication",
+    "ClientMetrics",
+    "ClientMetricsPush",
+    "ClientMetricsSubscription",
+    "EmbeddedBroker",
+    "Fault",
+    "FaultPlan",
+    "Grant",
+    "GroupConfig",
+    "Listener",
+    "LogConfig",
+    "Refused",
+    "TransactionConfig",
+    "make_listener",
+    "tls_context",
+]

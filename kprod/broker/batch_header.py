@@ -10,9 +10,9 @@ from kprod.types import BytesLike
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _CODEC_MASK: Final = 0x07
-_LOG_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
 
 HEADER_BYTES: Final = HEADER.size
 LENGTH_PREFIX_BYTES: Final = 12
@@ -73,14 +73,14 @@ class BatchHeader:
     @property
     def is_log_append_time(self) -> bool:
         """Whether ``max_timestamp``, the broker's append time, is the timestamp of every record."""
-        return bool(self.attributes & _LOG_APPEND_TIME)
+        return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction."""
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
         """Whether the batch holds a marker of a coordinator rather than data."""
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kprod.broker.messages import Message
 from kprod.broker.node import Node
+from kprod.broker.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +18,26 @@ class Call:
     version: int
     client_id: str | None
     body: Any
+    session: Session = field(default_factory=Session)
 
 
-Handler: TypeAlias = Callable[[Call, Node], Message | None]
+Give: TypeAlias = Callable[[Message | Exception], None]
+"""Takes a late answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An answer that has to wait for something (a fetch for data, a join for other members).
+
+    ``begin`` is called once with the function that takes the answer. That function is then called
+    exactly once, from any thread, perhaps before ``begin`` returns. An exception instead of an
+    answer ends the connection.
+    """
+
+    begin: Callable[[Give], None]
+
+
+Handler: TypeAlias = Callable[[Call, Node], Message | Later | None]
 """Answers a request; None sends nothing. Raises ``HangUp`` to close the connection."""
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from kprod.broker.api_key import ApiKey
+from kprod.broker.client_security import NO_SECURITY, ClientSecurity
 from kprod.broker.messages import Message, request_schema, response_schema
 from kprod.errors import ConnectionLost, KprodTimeoutError, ProtocolError, UnsupportedVersionError
 
@@ -23,6 +24,13 @@ _SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = {
     ApiKey.LIST_OFFSETS: (1, 7),
     ApiKey.METADATA: (4, 12),
     ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.FIND_COORDINATOR: (0, 3),
+    ApiKey.OFFSET_COMMIT: (2, 8),
+    ApiKey.OFFSET_FETCH: (1, 7),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 1),
+    ApiKey.SASL_HANDSHAKE: (1, 1),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
 }
 """Lowest and highest version of each request below, the ones that go by topic names."""
 
@@ -31,19 +39,23 @@ class BrokerClient:
     """One connection to one broker, one request at a time, until ``deadline``.
 
     The deadline is in seconds of ``time.monotonic``. Not thread-safe. Raises ``ConnectionLost``,
-    ``KprodTimeoutError`` and ``ProtocolError``.
+    ``KprodTimeoutError``, ``ProtocolError`` and ``AuthenticationError``.
     """
 
-    def __init__(self, host: str, port: int, deadline: float) -> None:
+    def __init__(
+        self, host: str, port: int, deadline: float, security: ClientSecurity = NO_SECURITY
+    ) -> None:
         self._name = f"{host}:{port}"
         self._deadline = deadline
         self._correlation_id = 0
         try:
-            self._socket = socket.create_connection((host, port), self._left())
+            plain = socket.create_connection((host, port), self._left())
         except OSError as error:
             raise ConnectionLost(f"{self._name}: {error}") from error
+        self._socket = security.secured(plain, host)
         try:
             self._ranges = self._learn_ranges()
+            security.log_in(host, self.call)
         except BaseException:
             self.close()
             raise

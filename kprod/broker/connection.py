@@ -2,89 +2,178 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import socket
-import struct
-from collections.abc import Callable
+import select
+from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from kprod.broker.call import HangUp
+from kprod.broker.file_slice import FileSlice
+from kprod.broker.request_buffer import RequestBuffer
+from kprod.broker.request_memory import RequestMemory
+from kprod.broker.session import Session
+from kprod.broker.stream import READ, WRITE, Part, Stream
 
-_SIZE: Final = struct.Struct(">i")
-_SMALLEST_REQUEST: Final = 8
-_IDLE_TIME: Final = struct.pack("@ll", 600, 0)
-"""Seconds and microseconds after which a silent client is let go (``connections.max.idle.ms``)."""
-_log = logging.getLogger(__name__)
+PAUSE: Final = -1
+"""Wait for memory, not for the socket."""
+_PATIENCE: Final = 30.0
+_SLOWEST: Final = 64 * 1024
+_READS_AT_ONCE: Final = 16
+_FAILED: Final = HangUp("there was no memory for the answer")
+_LOGIN_BYTES: Final = 512 * 1024  # Kafka: sasl.server.max.receive.size
 
 
 class Connection:
-    """Reads a request, answers it, reads the next: so requests are handled in order, one at a time.
+    """Reads a request, waits for its answer, sends it, reads the next (Kafka: KafkaChannel).
 
-    This is what Kafka's muting of channels amounts to. ``serve`` runs in a thread of its own;
-    ``close`` may be called from any.
+    While a request is in progress nothing is read: the channel is muted, so requests are handled
+    in order and one at a time. A connection belongs to one thread at any moment: to the network
+    thread while it waits for the socket, to a handler while a request is in progress. Only
+    ``cut`` and ``stalled`` may be called by others.
     """
 
     def __init__(
         self,
-        client: socket.socket,
-        peer: str,
-        answer: Callable[[bytes], bytes | None],
+        stream: Stream,
+        session: Session,
         max_request_bytes: int,
+        memory: RequestMemory,
+        now: float,
     ) -> None:
-        self._client = client
-        self._peer = peer
-        self._answer = answer
-        self._max_request_bytes = max_request_bytes
+        self.stream = stream
+        self.session = session
+        self._max_bytes = max_request_bytes
+        self._request = RequestBuffer(self._longest(), memory)
+        self._outgoing: deque[Part] = deque()
+        self._ready = False
+        self._since = now
+        self._moved = 0
+        self.muted = False
+        self._end: HangUp | None = None
+        self._is_cut = False
 
-    def serve(self) -> None:
-        """Until the client leaves, breaks the protocol, or ``close`` is called."""
-        try:
-            self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _IDLE_TIME)
-            while (frame := self._read_frame()) is not None:
-                response = self._answer(frame)
-                if response is not None:
-                    self._client.sendall(response)
-        except HangUp as reason:
-            _log.warning("closing the connection of %s: %s", self._peer, reason)
-        except OSError as error:
-            _log.debug("lost the connection of %s: %s", self._peer, error)
-        except Exception:
-            # A fault of ours in one request must not end the broker: only this client notices.
-            _log.exception("closing the connection of %s", self._peer)
-        finally:
-            self._client.close()
+    def read(self) -> bytearray | int:
+        """A whole request, or what to wait for: ``READ``, ``WRITE`` or ``PAUSE``.
 
-    def _read_frame(self) -> bytes | None:
-        prefix = self._read(_SIZE.size)
-        if len(prefix) < _SIZE.size:
-            return None
-        (size,) = _SIZE.unpack(prefix)
-        if not _SMALLEST_REQUEST <= size <= self._max_request_bytes:
-            raise HangUp(f"{size} is not the size of a request; is this TLS or HTTP?")
-        frame = self._read(size)
-        return frame if len(frame) == size else None
-
-    def _read(self, size: int) -> bytes:
-        """``size`` bytes, or fewer when the client left.
-
-        The kernel waits for all of them: one system call, and one wait for the interpreter. Memory
-        that the client has announced but not filled stays untouched, and so costs nothing.
+        Raises ``HangUp`` for what cannot be a request, ``OSError`` when the peer is gone.
         """
-        data = self._client.recv(size, socket.MSG_WAITALL)
-        while 0 < len(data) < size:
-            rest = self._client.recv(size - len(data), socket.MSG_WAITALL)
-            if not rest:
-                break
-            data += rest
-        return data
+        if self._is_cut:
+            raise ConnectionResetError("cut off")
+        if not self._ready:
+            interest = self.stream.advance()
+            if interest:
+                return interest
+            self._ready = True
+        for _ in range(_READS_AT_ONCE):
+            room = self._request.room()
+            if room is None:
+                return PAUSE
+            count = self.stream.receive_into(room)
+            room.release()
+            if count is None:
+                return READ
+            if count == 0:
+                raise ConnectionResetError("the client left")
+            self._moved += count
+            request = self._request.add(count)
+            if request is not None:
+                return request
+        return PAUSE if self.stream.pending else READ
 
-    def refuse(self) -> None:
-        """Close the connection instead of serving it."""
-        self._client.close()
+    @property
+    def receiving(self) -> bool:
+        """Whether a request has begun to arrive."""
+        return self._request.started
+
+    def soon_readable(self, milliseconds: int) -> bool:
+        """Wait a moment for the client to send more; returns whether it did."""
+        ready = select.poll()
+        ready.register(self.stream.fileno(), select.POLLIN)
+        return bool(ready.poll(milliseconds))
+
+    def mute(self) -> None:
+        """A request is in progress."""
+        self.muted = True
+
+    def answer(self, parts: Sequence[Part], *, close: bool = False) -> None:
+        """Queue the answer of the request in progress; none for ``acks=0``."""
+        self._outgoing.extend(part for part in parts if len(part))
+        self._request.release()
+        if close:
+            self.hang_up("a fault was asked for")
+
+    def hang_up(self, reason: str) -> None:
+        """Close instead of reading on, once what is queued was sent."""
+        self._end = HangUp(reason)
+        self._request.release()
+
+    def give_up(self) -> None:
+        """The same where there is no memory for anything."""
+        self._end = _FAILED
+
+    def write(self) -> int:
+        """Send what is queued: 0 once all is sent, else what to wait for.
+
+        Raises ``OSError`` when the peer is gone, ``HangUp`` when that was the last answer.
+        """
+        while self._outgoing:
+            sent = self.stream.send(self._outgoing)
+            if not sent:
+                return WRITE
+            self._moved += sent
+            self._drop(sent)
+        if self._end is not None:
+            raise self._end
+        return 0
+
+    def _drop(self, sent: int) -> None:
+        while sent:
+            first = self._outgoing.popleft()
+            if sent >= len(first):
+                sent -= len(first)
+                continue
+            rest = first.after(sent) if isinstance(first, FileSlice) else memoryview(first)[sent:]
+            self._outgoing.appendleft(rest)
+            return
+
+    @property
+    def sending(self) -> bool:
+        """Whether part of an answer is still to be sent."""
+        return bool(self._outgoing)
+
+    def unmute(self) -> None:
+        """The connection is the network thread's again."""
+        self.muted = False
+        self._request.max_bytes = self._longest()
+
+    def _longest(self) -> int:
+        """Of a request, in bytes: strangers have little to say."""
+        known = self.session.authenticated
+        return self._max_bytes if known else min(self._max_bytes, _LOGIN_BYTES)
+
+    def begin(self, now: float) -> None:
+        """The next request may come: the clock of the client starts again."""
+        self._since, self._moved = now, 0
+
+    def stalled(self, now: float, max_idle: float) -> bool:
+        """Whether the client has been silent, or slow with a request or an answer, for too long.
+
+        Who began must finish within 30 s, and with 64 KiB a second after that (a "slow loris"
+        does not).
+        """
+        if self.muted:
+            return False
+        if self._moved or self._outgoing or not self._ready:
+            return now - self._since > _PATIENCE + self._moved / _SLOWEST
+        return now - self._since > max_idle
+
+    def cut(self) -> None:
+        """Make whoever has the connection close it soon. Idempotent, any thread."""
+        self._is_cut = True
+        self.stream.cut()
 
     def close(self) -> None:
-        """Cut the connection; ``serve`` ends soon. Idempotent, any thread."""
-        with contextlib.suppress(OSError):
-            self._client.shutdown(socket.SHUT_RDWR)
+        """For the thread that has the connection. Idempotent."""
+        self._request.release()
+        self._outgoing.clear()
+        self.stream.close()

@@ -4,138 +4,249 @@ from __future__ import annotations
 
 import ipaddress
 import shutil
-import socket
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-from kprod.broker.connection import Connection
-from kprod.broker.dispatch import Dispatcher
-from kprod.broker.handlers import HANDLERS
+from kprod.broker.client_metrics import ClientMetrics
+from kprod.broker.faults import FaultPlan
+from kprod.broker.groups.group_config import GroupConfig
+from kprod.broker.listener import Listener
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directory import LogDirectory
-from kprod.broker.node import Node
-from kprod.broker.producer_ids import ProducerIds
-from kprod.broker.purgatory import Purgatory
+from kprod.broker.log.log_directories import LogDirectories
+from kprod.broker.running_cluster import BrokerOptions, RunningCluster
 from kprod.broker.server import Server
-from kprod.broker.topics import Topics
+from kprod.broker.stored_record import StoredRecord
+from kprod.broker.transactions.transaction_config import TransactionConfig
 from kprod.clock import Clock, SystemClock
 from kprod.errors import ConfigError, IllegalStateError
-
-_MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
-_PRODUCER_IDS: Final = "producer-ids-checkpoint"
+from kprod.types import TopicPartition
 
 
 class EmbeddedBroker:
-    """A single node that stores records on disk. It is not a cluster.
+    """A broker that stores records on disk, or several nodes of one.
 
     Use it as a context manager, or call ``start`` and ``stop``. It can be started again after a
-    stop, on the same port and with the same data. ``topics`` maps names to numbers of partitions
+    stop, on the same ports and with the same data. ``topics`` maps names to numbers of partitions
     and is created on start as far as it does not exist. Without a ``data_dir`` the data lie in a
-    temporary directory that goes away with the ``with`` block, or with this object.
+    temporary directory that goes away with the ``with`` block, or with this object. ``log_dirs``
+    are several directories in its place, over which the partitions are spread: one whose disk
+    fails takes its partitions along and nothing else.
 
-    There is neither authentication nor encryption, so a ``host`` that other machines can reach
-    takes ``allow_remote=True``. ``start``, ``stop`` and ``kill`` are for one thread at a time.
+    With ``nodes=3`` three nodes with the ids 1, 2 and 3 listen, on ports of their own, and lead a
+    share of the partitions each. They share one log: a copy on every node that is never behind.
+    ``stop_node``, ``start_node`` and ``move_leader`` are there to test what clients make of it.
+
+    ``listeners`` stand in for ``host`` and ``port``, which make one that is open to everybody:
+    ``kprod.broker.make_listener`` makes those with TLS and SASL. One that other machines can reach
+    and that asks for nothing takes ``allow_remote=True``. ``start``, ``stop`` and ``kill`` are for
+    one thread at a time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         data_dir: str | Path | None = None,
         *,
+        log_dirs: Sequence[str | Path] = (),
         host: str = "127.0.0.1",
         port: int = 0,
+        listeners: Sequence[Listener] = (),
+        nodes: int = 1,
         topics: Mapping[str, int] | None = None,
         default_partitions: int = 1,
         auto_create_topics: bool = True,
         allow_remote: bool = False,
         log_config: LogConfig | None = None,
+        group_config: GroupConfig | None = None,
+        transaction_config: TransactionConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Raises ``ConfigError`` for a host beyond this machine that was not allowed."""
-        if not allow_remote and not _is_loopback(host):
-            raise ConfigError(
-                f"host {host!r} lets other machines in, without any authentication; "
-                "say allow_remote=True if that is meant"
-            )
-        self._host = host
-        self._port = port
-        self._topics = dict(topics or {})
-        self._default_partitions = default_partitions
-        self._auto_create_topics = auto_create_topics
-        self._log_config = log_config or LogConfig()
-        self._clock = clock or SystemClock()
-        self.data_dir = Path(data_dir or tempfile.mkdtemp(prefix="kprod-broker-"))
-        self._forget_data = _remover(self, self.data_dir) if data_dir is None else None
-        self._server: Server | None = None
-        self._logs: LogDirectory | None = None
-        self._purgatory: Purgatory | None = None
+        """Raises ``ConfigError`` for listeners that cannot be, or let others in unasked, and for
+        directories given twice.
+
+        Nodes after the first take the ports after ``port``, or free ones when that is 0.
+        """
+        if nodes < 1:
+            raise ConfigError(f"nodes={nodes}: a broker has at least one")
+        chosen = list(listeners) or [Listener(host=host, port=port)]
+        _check(chosen, nodes, allow_remote=allow_remote)
+        self._listeners = {
+            n + 1: [replace(each, port=each.port and each.port + n) for each in chosen]
+            for n in range(nodes)
+        }
+        self._options = BrokerOptions(
+            topics=dict(topics or {}),
+            default_partitions=default_partitions,
+            auto_create_topics=auto_create_topics,
+            log_config=log_config or LogConfig(),
+            group_config=group_config or GroupConfig(),
+            transaction_config=transaction_config or TransactionConfig(),
+            clock=clock or SystemClock(),
+        )
+        given = [Path(each) for each in (log_dirs or [data_dir] if data_dir else log_dirs)]
+        if len(set(given)) < len(given) or (data_dir and log_dirs):
+            raise ConfigError("data_dir or log_dirs, and each directory once")
+        self.log_dirs = tuple(given) or (Path(tempfile.mkdtemp(prefix="kprod-broker-")),)
+        self._forget_data = None if given else _remover(self, self.data_dir)
+        self._logs: LogDirectories | None = None
+        self._cluster: RunningCluster | None = None
+
+    @property
+    def data_dir(self) -> Path:
+        """The first directory."""
+        return self.log_dirs[0]
+
+    @property
+    def offline_log_dirs(self) -> dict[Path, OSError]:
+        """The directories whose disk failed since the start, and how; none when not running."""
+        return {} if self._logs is None else self._logs.offline
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """The ids of all nodes, running or not."""
+        return tuple(self._listeners)
 
     @property
     def port(self) -> int:
-        """The TCP port, known once started."""
-        return self._port
+        """The TCP port of the first listener of the first node, known once started."""
+        return next(iter(self._listeners.values()))[0].port
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port``, as clients want it."""
-        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+        """``host:port`` of the first listener, as clients want it; all nodes, with commas."""
+        return next(iter(self.addresses.values()))
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The same by the name of each listener."""
+        by_name: dict[str, list[str]] = {}
+        for listeners in self._listeners.values():
+            for each in listeners:
+                by_name.setdefault(each.name, []).append(_address(each))
+        return {name: ",".join(found) for name, found in by_name.items()}
 
     @property
     def running(self) -> bool:
         """Whether clients are served."""
-        return self._server is not None
+        return self._cluster is not None
 
     def start(self) -> None:
         """Load the data, recovering after a crash, and listen.
 
         Raises ``StorageError`` when the data directory is in use or unreadable, ``OSError`` when
-        the port is taken, ``IllegalStateError`` when already started.
+        a port is taken, ``IllegalStateError`` when already started.
         """
         if self.running:
             raise IllegalStateError("the broker is running")
-        server = Server(self._host, self._port)
+        servers: dict[int, Server] = {}
         try:
-            logs = LogDirectory(self.data_dir, self._log_config)
-        except BaseException:
-            server.stop()
-            raise
-        self._port = server.port
-        self._logs = logs
-        self._server = server
-        try:
-            self._open(server, logs)
+            for node_id in self._listeners:
+                servers[node_id] = self._listen(node_id)
+            self._logs = LogDirectories(self.log_dirs, self._options.log_config)
+            self._cluster = RunningCluster(self._logs, self.node_ids, self._options)
+            self._cluster.start_nodes(servers)
         except BaseException:
             self.kill()
+            for server in servers.values():
+                server.close()
             raise
 
-    def _open(self, server: Server, logs: LogDirectory) -> None:
-        self._purgatory = Purgatory()
-        node = Node(
-            cluster_id=logs.cluster_id,
-            host=self._advertised_host(),
-            port=server.port,
-            topics=Topics(logs),
-            producer_ids=ProducerIds(self.data_dir / _PRODUCER_IDS),
-            purgatory=self._purgatory,
-            clock=self._clock,
-            log_config=self._log_config,
-            default_partitions=self._default_partitions,
-            auto_create_topics=self._auto_create_topics,
-        )
-        for name, partitions in self._topics.items():
-            node.topics.find_or_create(name, partitions)
-        answer = Dispatcher(node, HANDLERS).answer
+    def _listen(self, node_id: int) -> Server:
+        server = Server(self._listeners[node_id])
+        self._listeners[node_id] = server.listeners  # with their ports, for when it starts again
+        return server
 
-        def connect(client: socket.socket, peer: str) -> Connection:
-            return Connection(client, peer, answer, _MAX_REQUEST_BYTES)
+    def stop_node(self, node_id: int) -> None:
+        """Cut off a node's clients; the other nodes lead its partitions, in a new leader epoch.
 
-        server.start(connect)
+        ``IllegalStateError`` unless it runs.
+        """
+        self._running_cluster().stop_node(node_id)
 
-    def _advertised_host(self) -> str:
-        return socket.getfqdn() if self._host in ("0.0.0.0", "::") else self._host
+    def start_node(self, node_id: int) -> None:
+        """Have a stopped node listen again, at its old port, and lead what is its share."""
+        cluster = self._running_cluster()
+        if node_id in cluster.state.running:
+            raise IllegalStateError(f"node {node_id} is running")
+        cluster.start_nodes({node_id: self._listen(node_id)})
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Have a running node lead a partition, in a new leader epoch. ``BrokerError`` 3 or 8."""
+        self._running_cluster().move_leader(TopicPartition(topic, partition), node_id)
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The id of the node that leads a partition; -1 while none runs."""
+        return self._running_cluster().state.leader(TopicPartition(topic, partition))
+
+    def create_topic(
+        self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Make a topic, with settings of its own by Kafka's names.
+
+        ``BrokerError``: 17 bad name, 36 exists, 37 number of partitions, 40 settings.
+        """
+        self._running_cluster().topics.create(name, partitions, settings)
+
+    def records(
+        self,
+        topic: str,
+        count: int | None = None,
+        *,
+        timeout: float = 10.0,
+        committed: bool = False,
+    ) -> list[StoredRecord]:
+        """What is in a topic, partition after partition, without a client.
+
+        ``committed``: what a consumer with ``isolation.level=read_committed`` is given. With
+        ``count`` it waits until there are that many, at most ``timeout`` seconds; there may be
+        fewer then. ``BrokerError`` 3 for a topic there is not.
+        """
+        return self._running_cluster().records(topic, count, timeout, committed=committed)
+
+    def maintain(self) -> None:
+        """Apply retention and compaction now, as happens every half minute anyway."""
+        self._running_cluster().maintain()
+
+    @property
+    def faults(self) -> FaultPlan:
+        """What goes wrong on request; it outlives a stop and a start."""
+        return self._options.faults
+
+    @property
+    def client_metrics(self) -> ClientMetrics:
+        """What clients are asked to tell of their metrics, and what they have told (KIP-714).
+
+        Nothing until ``subscribe`` is called; clients see it with their next connection.
+        """
+        return self._options.client_metrics
+
+    def forget_producers(self) -> None:
+        """Have every partition lose its producer state, as Kafka does after a long silence."""
+        self._running_cluster().forget_producers()
+
+    def time_out_transactions(self) -> None:
+        """Abort every open transaction now, as when its ``transaction.timeout.ms`` is over."""
+        self._running_cluster().transactions.time_out_all()
+
+    def set_transaction_version(self, version: int) -> None:
+        """Finalize another level of ``transaction.version``, as an upgrade does, until a stop.
+
+        Clients see it with their next ApiVersions. ``ConfigError``.
+        """
+        self._running_cluster().transactions.set_version(version)
+
+    def fail_disk(self, error: OSError | None) -> None:
+        """Have appends to the topics there are fail with this error; None mends the disk."""
+        self._running_cluster().fail_disk(error)
+
+    def _running_cluster(self) -> RunningCluster:
+        if self._cluster is None:
+            raise IllegalStateError("the broker is not running")
+        return self._cluster
 
     def stop(self) -> None:
         """End every connection, flush and close the logs cleanly. Idempotent."""
@@ -152,11 +263,9 @@ class EmbeddedBroker:
             logs.abandon()
 
     def _hang_up(self) -> None:
-        server, self._server = self._server, None
-        if self._purgatory is not None:
-            self._purgatory.close()
-        if server is not None:
-            server.stop()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.hang_up()
 
     def __enter__(self) -> Self:
         self.start()
@@ -177,8 +286,26 @@ def _remover(owner: EmbeddedBroker, directory: Path) -> weakref.finalize[..., Em
     return weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
 
 
-def _is_loopback(host: str) -> bool:
+def _check(listeners: Sequence[Listener], nodes: int, *, allow_remote: bool) -> None:
+    if len({each.name for each in listeners}) < len(listeners):
+        raise ConfigError("two listeners have the same name")
+    for each in listeners:
+        if nodes > 1 and each.path is not None:
+            raise ConfigError("a Unix domain socket leads to one node")
+        if not allow_remote and not each.is_guarded and not _is_loopback(each):
+            raise ConfigError(
+                f"host {each.host!r} lets other machines in, without any authentication; "
+                "say allow_remote=True if that is meant"
+            )
+
+
+def _address(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port}"
+
+
+def _is_loopback(listener: Listener) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return listener.path is not None or ipaddress.ip_address(listener.host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return listener.host == "localhost"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, replace
 from typing import Final
 
 from crc32c import crc32c
@@ -9,14 +10,18 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.batch_header import (
     CRC_START,
+    HEADER,
     HEADER_BYTES,
+    LOG_APPEND_TIME,
     MAGIC_AT,
     MAGIC_V2,
     BatchHeader,
 )
 from kprod.broker.codecs import CODEC_NAMES
+from kprod.broker.corrupt_batch import CorruptBatch
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.producer_state import NO_PRODUCER
+from kprod.broker.record_batch import read_batches
 from kprod.errors import BrokerError
 from kprod.types import BytesLike
 
@@ -47,9 +52,42 @@ def check_batch(
     if crc32c(data[CRC_START:]) != header.crc:
         raise BrokerError(ErrorCode.corrupt_message, "the CRC does not match the batch")
     _check_contents(header)
+    if config.message_timestamp_type != "CreateTime":
+        return header
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    if -1 < header.base_timestamp < oldest:
+        raise BrokerError(ErrorCode.invalid_timestamp, f"{header.base_timestamp} is too old")
     if header.max_timestamp > now_ms + config.message_timestamp_after_max_ms:
         raise BrokerError(ErrorCode.invalid_timestamp, f"{header.max_timestamp} is in the future")
     return header
+
+
+def check_keys(records: BytesLike) -> None:
+    """Every record of a compacted topic needs a key: ``BrokerError`` 87."""
+    try:
+        missing = [
+            number
+            for batch in read_batches(records)
+            for number, record in enumerate(batch.records())
+            if record.key is None
+        ]
+    except CorruptBatch as error:
+        raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
+    if missing:
+        raise BrokerError(
+            ErrorCode.invalid_record,
+            f"record {missing[0]} of the batch has no key, and the topic is compacted",
+        )
+
+
+def stamp(header: BatchHeader, records: BytesLike, now_ms: int) -> tuple[BatchHeader, bytes]:
+    """The batch with the time of its arrival (``message.timestamp.type=LogAppendTime``)."""
+    stamped = replace(
+        header, attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms, crc=0
+    )
+    body = HEADER.pack(*astuple(stamped))[CRC_START:] + bytes(memoryview(records)[HEADER_BYTES:])
+    stamped = replace(stamped, crc=crc32c(body))
+    return stamped, HEADER.pack(*astuple(stamped))[:CRC_START] + body
 
 
 def _check_shape(data: memoryview) -> None:
@@ -61,8 +99,10 @@ def _check_shape(data: memoryview) -> None:
     if len(data) < HEADER_BYTES:
         raise BrokerError(ErrorCode.corrupt_message, f"{len(data)} bytes are no record batch")
     size = BatchHeader.parse(data).size
-    if not HEADER_BYTES <= size <= len(data):
-        raise BrokerError(ErrorCode.corrupt_message, f"a batch of {size} bytes in {len(data)}")
+    if size < HEADER_BYTES:
+        raise BrokerError(ErrorCode.corrupt_message, f"a batch of {size} bytes")
+    if size > len(data):
+        raise BrokerError(ErrorCode.invalid_record, f"a batch of {size} bytes in {len(data)}")
     if size < len(data):
         raise BrokerError(ErrorCode.invalid_record, "more than one record batch")
 
@@ -70,8 +110,6 @@ def _check_shape(data: memoryview) -> None:
 def _check_contents(header: BatchHeader) -> None:
     """What a client may put into a header."""
     idempotent = header.producer_id != NO_PRODUCER
-    if header.is_transactional:
-        raise BrokerError(ErrorCode.invalid_txn_state, "there are no transactions here")
     for wrong, why in (
         (header.base_offset != 0, f"base offset {header.base_offset}, expected 0"),
         (header.is_control, "a client may not send control batches"),
@@ -81,6 +119,7 @@ def _check_contents(header: BatchHeader) -> None:
             f"last offset delta {header.last_offset_delta} of {header.record_count} records",
         ),
         (header.producer_id < NO_PRODUCER, f"producer id {header.producer_id}"),
+        (header.is_transactional and not idempotent, "a transaction of no producer"),
         (idempotent and header.base_sequence < 0, f"sequence {header.base_sequence}"),
         (idempotent and header.producer_epoch < 0, f"producer epoch {header.producer_epoch}"),
         (header.is_log_append_time and header.max_timestamp == -1, "append time -1"),

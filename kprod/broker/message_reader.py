@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.message_shape import FieldShape, field_shapes
+from kprod.broker.message_shape import FieldShape, field_shapes, is_old_form
 from kprod.errors import ProtocolError
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
@@ -69,8 +69,7 @@ def _read_tagged(
 
 
 def _field(shape: FieldShape, entity: Any) -> Read:
-    # The client id keeps the old form in every version, so that any broker can read it.
-    compact = entity.__flexible__ and shape.name != "client_id"
+    compact = entity.__flexible__ and not is_old_form(shape, entity)
     if shape.struct is not None:
         one = message_reader(shape.struct)
     else:
@@ -158,7 +157,10 @@ def _text(data: memoryview) -> str:
 
 
 def _milliseconds(value: int) -> datetime.timedelta:
-    return datetime.timedelta(milliseconds=value)
+    try:
+        return datetime.timedelta(milliseconds=value)
+    except OverflowError:
+        raise ProtocolError(f"a time of {value} ms") from None
 
 
 def _error_code(value: int) -> ErrorCode:

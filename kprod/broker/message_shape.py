@@ -9,6 +9,7 @@ from typing import Any, Final, get_args, get_origin
 
 from kio.schema.errors import ErrorCode
 
+EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _ZERO_TIME: Final = datetime.timedelta(0)
 _ZERO: Final[dict[str, object]] = {
     "string": "",
@@ -19,6 +20,7 @@ _ZERO: Final[dict[str, object]] = {
     "error_code": ErrorCode.none,
     "timedelta_i32": _ZERO_TIME,
     "timedelta_i64": _ZERO_TIME,
+    "datetime_i64": EPOCH,
 }
 
 
@@ -51,6 +53,11 @@ def field_shapes(entity: Any) -> Iterator[FieldShape]:
             absent = None if nullable else _zero(kafka_type, is_array)
         tag = field.metadata.get("tag")
         yield FieldShape(field.name, kafka_type, struct, is_array, nullable, tag, absent)
+
+
+def is_old_form(shape: FieldShape, entity: Any) -> bool:
+    """The client id of a request has one form in all versions: any broker can read it."""
+    return shape.name == "client_id" and entity.__name__ == "RequestHeader"
 
 
 def _without_none(of: Any) -> tuple[Any, bool]:

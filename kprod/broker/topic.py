@@ -9,6 +9,7 @@ from typing import Final
 
 from kprod.broker.log.partition_log import PartitionLog
 
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -19,6 +20,11 @@ class Topic:
     name: str
     id: uuid.UUID
     partitions: tuple[PartitionLog, ...]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the broker alone writes to it."""
+        return self.name in INTERNAL_TOPICS
 
 
 def is_legal_name(name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.log.log_directory import LogDirectory
+from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.topic import Topic, is_legal_name
 from kprod.errors import BrokerError
@@ -25,14 +25,14 @@ class Topics:
     Thread-safe: looking up reads a mapping that is replaced, never changed.
     """
 
-    def __init__(self, logs: LogDirectory) -> None:
+    def __init__(self, logs: LogDirectories) -> None:
         self._logs = logs
         self._changing = threading.Lock()
         self._by_name: Mapping[str, Topic] = {}
         self._by_id: Mapping[uuid.UUID, Topic] = {}
         for name, topic_id in list(logs.topic_ids.items()):
             numbers = [where.partition for where in logs.logs if where.topic == name]
-            self._make(name, topic_id, max(numbers) + 1)
+            self._make(name, topic_id, max(numbers) + 1, opening=True)
 
     def all(self) -> list[Topic]:
         """Every topic, by name."""
@@ -46,12 +46,18 @@ class Topics:
         """The topic of that id; None stands for the zero id."""
         return None if topic_id is None else self._by_id.get(topic_id)
 
-    def create(self, name: str, partitions: int) -> Topic:
-        """Make a topic: 17 bad name, 36 exists, 37 bad number of partitions, 56 disk."""
+    def create(
+        self, name: str, partitions: int, settings: Mapping[str, str] | None = None
+    ) -> Topic:
+        """Make a topic: 17 name, 36 exists, 37 number of partitions, 40 settings, 56.
+
+        ``settings`` are the topic's own, by Kafka's names.
+        """
         self.check_new(name, partitions)
         with self._changing:
             if name in self._by_name:
                 raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} exists")
+            self._configure(name, settings or {})
             return self._make(name, uuid.uuid4(), partitions)
 
     def check_new(self, name: str, partitions: int) -> None:
@@ -62,14 +68,16 @@ class Topics:
             raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} exists")
         _check_count(partitions)
 
-    def find_or_create(self, name: str, partitions: int) -> Topic:
+    def find_or_create(
+        self, name: str, partitions: int, settings: Mapping[str, str] | None = None
+    ) -> Topic:
         """The topic, made if there is none; 17, 56."""
         while True:
             found = self._by_name.get(name)
             if found is not None:
                 return found
             try:
-                return self.create(name, partitions)
+                return self.create(name, partitions, settings)
             except BrokerError as error:
                 # Two clients asked at once, and the other one was first.
                 if error.code != ErrorCode.topic_already_exists:
@@ -91,6 +99,22 @@ class Topics:
             )
         return topic
 
+    def settings(self, name: str) -> Mapping[str, str]:
+        """The settings a topic has of its own."""
+        return self._logs.overrides.of(name)
+
+    def configure(self, name: str, settings: Mapping[str, str]) -> None:
+        """Put these in place of a topic's own settings: 3 no such topic, 40 bad settings, 56."""
+        with self._changing:
+            self._existing(name)
+            self._configure(name, settings)
+
+    def _configure(self, name: str, settings: Mapping[str, str]) -> None:
+        try:
+            self._logs.reconfigure(name, settings)
+        except OSError as error:
+            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+
     def delete(self, name: str) -> None:
         """Remove a topic and its data: 3 no such topic, 56 disk."""
         with self._changing:
@@ -99,6 +123,8 @@ class Topics:
             self._by_id = {i: t for i, t in self._by_id.items() if i != topic.id}
             try:
                 for log in topic.partitions:
+                    if log.offline:
+                        raise OSError(f"{log.where} is in a directory that is offline")
                     self._logs.remove(log.where)
             except OSError as error:
                 raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
@@ -109,14 +135,16 @@ class Topics:
             raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
         return topic
 
-    def _make(self, name: str, topic_id: uuid.UUID, count: int) -> Topic:
+    def _make(self, name: str, topic_id: uuid.UUID, count: int, *, opening: bool = False) -> Topic:
         """Make the partitions that are missing, the last one first.
 
         So that a topic that was half made when the process died is completed by the next start,
-        which sees from the highest partition how many there were to be.
+        which sees from the highest partition how many there were to be. But what may be in a
+        directory that cannot be read is not made again.
         """
         try:
-            logs = [self._log(TopicPartition(name, p), topic_id) for p in reversed(range(count))]
+            wanted = [TopicPartition(name, number) for number in reversed(range(count))]
+            logs = [self._log(where, topic_id, opening=opening) for where in wanted]
             self._logs.flush_names()
         except OSError as error:
             raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
@@ -125,8 +153,12 @@ class Topics:
         self._by_id = {**self._by_id, topic_id: topic}
         return topic
 
-    def _log(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
-        return self._logs.logs.get(where) or self._logs.create(where, topic_id)
+    def _log(self, where: TopicPartition, topic_id: uuid.UUID, *, opening: bool) -> PartitionLog:
+        known = self._by_name.get(where.topic)
+        if known is not None and where.partition < len(known.partitions):
+            return known.partitions[where.partition]
+        found = self._logs.logs.get(where) or (self._logs.missing(where) if opening else None)
+        return found or self._logs.create(where, topic_id)
 
 
 def _check_count(partitions: int) -> None:

@@ -7,14 +7,12 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.call import Call
-from kprod.broker.log.log_directory import NODE_ID
 from kprod.broker.messages import Message
 from kprod.broker.node import Node
-from kprod.broker.topic_configs import topic_configs
+from kprod.broker.topic_configs import topic_configs, with_overrides
 from kprod.errors import BrokerError
 
 _DEFAULT: Final = -1
-_REPLICATION: Final = 1
 
 
 def create_topics(call: Call, node: Node) -> Message:
@@ -25,9 +23,12 @@ def create_topics(call: Call, node: Node) -> Message:
 def _create(wanted: Any, call: Call, node: Node) -> Message:
     try:
         count = _partition_count(wanted, node)
-        _check_configs(wanted, node)
+        settings = {config.name: config.value or "" for config in wanted.configs}
+        with_overrides(node.log_config, settings)
         node.topics.check_new(wanted.name, count)
-        topic = None if call.body.validate_only else node.topics.create(wanted.name, count)
+        topic = None
+        if not call.body.validate_only:
+            topic = node.topics.create(wanted.name, count, settings)
     except BrokerError as error:
         return {"name": wanted.name, "error_code": error.code, "error_message": str(error)}
     return {
@@ -35,16 +36,17 @@ def _create(wanted: Any, call: Call, node: Node) -> Message:
         "topic_id": topic and topic.id,
         "error_message": None,
         "num_partitions": count,
-        "replication_factor": _REPLICATION,
-        "configs": [config.as_created() for config in topic_configs(node.log_config)],
+        "replication_factor": len(node.state.node_ids),
+        "configs": [config.as_created() for config in topic_configs(node.log_config, settings)],
     }
 
 
 def _partition_count(wanted: Any, node: Node) -> int:
     if wanted.assignments:
-        return _assigned_count(wanted)
-    if wanted.replication_factor not in (_DEFAULT, _REPLICATION):
-        raise BrokerError(ErrorCode.invalid_replication_factor, "there is one node")
+        return _assigned_count(wanted, node)
+    nodes = len(node.state.node_ids)
+    if wanted.replication_factor not in (_DEFAULT, *range(1, nodes + 1)):
+        raise BrokerError(ErrorCode.invalid_replication_factor, f"number of nodes: {nodes}")
     return _resolve(wanted.num_partitions, node)
 
 
@@ -52,24 +54,13 @@ def _resolve(count: int, node: Node) -> int:
     return node.default_partitions if count == _DEFAULT else count
 
 
-def _assigned_count(wanted: Any) -> int:
+def _assigned_count(wanted: Any, node: Node) -> int:
     numbers = sorted(part.partition_index for part in wanted.assignments)
-    replicas = {tuple(part.broker_ids) for part in wanted.assignments}
-    if numbers != list(range(len(numbers))) or replicas != {(NODE_ID,)}:
+    replicas = {node_id for part in wanted.assignments for node_id in part.broker_ids}
+    known = set(node.state.node_ids)
+    if numbers != list(range(len(numbers))) or not replicas or replicas - known:
         raise BrokerError(
             ErrorCode.invalid_replica_assignment,
-            f"partitions count from 0 and have the one replica {NODE_ID}",
+            f"partitions count from 0 and have replicas out of {sorted(known)}",
         )
     return len(numbers)
-
-
-def _check_configs(wanted: Any, node: Node) -> None:
-    """Topics have no settings of their own: asking for what holds anyway is fine."""
-    known = {config.name: config.value for config in topic_configs(node.log_config)}
-    for config in wanted.configs:
-        if known.get(config.name) != config.value:
-            raise BrokerError(
-                ErrorCode.invalid_config,
-                f"{config.name}={config.value}: the embedded broker has "
-                f"{known.get(config.name, 'no such setting')} for every topic",
-            )

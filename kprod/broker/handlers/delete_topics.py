@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 
+from kio.schema.errors import ErrorCode
+
 from kprod.broker.call import Call
 from kprod.broker.messages import Message
 from kprod.broker.node import Node
@@ -26,7 +28,12 @@ def _wanted(call: Call) -> Iterator[tuple[str | None, uuid.UUID | None]]:
 def _delete(name: str | None, topic_id: uuid.UUID | None, node: Node) -> Message:
     try:
         topic = node.topic(name, topic_id)
+        if topic.is_internal:
+            raise BrokerError(
+                ErrorCode.invalid_topic_exception, f"{topic.name} is the broker's own"
+            )
         node.topics.delete(topic.name)
+        node.groups.forget_topic(topic.name)
     except BrokerError as error:
         return {
             "name": name,

@@ -8,8 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.call import Call
-from kprod.broker.log.log_directory import NODE_ID
-from kprod.broker.log.partition_log import LEADER_EPOCH, PartitionLog
+from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.messages import Message
 from kprod.broker.node import Node
 from kprod.broker.topic import Topic, is_legal_name
@@ -22,9 +21,9 @@ def metadata(call: Call, node: Node) -> Message:
     It is then there at once: a client need not ask again, as it must with a cluster.
     """
     return {
-        "brokers": [node.endpoint],
+        "brokers": node.endpoints(call.session),
         "cluster_id": node.cluster_id,
-        "controller_id": NODE_ID,
+        "controller_id": node.state.controller,
         "topics": list(_topics(call, node)),
     }
 
@@ -32,16 +31,17 @@ def metadata(call: Call, node: Node) -> Message:
 def _topics(call: Call, node: Node) -> Iterator[Message]:
     wanted = call.body.topics
     if wanted is None or (call.version == 0 and not wanted):
-        yield from map(_describe, node.topics.all())
+        yield from (_describe(topic, node) for topic in node.topics.all())
         return
     may_create = node.auto_create_topics and getattr(call.body, "allow_auto_topic_creation", True)
     for topic in wanted:
         try:
-            yield _describe(_find(topic, node, may_create))
+            yield _describe(_find(topic, node, may_create), node)
         except BrokerError as error:
             yield {
                 "error_code": error.code,
-                "name": topic.name,
+                # Only from version 12 on may a name be null, in the answer as in the request.
+                "name": topic.name if call.version >= 12 else topic.name or "",
                 "topic_id": getattr(topic, "topic_id", None),
             }
 
@@ -56,19 +56,26 @@ def _find(wanted: Any, node: Node, may_create: bool) -> Topic:
     return node.topics.find_or_create(wanted.name, node.default_partitions)
 
 
-def _describe(topic: Topic) -> Message:
+def _describe(topic: Topic, node: Node) -> Message:
     return {
         "name": topic.name,
         "topic_id": topic.id,
-        "partitions": [_partition(log) for log in topic.partitions],
+        "is_internal": topic.is_internal,
+        "partitions": [_partition(log, node) for log in topic.partitions],
     }
 
 
-def _partition(log: PartitionLog) -> Message:
+def _partition(log: PartitionLog, node: Node) -> Message:
+    # All nodes have the same disks: a partition whose disk failed has no leader.
+    running = () if log.offline else node.state.running
+    leader = node.state.leader(log.where) if running else -1
+    replicas = node.state.replicas(log.where)
     return {
+        "error_code": ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available,
         "partition_index": log.where.partition,
-        "leader_id": NODE_ID,
-        "leader_epoch": LEADER_EPOCH,
-        "replica_nodes": (NODE_ID,),
-        "isr_nodes": (NODE_ID,),
+        "leader_id": leader,
+        "leader_epoch": log.leader_epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": [node_id for node_id in replicas if node_id in running],
+        "offline_replicas": [node_id for node_id in replicas if node_id not in running],
     }

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kprod.broker.call import Call
-from kprod.broker.log.partition_log import LEADER_EPOCH
 from kprod.broker.messages import Message
 from kprod.broker.node import Node
 from kprod.errors import BrokerError
 
 
 def offset_for_leader_epoch(call: Call, node: Node) -> Message:
-    """There is one epoch, and it ends with the log."""
+    """The largest epoch not after the one asked for, and the offset behind its last record."""
     return {
         "topics": [
             {
@@ -30,6 +29,5 @@ def _partition(topic: str, part: Any, node: Node) -> Message:
         log = node.partition(node.topic(topic, None), part.partition, part.current_leader_epoch)
     except BrokerError as error:
         return {**answer, "error_code": error.code}
-    if part.leader_epoch != LEADER_EPOCH:
-        return answer
-    return {**answer, "leader_epoch": LEADER_EPOCH, "end_offset": log.end_offset}
+    epoch, end = log.end_of_epoch(part.leader_epoch)
+    return {**answer, "leader_epoch": epoch, "end_offset": end}

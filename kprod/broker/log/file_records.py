@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kprod.broker.batch_header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC_V2, BatchHeader
 from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.broker.file_slice import FileSlice, OpenFile
 from kprod.types import BytesLike
 
 
@@ -21,10 +22,9 @@ class FileRecords:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self.size = os.fstat(self._fd).st_size
-        # A read must not meet a closed descriptor, whose number may belong to another file by then.
-        self._reading = threading.Lock()
+        file = OpenFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        self._file: OpenFile | None = file
+        self.size = os.fstat(file.fd).st_size
 
     def append(self, buffers: Sequence[BytesLike]) -> None:
         """Write at the end. After an ``OSError`` the file is as it was before."""
@@ -44,8 +44,14 @@ class FileRecords:
 
     def read(self, position: int, length: int) -> bytes:
         """Up to ``length`` bytes from ``position``; fewer at the end. Empty once closed."""
-        with self._reading:
-            return os.pread(self._fd, length, position) if self._fd >= 0 else b""
+        file = self._file  # held here: it is not closed in the middle of the read
+        return os.pread(file.fd, length, position) if file is not None else b""
+
+    def slice(self, position: int, length: int) -> FileSlice | bytes:
+        """The same bytes without reading them; no more than whole batches go. Empty for none."""
+        file = self._file
+        length = min(length, self.size - position)
+        return FileSlice(file, position, length) if file is not None and length > 0 else b""
 
     def header_at(self, position: int) -> BatchHeader | None:
         """The header of the batch at ``position``, or None when no whole batch starts there.
@@ -75,13 +81,21 @@ class FileRecords:
         os.ftruncate(self._fd, size)
         self.size = size
 
+    def rename(self, path: Path) -> None:
+        """Give the file another name."""
+        self.path.rename(path)
+        self.path = path
+
     def flush(self) -> None:
         """Force what was appended to the disk."""
         os.fdatasync(self._fd)
 
     def close(self) -> None:
-        """Idempotent."""
-        with self._reading:
-            if self._fd >= 0:
-                os.close(self._fd)
-                self._fd = -1
+        """Idempotent. Readers that are at it, and slices that are being sent, end first."""
+        self._file = None
+
+    @property
+    def _fd(self) -> int:
+        if self._file is None:
+            raise OSError(errno.EBADF, "the file is closed", str(self.path))
+        return self._file.fd

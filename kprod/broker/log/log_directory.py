@@ -1,8 +1,9 @@
-"""The data directory: one process at a time, one sub-directory per partition."""
+"""A data directory: one process at a time, one sub-directory per partition."""
 
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import json
 import logging
@@ -15,13 +16,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from kprod.broker.corrupt_batch import CorruptBatch
 from kprod.broker.log.durable_file import flush_directory, replace_file
+from kprod.broker.log.leader_epochs import LEADER_EPOCHS_FILE
+from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_loader import LogLoader
 from kprod.broker.log.offset_checkpoint import read_offsets, write_offsets
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.properties_file import read_properties, write_properties
 from kprod.broker.log.storage_error import StorageError
+from kprod.broker.log.topic_overrides import TopicOverrides
+from kprod.broker.topic_configs import with_overrides
 from kprod.types import TopicPartition
 
 NODE_ID: Final = 1
@@ -30,32 +36,50 @@ _META: Final = "meta.properties"
 _META_VERSION: Final = "1"
 _PARTITION_META: Final = "partition.metadata"
 _PARTITION_META_VERSION: Final = "0"
-_LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 _CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+TOPIC_OVERRIDES: Final = "topic-overrides.json"
+_PRODUCER_EXPIRATION_MS: Final = 24 * 3_600_000
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _START_OFFSETS: Final = "log-start-offset-checkpoint"
 _PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,5})")
 _LOADING_THREADS: Final = 2
+_CLOSING_THREADS: Final = 16
+"""Closing a log is waiting for the disk, which forces many files at once for the price of one."""
+_OF_THE_PROCESS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors that say nothing about a disk."""
 _log = logging.getLogger(__name__)
 
 
 class LogDirectory:
-    """All partitions on disk (Kafka: LogManager, with one log directory).
+    """The partitions in one directory (what Kafka's LogManager does for each of ``log.dirs``).
 
     Opening locks the directory, and loads every partition: as it is after a clean shutdown, with
-    recovery otherwise. Not thread-safe: creating, removing and closing are the registry's, which
-    has a lock.
+    recovery otherwise. Not thread-safe but for ``fail``: creating, removing and closing are the
+    registry's, which has a lock.
     """
 
-    def __init__(self, path: Path, config: LogConfig) -> None:
-        """Raises ``StorageError`` when another broker has the directory or wrote it differently."""
+    def __init__(
+        self,
+        path: Path,
+        config: LogConfig,
+        overrides: TopicOverrides | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        """``overrides`` and ``cluster_id`` are the cluster's, where there are more directories.
+
+        Raises ``StorageError`` when another broker has the directory or wrote it differently,
+        ``OSError`` when it cannot be read or written.
+        """
         self.path = path
         self._config = config
+        self.failure: OSError | None = None
         path.mkdir(parents=True, exist_ok=True)
         self._lock_fd = self._take_lock()
         try:
-            self.cluster_id = self._cluster_id()
+            self.cluster_id = self._cluster_id(cluster_id)
             self.topic_ids: dict[str, uuid.UUID] = {}
+            self.overrides = overrides or TopicOverrides(path / TOPIC_OVERRIDES)
+            self._cleaner = LogCleaner(path)
             self.logs = self._load()
         except BaseException:
             self._release_lock()
@@ -75,17 +99,20 @@ class LogDirectory:
             os.close(self._lock_fd)
             self._lock_fd = -1
 
-    def _cluster_id(self) -> str:
+    def _cluster_id(self, expected: str | None) -> str:
         meta = self.path / _META
         if not meta.exists():
             values = {
                 "version": _META_VERSION,
                 "node.id": str(NODE_ID),
-                "cluster.id": encode_id(uuid.uuid4()),
+                "cluster.id": expected or encode_id(uuid.uuid4()),
                 "directory.id": encode_id(uuid.uuid4()),
             }
             write_properties(meta, "=", values)
-        return read_properties(meta, "=", _META_VERSION)["cluster.id"]
+        found = known_cluster_id(self.path) or ""
+        if expected not in (None, found):
+            raise StorageError(f"{self.path} belongs to cluster {found}, not to {expected}")
+        return found
 
     def _load(self) -> dict[TopicPartition, PartitionLog]:
         marker = self.path / _CLEAN_SHUTDOWN
@@ -102,9 +129,10 @@ class LogDirectory:
             LogLoader(
                 where,
                 directory,
-                self._config,
+                self.config_of(where.topic),
                 recovery_point=None if clean else points.get(where, 0),
                 start_offset=starts.get(where, 0),
+                on_failure=self.fail,
             )
             for where, directory in found
         ]
@@ -113,6 +141,23 @@ class LogDirectory:
         if not clean and logs:
             self._write_recovery_points(logs)
         return logs
+
+    def config_of(self, topic: str) -> LogConfig:
+        """The settings of a topic: the broker's, and its own in their place."""
+        return with_overrides(self._config, self.overrides.of(topic))
+
+    def fail(self, error: OSError) -> None:
+        """Take the directory offline, if the error is the disk's: its partitions answer code 56.
+
+        It is not written to any more, and the next start recovers it. Idempotent, thread-safe; not
+        to be called with a partition's lock. Kafka: LogDirFailureChannel.
+        """
+        if self.failure is not None or error.errno in _OF_THE_PROCESS:
+            return
+        self.failure = error
+        _log.error("%s is offline from now on, with its partitions: %s", self.path, error)
+        for log in list(self.logs.values()):
+            log.go_offline(error)
 
     def _partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         for directory in sorted(self.path.iterdir()):
@@ -128,8 +173,15 @@ class LogDirectory:
         """Make an empty partition, durable after ``flush_names``. May raise ``OSError``."""
         directory = self.path / str(where)
         directory.mkdir(exist_ok=True)
-        (directory / _LEADER_EPOCHS).write_bytes(b"0\n1\n0 0\n")
-        log = LogLoader(where, directory, self._config, recovery_point=None, start_offset=0).load()
+        (directory / LEADER_EPOCHS_FILE).write_bytes(b"0\n1\n0 0\n")
+        log = LogLoader(
+            where,
+            directory,
+            self.config_of(where.topic),
+            recovery_point=None,
+            start_offset=0,
+            on_failure=self.fail,
+        ).load()
         # Last: a directory without this file is not a partition, should we die on the way.
         values = {"version": _PARTITION_META_VERSION, "topic_id": encode_id(topic_id)}
         write_properties(directory / _PARTITION_META, ": ", values)
@@ -149,29 +201,58 @@ class LogDirectory:
         log.directory.rename(doomed)
         flush_directory(self.path)
         shutil.rmtree(doomed)
+        self._cleaner.forget(where)
         if all(left.topic != where.topic for left in self.logs):
             del self.topic_ids[where.topic]
 
+    def maintain(self, now_ms: int) -> None:
+        """Apply retention and compaction, flush what is due, and write checkpoints.
+
+        For one thread at a time. A log that is damaged is left for the next time; one that cannot
+        be read or written takes the directory offline.
+        """
+        try:
+            self._maintain(now_ms)
+        except OSError as error:
+            _log.exception("%s could not be maintained", self.path)
+            self.fail(error)
+
+    def _maintain(self, now_ms: int) -> None:
+        for log in list(self.logs.values()):
+            if self.failure is not None:
+                return
+            try:
+                log.delete_old_segments(now_ms)
+                self._cleaner.clean_if_dirty(log, now_ms)
+                log.purge(now_ms)
+                log.expire_producers(now_ms - _PRODUCER_EXPIRATION_MS)
+                log.flush_if_older(now_ms)
+                log.flush_rolled()
+            except CorruptBatch:
+                _log.exception("%s could not be maintained", log.where)
+        self._write_recovery_points(dict(self.logs))
+        self._write_start_offsets()
+
     def close(self) -> None:
         """Flush and close every log; mark the directory as clean if every one of them could."""
-        failed = False
-        for log in self.logs.values():
+        with ThreadPoolExecutor(_CLOSING_THREADS, "kprod-broker-close") as pool:
+            closed = list(pool.map(_close, list(self.logs.values())))
+        if self.failure is None and all(closed):
             try:
-                log.close()
+                self._mark_clean()
             except OSError:
-                failed = True
-                _log.exception("%s could not be closed; the next start will recover it", log.where)
-                log.abandon()
-        if not failed:
-            self._mark_clean()
+                _log.exception("%s could not be marked as clean", self.path)
         self._release_lock()
 
     def _mark_clean(self) -> None:
         self._write_recovery_points(self.logs)
-        starts = {w: log.start_offset for w, log in self.logs.items() if log.start_offset}
-        write_offsets(self.path / _START_OFFSETS, starts)
+        self._write_start_offsets()
         marker = json.dumps({"version": 0, "brokerEpoch": -1})
         replace_file(self.path / _CLEAN_SHUTDOWN, marker.encode())
+
+    def _write_start_offsets(self) -> None:
+        starts = {w: log.start_offset for w, log in list(self.logs.items()) if log.start_offset}
+        write_offsets(self.path / _START_OFFSETS, starts)
 
     def _write_recovery_points(self, logs: dict[TopicPartition, PartitionLog]) -> None:
         points = {where: log.recovery_point for where, log in logs.items()}
@@ -182,6 +263,23 @@ class LogDirectory:
         for log in self.logs.values():
             log.abandon()
         self._release_lock()
+
+
+def _close(log: PartitionLog) -> bool:
+    """Whether it could be closed; it is abandoned otherwise."""
+    try:
+        log.close()
+    except OSError:
+        _log.exception("%s could not be closed; the next start will recover it", log.where)
+        log.abandon()
+        return False
+    return True
+
+
+def known_cluster_id(path: Path) -> str | None:
+    """The id of the cluster a directory belongs to; None for a new one. ``StorageError``."""
+    meta = path / _META
+    return read_properties(meta, "=", _META_VERSION)["cluster.id"] if meta.exists() else None
 
 
 def encode_id(value: uuid.UUID) -> str:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kprod.broker.batch_header import BatchHeader
+from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.broker.log.leader_epochs import LEADER_EPOCHS_FILE, LeaderEpochs
 from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_outcomes import OnFailure, ignore_failure
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.log.producer_snapshot import drop_snapshot, read_snapshot, snapshot_offsets
+from kprod.broker.log.producer_loader import ProducerLoader
 from kprod.broker.log.segment import LogSegment
-from kprod.broker.producer_state import NO_PRODUCER, ProducerState
+from kprod.broker.log.storage_error import StorageError
 from kprod.types import TopicPartition
 
-_TAIL_BYTES: Final = 8 * 1024 * 1024
+_BASE: Final = "[0-9]" * 20
+"""A segment's base offset, as files are named after it."""
 _log = logging.getLogger(__name__)
 
 
@@ -23,8 +30,6 @@ class LogLoader:
     ``recovery_point`` is the offset up to which the log is known to be on disk; None after a clean
     shutdown. Everything behind it is read: each batch's CRC is checked, the log is cut off at the
     first that is not whole and valid, later segments are dropped, and the indexes are rebuilt.
-    Producer state comes from the newest snapshot and the batches after it, and at least from the
-    last few MiB of the log: a snapshot knows one batch per producer, but up to five may be resent.
     """
 
     def __init__(
@@ -35,12 +40,15 @@ class LogLoader:
         *,
         recovery_point: int | None,
         start_offset: int,
+        on_failure: OnFailure = ignore_failure,
     ) -> None:
         self._where = where
         self._directory = directory
         self._config = config
         self._recovery_point = recovery_point
         self._start_offset = start_offset
+        self._on_failure = on_failure
+        self._unindexed: int | None = None
 
     def load(self) -> PartitionLog:
         """Raises ``OSError`` when files cannot be read or written."""
@@ -57,19 +65,59 @@ class LogLoader:
             self._directory,
             self._config,
             segments,
-            self._producers(segments, end),
+            ProducerLoader(self._directory, segments, end, self._unindexed).load(),
+            self._epochs(segments, start, end),
             start_offset=start,
             end_offset=end,
+            on_failure=self._on_failure,
         )
 
+    def _epochs(self, segments: list[LogSegment], start: int, end: int) -> LeaderEpochs:
+        epochs = LeaderEpochs(self._directory / LEADER_EPOCHS_FILE)
+        if not epochs.entries:
+            for segment in segments:
+                for header in _readable_headers(segment):
+                    epochs.note(header.partition_leader_epoch, header.base_offset)
+            epochs.note(0, start)
+            epochs.flush()
+        epochs.drop_after(max(end, 1))
+        return epochs
+
     def _drop_leftovers(self) -> None:
+        """Finish or undo what compaction and retention had begun (KAFKA-6264's rules)."""
+        cleaned = [int(path.name[:20]) for path in self._directory.glob(f"{_BASE}*.cleaned")]
+        # Segments are swapped from the last one on: the ones from here on were not complete.
+        incomplete = min(cleaned, default=None)
+        for path in self._directory.glob(f"{_BASE}*.swap"):
+            if incomplete is not None and int(path.name[:20]) >= incomplete:
+                path.unlink()
         for pattern in ("*.deleted", "*.cleaned", "*.tmp"):
             for leftover in self._directory.glob(pattern):
                 leftover.unlink()
+        for swapped in sorted(self._directory.glob(f"{_BASE}.log.swap")):
+            self._complete_swap(int(swapped.name[:20]))
+        for orphan in self._directory.glob("*.swap"):
+            orphan.rename(orphan.with_suffix(""))
+
+    def _complete_swap(self, base: int) -> None:
+        """What a ``.swap`` file covers is replaced by it; its indexes are made anew."""
+        fresh = LogSegment(self._directory, base, self._config, ".swap")
+        end = base
+        for _, header in fresh.records.headers():
+            end = header.last_offset + 1
+        fresh.close()
+        for path in self._directory.glob("*.log"):
+            if path.stem.isdigit() and base <= int(path.stem) < end:
+                for kind in ("index", "timeindex", "txnindex", "log"):
+                    path.with_suffix(f".{kind}").unlink(missing_ok=True)
+        for kind in ("index", "timeindex"):
+            (self._directory / f"{base:020d}.{kind}.swap").unlink()
+        swapped = self._directory / f"{base:020d}.log.swap"
+        swapped.rename(swapped.with_suffix(""))
 
     def _bases(self) -> list[int]:
         logs = {path.stem for path in self._directory.glob("*.log") if path.stem.isdigit()}
-        for suffix in ("index", "timeindex"):
+        for suffix in ("index", "timeindex", "txnindex"):
             for index in self._directory.glob(f"*.{suffix}"):
                 if index.stem not in logs:
                     index.unlink()
@@ -85,6 +133,7 @@ class LogLoader:
             if not self._in_doubt(segment, rest):
                 self._mend_indexes(segment, segment.base_offset in unindexed)
                 continue
+            self._reindex_aborted(segment)
             dropped = segment.recover()
             segment.flush()
             if dropped:
@@ -107,39 +156,28 @@ class LogLoader:
             _log.warning("%s: rebuilding the indexes", segment.records.path)
             segment.rebuild_indexes()
             segment.seal()
+        try:
+            segment.transaction_index.load()
+        except StorageError as error:
+            _log.warning("%s; it is made anew", error)
+            self._reindex_aborted(segment)
+        if self._unindexed is not None:
+            segment.transaction_index.clear()
+
+    def _reindex_aborted(self, segment: LogSegment) -> None:
+        """From this segment on the aborted transactions are found again in the batches."""
+        if self._unindexed is None:
+            self._unindexed = segment.base_offset
 
     def _drop(self, segments: list[LogSegment]) -> None:
         for segment in segments:
             segment.close()
             _log.warning("%s: dropped", segment.records.path)
-            for suffix in ("log", "index", "timeindex"):
-                segment.records.path.with_suffix(f".{suffix}").unlink()
-
-    def _producers(self, segments: list[LogSegment], end: int) -> ProducerState:
-        snapshot, offset = self._newest_snapshot(end)
-        start = min(offset, _tail_start(segments))
-        state = snapshot if start == offset else ProducerState()
-        for segment in segments:
-            for header in segment.headers_from(max(start, segment.base_offset)):
-                if header.base_offset >= start and header.producer_id != NO_PRODUCER:
-                    state.update(header)
-        state.adopt(snapshot)
-        return state
-
-    def _newest_snapshot(self, end: int) -> tuple[ProducerState, int]:
-        for offset in reversed(snapshot_offsets(self._directory)):
-            state = read_snapshot(self._directory, offset) if offset <= end else None
-            if state is not None:
-                return state, offset
-            drop_snapshot(self._directory, offset)
-        return ProducerState(), 0
+            segment.delete()
 
 
-def _tail_start(segments: list[LogSegment]) -> int:
-    """An offset some ``_TAIL_BYTES`` before the end of the log."""
-    left = _TAIL_BYTES
-    for segment in reversed(segments):
-        if segment.size >= left:
-            return segment.offset_index.offset_before(segment.size - left)
-        left -= segment.size
-    return segments[0].base_offset
+def _readable_headers(segment: LogSegment) -> Iterator[BatchHeader]:
+    """All headers, up to one that is damaged."""
+    with contextlib.suppress(CorruptBatch):
+        for _, header in segment.records.headers():
+            yield header

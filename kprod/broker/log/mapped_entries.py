@@ -46,6 +46,12 @@ class MappedEntries:
         os.pwrite(self._fd, self._layout.pack(*fields), self.count * self._layout.size)
         self.count += 1
 
+    def rename(self, path: Path) -> None:
+        """Give the file another name."""
+        self._stop_writing()
+        self.path.rename(path)
+        self.path = path
+
     def cut(self, count: int) -> None:
         """Forget every entry from the ``count``-th on."""
         self.count = count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +55,11 @@ class OffsetIndex:
         """The last indexed offset whose batch starts before ``position``; the base for none."""
         after = bisect_right(range(self.entries.count), position, key=lambda n: self.entries[n][1])
         return self._offset_at(after - 1) if after else self._base_offset
+
+    def offset_behind(self, position: int) -> int | None:
+        """The first indexed offset whose batch starts at or behind ``position``; None for none."""
+        at = bisect_left(range(self.entries.count), position, key=lambda n: self.entries[n][1])
+        return self._offset_at(at) if at < self.entries.count else None
 
     def _offset_at(self, entry: int) -> int:
         relative: int = self.entries[entry][0]

@@ -4,42 +4,30 @@ from __future__ import annotations
 
 import struct
 import threading
-from bisect import bisect_right
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Self
 
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.batch_header import BatchHeader
+from kprod.broker.file_slice import FileSlice
+from kprod.broker.log.leader_epochs import LeaderEpochs
+from kprod.broker.log.local_log import LocalLog
 from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_outcomes import Appended, Fetched, OnFailure, ignore_failure
+from kprod.broker.log.log_view import LogView
 from kprod.broker.log.producer_snapshot import snapshot_offsets, write_snapshot
+from kprod.broker.log.retention import expired_segments
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.log.time_index import TimestampOffset
-from kprod.broker.producer_state import NO_PRODUCER, ProducerState
+from kprod.broker.producer_state import NO_PRODUCER, ProducerEntry, ProducerState
+from kprod.broker.transaction_marker import TransactionMarker, write_marker
+from kprod.broker.verifications import VerificationGuard
 from kprod.errors import BrokerError
 from kprod.types import BytesLike, TopicPartition
 
-LEADER_EPOCH: Final = 0
-"""There is one node, so there was never another leader."""
-
 _STAMP: Final = struct.Struct(">qii")
-
-
-class Appended(NamedTuple):
-    """Where a batch is. ``log_append_time`` is -1 except for a duplicate, as Kafka answers it."""
-
-    base_offset: int
-    log_append_time: int
-    log_start_offset: int
-
-
-class Fetched(NamedTuple):
-    """What a read found, and the state of the log at that moment."""
-
-    records: bytes
-    high_watermark: int
-    log_start_offset: int
 
 
 class PartitionLog:
@@ -55,21 +43,32 @@ class PartitionLog:
         config: LogConfig,
         segments: list[LogSegment],
         producers: ProducerState,
+        epochs: LeaderEpochs,
         *,
         start_offset: int,
         end_offset: int,
+        on_failure: OnFailure = ignore_failure,
     ) -> None:
         self.where = where
         self.directory = directory
-        self._config = config
         self._lock = threading.Lock()  # guards the rest
-        self._segments = segments
+        self._files = LocalLog(directory, config, segments, end_offset)
         self._producers = producers
+        self._epochs = epochs
         self._start_offset = start_offset
         self._end_offset = end_offset
-        self._recovery_point = end_offset
-        self._unflushed_messages = 0
         self._open = True
+        self._failure: OSError | None = None
+        self._on_failure = on_failure
+        self._offline: OSError | None = None
+
+    @classmethod
+    def lost(cls, where: TopicPartition, path: Path, config: LogConfig, error: OSError) -> Self:
+        """A partition of a directory that could not be opened."""
+        epochs = LeaderEpochs(None)
+        log = cls(where, path, config, [], ProducerState(), epochs, start_offset=0, end_offset=0)
+        log.go_offline(error)
+        return log
 
     @property
     def start_offset(self) -> int:
@@ -82,140 +81,319 @@ class PartitionLog:
         return self._end_offset
 
     @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction is decided."""
+        with self._lock:
+            return self._stable_offset()
+
+    def _stable_offset(self) -> int:
+        return max(self._producers.first_open(self._end_offset), self._start_offset)
+
+    @property
     def recovery_point(self) -> int:
         """The offset up to which everything was forced to the disk."""
-        return self._recovery_point
+        return self._files.recovery_point
 
-    def append(self, header: BatchHeader, data: BytesLike) -> Appended:
+    @property
+    def leader_epoch(self) -> int:
+        """How many leaders there were before the present one."""
+        return self._epochs.latest
+
+    def begin_epoch(self) -> None:
+        """There is a new leader. Raises ``OSError`` when that cannot be written down."""
+        with self._lock:
+            if self._offline is None:
+                self._epochs.begin(self._epochs.latest + 1, self._end_offset)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to ``epoch`` and the offset where it ended; (-1, -1) for none."""
+        with self._lock:
+            return self._epochs.end_of(epoch, self._end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the leader that wrote an offset."""
+        with self._lock:
+            return self._epochs.epoch_at(offset)
+
+    def verification(self, producer_id: int, epoch: int, now_ms: int) -> VerificationGuard | None:
+        """See ``ProducerState.verification``."""
+        with self._lock:
+            return self._producers.verification(producer_id, epoch, now_ms)
+
+    def append(
+        self,
+        header: BatchHeader,
+        data: BytesLike,
+        guard: VerificationGuard | None = None,
+        *,
+        from_zero: bool = False,
+    ) -> Appended:
         """Store one validated batch, give it its offsets, or recognise it as stored already.
 
-        Raises ``BrokerError``: 45 and 47 by the rules of ``ProducerState``, 18 for a batch larger
-        than a segment, 56 when the disk fails (nothing is stored then).
+        The first batch of a transaction takes a ``guard``, see ``verification``; ``from_zero``:
+        its sequences begin there. Raises ``BrokerError``: 45, 47 and 48 by the rules of
+        ``ProducerState``, 48 for a transaction that is not open, 18 for a batch larger than a
+        segment, 56 when the disk fails (nothing is stored then).
         """
-        with self._lock:
-            if header.producer_id != NO_PRODUCER:
-                known = self._producers.duplicate_of(header)
-                if known is not None:
-                    return Appended(known.first_offset, known.timestamp, self._start_offset)
-                self._producers.check(header)
-            placed = replace(
-                header, base_offset=self._end_offset, partition_leader_epoch=LEADER_EPOCH
-            )
-            self._write(placed, data)
-            if header.producer_id != NO_PRODUCER:
-                self._producers.update(placed)
-            self._end_offset = placed.last_offset + 1
-            return Appended(placed.base_offset, -1, self._start_offset)
-
-    def _write(self, header: BatchHeader, data: BytesLike) -> None:
-        stamp = _STAMP.pack(header.base_offset, header.batch_length, header.partition_leader_epoch)
-        if header.size > self._config.segment_bytes:
-            raise BrokerError(ErrorCode.record_list_too_large, "larger than a segment")
         try:
-            if not self._open:
-                raise OSError("the log is closed")
-            self._segment_for(header).append(header, [stamp, memoryview(data)[len(stamp) :]])
-            self._flush_if_due(header.record_count)
+            with self._lock:
+                self._check_usable()
+                if header.producer_id != NO_PRODUCER:
+                    known = self._producers.duplicate_of(header)
+                    if known is not None:
+                        return Appended(known.first_offset, known.timestamp, self._start_offset)
+                    self._producers.check(header, guard, from_zero=from_zero)
+                return self._store(header, data)
         except OSError as error:
-            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+            raise self._disk_failed(error) from error
 
-    def _segment_for(self, header: BatchHeader) -> LogSegment:
-        active = self._segments[-1]
-        if active.size == 0 or active.has_room_for(header):
-            return active
-        return self._roll(header.base_offset)
+    def _disk_failed(self, error: OSError) -> BrokerError:
+        self._on_failure(error)
+        return BrokerError(ErrorCode.kafka_storage_error, str(error))
 
-    def _roll(self, base_offset: int) -> LogSegment:
-        self._segments[-1].seal()
-        write_snapshot(self.directory, base_offset, self._producers)
-        fresh = LogSegment(self.directory, base_offset, self._config)
-        fresh.open_for_append()
-        # Readers hold the old list; they see the new segment with their next request.
-        self._segments = [*self._segments, fresh]
-        return fresh
+    def end_transaction(
+        self, marker: TransactionMarker, now_ms: int, *, transaction_version: int = 0
+    ) -> Appended:
+        """Append the marker that ends a producer's transaction.
 
-    def _flush_if_due(self, appended: int) -> None:
-        if self._config.flush_messages is not None:
-            self._unflushed_messages += appended
-            if self._unflushed_messages >= self._config.flush_messages:
-                self._segments[-1].records.flush()
-                self._unflushed_messages = 0
+        ``BrokerError`` 47 and 52 by the rules of ``ProducerState.check_marker``, 56.
+        """
+        batch = write_marker(marker, now_ms)
+        try:
+            with self._lock:
+                self._check_usable()
+                self._producers.check_marker(marker, transaction_version)
+                return self._store(BatchHeader.parse(batch), batch, marker)
+        except OSError as error:
+            raise self._disk_failed(error) from error
 
-    def read(self, offset: int, max_bytes: int, *, whole_first: bool) -> Fetched:
-        """Batches from ``offset`` on, at most ``max_bytes`` (see ``LogSegment.read``).
+    def _store(
+        self, header: BatchHeader, data: BytesLike, marker: TransactionMarker | None = None
+    ) -> Appended:
+        placed = replace(
+            header, base_offset=self._end_offset, partition_leader_epoch=self._epochs.latest
+        )
+        end = placed.last_offset + 1
+        answer = Appended(placed.base_offset, -1, self._start_offset)
+        self._write(placed, data, marker)
+        self._end_offset = end
+        return answer
 
-        Empty at the end of the log. Raises ``BrokerError`` 1 for an offset outside of it.
+    def _check_usable(self) -> None:
+        why = self._offline or self._failure or (None if self._open else "the log is closed")
+        if why is not None:
+            raise BrokerError(ErrorCode.kafka_storage_error, f"{self.where}: {why}")
+
+    @property
+    def offline(self) -> bool:
+        """Whether the disk failed: nothing can be read or written until the next start."""
+        return self._offline is not None
+
+    def go_offline(self, error: OSError) -> None:
+        """The disk failed. Idempotent."""
+        with self._lock:
+            self._offline = self._offline or error
+            self._open = False
+            self._files.let_go()
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """The topic has other settings from now on."""
+        with self._lock:
+            self._files.reconfigure(config)
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings of the topic."""
+        return self._files.config
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """The segments there are at this moment; the last one is written to."""
+        return tuple(self._files.segments)
+
+    def producers(self) -> list[tuple[int, ProducerEntry]]:
+        """The producers that are remembered, by id."""
+        with self._lock:
+            return list(self._producers)
+
+    def fail_with(self, error: OSError | None) -> None:
+        """Have appends fail as if the disk did, until this is called with None."""
+        with self._lock:
+            self._failure = error
+
+    def expire_producers(self, oldest_ms: int) -> None:
+        """Forget the producers that have written nothing since then; no open transactions."""
+        with self._lock:
+            self._producers.expire(oldest_ms)
+
+    def delete_records(self, before: int) -> int:
+        """The log begins at ``before`` from now on, or at its end for -1; returns the new start.
+
+        ``BrokerError`` 1 for an offset behind the end. What lies before it is deleted later.
         """
         with self._lock:
-            segments, start, end = self._segments, self._start_offset, self._end_offset
-            active_size = segments[-1].size
-        if not start <= offset <= end:
-            raise BrokerError(ErrorCode.offset_out_of_range, f"{offset} is not in {start}..{end}")
-        if offset == end:
-            return Fetched(b"", end, start)
-        for segment in segments[_holder(segments, offset) :]:
-            limit = active_size if segment is segments[-1] else segment.size
-            records = segment.read(offset, max_bytes, limit, whole_first=whole_first)
-            if records:
-                return Fetched(records, end, start)
-        return Fetched(b"", end, start)
+            offset = self._end_offset if before == -1 else before
+            if not 0 <= offset <= self._end_offset:
+                raise BrokerError(
+                    ErrorCode.offset_out_of_range, f"{offset} is not in 0..{self._end_offset}"
+                )
+            self._begin_at(max(offset, self._start_offset))
+            return self._start_offset
+
+    def _begin_at(self, offset: int) -> None:
+        self._start_offset = offset
+        self._epochs.drop_before(offset)
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Let go of what the retention does not cover; returns how many segments. ``OSError``.
+
+        What is not decided stays.
+        """
+        with self._lock:
+            segments = self._files.segments
+            ends = (self._start_offset, self._stable_offset(), self._end_offset)
+            count = expired_segments(segments, self.config, *ends, now_ms)
+            if not count or not self._open:
+                return 0
+            if count == len(segments):
+                self._roll(self._end_offset)
+            self._files.delete_first(count, now_ms)
+            self._begin_at(max(self._start_offset, self._files.segments[0].base_offset))
+            return count
+
+    def replace_segments(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
+        """Put a compacted segment, whose files are ``.cleaned``, in the place of some. ``OSError``.
+
+        Each step is one that recovery understands: ``.cleaned`` files count for nothing, a
+        ``.swap`` file replaces what it covers, ``.deleted`` ones go.
+        """
+        fresh.rename(".swap")
+        with self._lock:
+            if self._open:
+                self._files.replace(old, fresh, now_ms)
+
+    def purge(self, now_ms: int) -> None:
+        """Delete the files of segments that went some time ago."""
+        with self._lock:
+            due = self._files.take_deleted(now_ms)
+        for segment in due:
+            segment.delete()
+
+    def _write(
+        self, header: BatchHeader, data: BytesLike, marker: TransactionMarker | None
+    ) -> None:
+        stamp = _STAMP.pack(header.base_offset, header.batch_length, header.partition_leader_epoch)
+        if header.size > self.config.segment_bytes:
+            raise BrokerError(ErrorCode.record_list_too_large, "larger than a segment")
+        if not self._files.has_room_for(header):
+            self._roll(header.base_offset)
+        segment = self._files.active
+        mark = segment.mark()
+        try:
+            segment.append(header, [stamp, memoryview(data)[len(stamp) :]])
+            aborted = marker and self._producers.aborted_by(marker, header.base_offset)
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+            self._files.flush_if_due(header.record_count)
+            if marker is not None:
+                self._producers.end_transaction(marker, header.max_timestamp)
+            elif header.producer_id != NO_PRODUCER:
+                self._producers.update(header)
+        except BaseException:
+            # All of it or nothing: the next batch gets the same offsets.
+            segment.undo(mark)
+            raise
+
+    def _roll(self, base_offset: int) -> None:
+        write_snapshot(self.directory, base_offset, self._producers)
+        # Readers hold the old list; they see the new segment with their next request.
+        self._files.roll(base_offset)
+
+    def read(self, offset: int, max_bytes: int, *, whole_first: bool) -> bytes:
+        """The bytes that ``locate`` finds."""
+        records = self.locate(offset, max_bytes, whole_first=whole_first).records
+        return records.read() if isinstance(records, FileSlice) else records
+
+    def locate(
+        self, offset: int, max_bytes: int, *, whole_first: bool, committed: bool = False
+    ) -> Fetched:
+        """Batches from ``offset`` on, at most ``max_bytes`` (see ``LogView.fetch``).
+
+        Empty at the end of the log. Raises ``BrokerError`` 1 for an offset outside of it, 56 when
+        the disk fails.
+        """
+        try:
+            view = self._view()
+            if not view.start <= offset <= view.end:
+                raise BrokerError(
+                    ErrorCode.offset_out_of_range, f"{offset} is not in {view.start}..{view.end}"
+                )
+            return view.fetch(offset, max_bytes, whole_first=whole_first, committed=committed)
+        except OSError as error:
+            raise self._disk_failed(error) from error
+
+    def _view(self) -> LogView:
+        with self._lock:
+            if self._offline is not None:
+                self._check_usable()
+            segments = self._files.segments
+            return LogView(
+                segments,
+                self._start_offset,
+                self._stable_offset(),
+                self._end_offset,
+                segments[-1].size,
+            )
 
     def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record not older than ``timestamp`` (milliseconds), if there is one.
 
         Raises ``CorruptBatch`` when a batch that must be opened is not readable.
         """
-        with self._lock:
-            segments, start = self._segments, self._start_offset
-            active_size = segments[-1].size
-        for segment in segments:
-            if segment.largest_timestamp.timestamp >= timestamp:
-                limit = active_size if segment is segments[-1] else segment.size
-                found = segment.find_timestamp(timestamp, start, limit)
-                if found is not None:
-                    return found
-        return None
+        return self._view().find_timestamp(timestamp)
 
     def largest_timestamp(self) -> TimestampOffset | None:
         """The record with the largest timestamp, the first of several; None in an empty log."""
-        with self._lock:
-            largest = max(s.largest_timestamp.timestamp for s in self._segments)
-        return None if largest < 0 else self.find_timestamp(largest)
+        return self._view().largest_timestamp()
 
     def flush(self) -> None:
         """Force everything to the disk. Raises ``OSError``."""
         with self._lock:
-            self._flush()
+            self._files.flush(self._end_offset)
 
-    def _flush(self) -> None:
-        if self._recovery_point == self._end_offset:
-            return
-        for segment in self._segments[_holder(self._segments, self._recovery_point) :]:
+    def flush_if_older(self, now_ms: int) -> None:
+        """Force to the disk what has waited for ``flush.ms``. Raises ``OSError``."""
+        with self._lock:
+            if self._open:
+                self._files.flush_if_older(self._end_offset, now_ms)
+
+    def flush_rolled(self) -> None:
+        """Force to the disk what is not written to any more. Raises ``OSError``.
+
+        So that a recovery reads no more than the segment that was written to.
+        """
+        with self._lock:
+            rolled = self._files.rolled_since_flush()
+            active = self._files.active.base_offset
+        # Without the lock: appends go on meanwhile, to another file.
+        for segment in rolled:
             segment.flush()
-        self._recovery_point = self._end_offset
+        with self._lock:
+            self._files.recovery_point = max(self._files.recovery_point, active)
 
     def close(self) -> None:
         """Seal, flush and snapshot, so that the next start need not recover. Raises ``OSError``."""
         with self._lock:
             if self._open:
                 self._open = False
-                self._segments[-1].seal()
-                self._flush()
+                self._files.active.seal()
+                self._files.flush(self._end_offset)
                 if self._end_offset not in (0, *snapshot_offsets(self.directory)):
                     write_snapshot(self.directory, self._end_offset, self._producers)
-                self._let_go()
+                self._files.let_go()
 
     def abandon(self) -> None:
         """Let go of the files as a crash would: nothing is sealed, flushed or written."""
         with self._lock:
             self._open = False
-            self._let_go()
-
-    def _let_go(self) -> None:
-        for segment in self._segments:
-            segment.close()
-
-
-def _holder(segments: list[LogSegment], offset: int) -> int:
-    """Where in the list the segment of an offset is."""
-    return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
+            self._files.let_go()

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kprod.broker.batch_header import BatchHeader
 from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.broker.file_slice import FileSlice
 from kprod.broker.log.file_records import FileRecords
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.offset_index import OffsetIndex
 from kprod.broker.log.time_index import TimeIndex, TimestampOffset
+from kprod.broker.log.transaction_index import TransactionIndex
 from kprod.broker.record_batch import RecordBatch, read_batches
 from kprod.types import BytesLike
 
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _log = logging.getLogger(__name__)
+
+
+class SegmentMark(NamedTuple):
+    """What an append changes in a segment."""
+
+    size: int
+    offset_entries: int
+    time_entries: int
+    largest: TimestampOffset
+    since_index_entry: int
+    aborted: int
 
 
 class LogSegment:
@@ -28,13 +42,19 @@ class LogSegment:
     same time from any thread.
     """
 
-    def __init__(self, directory: Path, base_offset: int, config: LogConfig) -> None:
+    def __init__(
+        self, directory: Path, base_offset: int, config: LogConfig, suffix: str = ""
+    ) -> None:
+        """``suffix`` is ``.cleaned`` or ``.swap`` for a segment that is to take another's place."""
         name = f"{base_offset:020d}"
         self.base_offset = base_offset
-        self.records = FileRecords(directory / f"{name}.log")
-        self.offset_index = OffsetIndex(directory / f"{name}.index", base_offset)
-        self.time_index = TimeIndex(directory / f"{name}.timeindex", base_offset)
-        self._config = config
+        self.records = FileRecords(directory / f"{name}.log{suffix}")
+        self.offset_index = OffsetIndex(directory / f"{name}.index{suffix}", base_offset)
+        self.time_index = TimeIndex(directory / f"{name}.timeindex{suffix}", base_offset)
+        self.transaction_index = TransactionIndex(directory / f"{name}.txnindex{suffix}")
+        self.config = config
+        self._rolling_from: int | None = None
+        self._created_ms = time.time_ns() // 1_000_000
         self._bytes_since_index_entry = 0
         self._largest = self.time_index.last if self.time_index.sane else self._no_timestamp
 
@@ -54,42 +74,77 @@ class LogSegment:
 
     def open_for_append(self) -> None:
         """Give the indexes room."""
-        self.offset_index.entries.grow(self._config.segment_index_bytes)
-        self.time_index.entries.grow(self._config.segment_index_bytes)
+        self.offset_index.entries.grow(self.config.segment_index_bytes)
+        self.time_index.entries.grow(self.config.segment_index_bytes)
+        self.transaction_index.load()
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file was written last, in milliseconds since the epoch."""
+        return self.records.path.stat().st_mtime_ns // 1_000_000
 
     def has_room_for(self, header: BatchHeader) -> bool:
         """Whether a batch, whose offsets are final, still belongs into this segment."""
         return (
-            self.size + header.size <= self._config.segment_bytes
+            self._age(header) <= self.config.segment_ms
+            and self.size + header.size <= self.config.segment_bytes
             and not self.offset_index.full
             and not self.time_index.full
             and header.last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
         )
 
+    def _age(self, header: BatchHeader) -> int:
+        """Milliseconds from the segment's first record to this one, or else since its start."""
+        if self._rolling_from is None:
+            first = self.records.header_at(0)
+            self._rolling_from = -1 if first is None else first.max_timestamp
+        if self._rolling_from >= 0 and header.max_timestamp >= 0:
+            return header.max_timestamp - self._rolling_from
+        return time.time_ns() // 1_000_000 - self._created_ms
+
     def append(self, header: BatchHeader, buffers: Sequence[BytesLike]) -> None:
-        """Write one batch, whose ``header`` has its final offsets; ``OSError`` leaves no trace."""
-        position, largest = self.size, self._largest
-        entries = self.offset_index.entries.count, self.time_index.entries.count
+        """Write one batch, whose ``header`` has its final offsets. ``undo`` after an error."""
+        position = self.size
         self.records.append(buffers)
-        try:
-            self._index(header, position)
-        except OSError:
-            self.records.truncate(position)
-            self.offset_index.entries.cut(entries[0])
-            self.time_index.entries.cut(entries[1])
-            self._largest = largest
-            raise
+        self._index(header, position)
+
+    def mark(self) -> SegmentMark:
+        """How far the segment goes."""
+        return SegmentMark(
+            self.size,
+            self.offset_index.entries.count,
+            self.time_index.entries.count,
+            self._largest,
+            self._bytes_since_index_entry,
+            len(self.transaction_index.load()),
+        )
+
+    def undo(self, mark: SegmentMark) -> None:
+        """Drop what was appended since ``mark``: it is not in the log. ``OSError``."""
+        self.offset_index.entries.cut(mark.offset_entries)
+        self.time_index.entries.cut(mark.time_entries)
+        if len(self.transaction_index.load()) > mark.aborted:
+            self.transaction_index.truncate(mark.aborted)
+        self._largest, self._bytes_since_index_entry = mark.largest, mark.since_index_entry
+        self.records.truncate(mark.size)
 
     def _index(self, header: BatchHeader, position: int) -> None:
         if header.max_timestamp > self._largest.timestamp:
             self._largest = TimestampOffset(header.max_timestamp, header.last_offset)
-        if self._bytes_since_index_entry > self._config.index_interval_bytes:
+        if self._bytes_since_index_entry > self.config.index_interval_bytes:
             self.offset_index.append(header.last_offset, position)
             self.time_index.maybe_append(*self._largest)
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += header.size
 
     def read(self, offset: int, max_bytes: int, end: int, *, whole_first: bool) -> bytes:
+        """The bytes that ``locate`` finds."""
+        found = self.locate(offset, max_bytes, end, whole_first=whole_first)
+        return found.read() if isinstance(found, FileSlice) else found
+
+    def locate(
+        self, offset: int, max_bytes: int, end: int, *, whole_first: bool
+    ) -> FileSlice | bytes:
         """Batches from the one that holds ``offset`` on, at most to file position ``end``.
 
         At most ``max_bytes``, so that the last batch may be cut off; but all of the first batch
@@ -100,7 +155,7 @@ class LogSegment:
             return b""
         position, header = found
         length = max(max_bytes, header.size) if whole_first else max_bytes
-        return self.records.read(position, max(0, min(length, end - position)))
+        return self.records.slice(position, min(length, end - position))
 
     def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Position and header of the first batch that ends at or after ``offset``."""
@@ -145,12 +200,16 @@ class LogSegment:
             return batch
         raise CorruptBatch(f"{self.records.path}: no whole batch at position {position}")
 
-    def headers_from(self, offset: int) -> Iterator[BatchHeader]:
-        """The headers of the batches that end at or after ``offset``."""
+    def headers_from(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of the batches that end at or after ``offset``."""
         found = self._find(offset)
         if found is not None:
-            for _, header in self.records.headers(found[0]):
-                yield header
+            yield from self.records.headers(found[0])
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch that ends at or after ``offset`` starts; the size if none does."""
+        found = self._find(offset)
+        return self.size if found is None else found[0]
 
     def intact_end(self) -> int | None:
         """The offset after the last batch, found from the last index entry on.
@@ -172,9 +231,11 @@ class LogSegment:
     def recover(self) -> int:
         """Keep the batches up to the first that is not whole and valid, index them anew.
 
-        Returns the number of bytes dropped behind them.
+        Returns the number of bytes dropped behind them. The index of aborted transactions is
+        empty then: what it says takes the batches of other segments.
         """
         self._clear_indexes()
+        self.transaction_index.clear()
         position, next_offset = 0, self.base_offset
         try:
             for at, header in self.records.headers():
@@ -214,6 +275,40 @@ class LogSegment:
         self.records.flush()
         self.offset_index.entries.flush()
         self.time_index.entries.flush()
+        self.transaction_index.flush()
+
+    def rename(self, suffix: str) -> list[Path]:
+        """Give all files another suffix, the ``.log`` last; returns the new names. ``OSError``."""
+        directory = self.records.path.parent
+        renamed = []
+        for kind in ("timeindex", "index", "log"):
+            name = f"{self.base_offset:020d}.{kind}"
+            path = directory / f"{name}{suffix}"
+            if kind == "log":
+                self.records.rename(path)
+            elif kind == "index":
+                self.offset_index.entries.rename(path)
+            else:
+                self.time_index.entries.rename(path)
+            renamed.append(path)
+        index = self.transaction_index
+        if index.path.exists():
+            path = directory / f"{self.base_offset:020d}.txnindex{suffix}"
+            index.path.rename(path)
+            index.path = path
+            renamed.append(path)
+        return renamed
+
+    def delete(self) -> None:
+        """Let go of the files and remove them."""
+        self.close()
+        for path in (
+            self.records.path,
+            self.offset_index.entries.path,
+            self.time_index.entries.path,
+            self.transaction_index.path,
+        ):
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the files as they are. Idempotent."""

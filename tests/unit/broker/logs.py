@@ -8,7 +8,8 @@ from typing import Any
 from kprod.broker.batch_header import BatchHeader
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_loader import LogLoader
-from kprod.broker.log.partition_log import Appended, PartitionLog
+from kprod.broker.log.log_outcomes import Appended
+from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.record_batch import read_batches
 from kprod.types import TopicPartition
 from tests.support.raw_batch import raw_batch
@@ -42,7 +43,7 @@ def values(log: PartitionLog) -> list[bytes | None]:
     found: list[bytes | None] = []
     while log.start_offset + len(found) < log.end_offset:
         fetched = log.read(log.start_offset + len(found), 1_500, whole_first=True)
-        for batch in read_batches(fetched.records):
+        for batch in read_batches(fetched):
             assert batch.crc_ok
             assert batch.partition_leader_epoch == 0
             for record in batch.records():

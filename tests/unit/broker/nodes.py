@@ -2,44 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import queue
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from kprod.broker.api_key import ApiKey
+from kprod.broker.call import Handler, HangUp
+from kprod.broker.cluster_state import Address, ClusterState
 from kprod.broker.dispatch import Dispatcher
+from kprod.broker.file_slice import FileSlice
+from kprod.broker.groups.group_config import GroupConfig
+from kprod.broker.groups.group_coordinator import GroupCoordinator
+from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
+from kprod.broker.handler_pool import HandlerPool
 from kprod.broker.handlers import HANDLERS
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directory import LogDirectory
+from kprod.broker.log.log_directories import LogDirectories
+from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.messages import Message, request_schema, response_schema
 from kprod.broker.node import Node
 from kprod.broker.producer_ids import ProducerIds
 from kprod.broker.purgatory import Purgatory
+from kprod.broker.session import Session
+from kprod.broker.stream import Part
+from kprod.broker.timer import Timer
 from kprod.broker.topics import Topics
+from kprod.broker.transaction_marker import TransactionMarker
+from kprod.broker.transactions.transaction_config import TransactionConfig
+from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
+from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC
 from kprod.clock import SystemClock
+from kprod.types import TopicPartition
 
 
 @contextmanager
 def running_node(path: Path, **options: Any) -> Iterator[Node]:
-    """A node with its data under ``path``; ``options`` replaces fields of ``Node``."""
+    """A node with its data under ``path``; ``options`` replaces fields of ``Node``.
+
+    ``before_write`` is called before each record of a coordinator and each marker is written.
+    """
+    before_write: Callable[[], None] = options.pop("before_write", lambda: None)
+    clean: bool = options.pop("clean", True)
     config = options.setdefault("log_config", LogConfig())
-    logs = LogDirectory(path, config)
+    logs = LogDirectories([path], config)
+    timer, pool = Timer(SystemClock()), HandlerPool()
+    topics = Topics(logs)
+    state = ClusterState()
+
+    def internal(name: str) -> PartitionLog:
+        (log,) = topics.find_or_create(name, 1).partitions
+        before_write()
+        return log
+
+    def end(where: TopicPartition, marker: TransactionMarker, version: int) -> None:
+        before_write()
+        _end(topics, groups, where, marker, version)
+
+    state.node_started(1, {"PLAINTEXT": Address("broker.example", 9092)})
+    around = (timer, pool.submit, SystemClock())
+    groups = GroupCoordinator(GroupConfig(), lambda _: internal(OFFSETS_TOPIC), *around)
+    producer_ids = ProducerIds(path / "producer-ids-checkpoint")
+    transactions = TransactionCoordinator(
+        options.pop("transaction_config", TransactionConfig()),
+        lambda _: internal(TRANSACTION_TOPIC),
+        end,
+        producer_ids,
+        *around,
+    )
     fields: dict[str, Any] = {
         "cluster_id": logs.cluster_id,
-        "host": "broker.example",
-        "port": 9092,
-        "topics": Topics(logs),
-        "producer_ids": ProducerIds(path / "producer-ids-checkpoint"),
-        "purgatory": Purgatory(),
+        "topics": topics,
+        "producer_ids": producer_ids,
+        "purgatory": Purgatory(timer, pool.submit),
         "clock": SystemClock(),
         "default_partitions": 1,
         "auto_create_topics": True,
+        "groups": groups,
+        "transactions": transactions,
+        "timer": timer,
+        "state": state,
     }
+    _load(topics, groups, transactions)
     try:
         yield Node(**{**fields, **options})
     finally:
-        logs.close()
+        groups.close()
+        transactions.close()
+        timer.close()
+        pool.close()
+        logs.close() if clean else logs.abandon()
+
+
+def _load(topics: Topics, groups: GroupCoordinator, transactions: TransactionCoordinator) -> None:
+    for name, load in ((OFFSETS_TOPIC, groups.load), (TRANSACTION_TOPIC, transactions.load)):
+        known = topics.find(name)
+        for log in known.partitions if known else ():
+            load(log)
+
+
+def _end(
+    topics: Topics,
+    groups: GroupCoordinator,
+    where: TopicPartition,
+    marker: TransactionMarker,
+    version: int,
+) -> None:
+    if where.topic == OFFSETS_TOPIC:
+        groups.end_transaction(where.partition, marker, version)
+        return
+    topic = topics.find(where.topic)
+    assert topic is not None
+    topic.partitions[where.partition].end_transaction(marker, 1_000, transaction_version=version)
 
 
 def request(api: ApiKey, version: int, values: Message) -> bytes:
@@ -53,9 +128,40 @@ def request(api: ApiKey, version: int, values: Message) -> bytes:
     return request_schema(api, version).encode(header, values)[4:]
 
 
+class WaitingReply:
+    """Takes the one answer of a request, for a thread that waits for it."""
+
+    def __init__(self) -> None:
+        self._answer: queue.SimpleQueue[bytes | HangUp] = queue.SimpleQueue()
+
+    def send(self, parts: Sequence[Part], *, close: bool = False) -> None:
+        """The response."""
+        self._answer.put(b"".join(p.read() if isinstance(p, FileSlice) else p for p in parts))
+
+    def hang_up(self, reason: str) -> None:
+        """None."""
+        self._answer.put(HangUp(reason))
+
+    def wait(self) -> bytes:
+        """The response frame; empty when there is none. Raises ``HangUp``."""
+        answer = self._answer.get(timeout=30)
+        if isinstance(answer, HangUp):
+            raise answer
+        return answer
+
+
+def answer_of(
+    node: Node, frame: bytes, handlers: Mapping[ApiKey, Handler] = HANDLERS
+) -> bytes | None:
+    """The response to a frame, once it is there; None for no response. Raises ``HangUp``."""
+    reply = WaitingReply()
+    Dispatcher(node, handlers).dispatch(frame, Session(), reply)
+    return reply.wait() or None
+
+
 def ask(node: Node, api: ApiKey, version: int, **values: Any) -> Any:
     """kio's response to a request, by way of bytes in both directions; None for no response."""
-    answer = Dispatcher(node, HANDLERS).answer(request(api, version, values))
+    answer = answer_of(node, request(api, version, values))
     if answer is None:
         return None
     assert int.from_bytes(answer[:4], "big") == len(answer) - 4

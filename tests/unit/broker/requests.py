@@ -34,6 +34,41 @@ REQUESTS: dict[ApiKey, Message] = {
     ApiKey.HEARTBEAT: {"group_id": "g"},
     ApiKey.LEAVE_GROUP: {"group_id": "g"},
     ApiKey.SYNC_GROUP: {"group_id": "g"},
+    ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
+    ApiKey.LIST_GROUPS: {},
+    ApiKey.DELETE_GROUPS: {"groups_names": ["g"]},
+    ApiKey.OFFSET_DELETE: {"group_id": "g"},
+    ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
+    ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"user"},
+    ApiKey.DELETE_RECORDS: {
+        "topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": -1}]}]
+    },
+    ApiKey.ALTER_CONFIGS: {"resources": [{"resource_type": 2, "resource_name": "t"}]},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {
+        "resources": [
+            {
+                "resource_type": 2,
+                "resource_name": "t",
+                "configs": [{"name": "retention.ms", "value": "1"}],
+            }
+        ]
+    },
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: {},
+    ApiKey.PUSH_TELEMETRY: {"metrics": b""},
+    ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": "t", "partition_indexes": [0]}]},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {
+        "v3_and_below_transactional_id": "x",
+        "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
+    },
+    ApiKey.ADD_OFFSETS_TO_TXN: {"transactional_id": "x", "group_id": "g"},
+    ApiKey.END_TXN: {"transactional_id": "x", "committed": True},
+    ApiKey.TXN_OFFSET_COMMIT: {
+        "transactional_id": "x",
+        "group_id": "g",
+        "topics": [{"name": "t", "partitions": [{"partition_index": 0}]}],
+    },
+    ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
+    ApiKey.LIST_TRANSACTIONS: {},
     ApiKey.API_VERSIONS: {"client_software_name": "n", "client_software_version": "1"},
     ApiKey.CREATE_TOPICS: {"topics": [{"name": "u", "num_partitions": 1, "replication_factor": 1}]},
     ApiKey.DELETE_TOPICS: {"topics": [{"name": "gone"}], "topic_names": ["gone"]},

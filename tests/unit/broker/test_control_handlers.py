@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.api_key import VERSIONS, ApiKey
+from kprod.broker.client_metrics import ClientMetricsSubscription
 from kprod.broker.node import Node
 from tests.unit.broker.logs import append
 from tests.unit.broker.nodes import ask, running_node
@@ -121,7 +122,7 @@ def test_topics_are_made_on_request(tmp_path: Path) -> None:
             {"assignments": [{"partition_index": 1, "broker_ids": [1]}]},
             ErrorCode.invalid_replica_assignment,
         ),
-        ({"configs": [{"name": "retention.ms", "value": "60000"}]}, ErrorCode.invalid_config),
+        ({"configs": [{"name": "retention.ms", "value": "-5"}]}, ErrorCode.invalid_config),
         ({"configs": [{"name": "no.such", "value": "1"}]}, ErrorCode.invalid_config),
         ({"configs": [{"name": "cleanup.policy", "value": "delete"}]}, ErrorCode.none),
     ],
@@ -233,9 +234,8 @@ def test_identities(tmp_path: Path) -> None:
         assert (first.error_code, first.producer_id, first.producer_epoch) == (0, 0, 0)
         assert (second.producer_id, second.producer_epoch) == (1, 0)
         assert init(producer_id=4).error_code is ErrorCode.invalid_request
-        refused = init(transactional_id="tx")
-        assert refused.error_code is ErrorCode.transactional_id_authorization_failed
-        assert refused.producer_id == -1
+        named = init(transactional_id="tx", transaction_timeout=1_000)
+        assert (named.error_code, named.producer_id, named.producer_epoch) == (0, 2, 0)
 
 
 def test_coordinators(tmp_path: Path) -> None:
@@ -245,24 +245,9 @@ def test_coordinators(tmp_path: Path) -> None:
         wanted = {"coordinator_keys": ["a", "b"], "key_type": 1}
         transactions = ask(node, ApiKey.FIND_COORDINATOR, 4, **wanted).coordinators
         assert [found.key for found in transactions] == ["a", "b"]
-        refusal = ErrorCode.transactional_id_authorization_failed
-        assert {found.error_code for found in transactions} == {refusal}
-
-
-def test_groups_are_refused_and_remember_nothing(tmp_path: Path) -> None:
-    refusal = ErrorCode.group_authorization_failed
-    with running_node(tmp_path) as node:
-        join = ask(node, ApiKey.JOIN_GROUP, 5, group_id="g", member_id="m")
-        assert (join.error_code, join.member_id) == (refusal, "m")
-        for api in (ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP):
-            assert ask(node, api, 3, group_id="g").error_code is refusal
-        topics = [{"name": "t", "partitions": [{"partition_index": 0}], "partition_indexes": [0]}]
-        commit = ask(node, ApiKey.OFFSET_COMMIT, 8, group_id="g", topics=topics)
-        assert commit.topics[0].partitions[0].error_code is refusal
-        fetched = ask(node, ApiKey.OFFSET_FETCH, 7, group_id="g", topics=topics)
-        assert fetched.topics[0].partitions[0].committed_offset == -1
-        assert fetched.error_code is ErrorCode.none
-        assert ask(node, ApiKey.OFFSET_FETCH, 7, group_id="g", topics=None).topics == ()
+        assert {(found.error_code, found.node_id) for found in transactions} == {(0, 1)}
+        shares = ask(node, ApiKey.FIND_COORDINATOR, 6, **{**wanted, "key_type": 2}).coordinators
+        assert {found.error_code for found in shares} == {ErrorCode.invalid_request}
 
 
 def test_ranges(tmp_path: Path) -> None:
@@ -275,7 +260,13 @@ def test_ranges(tmp_path: Path) -> None:
             client_software_version="0.1.0",
         )
         found = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
-        assert found == {api: (span.lowest, span.highest) for api, span in VERSIONS.items()}
+        on_request = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+        spans = {api: (span.lowest, span.highest) for api, span in VERSIONS.items()}
+        assert found == {api: spans[api] for api in spans.keys() - on_request}
+        node.client_metrics.subscribe(ClientMetricsSubscription())
+        named = {"client_software_name": "kprod", "client_software_version": "0.1.0"}
+        offered = ask(node, ApiKey.API_VERSIONS, 3, **named).api_keys
+        assert {key.api_key for key in offered} == VERSIONS.keys()
         assert found[ApiKey.PRODUCE] == (0, 13)
         for name, version in (("", "1"), ("a b", "1"), ("a", "-1"), ("a.", "1")):
             refused = ask(

@@ -12,10 +12,9 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.api_key import VERSIONS, ApiKey
 from kprod.broker.call import HangUp
-from kprod.broker.dispatch import Dispatcher
 from kprod.broker.handlers import HANDLERS
 from kprod.broker.messages import request_schema, response_schema
-from tests.unit.broker.nodes import ask, request, running_node
+from tests.unit.broker.nodes import answer_of, ask, request, running_node
 from tests.unit.broker.requests import EVERY_VERSION, REQUESTS
 
 
@@ -37,7 +36,7 @@ def test_every_api_has_versions_and_a_handler() -> None:
 def test_an_api_versions_request_from_the_future(version: int, tmp_path: Path) -> None:
     with running_node(tmp_path) as node:
         frame = b"\0\x12" + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7" + b"\xff" * 9
-        answer = Dispatcher(node, HANDLERS).answer(frame)
+        answer = answer_of(node, frame)
     assert answer is not None
     header, body = response_schema(ApiKey.API_VERSIONS, 0).decode(answer[4:])
     assert header.correlation_id == 7
@@ -62,7 +61,7 @@ def test_an_api_versions_request_from_the_future(version: int, tmp_path: Path) -
 )
 def test_what_is_no_request_of_ours_ends_the_connection(frame: bytes, tmp_path: Path) -> None:
     with running_node(tmp_path) as node, pytest.raises(HangUp):
-        Dispatcher(node, HANDLERS).answer(frame)
+        answer_of(node, frame)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -76,14 +75,31 @@ def test_damaged_requests_are_answered_or_end_the_connection(
         frame[data.draw(st.integers(8, len(frame) - 1))] = data.draw(st.integers(0, 255))
     del frame[data.draw(st.integers(8, len(frame))) :]
     with running_node(tmp_path) as node, contextlib.suppress(HangUp):
-        Dispatcher(node, HANDLERS).answer(bytes(frame))
+        answer_of(node, bytes(frame))
+
+
+def test_a_time_beyond_all_times_ends_the_connection(tmp_path: Path) -> None:
+    commit = {**REQUESTS[ApiKey.OFFSET_COMMIT], "retention_time": 1}
+    frame = request(ApiKey.OFFSET_COMMIT, 2, commit)
+    whole = frame.replace((1).to_bytes(8, "big"), (2**63 - 1).to_bytes(8, "big"))
+    with running_node(tmp_path) as node, pytest.raises(HangUp, match=f"a time of {2**63 - 1} ms"):
+        answer_of(node, whole)
+
+
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_a_topic_without_a_name(version: int, tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        (found,) = ask(node, ApiKey.METADATA, version, topics=[{"name": None}]).topics
+        assert found.error_code is ErrorCode.unknown_topic_id
 
 
 def test_a_handler_can_be_stood_in_for(tmp_path: Path) -> None:
     with running_node(tmp_path) as node:
         refuse = {ApiKey.INIT_PRODUCER_ID: lambda call, node: {"error_code": 53}}
-        answer = Dispatcher(node, {**HANDLERS, **refuse}).answer(
-            request(ApiKey.INIT_PRODUCER_ID, 2, REQUESTS[ApiKey.INIT_PRODUCER_ID])
+        answer = answer_of(
+            node,
+            request(ApiKey.INIT_PRODUCER_ID, 2, REQUESTS[ApiKey.INIT_PRODUCER_ID]),
+            {**HANDLERS, **refuse},
         )
     assert answer is not None
     body = response_schema(ApiKey.INIT_PRODUCER_ID, 2).decode(answer[4:])[1]
@@ -98,7 +114,7 @@ def test_a_frame_made_elsewhere_is_understood(tmp_path: Path) -> None:
     )
     with running_node(tmp_path) as node:
         log = node.topics.create("t", 1).partitions[0]
-        answer = Dispatcher(node, HANDLERS).answer(produce)
+        answer = answer_of(node, produce)
         assert log.end_offset == 1
     assert answer is not None
     part = response_schema(ApiKey.PRODUCE, 9).decode(answer[4:])[1].responses[0]

@@ -59,7 +59,7 @@ def test_limits_hold_except_for_the_first_batch(tmp_path: Path) -> None:
             append(log, b"x" * 1000)
             append(log, b"y" * 1000)
         one = logs[1].read(0, 1, whole_first=True)
-        size = len(one.records)
+        size = len(one)
         wanted = [{"partition": number} for number in range(3)]
         assert sizes(fetch(node, *wanted, max_bytes=1)) == [0, size, 0]
         assert sizes(fetch(node, *wanted, max_bytes=3 * size)) == [0, 2 * size, size]

@@ -55,16 +55,20 @@ def test_anything_but_one_batch_is_invalid(records: bytes | None) -> None:
 
 
 @pytest.mark.parametrize(
+    "records", [raw_batch()[:-1], raw_batch()[:61], raw_batch(batch_length=2**31 - 1)]
+)
+def test_a_batch_that_is_cut_off_is_none(records: bytes) -> None:
+    assert refusal(records) is ErrorCode.invalid_record
+
+
+@pytest.mark.parametrize(
     "records",
     [
         raw_batch(crc=1),
-        raw_batch()[:-1],
-        raw_batch()[:61],
         raw_batch()[:60],
         raw_batch()[:10],
         raw_batch(batch_length=48),
         raw_batch(batch_length=-1),
-        raw_batch(batch_length=2**31 - 1),
     ],
 )
 def test_damage_is_corrupt(records: bytes) -> None:
@@ -90,6 +94,8 @@ def test_times_in_the_future() -> None:
     assert refusal(raw_batch(max_timestamp=latest + 1)) is ErrorCode.invalid_timestamp
 
 
-def test_transactions_are_not_there() -> None:
-    batch = raw_batch(attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0)
-    assert refusal(batch) is ErrorCode.invalid_txn_state
+def test_a_transaction_is_of_a_producer() -> None:
+    check_batch(
+        raw_batch(attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0), 9, CONFIG, NOW
+    )
+    assert refusal(raw_batch(attributes=0x10)) is ErrorCode.invalid_record

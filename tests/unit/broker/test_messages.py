@@ -179,3 +179,13 @@ def test_an_unknown_error_code_is_an_unknown_error() -> None:
 def test_the_size_comes_first() -> None:
     frame = BytesIO(request_schema(ApiKey.METADATA, 12).encode(HEADER, {"topics": None}))
     assert int.from_bytes(frame.read(4), "big") == len(frame.read())
+
+
+def test_only_the_client_id_of_a_request_keeps_its_old_form() -> None:
+    """A member of a group has a client id, too."""
+    schema = response_schema(ApiKey.DESCRIBE_GROUPS, 5)
+    frame = schema.encode(
+        {"correlation_id": 1}, {"groups": [{"members": [{"client_id": "c", "client_host": "h"}]}]}
+    )[4:]
+    expected = kio_reads(load_response_schema(ApiKey.DESCRIBE_GROUPS, 5), frame)
+    assert schema.decode(frame) == expected

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.partition_log import Appended, PartitionLog
+from kprod.broker.log.log_outcomes import Appended
+from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.time_index import TimestampOffset
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
@@ -36,7 +37,7 @@ def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
     append(log, b"before")
     sent = raw_batch([b"a", b"b"])
     append(log, b"a", b"b")
-    stored = log.read(1, 10_000, whole_first=True).records
+    stored = log.read(1, 10_000, whole_first=True)
     assert stored == (1).to_bytes(8, "big") + sent[8:12] + bytes(4) + sent[16:]
 
 
@@ -70,7 +71,7 @@ def test_a_full_index_ends_a_segment(tmp_path: Path) -> None:
 
 def test_offsets_outside_of_the_log(log: PartitionLog) -> None:
     append(log, b"a")
-    assert log.read(1, 1_000, whole_first=True).records == b""
+    assert log.read(1, 1_000, whole_first=True) == b""
     for offset in (-1, 2):
         with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
             log.read(offset, 1_000, whole_first=True)

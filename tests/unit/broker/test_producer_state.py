@@ -84,10 +84,11 @@ def test_sequences_wrap_to_zero() -> None:
     across.check(header(4, 1))
 
 
-def test_adopting_keeps_what_is_known_better() -> None:
-    newer, older = state_after(header(0, 1), header(1, 1)), state_after(header(0, 1))
-    older.update(header(5, 1, pid=9))
-    newer.adopt(older)
-    assert len(newer) == 2
-    newer.check(header(2, 1))
-    newer.check(header(6, 1, pid=9))
+def test_a_snapshot_goes_on_where_the_batches_before_it_end() -> None:
+    seen, snapshot = state_after(header(0, 1), header(1, 1)), state_after(header(1, 1))
+    snapshot.update(header(5, 1, pid=9))
+    seen.resume(snapshot)
+    assert len(seen) == 2
+    seen.check(header(2, 1))
+    seen.check(header(6, 1, pid=9))
+    assert seen.duplicate_of(header(0, 1)) is not None, "the snapshot knows the last batch only"

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directory import LogDirectory
+from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.topic import is_legal_name
 from kprod.broker.topics import MAX_PARTITIONS, Topics
 from kprod.errors import BrokerError
@@ -102,7 +102,7 @@ def test_a_deleted_topic_comes_back_empty_and_with_another_id(tmp_path: Path) ->
 
 
 def test_a_half_made_topic_is_completed(tmp_path: Path) -> None:
-    logs = LogDirectory(tmp_path, LogConfig())
+    logs = LogDirectories([tmp_path], LogConfig())
     topic_id = uuid.uuid4()
     for number in (5, 4):
         logs.create(TopicPartition("t", number), topic_id)
@@ -130,7 +130,7 @@ def test_many_who_want_the_same_topic_get_the_same(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
-    logs = LogDirectory(tmp_path / "data", LogConfig())
+    logs = LogDirectories([tmp_path / "data"], LogConfig())
     topics = Topics(logs)
     shutil.rmtree(tmp_path / "data")
     with pytest.raises(BrokerError) as error:

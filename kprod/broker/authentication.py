@@ -1,0 +1,186 @@
+"""Who may use a listener: the broker's side of SASL, one round after the other."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_USER_AND_TOKEN: Final = 3
+_ITERATIONS: Final = 4096
+_REFUSED: Final = "Authentication failed: invalid credentials"
+
+
+class Refused(Exception):
+    """The client is not who it says; the text is what it may be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a token allows: to be ``principal``, until ``expires`` (seconds since 1970)."""
+
+    principal: str
+    expires: float | None = None
+
+
+TokenCheck: TypeAlias = Callable[[str], Grant]
+"""Tells what a token of OAUTHBEARER allows. Raises ``Refused``."""
+
+
+class Exchange(Protocol):
+    """One login. ``principal`` and ``expires`` count once ``done``."""
+
+    done: bool
+    principal: str
+    expires: float | None
+
+    def step(self, message: bytes) -> bytes:
+        """The answer to the client's message. Raises ``Refused``."""
+        ...
+
+
+@dataclass(slots=True)
+class Authentication:
+    """Users and their passwords, the mechanisms they may use, and how long a login holds.
+
+    ``session_lifetime`` in seconds: clients have to log in again before it is over (KIP-368), None
+    for never. ``users`` may be changed while the broker runs. ``tokens`` None: tokens are not
+    signed (Kafka's default for OAUTHBEARER, for tests only). Any thread.
+    """
+
+    users: dict[str, str] = field(default_factory=dict)
+    mechanisms: tuple[str, ...] = ("PLAIN", *SCRAM)
+    session_lifetime: float | None = None
+    tokens: TokenCheck | None = None
+
+    def begin(self, mechanism: str) -> Exchange | None:
+        """A login by ``mechanism``; None for one that is not enabled."""
+        if mechanism not in self.mechanisms:
+            return None
+        if mechanism == "PLAIN":
+            return _Plain(self.users)
+        if mechanism in SCRAM:
+            return _Scram(mechanism, self.users)
+        if mechanism == "OAUTHBEARER":
+            return _OAuthBearer(self.tokens or unsigned_token)
+        return None
+
+    def __repr__(self) -> str:
+        return f"Authentication({len(self.users)} users, {', '.join(self.mechanisms)})"
+
+
+class _Plain:
+    """RFC 4616."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._users = users
+        self.done = False
+        self.principal = ""
+        self.expires: float | None = None
+
+    def step(self, message: bytes) -> bytes:
+        parts = message.split(b"\0")
+        if len(parts) != _USER_AND_TOKEN:
+            raise Refused("Invalid SASL/PLAIN response: expected 3 tokens")
+        claimed, user, password = (part.decode("utf-8", "replace") for part in parts)
+        known = self._users.get(user)
+        right = known is not None and secrets.compare_digest(known.encode(), password.encode())
+        if not right or claimed not in ("", user):
+            raise Refused("Authentication failed: Invalid username or password")
+        self.done, self.principal = True, f"User:{user}"
+        return b""
+
+
+class _Scram:
+    """RFC 5802 and 7677, by scramp."""
+
+    def __init__(self, mechanism: str, users: Mapping[str, str]) -> None:
+        from scramp import ScramMechanism
+
+        self._users = users
+        self._mechanism = ScramMechanism(mechanism)
+        self._server = self._mechanism.make_server(self._known)
+        self._first = True
+        self.done = False
+        self.principal = ""
+        self.expires: float | None = None
+
+    def _known(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        if user not in self._users:
+            raise Refused(_REFUSED)
+        self.principal = f"User:{user}"
+        found: tuple[bytes, bytes, bytes, int] = self._mechanism.make_auth_info(
+            self._users[user], iteration_count=_ITERATIONS
+        )
+        return found
+
+    def step(self, message: bytes) -> bytes:
+        from scramp import ScramException
+
+        try:
+            text = message.decode()
+            if self._first:
+                self._first = False
+                self._server.set_client_first(text)
+                return str(self._server.get_server_first()).encode()
+            self._server.set_client_final(text)
+        except (ScramException, UnicodeDecodeError):
+            raise Refused(_REFUSED) from None
+        self.done = True
+        return str(self._server.get_server_final()).encode()
+
+
+class _OAuthBearer:
+    """RFC 7628: a token that is refused is told in one more round."""
+
+    def __init__(self, check: TokenCheck) -> None:
+        self._check = check
+        self._refused = False
+        self.done = False
+        self.principal = ""
+        self.expires: float | None = None
+
+    def step(self, message: bytes) -> bytes:
+        if self._refused:
+            raise Refused("Authentication failed: invalid token")
+        try:
+            grant = self._check(_token(message))
+            if grant.expires is not None and grant.expires <= time.time():
+                raise Refused("the token has expired")
+        except Refused as refused:
+            self._refused = True
+            return json.dumps({"status": "invalid_token", "detail": str(refused)}).encode()
+        self.done, self.principal, self.expires = True, grant.principal, grant.expires
+        return b""
+
+
+def _token(message: bytes) -> str:
+    parts = message.decode("utf-8", "replace").split("\x01")
+    if len(parts) < _USER_AND_TOKEN or parts[-2:] != ["", ""] or not parts[0].startswith("n,"):
+        raise Refused("not a message of OAUTHBEARER")
+    for part in parts[1:-2]:
+        name, _, value = part.partition("=")
+        if name == "auth" and value.startswith("Bearer "):
+            return value.removeprefix("Bearer ")
+    raise Refused("there is no token")
+
+
+def unsigned_token(token: str) -> Grant:
+    """What an unsecured JWS says (RFC 7515, A.5), as Kafka takes it by default: for tests only."""
+    try:
+        header, claims = (_json(part) for part in token.split(".")[:2])
+        if header.get("alg") != "none":
+            raise Refused("only unsecured tokens are read here")
+        return Grant(f"User:{claims['sub']}", float(claims["exp"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Refused("not a token") from None
+
+
+def _json(part: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return found

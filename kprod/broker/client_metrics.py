@@ -1,0 +1,173 @@
+"""What clients are asked to tell of their metrics, and what they have told (KIP-714)."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import zlib
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.codecs import decompress
+from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.clock import Clock
+from kprod.errors import BrokerError
+
+ALL_METRICS: Final = "*"
+_NEVER: Final = float("-inf")
+_ZSTD_LZ4_GZIP_SNAPPY: Final = (4, 3, 1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientMetricsSubscription:
+    """What clients are asked for.
+
+    ``metrics`` are prefixes of names, ``codecs`` the numbers of the compression codecs that are
+    taken, the best first; ``delta`` asks for sums as differences.
+    """
+
+    metrics: tuple[str, ...] = (ALL_METRICS,)
+    push_interval_ms: int = 300_000
+    delta: bool = True
+    max_bytes: int = 1024 * 1024
+    codecs: tuple[int, ...] = _ZSTD_LZ4_GZIP_SNAPPY
+
+    @property
+    def subscription_id(self) -> int:
+        """Another number for another subscription."""
+        return zlib.crc32(repr(self).encode()) >> 1
+
+
+class ClientMetricsPush(NamedTuple):
+    """What one client told at once. ``metrics`` is a ``MetricsData`` of OpenTelemetry."""
+
+    instance_id: uuid.UUID
+    client_id: str | None
+    terminating: bool
+    codec: int
+    metrics: bytes
+
+
+class _Instance:
+    def __init__(self) -> None:
+        self.asked_at = _NEVER
+        self.pushed_at = _NEVER
+        self.is_first = True  # its next push is the first since it asked
+        self.outdated = False  # its last push was refused for a reason that asking mends
+        self.terminated = False
+
+
+class ClientMetrics:
+    """One subscription for all clients, and their pushes (Kafka: ``ClientMetricsManager``).
+
+    Thread-safe. While nothing is subscribed to, brokers do not offer telemetry to clients that
+    connect. It outlives a stop and a start of the broker.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards the rest
+        self._subscription: ClientMetricsSubscription | None = None
+        self._instances: dict[uuid.UUID, _Instance] = {}
+        self._pushes: list[ClientMetricsPush] = []
+
+    def subscribe(self, subscription: ClientMetricsSubscription) -> None:
+        """Ask clients for this, from their next question on."""
+        with self._changed:
+            self._subscription = subscription
+
+    @property
+    def offered(self) -> bool:
+        """Whether clients may ask what to tell."""
+        return self._subscription is not None
+
+    @property
+    def pushes(self) -> list[ClientMetricsPush]:
+        """All that was taken so far, oldest first."""
+        with self._changed:
+            return list(self._pushes)
+
+    def await_pushes(self, count: int, timeout: float = 10.0) -> list[ClientMetricsPush]:
+        """The same, once there are so many; after ``timeout`` seconds there may be fewer."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._pushes) >= count, timeout)
+            return list(self._pushes)
+
+    # Clients --------------------------------------------------------------------------------------
+
+    def ask(
+        self, instance_id: uuid.UUID | None, clock: Clock
+    ) -> tuple[uuid.UUID, ClientMetricsSubscription]:
+        """What a client is to tell, and its id: a new one for None.
+
+        ``BrokerError`` 35 when nothing is offered, 89 for a client that asks too often.
+        """
+        with self._changed:
+            subscription = self._asked_for()
+            instance_id = instance_id or uuid.uuid4()
+            instance = self._instances.setdefault(instance_id, _Instance())
+            now = clock.monotonic()
+            heard_at = max(instance.asked_at, instance.pushed_at)
+            if not instance.outdated and _too_early(heard_at, subscription, now):
+                raise BrokerError(ErrorCode.throttling_quota_exceeded)
+            instance.asked_at, instance.outdated, instance.is_first = now, False, True
+            return instance_id, subscription
+
+    def push(self, push: ClientMetricsPush, subscription_id: int, clock: Clock) -> None:
+        """Take what a client tells.
+
+        ``BrokerError``: 35 nothing is offered, 42 no such client or one that has ended, 76 codec,
+        87 unreadable, 89 too early, 117 another subscription, 118 too large.
+        """
+        with self._changed:
+            subscription = self._asked_for()
+            instance = self._instances.get(push.instance_id)
+            if instance is None or instance.terminated:
+                raise BrokerError(ErrorCode.invalid_request)
+            self._check(instance, push, subscription, subscription_id, clock.monotonic())
+            taken = push._replace(metrics=_read(push, subscription.max_bytes))
+            instance.terminated = push.terminating
+            self._pushes.append(taken)
+            self._changed.notify_all()
+
+    def _check(
+        self,
+        instance: _Instance,
+        push: ClientMetricsPush,
+        subscription: ClientMetricsSubscription,
+        subscription_id: int,
+        now: float,
+    ) -> None:
+        if not (push.terminating or instance.is_first) and _too_early(
+            instance.pushed_at, subscription, now
+        ):
+            raise BrokerError(ErrorCode.throttling_quota_exceeded)
+        instance.pushed_at, instance.is_first = now, False
+        refused: ErrorCode | None = None
+        if subscription_id != subscription.subscription_id:
+            refused = ErrorCode.unknown_subscription_id
+        elif push.codec and push.codec not in subscription.codecs:
+            refused = ErrorCode.unsupported_compression_type
+        if refused is not None:
+            instance.outdated = True
+            raise BrokerError(refused)
+        if len(push.metrics) > subscription.max_bytes:
+            raise BrokerError(ErrorCode.telemetry_too_large)
+
+    def _asked_for(self) -> ClientMetricsSubscription:
+        if self._subscription is None:
+            raise BrokerError(ErrorCode.unsupported_version)
+        return self._subscription
+
+
+def _too_early(before: float, subscription: ClientMetricsSubscription, now: float) -> bool:
+    """Whether less than the interval has passed since then."""
+    return now - before < subscription.push_interval_ms / 1000
+
+
+def _read(push: ClientMetricsPush, limit: int) -> bytes:
+    try:
+        return decompress(push.codec, push.metrics, limit)
+    except CorruptBatch as error:
+        raise BrokerError(ErrorCode.invalid_record, str(error)) from error

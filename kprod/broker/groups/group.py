@@ -1,0 +1,271 @@
+"""The state of one consumer group: who is in it, and which generation it is in."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.groups.group_answers import JoinAnswer, JoinReply, SyncAnswer, SyncReply
+from kprod.broker.groups.group_member import GroupMember
+
+
+class GroupState(enum.Enum):
+    """Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ConsumerGroup:
+    """Members and generations (Kafka: ClassicGroup). Without I/O and clock; not thread-safe.
+
+    What has to be answered is collected in ``answers``, for the caller to give once it holds no
+    lock. ``changed`` says that the group has to be written to the offsets topic.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, GroupMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending: dict[str, float] = {}
+        """Ids that were given out and have not joined yet, with the time until they may."""
+        self.join_deadline: float | None = None
+        self.sync_deadline: float | None = None
+        self.earliest_end = 0.0
+        """A group that was empty waits a moment for more members."""
+        self.answers: list[Callable[[], None]] = []
+        self.changed = False
+
+    # Answers -------------------------------------------------------------------------------
+
+    def answer_join(self, reply: JoinReply, answer: JoinAnswer) -> None:
+        """Have a join answered."""
+        self.answers.append(lambda: reply(answer))
+
+    def answer_sync(self, reply: SyncReply, answer: SyncAnswer) -> None:
+        """Have a sync answered."""
+        self.answers.append(lambda: reply(answer))
+
+    def current_join_answer(self, member: GroupMember) -> JoinAnswer:
+        """What a member of the present generation is told; the leader also who is in it."""
+        leads = member.member_id == self.leader
+        found = (
+            tuple(
+                (other.member_id, other.instance_id, other.metadata(self.protocol))
+                for other in self.members.values()
+            )
+            if leads
+            else ()
+        )
+        return JoinAnswer(
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol=self.protocol,
+            leader=self.leader or "",
+            member_id=member.member_id,
+            members=found,
+        )
+
+    # Members -------------------------------------------------------------------------------
+
+    def add(self, member: GroupMember) -> None:
+        """Let somebody in; the first one leads."""
+        self.members[member.member_id] = member
+        self.pending.pop(member.member_id, None)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member: GroupMember, error: ErrorCode) -> None:
+        """Let somebody go, whose waiting requests are answered with ``error``."""
+        self.members.pop(member.member_id, None)
+        if self.static_members.get(member.instance_id or "") == member.member_id:
+            del self.static_members[member.instance_id or ""]
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+        if member.join is not None:
+            self.answer_join(member.join, JoinAnswer(error=error, member_id=member.member_id))
+        if member.sync is not None:
+            self.answer_sync(member.sync, SyncAnswer(error=error))
+        member.join = member.sync = None
+
+    def replace_static(self, member: GroupMember, member_id: str) -> None:
+        """A static member came back: same place, new id; its older self is fenced."""
+        leads = self.leader == member.member_id
+        if member.join is not None:
+            self.answer_join(member.join, JoinAnswer(error=ErrorCode.fenced_instance_id))
+        if member.sync is not None:
+            self.answer_sync(member.sync, SyncAnswer(error=ErrorCode.fenced_instance_id))
+        member.join = member.sync = None
+        del self.members[member.member_id]
+        member.member_id = member_id
+        self.members[member_id] = member
+        self.static_members[member.instance_id or ""] = member_id
+        if leads:
+            self.leader = member_id
+
+    def supports(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
+        """Whether somebody with these strategies could be a member."""
+        names = {name for name, _ in protocols}
+        if not protocol_type or not names:
+            return False
+        if not self.members:
+            return True
+        return protocol_type == self.protocol_type and bool(names & self._candidates())
+
+    def _candidates(self) -> set[str]:
+        """The strategies that every member has."""
+        sets = [{name for name, _ in member.protocols} for member in self.members.values()]
+        return set.intersection(*sets) if sets else set()
+
+    # Rebalances ----------------------------------------------------------------------------
+
+    def prepare_rebalance(self, now: float, delay: float = 0.0) -> None:
+        """Have everybody join again; who does not within the rebalance time-out is out."""
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            self._end_syncs(ErrorCode.rebalance_in_progress)
+        timeout = max((m.rebalance_timeout for m in self.members.values()), default=0.0)
+        was_empty = self.state is GroupState.EMPTY
+        self.state = GroupState.PREPARING_REBALANCE
+        self.sync_deadline = None
+        self.join_deadline = now + timeout
+        self.earliest_end = now + delay if was_empty else now
+        self.maybe_complete_join(now)
+
+    def _end_syncs(self, error: ErrorCode) -> None:
+        for member in self.members.values():
+            member.assignment = b""
+            if member.sync is not None:
+                self.answer_sync(member.sync, SyncAnswer(error=error))
+                member.sync = None
+
+    def maybe_complete_join(self, now: float) -> None:
+        """End the phase of joining when everybody has joined."""
+        if self.state is not GroupState.PREPARING_REBALANCE or now < self.earliest_end:
+            return
+        if not self.pending and all(m.join is not None for m in self.members.values()):
+            self.complete_join(now)
+
+    def complete_join(self, now: float) -> None:
+        """Begin the next generation with those who joined."""
+        for member in list(self.members.values()):
+            if member.join is None and member.instance_id is None:
+                self.remove(member, ErrorCode.unknown_member_id)
+        self.join_deadline = None
+        self.generation += 1
+        self.changed = True
+        if not self.members:
+            self._become_empty()
+            return
+        leader = self.members.get(self.leader or "")
+        if leader is None or leader.join is None:
+            joined = (m.member_id for m in self.members.values() if m.join is not None)
+            self.leader = next(joined, self.leader)
+        self.protocol = self._elect()
+        self.state = GroupState.COMPLETING_REBALANCE
+        timeout = max(m.rebalance_timeout for m in self.members.values())
+        self.sync_deadline = now + timeout
+        for member in self.members.values():
+            if member.join is not None:
+                self.answer_join(member.join, self.current_join_answer(member))
+                member.join = None
+                member.refresh(now)
+
+    def _become_empty(self) -> None:
+        self.state = GroupState.EMPTY
+        self.protocol = self.leader = None
+        self.sync_deadline = None
+
+    def _elect(self) -> str:
+        candidates = self._candidates()
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def assign(self, assignments: dict[str, bytes], now: float) -> None:
+        """The leader has spoken: everybody who waits gets its share, the others when they ask."""
+        self.state = GroupState.STABLE
+        self.changed = True
+        for member in self.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            if member.sync is not None:
+                self.answer_sync(member.sync, self.sync_answer(member))
+                member.sync = None
+                member.refresh(now)
+
+    def sync_answer(self, member: GroupMember) -> SyncAnswer:
+        """A member's share in the present generation."""
+        return SyncAnswer(
+            protocol_type=self.protocol_type,
+            protocol=self.protocol,
+            assignment=member.assignment,
+        )
+
+    # Time ----------------------------------------------------------------------------------
+
+    def deadline(self) -> float | None:
+        """When ``advance`` has something to do, if nothing happens before."""
+        times = list(self.pending.values())
+        times += [m.session_deadline for m in self.members.values() if not m.waits]
+        if self.join_deadline is not None:
+            times.append(self.join_deadline)
+            times += [self.earliest_end] if self._all_joined() else []
+        if self.sync_deadline is not None:
+            times.append(self.sync_deadline)
+        return min(times, default=None)
+
+    def _all_joined(self) -> bool:
+        return all(member.join is not None for member in self.members.values())
+
+    def advance(self, now: float) -> None:
+        """Let go of those who were not heard of in time, and end what has taken too long."""
+        self.pending = {m: until for m, until in self.pending.items() if until > now}
+        for member in list(self.members.values()):
+            if not member.waits and member.session_deadline <= now:
+                self.drop(member, now)
+        if self.join_deadline is not None and self.join_deadline <= now:
+            self.complete_join(now)
+        self.maybe_complete_join(now)
+        if self.sync_deadline is not None and self.sync_deadline <= now:
+            self._end_sync_phase(now)
+
+    def _end_sync_phase(self, now: float) -> None:
+        """Some members were told the new generation and never asked for their share."""
+        self.sync_deadline = None
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            for member in list(self.members.values()):
+                if member.sync is None:
+                    self.remove(member, ErrorCode.unknown_member_id)
+            self._after_removal(now)
+
+    def drop(self, member: GroupMember, now: float) -> None:
+        """A member has left or is gone: the others share what it had."""
+        self.remove(member, ErrorCode.unknown_member_id)
+        self._after_removal(now)
+
+    def _after_removal(self, now: float) -> None:
+        if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self.prepare_rebalance(now)
+        else:
+            self.maybe_complete_join(now)
+
+    def resign(self, error: ErrorCode, now: float) -> None:
+        """This node is not the coordinator any more: nobody waits here."""
+        for member in self.members.values():
+            member.refresh(now)
+            if member.join is not None:
+                self.answer_join(member.join, JoinAnswer(error=error, member_id=member.member_id))
+            if member.sync is not None:
+                self.answer_sync(member.sync, SyncAnswer(error=error))
+            member.join = member.sync = None

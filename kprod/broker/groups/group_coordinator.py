@@ -1,0 +1,376 @@
+"""Consumer groups as the handlers see them: with locks, time and a log behind."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.groups import membership
+from kprod.broker.groups.group import ConsumerGroup, GroupState
+from kprod.broker.groups.group_answers import (
+    JoinAnswer,
+    JoinReply,
+    JoinRequest,
+    SyncAnswer,
+    SyncReply,
+    SyncRequest,
+)
+from kprod.broker.groups.group_config import GroupConfig
+from kprod.broker.groups.group_records import CommittedOffset, group_key, group_value
+from kprod.broker.groups.offset_store import OffsetStore
+from kprod.broker.groups.offsets_topic import OffsetsReader, OffsetsTransaction
+from kprod.broker.java_hash import java_hash
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.timer import Appointment, Timer
+from kprod.broker.transaction_marker import TransactionMarker
+from kprod.clock import Clock
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class GroupCoordinator:
+    """All groups of one cluster (Kafka: GroupCoordinator). Thread-safe.
+
+    One lock guards every group. It is held while the offsets topic is written to: the order of
+    its records has to be the order in which the state changed, or a restart would see another
+    past. Answers are given when it is free.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        offsets_log: Callable[[int], PartitionLog],
+        timer: Timer,
+        submit: Callable[[Callable[[], None]], None],
+        clock: Clock,
+    ) -> None:
+        """``offsets_log`` gives a partition of the offsets topic, made if need be.
+
+        ``BrokerError`` 56 from it when the disk fails.
+        """
+        self._config = config
+        self._offsets_log = offsets_log
+        self._timer = timer
+        self._submit = submit
+        self._clock = clock
+        self._lock = threading.Lock()  # guards the rest
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._offsets = OffsetStore(self.offsets_log_of, clock)
+        self._empty_since: dict[str, int] = {}
+        self._appointments: dict[str, Appointment] = {}
+        self._closed = False
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the offsets topic that a group is in, by the hash of Java's strings."""
+        return java_hash(group_id) % self._config.offsets_topic_partitions
+
+    def offsets_log_of(self, group_id: str) -> PartitionLog:
+        """The log of that partition. ``BrokerError`` 56."""
+        return self._offsets_log(self.partition_of(group_id))
+
+    def load(self, log: PartitionLog) -> None:
+        """Take over what a partition of the offsets topic says, at the start."""
+        reader = OffsetsReader(self._clock.monotonic())
+        reader.read(log)
+        now_ms = self._clock.wall_ms()
+        with self._lock:
+            self._groups.update(reader.groups)
+            self._offsets.load(reader.offsets, reader.pending)
+            for group_id in self._offsets.groups():
+                self._empty_since[group_id] = now_ms
+            for group in reader.groups.values():
+                self._schedule(group)
+
+    # Members -------------------------------------------------------------------------------
+
+    def join(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
+        """JoinGroup; ``reply`` is called now or later, from any thread."""
+        if not group_id:
+            reply(JoinAnswer(error=ErrorCode.invalid_group_id, member_id=request.member_id))
+            return
+        lowest = self._config.min_session_timeout_ms / 1000
+        highest = self._config.max_session_timeout_ms / 1000
+        if not lowest <= request.session_timeout <= highest:
+            error = ErrorCode.invalid_session_timeout
+            reply(JoinAnswer(error=error, member_id=request.member_id))
+            return
+        if request.member_id and group_id not in self._groups:
+            error = ErrorCode.unknown_member_id
+            reply(JoinAnswer(error=error, member_id=request.member_id))
+            return
+        prefix = request.instance_id or request.client_id
+        with self._changing(group_id, create=True) as group:
+            if self._full(group, request):
+                error = ErrorCode.group_max_size_reached
+                group.answer_join(reply, JoinAnswer(error=error, member_id=request.member_id))
+                return
+            membership.join(
+                group,
+                request,
+                reply,
+                new_id=f"{prefix}-{uuid.uuid4()}",
+                now=self._clock.monotonic(),
+                initial_delay=self._config.initial_rebalance_delay_ms / 1000,
+            )
+
+    def _full(self, group: ConsumerGroup, request: JoinRequest) -> bool:
+        return (
+            request.member_id not in group.members
+            and request.instance_id not in group.static_members
+            and len(group.members) >= self._config.max_size
+        )
+
+    def sync(self, group_id: str, request: SyncRequest, reply: SyncReply) -> None:
+        """SyncGroup; ``reply`` is called now or later, from any thread."""
+        if not group_id or group_id not in self._groups:
+            error = ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
+            reply(SyncAnswer(error=error))
+            return
+        with self._changing(group_id) as group:
+            membership.sync(group, request, reply, now=self._clock.monotonic())
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Heartbeat."""
+        if group_id not in self._groups:
+            return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
+        with self._changing(group_id) as group:
+            now = self._clock.monotonic()
+            return membership.heartbeat(group, member_id, instance_id, generation, now)
+
+    def leave(
+        self, group_id: str, members: list[tuple[str, str | None]]
+    ) -> list[ErrorCode] | ErrorCode:
+        """LeaveGroup, for members by id and instance id: one answer for each, or one for all."""
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        if group_id not in self._groups:
+            return [ErrorCode.unknown_member_id] * len(members)
+        with self._changing(group_id) as group:
+            now = self._clock.monotonic()
+            return [membership.leave(group, one, instance, now) for one, instance in members]
+
+    @contextmanager
+    def _changing(self, group_id: str, *, create: bool = False) -> Iterator[ConsumerGroup]:
+        """The group under the lock; afterwards it is written if need be, and answers are given."""
+        with self._lock:
+            group = self._groups.get(group_id) or ConsumerGroup(group_id)
+            if create:
+                self._groups[group_id] = group
+            yield group
+            self._write_if_changed(group)
+            self._schedule(group)
+            answers, group.answers = group.answers, []
+        for give in answers:
+            give()
+
+    def _write_if_changed(self, group: ConsumerGroup) -> None:
+        if not group.changed:
+            return
+        group.changed = False
+        now_ms = self._clock.wall_ms()
+        self._empty_since[group.group_id] = now_ms
+        if group.state in (GroupState.STABLE, GroupState.EMPTY):
+            try:
+                self._offsets.append(
+                    group.group_id, [(group_key(group.group_id), group_value(group, now_ms))]
+                )
+            except BrokerError as error:
+                # Members go on; after a restart they would have to join again, nothing worse.
+                _log.warning("group %s could not be written: %s", group.group_id, error)
+
+    # Time ----------------------------------------------------------------------------------
+
+    def _schedule(self, group: ConsumerGroup) -> None:
+        deadline = group.deadline()
+        present = self._appointments.get(group.group_id)
+        if deadline is None or self._closed or (present and present.when <= deadline):
+            return
+        if present is not None:
+            present.cancel()
+        self._appointments[group.group_id] = self._timer.at(
+            deadline, lambda: self._submit(lambda: self._advance(group.group_id))
+        )
+
+    def _advance(self, group_id: str) -> None:
+        with self._lock:
+            self._appointments.pop(group_id, None)
+        if group_id in self._groups and not self._closed:
+            with self._changing(group_id) as group:
+                group.advance(self._clock.monotonic())
+
+    # Offsets -------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, tuple[int, int, str]],
+        *,
+        member_id: str = "",
+        instance_id: str | None = None,
+        generation: int = -1,
+        transaction: OffsetsTransaction | None = None,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """OffsetCommit: offset, leader epoch and metadata per partition; an error for each.
+
+        TxnOffsetCommit with a ``transaction``: the offsets are pending until it ends.
+        """
+        limit = self._config.offset_metadata_max_bytes
+        too_large = {w for w, (_, _, metadata) in offsets.items() if len(metadata) > limit}
+        now_ms = self._clock.wall_ms()
+        committed = {
+            where: CommittedOffset(*values, now_ms)
+            for where, values in offsets.items()
+            if where not in too_large
+        }
+        who = (member_id, instance_id, generation)
+        error = self._commit(group_id, committed, who, transaction)
+        return {
+            where: ErrorCode.offset_metadata_too_large if where in too_large else error
+            for where in offsets
+        }
+
+    def _commit(
+        self,
+        group_id: str,
+        committed: dict[TopicPartition, CommittedOffset],
+        who: tuple[str, str | None, int],
+        transaction: OffsetsTransaction | None,
+    ) -> ErrorCode:
+        if group_id not in self._groups and who[2] >= 0:
+            return ErrorCode.illegal_generation
+        with self._changing(group_id, create=True) as group:
+            now = self._clock.monotonic()
+            transactional = transaction is not None
+            refused = membership.check_commit(group, *who, now, transactional=transactional)
+            if refused is not None:
+                return refused
+            try:
+                self._offsets.commit(group_id, committed, transaction)
+            except BrokerError as error:
+                return ErrorCode(error.code)
+            self._empty_since.setdefault(group_id, self._clock.wall_ms())
+        return ErrorCode.none
+
+    def end_transaction(
+        self, partition: int, marker: TransactionMarker, transaction_version: int
+    ) -> None:
+        """Write the marker of a transaction into the offsets topic: its offsets count, or go.
+
+        ``BrokerError`` 47, 52, 56.
+        """
+        log = self._offsets_log(partition)
+        with self._lock:
+            now_ms = self._clock.wall_ms()
+            log.end_transaction(marker, now_ms, transaction_version=transaction_version)
+            for group_id in self._offsets.end_transaction(
+                marker.producer_id,
+                lambda group_id: self.partition_of(group_id) == partition,
+                committed=marker.committed,
+            ):
+                self._empty_since.setdefault(group_id, now_ms)
+
+    def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """All offsets of a group."""
+        with self._lock:
+            return dict(self._offsets.of(group_id))
+
+    def unstable(self, group_id: str) -> set[TopicPartition]:
+        """Where a group's offset depends on a transaction that is not decided."""
+        with self._lock:
+            return self._offsets.unstable(group_id)
+
+    def delete_offsets(
+        self, group_id: str, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode] | ErrorCode:
+        """OffsetDelete; partitions that members are subscribed to cannot be told, so none is."""
+        with self._lock:
+            group = self._groups.get(group_id)
+            if group is None:
+                return ErrorCode.group_id_not_found
+            if group.members:
+                return ErrorCode.non_empty_group
+            self._offsets.forget(group_id, partitions)
+        return dict.fromkeys(partitions, ErrorCode.none)
+
+    def expire_offsets(self) -> None:
+        """Forget what empty groups committed long ago, and groups without anything."""
+        oldest = self._clock.wall_ms() - self._config.offsets_retention_ms
+        with self._lock:
+            for group_id, group in list(self._groups.items()):
+                if group.state is not GroupState.EMPTY:
+                    continue
+                if self._offsets.unstable(group_id):
+                    continue
+                if self._empty_since.get(group_id, oldest) <= oldest:
+                    offsets = self._offsets.of(group_id)
+                    self._offsets.forget(
+                        group_id, [w for w, c in offsets.items() if c.committed_at <= oldest]
+                    )
+                    if not self._offsets.of(group_id):
+                        self._drop(group_id)
+
+    def _drop(self, group_id: str) -> None:
+        self._offsets.append(group_id, [(group_key(group_id), None)])
+        self._groups.pop(group_id, None)
+        self._offsets.drop(group_id)
+        self._empty_since.pop(group_id, None)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: no group has offsets in it any more."""
+        with self._lock:
+            for group_id in self._offsets.groups():
+                offsets = self._offsets.of(group_id)
+                self._offsets.forget(group_id, [w for w in offsets if w.topic == topic])
+
+    # Administration ------------------------------------------------------------------------
+
+    def groups(self) -> list[ConsumerGroup]:
+        """All groups, by id. They change while they are looked at."""
+        with self._lock:
+            return [group for _, group in sorted(self._groups.items())]
+
+    @contextmanager
+    def group(self, group_id: str) -> Iterator[ConsumerGroup | None]:
+        """One group to look at, under the lock."""
+        with self._lock:
+            yield self._groups.get(group_id)
+
+    def delete(self, group_id: str) -> ErrorCode:
+        """DeleteGroups: a group without members, with all its offsets."""
+        with self._lock:
+            group = self._groups.get(group_id)
+            if group is None:
+                return ErrorCode.group_id_not_found
+            if group.members or group.state is not GroupState.EMPTY:
+                return ErrorCode.non_empty_group
+            try:
+                self._offsets.forget(group_id, self._offsets.of(group_id))
+                self._drop(group_id)
+            except BrokerError as error:
+                return ErrorCode(error.code)
+            return ErrorCode.none
+
+    def resign(self, error: ErrorCode) -> None:
+        """Answer all who wait: this node stops, or is not the coordinator any more."""
+        answers: list[Callable[[], None]] = []
+        with self._lock:
+            for group in self._groups.values():
+                group.resign(error, self._clock.monotonic())
+                answers += group.answers
+                group.answers = []
+        for give in answers:
+            give()
+
+    def close(self) -> None:
+        """Answer all who wait, and act on no time-out any more."""
+        self._closed = True
+        self.resign(ErrorCode.coordinator_not_available)

@@ -1,0 +1,262 @@
+"""What the members of a group may ask: join, sync, heartbeat, leave, commit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.groups.group import ConsumerGroup, GroupState
+from kprod.broker.groups.group_answers import (
+    JoinAnswer,
+    JoinReply,
+    JoinRequest,
+    SyncAnswer,
+    SyncReply,
+    SyncRequest,
+)
+from kprod.broker.groups.group_member import GroupMember
+
+_IN_GENERATION: Final = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
+
+
+def join(
+    group: ConsumerGroup,
+    request: JoinRequest,
+    reply: JoinReply,
+    *,
+    new_id: str,
+    now: float,
+    initial_delay: float = 0.0,
+) -> None:
+    """JoinGroup: the answer comes when the next generation begins, or at once.
+
+    ``new_id`` is the id for a member that has none yet.
+    """
+    refused = _refusal_to_join(group, request)
+    if refused is not None:
+        group.answer_join(reply, JoinAnswer(error=refused, member_id=request.member_id))
+    elif request.member_id and request.member_id not in group.pending:
+        _rejoin(group, group.members[request.member_id], request, reply, now)
+    elif not request.member_id and request.instance_id in group.static_members:
+        _come_back(group, request, reply, new_id, now)
+    elif not request.member_id and request.instance_id is None and request.knows_required_ids:
+        group.pending[new_id] = now + request.session_timeout
+        group.answer_join(reply, JoinAnswer(error=ErrorCode.member_id_required, member_id=new_id))
+    else:
+        _enter(group, request, reply, request.member_id or new_id, now, initial_delay)
+
+
+def _refusal_to_join(group: ConsumerGroup, request: JoinRequest) -> ErrorCode | None:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.coordinator_not_available
+    known = request.member_id in group.members or request.member_id in group.pending
+    if request.member_id:
+        fenced = _fenced(group, request.member_id, request.instance_id)
+        if fenced is not None:
+            return fenced
+        if not known:
+            return ErrorCode.unknown_member_id
+    others = [m for m in group.members if m != request.member_id]
+    alone = not others and request.member_id in group.members
+    if not alone and not group.supports(request.protocol_type, request.protocols):
+        return ErrorCode.inconsistent_group_protocol
+    return None
+
+
+def _fenced(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode | None:
+    """A static member's id has changed hands, or nobody has that instance id."""
+    if instance_id is None:
+        return None
+    holder = group.static_members.get(instance_id)
+    if holder is None:
+        return ErrorCode.unknown_member_id
+    return None if holder == member_id else ErrorCode.fenced_instance_id
+
+
+def _enter(
+    group: ConsumerGroup,
+    request: JoinRequest,
+    reply: JoinReply,
+    member_id: str,
+    now: float,
+    initial_delay: float,
+) -> None:
+    member = GroupMember(
+        member_id,
+        request.instance_id,
+        request.client_id,
+        request.client_host,
+        request.session_timeout,
+        request.rebalance_timeout,
+        request.protocols,
+        join=reply,
+    )
+    group.protocol_type = request.protocol_type
+    group.add(member)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        group.maybe_complete_join(now)
+    else:
+        group.prepare_rebalance(now, initial_delay)
+
+
+def _rejoin(
+    group: ConsumerGroup, member: GroupMember, request: JoinRequest, reply: JoinReply, now: float
+) -> None:
+    same = member.protocols == request.protocols
+    leads = group.leader == member.member_id
+    stays = (group.state is GroupState.STABLE and same and not leads) or (
+        group.state is GroupState.COMPLETING_REBALANCE and same
+    )
+    if stays:
+        # Its answer was lost on the way, so it asks again: the generation is the same.
+        member.refresh(now)
+        group.answer_join(reply, group.current_join_answer(member))
+        return
+    if member.join is not None:
+        group.answer_join(member.join, JoinAnswer(error=ErrorCode.unknown_member_id))
+    member.protocols = request.protocols
+    member.session_timeout = request.session_timeout
+    member.rebalance_timeout = request.rebalance_timeout
+    member.join = reply
+    if group.state is GroupState.PREPARING_REBALANCE:
+        group.maybe_complete_join(now)
+    else:
+        group.prepare_rebalance(now)
+
+
+def _come_back(
+    group: ConsumerGroup, request: JoinRequest, reply: JoinReply, new_id: str, now: float
+) -> None:
+    member = group.members[group.static_members[request.instance_id or ""]]
+    same = member.metadata(group.protocol) == dict(request.protocols).get(group.protocol or "")
+    group.replace_static(member, new_id)
+    member.protocols = request.protocols
+    member.session_timeout = request.session_timeout
+    member.rebalance_timeout = request.rebalance_timeout
+    member.refresh(now)
+    group.changed = True
+    if group.state is GroupState.STABLE and same:
+        answer = group.current_join_answer(member)
+        skips = group.leader == member.member_id
+        if skips:
+            # It has the members, and the assignment stands: it need not compute one (KIP-814).
+            answer = JoinAnswer(
+                generation=answer.generation,
+                protocol_type=answer.protocol_type,
+                protocol=answer.protocol,
+                leader=answer.leader,
+                member_id=answer.member_id,
+                members=answer.members,
+                skip_assignment=True,
+            )
+        group.answer_join(reply, answer)
+        return
+    member.join = reply
+    if group.state is GroupState.PREPARING_REBALANCE:
+        group.maybe_complete_join(now)
+    else:
+        group.prepare_rebalance(now)
+
+
+def sync(group: ConsumerGroup, request: SyncRequest, reply: SyncReply, *, now: float) -> None:
+    """SyncGroup: the leader brings the assignment, everybody gets a share of it."""
+    error = _refusal_to_sync(group, request)
+    if error is not None:
+        group.answer_sync(reply, SyncAnswer(error=error))
+        return
+    member = group.members[request.member_id]
+    member.refresh(now)
+    if group.state is GroupState.STABLE:
+        group.answer_sync(reply, group.sync_answer(member))
+        return
+    if member.sync is not None:
+        group.answer_sync(member.sync, SyncAnswer(error=ErrorCode.unknown_member_id))
+    member.sync = reply
+    if group.leader == member.member_id:
+        group.assign(dict(request.assignments), now)
+
+
+def _refusal_to_sync(group: ConsumerGroup, request: SyncRequest) -> ErrorCode | None:
+    error = check_member(group, request.member_id, request.instance_id, request.generation)
+    if error is not None:
+        return error
+    for theirs, ours in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol, group.protocol),
+    ):
+        if theirs is not None and theirs != ours:
+            return ErrorCode.inconsistent_group_protocol
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return None if group.state in _IN_GENERATION else ErrorCode.unknown_member_id
+
+
+def check_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> ErrorCode | None:
+    """Whether a request comes from a member, of the present generation."""
+    fenced = _fenced(group, member_id, instance_id)
+    if fenced is not None:
+        return fenced
+    if member_id not in group.members:
+        return ErrorCode.unknown_member_id
+    return None if generation == group.generation else ErrorCode.illegal_generation
+
+
+def heartbeat(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: float
+) -> ErrorCode:
+    """Heartbeat: the member lives; it learns here that it has to join again."""
+    error = check_member(group, member_id, instance_id, generation)
+    if error is not None:
+        return error
+    group.members[member_id].refresh(now)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def leave(group: ConsumerGroup, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
+    """LeaveGroup, for one member; a static one may be named by its instance id alone."""
+    if not member_id and instance_id is not None:
+        member_id = group.static_members.get(instance_id, "")
+    fenced = _fenced(group, member_id, instance_id)
+    if fenced is not None:
+        return fenced
+    if group.pending.pop(member_id, None) is not None:
+        group.maybe_complete_join(now)
+        return ErrorCode.none
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.unknown_member_id
+    group.drop(member, now)
+    return ErrorCode.none
+
+
+def check_commit(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    now: float,
+    *,
+    transactional: bool = False,
+) -> ErrorCode | None:
+    """Whether offsets may be committed: by a member, or by anybody while there are none.
+
+    A transactional producer may be told nothing of its group but the name (before KIP-447).
+    """
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return None
+    if transactional and generation < 0 and not member_id and instance_id is None:
+        return None
+    error = check_member(group, member_id, instance_id, generation)
+    if error is not None:
+        return error
+    if transactional:
+        return None
+    group.members[member_id].refresh(now)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return None

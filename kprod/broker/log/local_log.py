@@ -1,0 +1,110 @@
+"""The segments of a partition: rolled, flushed, deleted and replaced (Kafka: LocalLog)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kprod.broker.batch_header import BatchHeader
+from kprod.broker.log.doomed_segments import DoomedSegments
+from kprod.broker.log.durable_file import flush_directory
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.producer_snapshot import drop_snapshots_before
+from kprod.broker.log.segment import LogSegment
+from kprod.broker.log.segment_search import holder
+
+
+class LocalLog:
+    """The files of a partition, which know nothing of producers, leaders and transactions.
+
+    Everything happens under the partition's lock. ``segments`` is replaced, never changed: a
+    reader goes on with the list it took. ``recovery_point`` is the offset up to which everything
+    was forced to the disk. All of it may raise ``OSError``.
+    """
+
+    def __init__(
+        self, directory: Path, config: LogConfig, segments: list[LogSegment], end_offset: int
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.segments = segments
+        self.recovery_point = end_offset
+        self._unflushed_messages = 0
+        self._flushed_ms = 0
+        self._doomed = DoomedSegments()
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """The topic has other settings from now on."""
+        self.config = config
+        for segment in self.segments:
+            segment.config = config
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is written to."""
+        return self.segments[-1]
+
+    def has_room_for(self, header: BatchHeader) -> bool:
+        """Whether a batch, whose offsets are final, belongs into the active segment."""
+        return self.active.size == 0 or self.active.has_room_for(header)
+
+    def roll(self, base_offset: int) -> None:
+        """Begin the next segment."""
+        self.active.seal()
+        fresh = LogSegment(self.directory, base_offset, self.config)
+        fresh.open_for_append()
+        self.segments = [*self.segments, fresh]
+
+    def flush_if_due(self, appended: int) -> None:
+        """So many records were appended: force them to the disk if there are enough of them."""
+        if self.config.flush_messages is not None:
+            self._unflushed_messages += appended
+            if self._unflushed_messages >= self.config.flush_messages:
+                self.active.records.flush()
+                self._unflushed_messages = 0
+
+    def flush_if_older(self, end_offset: int, now_ms: int) -> None:
+        """Force to the disk what has waited for ``flush.ms``."""
+        due = self.config.flush_ms is not None and self.recovery_point < end_offset
+        if due and now_ms - self._flushed_ms >= (self.config.flush_ms or 0):
+            self.flush(end_offset)
+            self._flushed_ms = now_ms
+
+    def flush(self, end_offset: int) -> None:
+        """Force everything up to the end to the disk."""
+        if self.recovery_point == end_offset:
+            return
+        for segment in self.segments[holder(self.segments, self.recovery_point) :]:
+            segment.flush()
+        self.recovery_point = end_offset
+
+    def rolled_since_flush(self) -> list[LogSegment]:
+        """The segments that are not written to any more, and may not be on the disk yet."""
+        return self.segments[holder(self.segments, self.recovery_point) : -1]
+
+    def delete_first(self, count: int, now_ms: int) -> None:
+        """Let go of the oldest segments, of which one has to be left.
+
+        The files stay for a while under other names (``.deleted``): somebody may be reading them.
+        """
+        doomed, self.segments = self.segments[:count], self.segments[count:]
+        self._doomed.add(doomed, now_ms + self.config.file_delete_delay_ms)
+        drop_snapshots_before(self.directory, self.segments[0].base_offset)
+
+    def replace(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
+        """Put a segment whose files are ``.swap`` in the place of some."""
+        self._doomed.add(old, now_ms + self.config.file_delete_delay_ms)
+        fresh.rename("")
+        flush_directory(self.directory)
+        kept = [segment for segment in self.segments if segment not in old]
+        self.segments = sorted([*kept, fresh], key=lambda s: s.base_offset)
+
+    def take_deleted(self, now_ms: int) -> Iterable[LogSegment]:
+        """The segments that went so long ago that their files may go."""
+        return self._doomed.take_due(now_ms)
+
+    def let_go(self) -> None:
+        """Close all files as they are. Idempotent."""
+        for segment in self.segments:
+            segment.close()
+        self._doomed.close()

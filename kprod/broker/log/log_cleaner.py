@@ -1,0 +1,218 @@
+"""Compaction: of each key only the last record is kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from kprod.broker.batch_header import BatchHeader
+from kprod.broker.batch_writer import rewrite_batch
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.offset_checkpoint import read_offsets, write_offsets
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.log.segment import LogSegment
+from kprod.broker.log.transaction_index import AbortedTransaction, is_aborted
+from kprod.broker.producer_state import NO_PRODUCER
+from kprod.broker.record_batch import RecordBatch
+from kprod.broker.stored_record import StoredRecord
+from kprod.types import TopicPartition
+
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+HAS_DELETE_HORIZON: Final = 0x40
+"""Attribute of a batch whose base timestamp is the time its tombstones may go (KIP-534)."""
+_log = logging.getLogger(__name__)
+
+
+class LogCleaner:
+    """Compacts logs, and remembers how far each is clean (Kafka: LogCleaner, Cleaner).
+
+    For one thread. A log is worth it when the part that was never cleaned is a large enough share
+    of all of it (``min.cleanable.dirty.ratio``); the segment that is written to is left alone.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / CLEANER_CHECKPOINT
+        self._first_dirty = read_offsets(self._path)
+
+    def clean_if_dirty(self, log: PartitionLog, now_ms: int) -> bool:
+        """Compact the log if its policy says so and it is worth it. Returns whether it was."""
+        config = log.config
+        segments = [s for s in _decided(log) if s.size]
+        first_dirty = max(self._first_dirty.get(log.where, 0), log.start_offset)
+        dirty = [s for s in segments if s.base_offset >= first_dirty]
+        dirty = _old_enough(dirty, config, now_ms)
+        dirty_bytes = sum(segment.size for segment in dirty)
+        clean_bytes = sum(s.size for s in segments if s.base_offset < first_dirty)
+        if not config.compacts or not dirty_bytes:
+            return False
+        if dirty_bytes / (dirty_bytes + clean_bytes) < config.min_cleanable_dirty_ratio:
+            return False
+        self.clean(log, now_ms, first_dirty=first_dirty)
+        return True
+
+    def clean(self, log: PartitionLog, now_ms: int, *, first_dirty: int = 0) -> None:
+        """Compact all segments but the one that is written to. ``OSError``, ``CorruptBatch``.
+
+        And no transactions that are not decided: they may be aborted yet.
+        """
+        segments = _decided(log)
+        segments = [s for s in segments if s.base_offset < first_dirty] + _old_enough(
+            [s for s in segments if s.base_offset >= first_dirty], log.config, now_ms
+        )
+        if not segments:
+            return
+        # The marker of an aborted transaction may be in a segment that stays.
+        aborted = [one for segment in log.segments for one in segment.transaction_index]
+        latest = _latest_offsets([s for s in segments if s.base_offset >= first_dirty], aborted)
+        cleaning = _Cleaning(log, latest, aborted, first_dirty, now_ms)
+        end = segments[-1].base_offset
+        for _, header in segments[-1].records.headers():
+            end = header.last_offset + 1
+        for group in reversed(list(_groups(segments, log.config))):
+            cleaning.rewrite(group)
+        self._first_dirty[log.where] = end
+        write_offsets(self._path, self._first_dirty)
+
+    def forget(self, where: TopicPartition) -> None:
+        """A partition was deleted."""
+        if self._first_dirty.pop(where, None) is not None:
+            write_offsets(self._path, self._first_dirty)
+
+
+def _decided(log: PartitionLog) -> list[LogSegment]:
+    """The segments before the one that is written to that hold no open transaction's batches."""
+    segments, stable = log.segments, log.last_stable_offset
+    return [one for one, following in pairwise(segments) if following.base_offset <= stable]
+
+
+def _old_enough(segments: list[LogSegment], config: LogConfig, now_ms: int) -> list[LogSegment]:
+    """The first segments whose records are all older than ``min.compaction.lag.ms``."""
+    found = []
+    for segment in segments:
+        if now_ms - segment.largest_timestamp.timestamp < config.min_compaction_lag_ms:
+            break
+        found.append(segment)
+    return found
+
+
+def _groups(segments: Sequence[LogSegment], config: LogConfig) -> Iterator[list[LogSegment]]:
+    """Neighbours that fit into one segment together, before they are made smaller."""
+    group: list[LogSegment] = []
+    size = 0
+    for segment in segments:
+        spans = group and segment.base_offset - group[0].base_offset > 2**30
+        if group and (size + segment.size > config.segment_bytes or spans):
+            yield group
+            group, size = [], 0
+        group.append(segment)
+        size += segment.size
+    if group:
+        yield group
+
+
+def _latest_offsets(
+    segments: Sequence[LogSegment], aborted: Sequence[AbortedTransaction]
+) -> dict[bytes, int]:
+    """The last offset of each key (Kafka: OffsetMap)."""
+    latest: dict[bytes, int] = {}
+    for batch in _batches(segments):
+        if not batch.is_control and not is_aborted(batch, aborted):
+            for record in batch.records():
+                if record.key is not None:
+                    latest[record.key] = record.offset
+    return latest
+
+
+def _batches(segments: Sequence[LogSegment]) -> Iterator[RecordBatch]:
+    for segment in segments:
+        for position, header in segment.records.headers():
+            yield segment.batch_at(position, header)
+
+
+class _Cleaning:
+    """One pass over one log."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        latest: dict[bytes, int],
+        aborted: Sequence[AbortedTransaction],
+        first_dirty: int,
+        now_ms: int,
+    ) -> None:
+        self._log = log
+        self._latest = latest
+        self._aborted = aborted
+        self._first_dirty = first_dirty
+        self._now_ms = now_ms
+        # A batch that holds a producer's last sequence stays, if need be without records.
+        self._last_of_producer = {
+            entry.batches[-1].last_offset for _, entry in log.producers() if entry.batches
+        }
+
+    def rewrite(self, group: list[LogSegment]) -> None:
+        """Replace neighbouring segments by one that holds what is kept of them."""
+        directory, base = self._log.directory, group[0].base_offset
+        for leftover in directory.glob(f"{base:020d}.*.cleaned"):
+            leftover.unlink()
+        fresh = LogSegment(directory, base, self._log.config, ".cleaned")
+        try:
+            fresh.open_for_append()
+            for segment in group:
+                self._copy([segment], fresh)
+            for segment in group:
+                for one in segment.transaction_index:
+                    fresh.transaction_index.append(one)
+            fresh.seal()
+            fresh.flush()
+        except BaseException:
+            fresh.delete()
+            raise
+        self._log.replace_segments(group, fresh, self._now_ms)
+
+    def _copy(self, segments: Sequence[LogSegment], fresh: LogSegment) -> None:
+        for batch in _batches(segments):
+            kept = self._kept(batch)
+            if kept is not None:
+                fresh.append(BatchHeader.parse(kept), [kept])
+
+    def _kept(self, batch: RecordBatch) -> bytes | memoryview | None:
+        """What is left of a batch; None for nothing at all."""
+        if batch.is_control:
+            return batch.data
+        records = [] if is_aborted(batch, self._aborted) else list(batch.records())
+        horizon = self._horizon(batch, records)
+        kept = [record for record in records if self._stays(record, horizon)]
+        stamped = horizon is not None and not batch.attributes & HAS_DELETE_HORIZON
+        if kept and len(kept) == batch.record_count and not stamped:
+            return batch.data
+        if not kept and (
+            batch.producer_id == NO_PRODUCER or batch.last_offset not in self._last_of_producer
+        ):
+            return None
+        attributes = batch.attributes
+        header = batch
+        if stamped and horizon is not None:
+            attributes |= HAS_DELETE_HORIZON
+            header = replace(batch, base_timestamp=horizon)
+        return rewrite_batch(header, kept, attributes)
+
+    def _horizon(self, batch: RecordBatch, records: list[StoredRecord]) -> int | None:
+        """When the tombstones of a batch may go: some time after they were cleaned first."""
+        if batch.attributes & HAS_DELETE_HORIZON:
+            return batch.base_timestamp
+        if any(record.value is None and self._is_latest(record) for record in records):
+            return self._now_ms + self._log.config.delete_retention_ms
+        return None
+
+    def _is_latest(self, record: StoredRecord) -> bool:
+        return record.key is not None and record.offset >= self._latest.get(record.key, -1)
+
+    def _stays(self, record: StoredRecord, horizon: int | None) -> bool:
+        if not self._is_latest(record):
+            return False
+        return record.value is not None or horizon is None or horizon > self._now_ms

@@ -1,0 +1,320 @@
+"""Everything that runs while the embedded broker does: shared parts, and a server per node."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.client_metrics import ClientMetrics
+from kprod.broker.cluster_state import Address, ClusterState
+from kprod.broker.dispatch import Dispatcher
+from kprod.broker.faults import FaultPlan
+from kprod.broker.file_slice import FileSlice
+from kprod.broker.groups.group_config import GroupConfig
+from kprod.broker.groups.group_coordinator import GroupCoordinator
+from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
+from kprod.broker.handler_pool import HandlerPool
+from kprod.broker.handlers import HANDLERS
+from kprod.broker.listener import Listener
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_directories import LogDirectories
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.log.transaction_index import is_aborted
+from kprod.broker.node import Node
+from kprod.broker.producer_ids import ProducerIds
+from kprod.broker.purgatory import Purgatory
+from kprod.broker.record_batch import read_batches
+from kprod.broker.server import Server
+from kprod.broker.stored_record import StoredRecord
+from kprod.broker.timer import Timer
+from kprod.broker.topics import Topics
+from kprod.broker.transaction_marker import TransactionMarker
+from kprod.broker.transactions.transaction_config import TransactionConfig
+from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
+from kprod.broker.transactions.transaction_topic import TOPIC_SETTINGS, TRANSACTION_TOPIC
+from kprod.clock import Clock, SystemClock
+from kprod.errors import BrokerError, IllegalStateError
+from kprod.types import TopicPartition
+
+_PRODUCER_IDS: Final = "producer-ids-checkpoint"
+_OFFSETS_EXPIRY_CHECK: Final = 600.0
+_IDS_EXPIRY_CHECK: Final = 3600.0
+_MAINTENANCE: Final = 30.0
+_READ_BYTES: Final = 1024 * 1024
+_END_OF_TIME: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerOptions:
+    """What a broker is started with, the addresses of its nodes aside."""
+
+    topics: Mapping[str, int] = field(default_factory=dict)
+    default_partitions: int = 1
+    auto_create_topics: bool = True
+    log_config: LogConfig = field(default_factory=LogConfig)
+    group_config: GroupConfig = field(default_factory=GroupConfig)
+    transaction_config: TransactionConfig = field(default_factory=TransactionConfig)
+    clock: Clock = field(default_factory=SystemClock)
+    faults: FaultPlan = field(default_factory=FaultPlan)
+    client_metrics: ClientMetrics = field(default_factory=ClientMetrics)
+
+
+class RunningCluster:
+    """The nodes of one process, over one data directory.
+
+    Starting and stopping nodes is for one thread at a time; moving leaders for any.
+    """
+
+    def __init__(
+        self, logs: LogDirectories, node_ids: Sequence[int], options: BrokerOptions
+    ) -> None:
+        self._options = options
+        self._logs = logs
+        self._timer = Timer(options.clock)
+        self._maintaining = threading.Lock()
+        self._pool = HandlerPool()
+        self.state = ClusterState(node_ids)
+        self.topics = Topics(logs)
+        self._producer_ids = ProducerIds(logs.path / _PRODUCER_IDS)
+        self._purgatory = Purgatory(self._timer, self._pool.submit)
+        self.groups = GroupCoordinator(
+            options.group_config, self._offsets_log, self._timer, self._pool.submit, options.clock
+        )
+        self.transactions = TransactionCoordinator(
+            options.transaction_config,
+            self._state_log,
+            self._end_transaction,
+            self._producer_ids,
+            self._timer,
+            self._pool.submit,
+            options.clock,
+        )
+        self._servers: dict[int, Server] = {}
+        for name, partitions in options.topics.items():
+            self.topics.find_or_create(name, partitions)
+        offsets = self.topics.find(OFFSETS_TOPIC)
+        for log in offsets.partitions if offsets else ():
+            self.groups.load(log)
+        states = self.topics.find(TRANSACTION_TOPIC)
+        for log in states.partitions if states else ():
+            self.transactions.load(log)
+        self._repeat(_OFFSETS_EXPIRY_CHECK, self.groups.expire_offsets)
+        self._repeat(_IDS_EXPIRY_CHECK, self.transactions.expire_ids)
+        self._repeat(_MAINTENANCE, self.maintain)
+
+    def maintain(self) -> None:
+        """Apply retention and compaction, and write checkpoints."""
+        with self._maintaining:
+            self._logs.maintain(self._options.clock.wall_ms())
+
+    def _offsets_log(self, partition: int) -> PartitionLog:
+        count = self._options.group_config.offsets_topic_partitions
+        settings = {"cleanup.policy": "compact"}
+        return self.topics.find_or_create(OFFSETS_TOPIC, count, settings).partitions[partition]
+
+    def _state_log(self, partition: int) -> PartitionLog:
+        count = self._options.transaction_config.state_topic_partitions
+        found = self.topics.find_or_create(TRANSACTION_TOPIC, count, TOPIC_SETTINGS)
+        return found.partitions[partition]
+
+    def _end_transaction(
+        self, where: TopicPartition, marker: TransactionMarker, transaction_version: int
+    ) -> None:
+        """Write the marker of a transaction into one of its partitions: 3, 47, 52, 56."""
+        log = self._log(where)
+        if where.topic == OFFSETS_TOPIC:
+            self.groups.end_transaction(where.partition, marker, transaction_version)
+        else:
+            now_ms = self._options.clock.wall_ms()
+            log.end_transaction(marker, now_ms, transaction_version=transaction_version)
+        self._purgatory.wake(where)
+
+    def _log(self, where: TopicPartition) -> PartitionLog:
+        topic = self.topics.find(where.topic)
+        if topic is None or not 0 <= where.partition < len(topic.partitions):
+            raise BrokerError(ErrorCode.unknown_topic_or_partition, str(where))
+        return topic.partitions[where.partition]
+
+    def _repeat(self, seconds: float, act: Callable[[], None]) -> None:
+        """Have something done by the handlers again and again."""
+
+        def once() -> None:
+            try:
+                act()
+            finally:
+                self._timer.after(seconds, lambda: self._pool.submit(once))
+
+        self._timer.after(seconds, lambda: self._pool.submit(once))
+
+    def start_nodes(self, servers: Mapping[int, Server]) -> None:
+        """Serve clients at servers that listen already, by node id."""
+        self._pool.start()
+        with self._new_leaders():
+            for node_id, server in servers.items():
+                self.state.node_started(node_id, addresses(server.listeners))
+        for node_id, server in servers.items():
+            self._serve(node_id, server)
+
+    def _serve(self, node_id: int, server: Server) -> None:
+        options = self._options
+        node = Node(
+            node_id=node_id,
+            state=self.state,
+            cluster_id=self._logs.cluster_id,
+            topics=self.topics,
+            producer_ids=self._producer_ids,
+            purgatory=self._purgatory,
+            clock=options.clock,
+            log_config=options.log_config,
+            default_partitions=options.default_partitions,
+            auto_create_topics=options.auto_create_topics,
+            groups=self.groups,
+            transactions=self.transactions,
+            timer=self._timer,
+            faults=options.faults,
+            client_metrics=options.client_metrics,
+        )
+        self._servers[node_id] = server
+        server.start(Dispatcher(node, HANDLERS).dispatch, self._pool, options.clock)
+
+    def stop_node(self, node_id: int) -> None:
+        """Cut a node's clients off; the others lead what it led, in a new epoch."""
+        server = self._servers.pop(node_id, None)
+        if server is None:
+            raise IllegalStateError(f"node {node_id} does not run")
+        server.hang_up()
+        with self._new_leaders():
+            self.state.node_stopped(node_id)
+        server.close(handlers_ended=False)
+
+    def move_leader(self, where: TopicPartition, node_id: int) -> None:
+        """Have a running node lead a partition. ``BrokerError`` 3 for no such partition, 8."""
+        self._log(where)
+        with self._new_leaders():
+            self.state.move_leader(where, node_id)
+
+    def _new_leaders(self) -> _NewLeaders:
+        return _NewLeaders(self)
+
+    def records(
+        self, name: str, count: int | None, timeout: float, *, committed: bool = False
+    ) -> list[StoredRecord]:
+        """What is in a topic; waits for ``count`` records. ``BrokerError`` 3.
+
+        ``committed``: without what is in transactions that were aborted or are open.
+        """
+        topic = self.topics.find(name)
+        if topic is None:
+            raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        found: list[StoredRecord] = []
+        enough = threading.Event()
+
+        def attempt(last: bool) -> bool:
+            read = committed_records if committed else log_records
+            found[:] = [record for log in topic.partitions for record in read(log)]
+            complete = last or count is None or len(found) >= count
+            if complete:
+                enough.set()
+            return complete
+
+        self._purgatory.watch([log.where for log in topic.partitions], timeout, attempt)
+        enough.wait()
+        return found
+
+    def forget_producers(self) -> None:
+        """Have every partition lose its producer state, as after a long silence."""
+        for topic in self.topics.all():
+            for log in topic.partitions:
+                log.expire_producers(_END_OF_TIME)
+
+    def fail_disk(self, error: OSError | None) -> None:
+        """Have every append fail with this error; None mends the disk."""
+        for topic in self.topics.all():
+            for log in topic.partitions:
+                log.fail_with(error)
+
+    def leaders(self) -> dict[TopicPartition, int]:
+        """The leader of every partition; -1 where no node runs."""
+        partitions = (log.where for topic in self.topics.all() for log in topic.partitions)
+        return {where: self.state.leader(where) for where in partitions}
+
+    def leader_changed(self, where: TopicPartition) -> None:
+        """Begin a new epoch, and let those who wait at the old leader know."""
+        topic = self.topics.find(where.topic)
+        if topic is None:
+            return
+        topic.partitions[where.partition].begin_epoch()
+        self._purgatory.wake(where)
+        if where.topic == OFFSETS_TOPIC:
+            self.groups.resign(ErrorCode.not_coordinator)
+
+    def hang_up(self) -> None:
+        """Answer what waits, end every connection and every thread. Idempotent."""
+        servers, self._servers = self._servers, {}
+        for server in servers.values():
+            server.hang_up()
+        self.groups.close()
+        self.transactions.close()
+        self._purgatory.close()
+        self._timer.close()
+        self._pool.close()
+        for server in servers.values():
+            server.close()
+
+
+class _NewLeaders:
+    """Around a change of nodes: what has another leader afterwards begins a new epoch."""
+
+    def __init__(self, cluster: RunningCluster) -> None:
+        self._cluster = cluster
+
+    def __enter__(self) -> None:
+        self._before = self._cluster.leaders()
+
+    def __exit__(self, *_: object) -> None:
+        after = self._cluster.leaders()
+        for where, leader in after.items():
+            before = self._before.get(where, leader)
+            if leader not in (before, -1) and before != -1:
+                self._cluster.leader_changed(where)
+
+
+def log_records(log: PartitionLog) -> Iterator[StoredRecord]:
+    """All records of a partition but the markers of transactions."""
+    at = log.start_offset
+    while at < log.end_offset:
+        data = log.read(at, _READ_BYTES, whole_first=True)
+        if not data:
+            return
+        for batch in read_batches(data):
+            if not batch.is_control:
+                yield from (record for record in batch.records() if record.offset >= at)
+            at = batch.last_offset + 1
+
+
+def committed_records(log: PartitionLog) -> Iterator[StoredRecord]:
+    """What a reader of what is committed finds (``isolation.level=read_committed``)."""
+    at = log.start_offset
+    while True:
+        found = log.locate(at, _READ_BYTES, whole_first=True, committed=True)
+        data = found.records.read() if isinstance(found.records, FileSlice) else found.records
+        if not data:
+            return
+        for batch in read_batches(data):
+            if not batch.is_control and not is_aborted(batch, found.aborted or ()):
+                yield from (record for record in batch.records() if record.offset >= at)
+            at = batch.last_offset + 1
+
+
+def addresses(listeners: Sequence[Listener]) -> dict[str, Address]:
+    """Where clients reach a node, by the name of its listener."""
+    return {one.name: Address(_advertised(one.host), one.port) for one in listeners}
+
+
+def _advertised(host: str) -> str:
+    return socket.getfqdn() if host in ("0.0.0.0", "::") else host

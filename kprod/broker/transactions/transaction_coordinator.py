@@ -1,0 +1,294 @@
+"""Transactions as the handlers see them: with a lock, time and a log behind."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.java_hash import java_hash
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.producer_ids import ProducerIds
+from kprod.broker.timer import Appointment, Timer
+from kprod.broker.transactions import transaction_rules as rules
+from kprod.broker.transactions.marker_writer import EndInPartition, MarkerWriter
+from kprod.broker.transactions.transaction import (
+    NO_EPOCH,
+    PREPARED,
+    Transaction,
+    TransactionState,
+)
+from kprod.broker.transactions.transaction_config import TransactionConfig, check_version
+from kprod.broker.transactions.transaction_rules import ProducerIdentity
+from kprod.broker.transactions.transaction_topic import (
+    forget_transaction,
+    read_transactions,
+    write_transaction,
+)
+from kprod.clock import Clock
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+
+_MILLISECONDS = 1000
+_log = logging.getLogger(__name__)
+
+
+class TransactionCoordinator:
+    """All transactional ids of one cluster (Kafka: TransactionCoordinator). Thread-safe.
+
+    One lock guards them all. It is held while the state topic is written to: the order of its
+    records is the order in which the states changed. A state counts once it is written. Markers
+    are written without the lock; a transaction that is ``PREPARED`` stays so until it has them all,
+    whatever happens in between.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        state_log: Callable[[int], PartitionLog],
+        end_in: EndInPartition,
+        producer_ids: ProducerIds,
+        timer: Timer,
+        submit: Callable[[Callable[[], None]], None],
+        clock: Clock,
+    ) -> None:
+        """``state_log`` gives a partition of the state topic, made if need be: ``BrokerError`` 56.
+
+        ``end_in`` writes the marker of a transaction into one partition.
+        """
+        self._config = config
+        self._state_log = state_log
+        self._producer_ids = producer_ids
+        self._timer = timer
+        self._submit = submit
+        self._clock = clock
+        self._markers = MarkerWriter(end_in, self._complete, self._later)
+        self._lock = threading.Lock()  # guards the rest
+        self._transactions: dict[str, Transaction] = {}
+        self._deadlines: dict[str, Appointment] = {}
+        self._version = config.transaction_version
+        self._features_epoch = clock.wall_ms()
+        self._closed = False
+
+    @property
+    def version(self) -> int:
+        """The level of ``transaction.version``."""
+        return self._version
+
+    @property
+    def features_epoch(self) -> int:
+        """Grows with each change of the version, over restarts as well."""
+        return self._features_epoch
+
+    def set_version(self, version: int) -> None:
+        """Have another level from now on, as a cluster that is upgraded. ``ConfigError``."""
+        check_version(version)
+        with self._lock:
+            self._version = version
+            self._features_epoch = max(self._features_epoch + 1, self._clock.wall_ms())
+
+    def partition_of(self, transactional_id: str) -> int:
+        """The partition of the state topic that a transactional id is in."""
+        return java_hash(transactional_id) % self._config.state_topic_partitions
+
+    def load(self, log: PartitionLog) -> None:
+        """Take over what a partition of the state topic says; end what was being ended."""
+        found = read_transactions(log)
+        with self._lock:
+            self._transactions.update(found)
+            for transaction in found.values():
+                self._schedule(transaction)
+        for transaction in found.values():
+            if transaction.state in PREPARED:
+                self._write_markers(transaction)
+
+    # What producers ask ----------------------------------------------------------------------
+
+    def initialize(
+        self, transactional_id: str, timeout_ms: int, present: ProducerIdentity | None = None
+    ) -> ProducerIdentity:
+        """InitProducerId: 42, 50, 51, 56, 90. An open transaction is aborted first, which is 51."""
+        if not transactional_id:
+            raise BrokerError(ErrorCode.invalid_request, "the transactional id is empty")
+        if not 0 < timeout_ms <= self._config.max_timeout_ms:
+            raise BrokerError(
+                ErrorCode.invalid_transaction_timeout,
+                f"transaction.timeout.ms={timeout_ms} is not in 1..{self._config.max_timeout_ms}",
+            )
+        with self._lock:
+            found = self._transactions.get(transactional_id)
+            if found is None:
+                found = Transaction(transactional_id, self._take_id(), NO_EPOCH, timeout_ms)
+            if found.state is not TransactionState.ONGOING:
+                now_ms = self._clock.wall_ms()
+                ready = rules.initialize(found, timeout_ms, present, now_ms, self._take_id)
+                self._store(ready)
+                return ProducerIdentity(ready.producer_id, ready.producer_epoch)
+            rules.check_present(found, present)
+            fenced = rules.fence(found, self._version, self._clock.wall_ms())
+            self._store(fenced)
+        self._write_markers(fenced)
+        raise BrokerError(
+            ErrorCode.concurrent_transactions,
+            f"the open transaction of {transactional_id!r} is aborted first",
+        )
+
+    def _take_id(self) -> int:
+        try:
+            return self._producer_ids.take()
+        except OSError as error:
+            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        who: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+    ) -> None:
+        """AddPartitionsToTxn, AddOffsetsToTxn, and what Produce 12 does: 42, 49, 51, 56, 90."""
+        with self._lock:
+            found = self._find(transactional_id, who)
+            added = rules.add_partitions(found, who, partitions, self._clock.wall_ms())
+            if added is not found:
+                self._store(added)
+
+    def verify(self, transactional_id: str, who: ProducerIdentity, where: TopicPartition) -> None:
+        """Raise 120 unless a partition is part of the transaction; 42, 49, 51, 90."""
+        with self._lock:
+            rules.verify(self._find(transactional_id, who), who, where)
+
+    def end(
+        self, transactional_id: str, who: ProducerIdentity, committed: bool, client_version: int
+    ) -> ProducerIdentity:
+        """EndTxn: who the producer is from now on; 42, 48, 49, 51, 56, 90."""
+        with self._lock:
+            found = self._find(transactional_id, who)
+            ended = rules.end(
+                found, who, committed, client_version, self._clock.wall_ms(), self._take_id
+            )
+            if ended is not found:
+                self._store(ended)
+        if ended is not found:
+            self._write_markers(ended)
+        return rules.identity_after(ended)
+
+    def _find(self, transactional_id: str, who: ProducerIdentity) -> Transaction:
+        if not transactional_id:
+            raise BrokerError(ErrorCode.invalid_request, "the transactional id is empty")
+        found = self._transactions.get(transactional_id)
+        if found is None:
+            raise BrokerError(
+                ErrorCode.invalid_producer_id_mapping,
+                f"{transactional_id!r} does not belong to producer {who.producer_id}",
+            )
+        return found
+
+    # State -----------------------------------------------------------------------------------
+
+    def _store(self, transaction: Transaction) -> None:
+        log = self._state_log(self.partition_of(transaction.transactional_id))
+        write_transaction(log, transaction, self._version, self._clock.wall_ms())
+        self._transactions[transaction.transactional_id] = transaction
+        self._schedule(transaction)
+
+    def _write_markers(self, transaction: Transaction) -> None:
+        log = self._state_log(self.partition_of(transaction.transactional_id))
+        delay_ms = self._config.marker_delay_ms
+        if delay_ms:
+            self._later(
+                delay_ms / _MILLISECONDS, lambda: self._markers.write(transaction, log.leader_epoch)
+            )
+        else:
+            self._markers.write(transaction, log.leader_epoch)
+
+    def _complete(self, transaction: Transaction) -> None:
+        """Every partition has its marker. ``BrokerError`` 56."""
+        with self._lock:
+            if self._transactions.get(transaction.transactional_id) is transaction:
+                self._store(rules.complete(transaction, self._clock.wall_ms()))
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        if not self._closed:
+            self._timer.after(seconds, lambda: self._submit(act))
+
+    # Time ------------------------------------------------------------------------------------
+
+    def _schedule(self, transaction: Transaction) -> None:
+        transactional_id = transaction.transactional_id
+        present = self._deadlines.get(transactional_id)
+        if transaction.state is not TransactionState.ONGOING:
+            if present is not None:
+                self._deadlines.pop(transactional_id).cancel()
+        elif present is None and not self._closed:
+            left_ms = transaction.deadline_ms - self._clock.wall_ms()
+            self._deadlines[transactional_id] = self._timer.after(
+                max(left_ms, 0) / _MILLISECONDS,
+                lambda: self._submit(lambda: self._time_out(transactional_id)),
+            )
+
+    def _time_out(self, transactional_id: str) -> None:
+        with self._lock:
+            self._deadlines.pop(transactional_id, None)
+            found = self._transactions.get(transactional_id)
+            if found is None or found.state is not TransactionState.ONGOING:
+                return
+            if found.deadline_ms > self._clock.wall_ms():
+                self._schedule(found)
+                return
+            fenced = self._abort(found)
+        if fenced is not None:
+            self._write_markers(fenced)
+
+    def _abort(self, transaction: Transaction) -> Transaction | None:
+        """Abort an open transaction that nobody ended; None when that cannot be written."""
+        name = transaction.transactional_id
+        try:
+            fenced = rules.fence(transaction, self._version, self._clock.wall_ms())
+            self._store(fenced)
+        except BrokerError as error:
+            _log.warning("the transaction of %r could not be aborted: %s", name, error)
+            self._later(1.0, lambda: self._time_out(name))
+            return None
+        _log.info("the transaction of %r was aborted: it was open for too long", name)
+        return fenced
+
+    def time_out_all(self) -> None:
+        """Abort every open transaction, as if its time-out had come."""
+        with self._lock:
+            open_ones = [t for t in self._transactions.values() if _is_open(t)]
+            fenced = [self._abort(each) for each in open_ones]
+        for each in fenced:
+            if each is not None:
+                self._write_markers(each)
+
+    def expire_ids(self) -> None:
+        """Forget the transactional ids that were not used for long. ``BrokerError`` 56."""
+        now_ms = self._clock.wall_ms()
+        oldest = now_ms - self._config.transactional_id_expiration_ms
+        with self._lock:
+            for name, found in list(self._transactions.items()):
+                in_use = _is_open(found) or found.state in PREPARED
+                if not in_use and found.updated_ms <= oldest:
+                    forget_transaction(self._state_log(self.partition_of(name)), name, now_ms)
+                    del self._transactions[name]
+
+    # Administration --------------------------------------------------------------------------
+
+    def transactions(self) -> list[Transaction]:
+        """All of them, by transactional id."""
+        with self._lock:
+            return [found for _, found in sorted(self._transactions.items())]
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        """One of them."""
+        return self._transactions.get(transactional_id)
+
+    def close(self) -> None:
+        """Act on no time-out any more."""
+        self._closed = True
+
+
+def _is_open(transaction: Transaction) -> bool:
+    return transaction.state is TransactionState.ONGOING

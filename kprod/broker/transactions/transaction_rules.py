@@ -1,0 +1,295 @@
+"""What a request makes of a transaction: the rules of the coordinator, without I/O and clock.
+
+Each function takes the present state and returns the next one, the same object when nothing is to
+be written, or raises ``BrokerError`` with the code for the client. Kafka: TransactionCoordinator,
+TransactionMetadata; KIP-98, KIP-360, KIP-588 and KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.transactions.transaction import (
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NOT_STARTED,
+    PREPARED,
+    Transaction,
+    TransactionState,
+)
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+
+_BUMPING_VERSION: Final = 2
+
+TakeId = Callable[[], int]
+"""A producer id that was never given away; ``BrokerError`` 56."""
+
+
+class ProducerIdentity(NamedTuple):
+    """A producer id and its epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+def initialize(
+    transaction: Transaction,
+    timeout_ms: int,
+    present: ProducerIdentity | None,
+    now_ms: int,
+    take_id: TakeId,
+) -> Transaction:
+    """InitProducerId: the next epoch, for a new producer or for the ``present`` one (KIP-360).
+
+    51 while the last transaction ends, 90 for a producer that is fenced. One that is open has to
+    be fenced first, see ``fence``.
+    """
+    if transaction.state in PREPARED:
+        raise _wait(transaction)
+    check_present(transaction, present)
+    same = present is None or present.producer_epoch == transaction.producer_epoch
+    if transaction.is_exhausted and same:
+        producer_id, epoch = take_id(), 0
+        last = NO_EPOCH if present is None else transaction.producer_epoch
+    else:
+        producer_id = transaction.producer_id
+        epoch, last = _next_epoch(transaction, present)
+    changed = producer_id != transaction.producer_id
+    return transaction.becomes(
+        TransactionState.EMPTY,
+        now_ms,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        last_epoch=last,
+        previous_producer_id=(
+            transaction.producer_id if changed else transaction.previous_producer_id
+        ),
+        next_producer_id=NO_PRODUCER_ID,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        started_ms=NOT_STARTED,
+    )
+
+
+def check_present(transaction: Transaction, present: ProducerIdentity | None) -> None:
+    """Raise 90 unless the producer id that a producer names is its present one.
+
+    Or the one before, if that has no epochs left: the answer with the new one may have been lost.
+    """
+    if present is None or transaction.producer_epoch == NO_EPOCH:
+        return
+    if present.producer_id == transaction.producer_id:
+        return
+    was_exhausted = present.producer_epoch >= LAST_EPOCH
+    if present.producer_id != transaction.previous_producer_id or not was_exhausted:
+        raise _fenced(transaction, present)
+
+
+def _next_epoch(transaction: Transaction, present: ProducerIdentity | None) -> tuple[int, int]:
+    """The epoch to give away and the one before it, as far as its producer is the same."""
+    epoch = transaction.producer_epoch
+    if present is None:
+        return epoch + 1, NO_EPOCH
+    if epoch in (NO_EPOCH, present.producer_epoch):
+        return epoch + 1, epoch
+    if present.producer_epoch == transaction.last_epoch:
+        # It asks again: our answer was lost. A new producer would have set the last epoch to -1.
+        return epoch, transaction.last_epoch
+    raise _fenced(transaction, present)
+
+
+def fence(transaction: Transaction, server_version: int, now_ms: int) -> Transaction:
+    """Abort an open transaction in a new epoch, which nobody is told.
+
+    For a time-out, and for the next producer of this transactional id, which has to ask again.
+    """
+    bumps = server_version >= _BUMPING_VERSION
+    return transaction.becomes(
+        TransactionState.PREPARE_ABORT,
+        now_ms,
+        producer_epoch=transaction.producer_epoch + 1,
+        last_epoch=transaction.producer_epoch if bumps else NO_EPOCH,
+        client_version=server_version,
+    )
+
+
+def add_partitions(
+    transaction: Transaction,
+    who: ProducerIdentity,
+    partitions: Collection[TopicPartition],
+    now_ms: int,
+) -> Transaction:
+    """AddPartitionsToTxn and AddOffsetsToTxn: the transaction begins, if it has not.
+
+    49 for another producer id, 90 for another epoch, 51 while the last transaction ends.
+    """
+    _check_identity(transaction, who)
+    if transaction.state is TransactionState.ONGOING:
+        if transaction.partitions.issuperset(partitions):
+            return transaction
+        started = transaction.started_ms
+    else:
+        started = now_ms
+    return transaction.becomes(
+        TransactionState.ONGOING,
+        now_ms,
+        partitions=transaction.partitions.union(partitions),
+        started_ms=started,
+    )
+
+
+def verify(transaction: Transaction, who: ProducerIdentity, where: TopicPartition) -> None:
+    """Raise 120 unless the partition is part of the transaction (KIP-890); 49, 51, 90."""
+    _check_identity(transaction, who)
+    if where not in transaction.partitions:
+        raise BrokerError(
+            ErrorCode.transaction_abortable,
+            f"{where} is not part of the transaction of {transaction.transactional_id}",
+        )
+
+
+def _check_identity(transaction: Transaction, who: ProducerIdentity) -> None:
+    # Before anything else: a producer that was told its next id may come before that one counts.
+    if transaction.state in PREPARED:
+        raise _wait(transaction)
+    if transaction.producer_id != who.producer_id:
+        raise _unmapped(transaction, who)
+    if transaction.producer_epoch != who.producer_epoch:
+        raise _fenced(transaction, who)
+
+
+def end(
+    transaction: Transaction,
+    who: ProducerIdentity,
+    committed: bool,
+    client_version: int,
+    now_ms: int,
+    take_id: TakeId,
+) -> Transaction:
+    """EndTxn: it is decided how the transaction ends. The same object for a repeated request.
+
+    49 for another producer id, 90 for another epoch, 51 while the markers are written, 48 for what
+    cannot follow the present state.
+    """
+    if client_version >= _BUMPING_VERSION:
+        return _end_and_bump(transaction, who, committed, client_version, now_ms, take_id)
+    if transaction.producer_id != who.producer_id:
+        raise _unmapped(transaction, who)
+    if transaction.producer_epoch != who.producer_epoch:
+        raise _fenced(transaction, who)
+    if transaction.state is not TransactionState.ONGOING:
+        _check_repeated(transaction, committed)
+        return transaction
+    state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+    return transaction.becomes(state, now_ms, client_version=client_version)
+
+
+def _end_and_bump(
+    transaction: Transaction,
+    who: ProducerIdentity,
+    committed: bool,
+    client_version: int,
+    now_ms: int,
+    take_id: TakeId,
+) -> Transaction:
+    if transaction.state in PREPARED:
+        raise _wait(transaction)
+    repeated = _is_repeated(transaction, who)
+    if transaction.producer_id != who.producer_id and not repeated:
+        raise _unmapped(transaction, who)
+    if transaction.producer_epoch != who.producer_epoch and not repeated:
+        raise _fenced(transaction, who)
+    if repeated:
+        _check_repeated(transaction, committed)
+        return transaction
+    if committed and transaction.state is not TransactionState.ONGOING:
+        raise _illegal(transaction, committed)
+    state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+    started = transaction.state is TransactionState.ONGOING
+    return transaction.becomes(
+        state,
+        now_ms,
+        producer_epoch=transaction.producer_epoch + 1,
+        last_epoch=transaction.producer_epoch,
+        next_producer_id=take_id() if transaction.is_exhausted else NO_PRODUCER_ID,
+        started_ms=transaction.started_ms if started else now_ms,
+        client_version=client_version,
+    )
+
+
+def _is_repeated(transaction: Transaction, who: ProducerIdentity) -> bool:
+    """Whether the request is one that has ended a transaction before: its epoch is the last one."""
+    if transaction.state in (TransactionState.EMPTY, TransactionState.ONGOING):
+        return False
+    bumped = who == (transaction.producer_id, transaction.producer_epoch - 1)
+    renewed = who == (transaction.previous_producer_id, LAST_EPOCH)
+    return bumped or (renewed and transaction.producer_epoch == 0)
+
+
+def _check_repeated(transaction: Transaction, committed: bool) -> None:
+    """Raise unless the transaction has ended in this way: 51 while it does, 48 otherwise."""
+    ending = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+    ended = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+    if transaction.state is ending:
+        raise _wait(transaction)
+    if transaction.state is not ended:
+        raise _illegal(transaction, committed)
+
+
+def complete(transaction: Transaction, now_ms: int) -> Transaction:
+    """Every partition has its marker. A producer id without epochs gives way to the next."""
+    committed = transaction.state is TransactionState.PREPARE_COMMIT
+    done = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+    if transaction.next_producer_id == NO_PRODUCER_ID:
+        return transaction.becomes(done, now_ms, partitions=frozenset())
+    return transaction.becomes(
+        done,
+        now_ms,
+        partitions=frozenset(),
+        producer_id=transaction.next_producer_id,
+        producer_epoch=0,
+        previous_producer_id=transaction.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+    )
+
+
+def identity_after(transaction: Transaction) -> ProducerIdentity:
+    """Who the producer is once the transaction has ended (EndTxn 5 tells it)."""
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        return ProducerIdentity(transaction.next_producer_id, 0)
+    return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+
+
+def _fenced(transaction: Transaction, who: ProducerIdentity) -> BrokerError:
+    return BrokerError(
+        ErrorCode.producer_fenced,
+        f"epoch {who.producer_epoch} of {transaction.transactional_id!r} is not the present one, "
+        f"{transaction.producer_epoch}",
+    )
+
+
+def _unmapped(transaction: Transaction, who: ProducerIdentity) -> BrokerError:
+    return BrokerError(
+        ErrorCode.invalid_producer_id_mapping,
+        f"{transaction.transactional_id!r} does not belong to producer {who.producer_id}",
+    )
+
+
+def _wait(transaction: Transaction) -> BrokerError:
+    return BrokerError(
+        ErrorCode.concurrent_transactions,
+        f"the last transaction of {transaction.transactional_id!r} is ending",
+    )
+
+
+def _illegal(transaction: Transaction, committed: bool) -> BrokerError:
+    return BrokerError(
+        ErrorCode.invalid_txn_state,
+        f"{transaction.transactional_id!r} is {transaction.state.spelled}, so that nothing can be "
+        + ("committed" if committed else "aborted"),
+    )

@@ -1,0 +1,174 @@
+"""Files of a data directory that are missing, cut, or not what was written, and disks that lied."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kprod.broker.batch_header import BatchHeader
+from kprod.broker.log.file_check import check_directory
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_directory import LogDirectory
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.record_batch import read_batches
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+from tests.unit.broker.logs import append, produce, values
+
+WHERE = TopicPartition("t", 0)
+CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, segment_index_bytes=400)
+COUNT = 40
+EPOCH_AT = 12
+CHECKPOINTS = [
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "t-0/leader-epoch-checkpoint",
+]
+End = Callable[[LogDirectory], None]
+ENDS = [LogDirectory.close, LogDirectory.abandon]
+
+
+def directory_with_records(path: Path, end: End) -> Path:
+    """COUNT batches of one record, of a producer, over several segments and two leader epochs."""
+    directory = LogDirectory(path, CONFIG)
+    log = directory.create(WHERE, uuid.uuid4())
+    for number in range(COUNT):
+        if number == COUNT // 2:
+            directory.maintain(0)
+        produce(log, number)
+    end(directory)
+    return path / str(WHERE)
+
+
+def is_whole(path: Path) -> None:
+    """Everything is there, a resent batch is recognised, and the files fit each other."""
+    directory = LogDirectory(path, CONFIG)
+    log = directory.logs[WHERE]
+    assert values(log) == [b"%d" % number for number in range(COUNT)]
+    assert produce(log, COUNT - 1).base_offset == COUNT - 1
+    assert produce(log, COUNT).base_offset == COUNT
+    assert log.end_of_epoch(0) == (0, COUNT + 1)
+    directory.close()
+    assert list(check_directory(path / str(WHERE))) == []
+
+
+def damages(content: bytes) -> list[bytes | None]:
+    """What a file may be instead: missing, empty, cut, with bits flipped, or noise."""
+    chance = random.Random(len(content))
+    found: list[bytes | None] = [None, b"", chance.randbytes(len(content))]
+    found += [content[: chance.randrange(len(content) or 1)] for _ in range(2)]
+    for _ in range(5):
+        flipped = bytearray(content or b"\0")
+        flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
+        found.append(bytes(flipped))
+    return found
+
+
+def put(path: Path, content: bytes | None) -> None:
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_checkpoint_is_made_anew(tmp_path: Path, name: str, end: End) -> None:
+    directory_with_records(tmp_path / "0", end)
+    content = (tmp_path / "0" / name).read_bytes()
+    for number, damaged in enumerate(damages(content), 1):
+        path = tmp_path / str(number)
+        directory_with_records(path, end)
+        put(path / name, damaged)
+        try:
+            is_whole(path)
+        except (AssertionError, BrokerError) as error:
+            raise AssertionError(f"{name} as {damaged!r}") from error
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"noise"])
+def test_the_mark_of_a_clean_shutdown_may_be_wrong(
+    tmp_path: Path, end: End, content: bytes | None
+) -> None:
+    directory_with_records(tmp_path, end)
+    put(tmp_path / ".kafka_cleanshutdown", content)
+    is_whole(tmp_path)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lost", [1, 60, 150, 700])
+def test_a_disk_that_lied_about_its_cache(tmp_path: Path, lost: int, clean: bool) -> None:
+    """The newest bytes of the active segment are gone, whatever fsync said of them."""
+    partition = directory_with_records(
+        tmp_path, LogDirectory.close if clean else LogDirectory.abandon
+    )
+    active = max(partition.glob("*.log"))
+    kept = max(active.stat().st_size - lost, 0)
+    with active.open("r+b") as file:
+        file.truncate(kept)
+    directory = LogDirectory(tmp_path, CONFIG)
+    log = directory.logs[WHERE]
+    found = values(log)
+    assert found == [b"%d" % number for number in range(len(found))]
+    assert len(found) >= int(active.stem)
+    for number in range(max(len(found) - 1, 0), COUNT + 1):
+        assert produce(log, number).base_offset == number
+    directory.close()
+    assert list(check_directory(partition)) == []
+
+
+def checked_bytes(content: bytes) -> list[int]:
+    """Where a change can be seen: anywhere but in a leader epoch, which no CRC covers."""
+    found = []
+    at = 0
+    while at < len(content):
+        size = BatchHeader.parse(content, at).size
+        found += [n for n in range(at, at + size) if not EPOCH_AT <= n - at < EPOCH_AT + 4]
+        at += size
+    return found
+
+
+def readable(log: PartitionLog) -> list[int]:
+    """The values of whatever can be read with a right CRC, at the offset where it belongs.
+
+    No CRC covers the offset of a batch: a reader sees by itself that one does not follow.
+    """
+    found: list[int] = []
+    at = log.start_offset
+    while at < log.end_offset:
+        try:
+            batches = list(read_batches(log.read(at, 1, whole_first=True)))
+            if batches and batches[0].crc_ok and batches[0].base_offset == at:
+                found += [int(record.value or b"") for record in batches[0].records()]
+                at = batches[0].last_offset + 1
+                continue
+        except (ValueError, BrokerError):
+            pass
+        at += 1
+    return found
+
+
+def test_a_flipped_bit_in_a_segment_is_found_and_contained(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    for number in range(20):
+        path = tmp_path / str(number)
+        partition = directory_with_records(path, LogDirectory.close)
+        victim = sorted(partition.glob("*.log"))[1]
+        content = bytearray(victim.read_bytes())
+        content[chance.choice(checked_bytes(bytes(content)))] ^= 1 << chance.randrange(8)
+        victim.write_bytes(content)
+        assert list(check_directory(partition)), "nothing was found"
+        directory = LogDirectory(path, CONFIG)
+        log = directory.logs[WHERE]
+        segments = sorted(int(each.stem) for each in partition.glob("*.log"))
+        found = readable(log)
+        outside = [n for n in range(COUNT) if not segments[1] <= n < segments[2]]
+        assert set(outside) <= set(found)
+        assert found == sorted(set(found))
+        append(log, b"100")
+        directory.close()

@@ -1,0 +1,260 @@
+"""The state machine of consumer groups, with a clock that the test moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.api_key import ApiKey
+from kprod.broker.groups import membership
+from kprod.broker.groups.group import ConsumerGroup, GroupState
+from kprod.broker.groups.group_answers import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC, OffsetsReader
+from kprod.broker.java_hash import java_hash
+from kprod.types import TopicPartition
+from tests.unit.broker.nodes import ask, running_node
+
+RANGE = (("range", b"sub"),)
+SESSION, REBALANCE = 10.0, 60.0
+
+
+class Rig:
+    """One group; answers are kept by member as they come."""
+
+    def __init__(self) -> None:
+        self.group = ConsumerGroup("g")
+        self.now = 100.0
+        self.joins: dict[str, list[JoinAnswer]] = {}
+        self.syncs: dict[str, list[SyncAnswer]] = {}
+
+    def _answer(self) -> None:
+        answers, self.group.answers = self.group.answers, []
+        for give in answers:
+            give()
+
+    def join(self, name: str, member_id: str = "", **options: Any) -> None:
+        """The member's new id is its name."""
+        fields: dict[str, Any] = {
+            "member_id": member_id,
+            "instance_id": None,
+            "client_id": "c",
+            "client_host": "/h",
+            "session_timeout": SESSION,
+            "rebalance_timeout": REBALANCE,
+            "protocol_type": "consumer",
+            "protocols": RANGE,
+            "knows_required_ids": False,
+            **options,
+        }
+        reply = self.joins.setdefault(name, []).append
+        membership.join(self.group, JoinRequest(**fields), reply, new_id=name, now=self.now)
+        self._answer()
+
+    def sync(self, name: str, assignments: dict[str, bytes] | None = None, **options: Any) -> None:
+        fields: dict[str, Any] = {
+            "generation": self.group.generation,
+            "member_id": name,
+            "assignments": tuple((assignments or {}).items()),
+            **options,
+        }
+        reply = self.syncs.setdefault(name, []).append
+        membership.sync(self.group, SyncRequest(**fields), reply, now=self.now)
+        self._answer()
+
+    def heartbeat(self, name: str, generation: int | None = None) -> ErrorCode:
+        epoch = self.group.generation if generation is None else generation
+        return membership.heartbeat(self.group, name, None, epoch, self.now)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.group.advance(self.now)
+        self._answer()
+
+    def stable(self, *names: str) -> None:
+        """All of them in one generation, with an assignment each."""
+        for name in names:
+            self.join(name)
+        for name in names[:-1]:
+            if self.group.state is GroupState.PREPARING_REBALANCE:
+                self.join(name, name)
+        self.sync(self.group.leader or "", {name: name.encode() for name in names})
+        for name in names:
+            if name != self.group.leader:
+                self.sync(name)
+        assert self.group.state is GroupState.STABLE
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_the_leader_assigns_and_everybody_gets_a_share(rig: Rig) -> None:
+    rig.stable("a", "b", "c")
+    assert {name: got[-1].assignment for name, got in rig.syncs.items()} == {
+        "a": b"a",
+        "b": b"b",
+        "c": b"c",
+    }
+    assert [len(rig.joins[name][-1].members) for name in "abc"] == [3, 0, 0]
+
+
+def test_a_new_member_is_told_its_id_first(rig: Rig) -> None:
+    rig.join("a", knows_required_ids=True)
+    (told,) = rig.joins["a"]
+    assert (told.error, told.member_id) == (ErrorCode.member_id_required, "a")
+    rig.join("a", "a", knows_required_ids=True)
+    assert rig.joins["a"][-1].generation == 1
+
+
+def test_an_id_that_is_never_used_does_not_hold_up_the_group(rig: Rig) -> None:
+    rig.join("ghost", knows_required_ids=True)
+    rig.join("a")
+    assert not rig.joins["a"]
+    rig.pass_time(SESSION)
+    assert rig.joins["a"][-1].generation == 1
+
+
+def test_who_is_not_heard_of_is_out(rig: Rig) -> None:
+    rig.stable("a", "b")
+    rig.pass_time(SESSION / 2)
+    assert rig.heartbeat("a") is ErrorCode.none
+    rig.pass_time(SESSION / 2)
+    assert list(rig.group.members) == ["a"]
+    assert rig.heartbeat("a") is ErrorCode.rebalance_in_progress
+    assert rig.heartbeat("b") is ErrorCode.unknown_member_id
+
+
+def test_who_does_not_join_again_in_time_is_out(rig: Rig) -> None:
+    rig.stable("a", "b")
+    rig.join("c")
+    for _ in range(int(REBALANCE)):
+        rig.heartbeat("a")
+        rig.pass_time(1)
+    assert list(rig.group.members) == ["c"]
+    assert rig.joins["c"][-1].leader == "c"
+
+
+def test_who_never_asks_for_its_share_is_out(rig: Rig) -> None:
+    rig.join("a")
+    rig.join("b")
+    rig.join("a", "a")
+    rig.sync("b")
+    for _ in range(int(REBALANCE)):
+        rig.heartbeat("a")
+        rig.pass_time(1)
+    assert list(rig.group.members) == ["b"]
+    assert rig.syncs["b"][-1].error is ErrorCode.rebalance_in_progress
+
+
+@pytest.mark.parametrize(
+    ("member", "generation", "expected"),
+    [
+        ("a", 0, ErrorCode.illegal_generation),
+        ("nobody", 1, ErrorCode.unknown_member_id),
+        ("a", 1, ErrorCode.none),
+    ],
+)
+def test_who_may_say_what(rig: Rig, member: str, generation: int, expected: ErrorCode) -> None:
+    rig.stable("a")
+    assert rig.heartbeat(member, generation) is expected
+    refused = membership.check_commit(rig.group, member, None, generation, rig.now)
+    assert (refused or ErrorCode.none) is expected
+
+
+def test_other_strategies_are_not_let_in(rig: Rig) -> None:
+    rig.stable("a")
+    rig.join("b", protocols=(("sticky", b""),))
+    assert rig.joins["b"][-1].error is ErrorCode.inconsistent_group_protocol
+
+
+def test_the_strategy_with_most_votes_wins(rig: Rig) -> None:
+    both = (("sticky", b"s"), ("range", b"r"))
+    rig.join("a", protocols=both[::-1])
+    rig.join("b", protocols=both)
+    rig.join("c", protocols=both)
+    rig.join("a", "a", protocols=both[::-1])
+    assert {rig.joins[name][-1].protocol for name in "abc"} == {"sticky"}
+
+
+def test_a_lost_answer_is_given_again(rig: Rig) -> None:
+    rig.stable("a", "b")
+    rig.join("b", "b")
+    assert rig.joins["b"][-1].generation == rig.group.generation
+    rig.join("a", "a")
+    assert [len(rig.joins[name]) for name in "ab"] == [2, 2]
+    assert rig.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_static_member_takes_over_its_own_place(rig: Rig) -> None:
+    rig.join("a", instance_id="one")
+    rig.sync("a", {"a": b"share"})
+    generation = rig.group.generation
+    rig.join("a2", instance_id="one")
+    assert rig.joins["a2"][-1].generation == generation
+    assert rig.joins["a2"][-1].skip_assignment
+    rig.sync("a2")
+    assert rig.syncs["a2"][-1].assignment == b"share"
+    fenced = membership.heartbeat(rig.group, "a", "one", generation, rig.now)
+    assert fenced is ErrorCode.fenced_instance_id
+
+
+def test_leaving_by_instance_id(rig: Rig) -> None:
+    rig.join("a", instance_id="one")
+    assert membership.leave(rig.group, "", "one", rig.now) is ErrorCode.none
+    assert rig.group.state is GroupState.EMPTY
+    assert membership.leave(rig.group, "", "one", rig.now) is ErrorCode.unknown_member_id
+
+
+def test_java_hash() -> None:
+    assert [java_hash(text) for text in ("", "a", "hello", "polygenelubricants")] == [
+        0,
+        97,
+        99162322,
+        0,
+    ]
+
+
+def test_what_was_committed_is_in_the_log(tmp_path: Path) -> None:
+    topics = [
+        {
+            "name": "t",
+            "partitions": [
+                {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"},
+                {"partition_index": 9, "committed_offset": 5},
+            ],
+        }
+    ]
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        commit = {"generation_id_or_member_epoch": -1, "group_id": "g", "topics": topics}
+        answer = ask(node, ApiKey.OFFSET_COMMIT, 8, **commit)
+        assert [part.error_code for part in answer.topics[0].partitions] == [
+            ErrorCode.none,
+            ErrorCode.unknown_topic_or_partition,
+        ]
+        fetched = ask(node, ApiKey.OFFSET_FETCH, 7, group_id="g", topics=None)
+        (part,) = fetched.topics[0].partitions
+        assert (part.committed_offset, part.metadata) == (5, "m")
+        log = node.topics.find_or_create(OFFSETS_TOPIC, 1).partitions[0]
+        reader = OffsetsReader(0)
+        reader.read(log)
+        assert reader.offsets["g", TopicPartition("t", 0)].offset == 5
+        assert ask(node, ApiKey.DELETE_GROUPS, 2, groups_names=["g"]).results[0].error_code == 0
+        reader = OffsetsReader(0)
+        reader.read(log)
+        assert not reader.offsets
+
+
+def test_clients_do_not_write_to_internal_topics(tmp_path: Path) -> None:
+    from tests.unit.broker.requests import REQUESTS
+
+    with running_node(tmp_path) as node:
+        node.topics.create(OFFSETS_TOPIC, 1)
+        topic = {**REQUESTS[ApiKey.PRODUCE]["topic_data"][0], "name": OFFSETS_TOPIC}
+        (answer,) = ask(node, ApiKey.PRODUCE, 9, acks=-1, topic_data=[topic]).responses
+        refused = answer.partition_responses[0].error_code
+        assert refused is ErrorCode.invalid_topic_exception

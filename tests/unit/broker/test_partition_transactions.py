@@ -1,0 +1,279 @@
+"""Transactions in a partition's log: what is stable, what is aborted, and after a crash."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.log.file_check import check_directory
+from kprod.broker.log.log_cleaner import LogCleaner
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_outcomes import Fetched
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.record_batch import RecordBatch, read_batches
+from kprod.broker.running_cluster import committed_records
+from kprod.broker.transaction_marker import TransactionMarker, read_marker
+from kprod.errors import BrokerError
+from tests.support.raw_batch import raw_batch
+from tests.unit.broker.logs import SMALL, append, open_log
+
+TRANSACTIONAL = 0x10
+NOW = 2_000
+
+
+def send(log: PartitionLog, producer_id: int, sequence: int, *values: bytes, epoch: int = 0) -> int:
+    """A batch in the producer's transaction, which begins with it; its base offset."""
+    guard = log.verification(producer_id, epoch, NOW)
+    state = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+    header, data = batch(*values, attributes=TRANSACTIONAL, **state)
+    return log.append(header, data, guard).base_offset
+
+
+def batch(*values: bytes, **changes: int) -> tuple[RecordBatch, bytes]:
+    data = raw_batch(values, **changes)
+    (found,) = read_batches(data)
+    return found, data
+
+
+def finish(
+    log: PartitionLog, producer_id: int, *, committed: bool, epoch: int = 0, version: int = 0
+) -> int:
+    marker = TransactionMarker(producer_id, epoch, committed, 0)
+    return log.end_transaction(marker, NOW, transaction_version=version).base_offset
+
+
+def fetch(log: PartitionLog, offset: int = 0, max_bytes: int = 100_000) -> Fetched:
+    return log.locate(offset, max_bytes, whole_first=True, committed=True)
+
+
+def committed(log: PartitionLog) -> list[bytes | None]:
+    return [record.value for record in committed_records(log)]
+
+
+def test_what_is_not_decided_is_not_stable(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, b"before")
+    assert log.last_stable_offset == 1
+    assert send(log, 7, 0, b"a", b"b") == 1
+    assert send(log, 8, 0, b"c") == 3
+    append(log, b"after")
+    assert (log.last_stable_offset, log.end_offset) == (1, 5)
+    assert committed(log) == [b"before"]
+    assert fetch(log, 1).records == b""
+    finish(log, 7, committed=True)
+    assert log.last_stable_offset == 3
+    assert committed(log) == [b"before", b"a", b"b"]
+    finish(log, 8, committed=False)
+    assert log.last_stable_offset == log.end_offset == 7
+    assert committed(log) == [b"before", b"a", b"b", b"after"]
+    log.close()
+
+
+def test_a_reader_is_told_of_the_aborted_transactions_it_meets(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    send(log, 7, 0, b"a")
+    send(log, 8, 0, b"b")
+    finish(log, 7, committed=False)
+    finish(log, 8, committed=True)
+    send(log, 7, 1, b"c")
+    finish(log, 7, committed=False)
+    found = fetch(log)
+    assert [(one.producer_id, one.first_offset) for one in found.aborted or ()] == [(7, 0), (7, 4)]
+    assert [one.first_offset for one in fetch(log, 3).aborted or ()] == [4]
+    assert fetch(log, log.end_offset).aborted == ()
+    uncommitted = log.locate(0, 1_000, whole_first=True)
+    assert uncommitted.aborted is None
+    assert committed(log) == [b"b"]
+    log.close()
+
+
+def test_a_marker_is_a_control_batch_of_its_producer(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    send(log, 7, 0, b"a", epoch=3)
+    log.end_transaction(TransactionMarker(7, 4, False, 12), NOW, transaction_version=2)
+    *_, marker = read_batches(log.read(0, 10_000, whole_first=True))
+    assert (marker.is_control, marker.is_transactional, marker.record_count) == (True, True, 1)
+    assert (marker.producer_id, marker.producer_epoch, marker.base_sequence) == (7, 4, -1)
+    assert marker.crc_ok
+    assert read_marker(marker) == TransactionMarker(7, 4, False, 12)
+    (record,) = marker.records()
+    assert (record.key, record.value) == (b"\0\0\0\0", b"\0\0\0\0\0\x0c")
+    log.close()
+
+
+def code_of(log: PartitionLog, producer_id: int, sequence: int, epoch: int = 0) -> int:
+    with pytest.raises(BrokerError) as caught:
+        send(log, producer_id, sequence, b"x", epoch=epoch)
+    return caught.value.code
+
+
+def test_a_batch_of_a_transaction_that_is_over_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    header, data = batch(
+        b"late", attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    with pytest.raises(BrokerError) as caught:
+        log.append(header, data)
+    assert caught.value.code == ErrorCode.invalid_txn_state, "nobody was asked about it"
+    # Its coordinator was asked, and said yes; then the transaction timed out.
+    guard = log.verification(7, 0, NOW)
+    finish(log, 7, committed=False, epoch=1)
+    with pytest.raises(BrokerError) as caught:
+        log.append(header, data, guard)
+    assert caught.value.code in (ErrorCode.invalid_txn_state, ErrorCode.invalid_producer_epoch)
+    assert log.last_stable_offset == log.end_offset
+    assert code_of(log, 7, 0) == ErrorCode.invalid_producer_epoch
+    log.close()
+
+
+def test_in_a_transaction_everything_is_of_the_transaction(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    send(log, 7, 0, b"a")
+    with pytest.raises(BrokerError) as caught:
+        append(log, b"b", producer_id=7, producer_epoch=0, base_sequence=1)
+    assert caught.value.code == ErrorCode.invalid_txn_state
+    assert code_of(log, 7, 5) == ErrorCode.out_of_order_sequence_number
+    assert send(log, 7, 0, b"a") == 0, "a duplicate"
+    log.close()
+
+
+def test_by_version_2_a_marker_begins_an_epoch(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    send(log, 7, 0, b"a")
+    with pytest.raises(BrokerError) as caught:
+        finish(log, 7, committed=True, epoch=0, version=2)
+    assert caught.value.code == ErrorCode.invalid_producer_epoch
+    finish(log, 7, committed=True, epoch=1, version=2)
+    assert code_of(log, 7, 1) == ErrorCode.invalid_producer_epoch
+    finish(log, 7, committed=True, epoch=1, version=2)  # written again after a crash
+    assert send(log, 7, 0, b"b", epoch=1) == 3
+    with pytest.raises(BrokerError):
+        finish(log, 7, committed=True, epoch=1, version=2)  # of the transaction before
+    assert log.last_stable_offset == 3
+    log.close()
+
+
+def test_a_transaction_that_begins_late_is_a_gap(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    guard = log.verification(7, 0, NOW)
+    header, data = batch(
+        b"x", attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=3
+    )
+    with pytest.raises(BrokerError) as caught:
+        log.append(header, data, guard, from_zero=True)
+    assert caught.value.code == ErrorCode.out_of_order_sequence_number
+    log.append(header, data, guard)  # by version 1: the state may have expired
+    log.close()
+
+
+def test_a_coordinator_that_is_not_one_any_more_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    send(log, 7, 0, b"a")
+    log.end_transaction(TransactionMarker(7, 0, True, 5), NOW)
+    with pytest.raises(BrokerError) as caught:
+        log.end_transaction(TransactionMarker(7, 0, True, 4), NOW)
+    assert caught.value.code == ErrorCode.transaction_coordinator_fenced
+    log.close()
+
+
+def write_much(log: PartitionLog) -> list[bytes]:
+    """Transactions over several segments, one of them from the first to the last."""
+    send(log, 9, 0, b"long")
+    expected = []
+    for number in range(60):
+        value = b"%d" % number
+        send(log, 7, 2 * number, value, value * 20)
+        finish(log, 7, committed=number % 3 != 0)
+        if number % 3:
+            expected += [value, value * 20]
+    return expected
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("ended", [True, False])
+def test_everything_is_known_after_a_restart(tmp_path: Path, clean: bool, ended: bool) -> None:
+    log = open_log(tmp_path)
+    expected = write_much(log)
+    assert len(log.segments) > 2
+    assert committed(log) == []
+    if ended:
+        finish(log, 9, committed=False)
+    before = [one for segment in log.segments for one in segment.transaction_index]
+    stable = log.last_stable_offset
+    log.close() if clean else log.abandon()
+    again = open_log(tmp_path, None if clean else 0)
+    assert [one for segment in again.segments for one in segment.transaction_index] == before
+    assert again.last_stable_offset == stable == (again.end_offset if ended else 0)
+    if not ended:
+        assert code_of(again, 9, 5) == ErrorCode.out_of_order_sequence_number
+        send(again, 9, 1, b"more")
+        finish(again, 9, committed=False)
+    assert committed(again) == expected
+    again.close()
+    assert not list(check_directory(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "wrong"])
+def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: str) -> None:
+    log = open_log(tmp_path)
+    expected = write_much(log)
+    finish(log, 9, committed=False)
+    before = [one for segment in log.segments for one in segment.transaction_index]
+    clean = damage != "missing"
+    log.close() if clean else log.abandon()
+    path = sorted(tmp_path.glob("*.txnindex"))[1]
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-5] if damage == "cut" else b"\7\7" + content[2:])
+    again = open_log(tmp_path, None if clean else 0)
+    assert [one for segment in again.segments for one in segment.transaction_index] == before
+    assert committed(again) == expected
+    again.close()
+
+
+def test_retention_and_compaction_leave_what_is_open(tmp_path: Path) -> None:
+    config = replace(SMALL, retention_bytes=1, min_cleanable_dirty_ratio=0.0)
+    log = open_log(tmp_path, config=config)
+    write_much(log)
+    assert log.delete_old_segments(NOW) == 0
+    assert not LogCleaner(tmp_path).clean_if_dirty(log, NOW)
+    finish(log, 9, committed=True)
+    assert log.delete_old_segments(NOW) > 0
+    log.close()
+
+
+def test_compaction_drops_what_was_aborted(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=1_500, segment_index_bytes=1_000, cleanup_policy="compact")
+    log = open_log(tmp_path, config=config)
+    write_much(log)
+    finish(log, 9, committed=False)
+    append(log, b"end")
+    read = committed(log)
+    LogCleaner(tmp_path).clean(log, NOW)
+    assert set(committed(log)) <= set(read)
+    aborted = [
+        found
+        for found in read_batches(log.read(0, 1_000_000, whole_first=True))
+        if found.producer_id == 9 and not found.is_control
+    ]
+    assert not [record for found in aborted for record in found.records()]
+    log.close()
+
+
+def test_an_append_that_fails_leaves_no_trace(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    send(log, 7, 0, b"a")
+    log.fail_with(OSError("no disk"))
+    with pytest.raises(BrokerError):
+        finish(log, 7, committed=False)
+    log.fail_with(None)
+    assert log.last_stable_offset == 0
+    finish(log, 7, committed=False)
+    (aborted,) = fetch(log).aborted or ()
+    assert (aborted.first_offset, aborted.last_offset) == (0, 1)
+    log.close()

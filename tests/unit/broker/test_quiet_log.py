@@ -1,0 +1,48 @@
+"""Lines that clients can cause at will."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kprod.broker.quiet_log import QuietLog
+from kprod.clock import SystemClock
+
+LOG = logging.getLogger("kprod.test_quiet_log")
+
+
+class Clock(SystemClock):
+    """Stands still unless told otherwise."""
+
+    now = 0.0
+
+    def __init__(self) -> None:
+        self.monotonic = lambda: self.now
+
+
+def test_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    log = QuietLog(LOG, clock, most=2, seconds=10.0)
+    for number in range(7):
+        log.warning("client %d", number)
+    clock.now = 10.0
+    log.warning("client %d", 7)
+    assert [record.getMessage() for record in caplog.records] == [
+        "client 0",
+        "client 1",
+        "client 7 (and 5 lines like this one were left out)",
+    ]
+
+
+def test_a_line_that_cannot_be_written_raises_nothing() -> None:
+    class Broken(logging.Handler):
+        def handle(self, record: logging.LogRecord) -> bool:
+            raise MemoryError
+
+    handler = Broken()
+    LOG.addHandler(handler)
+    try:
+        QuietLog(LOG, Clock()).exception("never seen")
+    finally:
+        LOG.removeHandler(handler)

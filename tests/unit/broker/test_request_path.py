@@ -1,0 +1,201 @@
+"""Requests before they reach a handler: memory, queue, threads, time, and clients that dawdle."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kprod.broker.call import HangUp
+from kprod.broker.connection import PAUSE, Connection
+from kprod.broker.file_slice import FileSlice, OpenFile
+from kprod.broker.handler_pool import HandlerPool
+from kprod.broker.request_buffer import RequestBuffer
+from kprod.broker.request_channel import RequestChannel
+from kprod.broker.request_memory import RequestMemory
+from kprod.broker.session import Session
+from kprod.broker.stream import READ, PlainStream
+from kprod.broker.timer import Timer
+from kprod.clock import SystemClock
+
+MIB = 1024 * 1024
+IDLE = 600.0
+
+
+def fill(buffer: RequestBuffer, data: bytes) -> list[bytes]:
+    """Put bytes in as they would arrive; returns the requests that became whole."""
+    found = []
+    while data:
+        room = buffer.room()
+        assert room is not None
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        room.release()
+        request = buffer.add(count)
+        if request is not None:
+            found.append(bytes(request))
+        data = data[count:]
+    return found
+
+
+def test_memory_grows_with_what_arrives() -> None:
+    memory = RequestMemory(100 * MIB)
+    buffer = RequestBuffer(100 * MIB, memory)
+    fill(buffer, struct.pack(">i", 64 * MIB))
+    assert memory.used == 0
+    fill(buffer, b"x")
+    assert memory.used == MIB
+    fill(buffer, bytes(3 * MIB))
+    assert memory.used == 4 * MIB
+    buffer.release()
+    assert memory.used == 0
+
+
+def test_requests_follow_each_other() -> None:
+    buffer = RequestBuffer(MIB, RequestMemory(MIB))
+    frames = [bytes([n]) * (8 + n) for n in range(5)]
+    data = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    assert fill(buffer, data) == frames
+    assert not buffer.started
+
+
+def test_big_requests_wait_for_memory_and_small_ones_do_not() -> None:
+    memory = RequestMemory(2 * MIB)
+    assert memory.take(2 * MIB)
+    big, small = RequestBuffer(8 * MIB, memory), RequestBuffer(8 * MIB, memory)
+    fill(big, struct.pack(">i", 4 * MIB))
+    assert big.room() is None
+    assert fill(small, struct.pack(">i", 9) + b"123456789") == [b"123456789"]
+    memory.give_back(2 * MIB)
+    assert big.room() is not None
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, MIB + 1, 2**31 - 1])
+def test_what_is_no_size_ends_the_connection(size: int) -> None:
+    with pytest.raises(HangUp, match="is not the size of a request"):
+        fill(RequestBuffer(MIB, RequestMemory(MIB)), struct.pack(">i", size))
+
+
+Pair = tuple[Connection, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = socket.socketpair()
+    connection = Connection(PlainStream(ours), Session(), MIB, RequestMemory(MIB), now=0.0)
+    with theirs:
+        yield connection, theirs
+    connection.close()
+
+
+def test_silence_is_allowed_for_a_while(pair: Pair) -> None:
+    connection, _ = pair
+    assert connection.read() == READ
+    assert not connection.stalled(IDLE, IDLE)
+    assert connection.stalled(IDLE + 1, IDLE)
+
+
+def test_who_began_a_request_has_to_go_on(pair: Pair) -> None:
+    connection, client = pair
+    client.sendall(struct.pack(">i", MIB) + b"x" * 1000)
+    assert connection.read() == READ
+    assert not connection.stalled(30, IDLE)
+    assert connection.stalled(31, IDLE)
+    client.sendall(bytes(64 * 1024))
+    connection.read()
+    assert not connection.stalled(31, IDLE)
+
+
+def test_who_does_not_take_an_answer_is_let_go(pair: Pair) -> None:
+    connection, client = pair
+    client.sendall(struct.pack(">i", 9) + b"123456789")
+    assert bytes(connection.read()) == b"123456789"
+    connection.mute()
+    assert not connection.stalled(10 * IDLE, IDLE)
+    connection.answer([bytes(64 * MIB)])
+    assert connection.write() != 0
+    connection.unmute()
+    connection.begin(now=0.0)
+    assert connection.stalled(31, IDLE)
+
+
+def test_a_cut_connection_reads_nothing(pair: Pair) -> None:
+    connection, client = pair
+    client.sendall(b"\0\0\0\x09123456789")
+    connection.cut()
+    with pytest.raises(ConnectionResetError):
+        connection.read()
+    assert PAUSE not in (READ, 0)
+
+
+def test_a_slice_of_a_file_that_was_cut_ends_the_connection(pair: Pair, tmp_path: Path) -> None:
+    connection, client = pair
+    path = tmp_path / "records"
+    path.write_bytes(b"x" * 100)
+    piece = FileSlice(OpenFile(os.open(path, os.O_RDONLY)), 10, 60)
+    connection.answer([b"head", piece])
+    assert connection.write() == 0
+    assert client.recv(100) == b"head" + b"x" * 60
+    os.truncate(path, 40)
+    connection.answer([piece])
+    with pytest.raises(OSError, match="a file ended"):
+        connection.write()
+
+
+def test_a_full_channel_makes_the_network_wait() -> None:
+    channel = RequestChannel(capacity=2)
+    done: list[int] = []
+    for number in range(2):
+        channel.put(lambda number=number: done.append(number))  # type: ignore[misc]
+    waiting = threading.Thread(target=channel.put, args=(lambda: done.append(2),))
+    waiting.start()
+    channel.put_urgent(lambda: done.append(-1))
+    for _ in range(4):
+        job = channel.take()
+        assert job is not None
+        job()
+    waiting.join()
+    assert done == [-1, 0, 1, 2]
+    channel.close()
+    assert channel.take() is None
+
+
+def test_a_handler_outlives_an_error() -> None:
+    pool = HandlerPool(most_threads=1)
+    done = threading.Event()
+
+    def fail() -> None:
+        raise ValueError("a fault of a handler")
+
+    pool.put(fail)
+    pool.put(done.set)
+    assert done.wait(20)
+    pool.close()
+
+
+class SteppedClock(SystemClock):
+    """Stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.monotonic = lambda: self.now
+
+
+def test_a_timer_keeps_the_order_and_forgets_what_is_cancelled() -> None:
+    clock = SteppedClock()
+    timer = Timer(clock)
+    done = threading.Event()
+    order: list[str] = []
+    timer.at(30.0, done.set)
+    timer.at(20.0, lambda: order.append("later"))
+    timer.at(10.0, lambda: order.append("never")).cancel()
+    clock.now = 30.0
+    timer.at(5.0, lambda: order.append("first"))
+    assert done.wait(20)
+    assert order == ["first", "later"]
+    timer.close()
