@@ -1,0 +1,245 @@
+"""AIOKafkaProducer as aiokafka has it, over kprod's own"""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, Self
+
+from kprod.aio.aiokafka_transactions import TransactionCalls
+from kprod.aio.errors import for_aiokafka
+from kprod.aio.queueing import Queueing, Record
+from kprod.aio.record_batch import RecordBatch
+from kprod.buffer.awaiting import in_slices
+from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import KprodError
+from kprod.kafka import partitioner as partitioners
+from kprod.kafka import serializer as serializers
+from kprod.kafka.options import native_options
+from kprod.producer import KafkaProducer
+from kprod.types import RecordMetadata
+
+MAX_BLOCK = 60.0
+_ACKS = (0, 1, -1, "all")
+
+
+class AIOKafkaProducer(TransactionCalls):
+    """``aiokafka.AIOKafkaProducer``: its options, calls, results and errors, for one loop.
+
+    Nothing it does holds the loop. ``docs/migration.md`` has the differences that are left.
+    """
+
+    _native: KafkaProducer | None = None
+
+    def __init__(self, *, loop: asyncio.AbstractEventLoop | None = None, **options: Any) -> None:
+        self._closed = True  # until it has been made
+        if loop is not None:
+            warnings.warn("The `loop` parameter has been deprecated", DeprecationWarning, 2)
+        self._loop = loop or asyncio.get_running_loop()
+        _check(options)
+        if options.get("transactional_id") is not None:
+            options["enable_idempotence"] = True
+        self._acks = options.setdefault("acks", -1 if options.get("enable_idempotence") else 1)
+        self._key = serializers.bound(options.pop("key_serializer", None))
+        self._value = serializers.bound(options.pop("value_serializer", None))
+        plugged = options.pop("partitioner", None)
+        own = plugged is not None and not partitioners.is_built_in(plugged)
+        self._choose = partitioners.bound(plugged) if own else None
+        self._plugged = any((self._key, self._value, self._choose))
+        options.setdefault("enable_idempotence", False)
+        options.setdefault("request_timeout_ms", 40_000)
+        try:
+            self._native = KafkaProducer(**{**native_options(options), "max_block_ms": 0})
+        except KprodError as error:
+            raise for_aiokafka(error) from error
+        self._queueing = Queueing(self._native, MAX_BLOCK)
+        self._outcomes: dict[BatchDelivery, list[_Waiting]] = {}
+        self._closed = False
+
+    # Life -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Wait until a broker has answered. Raises KafkaConnectionError."""
+        native = self._queueing.native
+        timeout = native.config.request_timeout_ms / 1000
+        try:
+            await self._queueing.elsewhere(partial(native.connect, timeout), "connect")
+        except KprodError as error:
+            from kprod.aio import errors
+
+            self._closed = True
+            native.close(0)
+            servers = ",".join(f"{host}:{port}" for host, port in native.config.bootstrap_servers)
+            raise errors.KafkaConnectionError(
+                f"Unable to bootstrap from {servers}: {error}"
+            ) from error
+        if native.config.transactional_id is not None:
+            await self._waits("init_transactions", MAX_BLOCK)
+
+    async def stop(self) -> None:
+        """Send what is queued and end everything. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._queueing.elsewhere(self._queueing.native.close, "close")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
+        await self.stop()
+
+    def __del__(self) -> None:
+        if self._closed or self._native is None:
+            return
+        # In any thread, at any moment: so the end is another thread's, started without any lock.
+        with suppress(RuntimeError):
+            _thread.start_new_thread(self._native.close, ())
+        warnings.warn(f"Unclosed AIOKafkaProducer {self!r}", ResourceWarning, 2, source=self)
+
+    # Sending --------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Any = None,
+    ) -> asyncio.Future[RecordMetadata | None]:
+        """Queue one record; the future's result tells where it was stored, None with ``acks=0``."""
+        future = self._put_at_once(topic, value, key, headers, partition, timestamp_ms)
+        if future is None:
+            record = Record(topic, value, key, headers, partition, timestamp_ms)
+            future = await self._put(record)
+        return self._future(future)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Any = None,
+    ) -> RecordMetadata | None:
+        """Queue one record and wait until it is stored."""
+        future = self._put_at_once(topic, value, key, headers, partition, timestamp_ms)
+        if future is None:
+            record = Record(topic, value, key, headers, partition, timestamp_ms)
+            future = await self._put(record)
+        try:
+            stored = await future
+        except KprodError as error:
+            raise for_aiokafka(error) from error
+        return None if self._acks == 0 else stored
+
+    def _put_at_once(
+        self, topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
+    ) -> FutureRecordMetadata | None:
+        """A record that needs none of the application's code, and nothing to be waited for."""
+        if self._plugged or (value is None and key is None):
+            return None
+        try:
+            return self._queueing.put_at_once(topic, value, key, headers, partition, timestamp_ms)
+        except KprodError as error:
+            raise for_aiokafka(error) from error
+
+    async def _put(self, record: Record) -> FutureRecordMetadata:
+        topic, value, key, headers, partition, timestamp_ms = record
+        if value is None and key is None:
+            raise TypeError("Need at least one: key or value")
+        wire_key = key if self._key is None else self._key(topic, headers or [], key)
+        wire_value = value if self._value is None else self._value(topic, headers or [], value)
+        try:
+            if partition is None and self._choose is not None:
+                await self._queueing.topic(topic, MAX_BLOCK)
+                cluster = partitioners.Cluster(self._queueing.native.cluster)
+                partition = self._choose(topic, key, wire_key, value, wire_value, cluster)
+            made = Record(topic, wire_value, wire_key, headers, partition, timestamp_ms)
+            return await self._queueing.put(made)
+        except KprodError as error:
+            raise for_aiokafka(error) from error
+
+    def _future(self, native: FutureRecordMetadata) -> asyncio.Future[RecordMetadata | None]:
+        """An asyncio future for a record: all those of a batch are settled by one call."""
+        future: asyncio.Future[RecordMetadata | None] = self._loop.create_future()
+        delivery = native.delivery
+        waiting = self._outcomes.get(delivery)
+        if waiting is None:
+            waiting = self._outcomes[delivery] = []
+            delivery.on_done(partial(self._ended, delivery, waiting))
+        waiting.append((future, native))
+        return future
+
+    def _ended(self, delivery: BatchDelivery, waiting: list[_Waiting]) -> None:
+        """In the callbacks' thread."""
+        in_slices(self._loop, self._settle(delivery, waiting))
+
+    def _settle(self, delivery: BatchDelivery, waiting: list[_Waiting]) -> Iterator[None]:
+        if self._outcomes.get(delivery) is waiting:
+            del self._outcomes[delivery]
+        for future, native in waiting:
+            yield
+            if future.done():  # cancelled
+                continue
+            failure = native.exception
+            if failure is not None:
+                future.set_exception(for_aiokafka(failure))
+            else:
+                future.set_result(None if self._acks == 0 else native.value)
+
+    def create_batch(self) -> RecordBatch:
+        """Records that are gathered by the application, for ``send_batch``."""
+        return RecordBatch(self._queueing.native.config.batch_size)
+
+    async def send_batch(
+        self, batch: RecordBatch, topic: str, *, partition: int
+    ) -> asyncio.Future[RecordMetadata | None]:
+        """Queue the records of a batch, in order; the future tells where the first was stored."""
+        batch.close()
+        futures = [
+            await self._put(Record(topic, value, key, headers, partition, timestamp))
+            for key, value, timestamp, headers in batch.records
+        ]
+        if not futures:
+            raise ValueError("the batch is empty")
+        return self._future(futures[0])
+
+    async def flush(self) -> None:
+        """Wait until every record queued so far has its outcome."""
+        await self._queueing.elsewhere(self._queueing.native.flush, "flush")
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partition numbers."""
+        try:
+            return set(range(len(await self._queueing.topic(topic, MAX_BLOCK))))
+        except KprodError as error:
+            raise for_aiokafka(error) from error
+
+
+def _check(options: dict[str, Any]) -> None:
+    """What aiokafka refuses, in its words: with a ValueError each."""
+    acks = options.get("acks", -1)
+    if acks not in _ACKS:
+        raise ValueError("Invalid ACKS parameter")
+    if options.get("enable_idempotence") and acks not in ("all", -1):
+        raise ValueError(f"acks={acks} not supported if enable_idempotence=True")
+    if options.get("compression_type") not in ("gzip", "snappy", "lz4", "zstd", None):
+        raise ValueError("Invalid compression type!")
+    protocol = options.get("security_protocol", "PLAINTEXT")
+    if protocol not in ("SSL", "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
+    encrypted = protocol in ("SSL", "SASL_SSL")
+    if encrypted and not any(v for k, v in options.items() if k.startswith("ssl_")):
+        raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
+
+
+_Waiting = tuple["asyncio.Future[RecordMetadata | None]", FutureRecordMetadata]

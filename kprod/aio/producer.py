@@ -1,0 +1,119 @@
+"""Producer for asyncio: kprod's own, whose calls never hold the loop"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Self
+
+from kprod.aio.queueing import Queueing, Record
+from kprod.aio.transactions import AsyncTransactionCalls
+from kprod.buffer.awaiting import SLICE
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.producer import KafkaProducer
+from kprod.types import DeliveryReport, Headers, RecordMetadata
+
+MAX_BLOCK_MS = 60_000
+
+
+class Producer(AsyncTransactionCalls):
+    """Writes records to Kafka from asyncio tasks, in any asyncio loop (uvloop's, too).
+
+    Options are those of ``kprod.KafkaProducer``. What a call has to wait for, be it metadata,
+    memory, names or brokers, it awaits: other tasks of the loop go on. Cancelling a task ends its
+    wait; a record that was queued is sent all the same, one that was not is not.
+
+    As an ``async`` context manager it is started at the beginning and closed at the end of the
+    block. Used by the tasks of one loop.
+    """
+
+    def __init__(self, *, max_block_ms: int = MAX_BLOCK_MS, **options: Any) -> None:
+        self._max_block = max_block_ms / 1000
+        self._native = KafkaProducer(max_block_ms=0, **options)
+        self._queueing = Queueing(self._native, self._max_block)
+
+    async def start(self) -> None:
+        """Wait until a broker has answered, at most ``max_block_ms``. Not needed before ``send``.
+
+        Raises KprodTimeoutError, naming what every broker that was tried failed with.
+        """
+        connect = partial(self._native.connect, self._max_block)
+        await self._queueing.elsewhere(connect, "connect")
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """Queue one record, and return its future: ``await`` that for where it was stored.
+
+        Raises what ``KafkaProducer.send`` raises; BufferFullError and KprodTimeoutError when memory
+        or the topic were not to be had within ``max_block_ms``.
+        """
+        given = topic, value, key, headers, partition, timestamp_ms
+        future = self._queueing.put_at_once(*given)
+        return future if future is not None else await self._queueing.put(Record(*given))
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Queue one record and wait until it is stored. Raises what ended it."""
+        given = topic, value, key, headers, partition, timestamp_ms
+        future = self._queueing.put_at_once(*given)
+        if future is None:
+            future = await self._queueing.put(Record(*given))
+        return await future
+
+    async def send_all(self, topic: str, values: Iterable[Any]) -> list[RecordMetadata]:
+        """Queue a record for each value, in order, and wait until all are stored.
+
+        Raises what ended the first that failed.
+        """
+        futures = [await self._queueing.put(Record(topic, value)) for value in values]
+        stored = []
+        for number, future in enumerate(futures):
+            if number % SLICE == 0:  # those that are done are awaited without a turn of the loop
+                await asyncio.sleep(0)
+            stored.append(await future)
+        return stored
+
+    async def flush(self, timeout: float | None = None) -> DeliveryReport:
+        """Wait until every record queued so far has its outcome; see ``KafkaProducer.flush``."""
+        flush = partial(self._native.flush, timeout)
+        return await self._queueing.elsewhere(flush, "flush")  # type: ignore[no-any-return]
+
+    async def close(self, timeout: float | None = None) -> DeliveryReport:
+        """Send what is queued and end everything; see ``KafkaProducer.close``."""
+        close = partial(self._native.close, timeout)
+        return await self._queueing.elsewhere(close, "close")  # type: ignore[no-any-return]
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partition numbers."""
+        return set(range(len(await self._queueing.topic(topic, self._max_block))))
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Numbers under Kafka's metric names, by group."""
+        return self._native.metrics()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close(0)
+            raise
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        at_exit = self._native.config.close_timeout_ms_at_exit / 1000
+        await self.close(None if error is None else at_exit)

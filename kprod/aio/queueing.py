@@ -1,0 +1,130 @@
+"""Queueing a record without ever holding the loop: what it has to wait for is awaited"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from kprod.aio.lookups import TopicLookups
+from kprod.aio.loop_waiting import call_soon, in_thread
+from kprod.aio.turns import TURN, Turns
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.cluster.snapshot import TopicInfo
+from kprod.errors import BufferFullError, KprodTimeoutError, PartitionError
+from kprod.intake.arguments import check_topic
+from kprod.producer import KafkaProducer
+
+LONGEST_PAUSE = 0.05
+"""Seconds after which memory is looked at again, whatever was told."""
+
+
+class Record(NamedTuple):
+    """The arguments of ``send``."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: Any = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class Queueing:
+    """Puts records into a producer that never waits itself (``max_block_ms=0``).
+
+    Used by the tasks of one loop at a time. A task that is cancelled while it waits leaves nothing
+    behind: its record was not queued.
+    """
+
+    def __init__(self, native: KafkaProducer, max_block: float) -> None:
+        self.native = native
+        self._send = native.send
+        self._max_block = max_block
+        self._queued = 0
+        self._turns = Turns()
+        self._under_way: deque[FutureRecordMetadata] = deque()  # every TURN-th, the oldest first
+        self._lookups = TopicLookups(native.metadata)
+
+    def put_at_once(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata | None:
+        """Queue a record if nothing has to be waited for; else None, and ``put`` is to be awaited.
+
+        Raises what ``KafkaProducer.send`` raises for a bad argument.
+        """
+        if not self._turns.admit():
+            return None
+        try:
+            future = self._send(topic, value, key, headers, partition, timestamp_ms)
+        except (KprodTimeoutError, PartitionError):
+            # It has woken the sender: as that is a system call, another thread may run meanwhile
+            # for as long as the interpreter lets it, 5 ms.
+            self._turns.spend()
+            return None
+        self._queued += 1
+        if self._queued % TURN == 0:
+            self._remember(future)
+        return future
+
+    async def put(self, record: Record) -> FutureRecordMetadata:
+        """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
+        future = self.put_at_once(*record)
+        if future is None:
+            await self._turns.wait()
+            future = await self._put_later(record)
+            self._remember(future)
+        return future
+
+    def _remember(self, future: FutureRecordMetadata) -> None:
+        under_way = self._under_way
+        while under_way and under_way[0].is_done:
+            under_way.popleft()
+        under_way.append(future)
+
+    async def _put_later(self, record: Record) -> FutureRecordMetadata:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._max_block
+        while True:
+            if self.native.metadata.snapshot.topic(check_topic(record.topic)) is None:
+                await self.topic(record.topic, deadline - loop.time(), record.partition)
+            try:
+                return self.native.send(*record)
+            except BufferFullError:
+                left = deadline - loop.time()
+                if left <= 0:
+                    raise
+                await self._room(min(left, LONGEST_PAUSE))
+            except KprodTimeoutError:
+                await self.topic(record.topic, deadline - loop.time(), record.partition)
+
+    async def _room(self, timeout: float) -> None:
+        """Wait until a batch has ended, which gives its memory back."""
+        while self._under_way and self._under_way[0].is_done:
+            self._under_way.popleft()
+        if not self._under_way:
+            await asyncio.sleep(timeout)
+            return
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        self._under_way[0].add_done_callback(lambda _: call_soon(loop, ended.set))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), timeout)
+
+    async def topic(self, name: str, timeout: float, partition: int | None = None) -> TopicInfo:
+        """The topic, once it is known; many that wait for the same share one look-up."""
+        known = self.native.metadata.snapshot.topic(name)
+        if known is not None and (partition is None or partition < len(known)):
+            return known
+        return await self._lookups.find(name, partition, timeout)
+
+    async def elsewhere(self, call: Callable[[], Any], what: str) -> Any:
+        """A call that waits, in a thread of its own."""
+        return await in_thread(call, f"kprod-{what}-{self.native.config.client_id}")

@@ -1,0 +1,68 @@
+"""What list_topics returns: the cluster in confluent_kafka.admin's words"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kprod.confluent.errors import KafkaError
+from kprod.wire.control import MetadataReply, TopicReply
+
+
+@dataclass
+class BrokerMetadata:
+    """A broker."""
+
+    id: int = -1
+    host: str | None = None
+    port: int = -1
+
+
+@dataclass
+class PartitionMetadata:
+    """A partition; ``leader`` is -1 when it has none. Replicas are not told to producers."""
+
+    id: int = -1
+    leader: int = -1
+    replicas: list[int] = field(default_factory=list)
+    isrs: list[int] = field(default_factory=list)
+    error: KafkaError | None = None
+
+
+@dataclass
+class TopicMetadata:
+    """A topic and its partitions by number."""
+
+    topic: str | None = None
+    partitions: dict[int, PartitionMetadata] = field(default_factory=dict)
+    error: KafkaError | None = None
+
+
+@dataclass
+class ClusterMetadata:
+    """Brokers by id and topics by name."""
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: dict[int, BrokerMetadata] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
+    orig_broker_id: int = -1
+    orig_broker_name: str | None = None
+
+
+def cluster_metadata(reply: MetadataReply) -> ClusterMetadata:
+    """The cluster as a broker has told of it."""
+    brokers = {b.node_id: BrokerMetadata(b.node_id, b.host, b.port) for b in reply.brokers}
+    topics = {topic.name: _topic(topic) for topic in reply.topics if topic.name}
+    return ClusterMetadata(reply.cluster_id, reply.controller_id, brokers, topics)
+
+
+def _topic(reply: TopicReply) -> TopicMetadata:
+    partitions = {
+        p.partition: PartitionMetadata(p.partition, p.leader_id, error=_error(p.error_code))
+        for p in reply.partitions
+    }
+    return TopicMetadata(reply.name, partitions, _error(reply.error_code))
+
+
+def _error(code: int) -> KafkaError | None:
+    return KafkaError(code) if code else None

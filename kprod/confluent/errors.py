@@ -1,0 +1,178 @@
+"""KafkaError and KafkaException with librdkafka's codes, and what kprod's errors are among them"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from kprod import errors as native
+from kprod.confluent.error_codes import BROKER, LOCAL
+from kprod.types import NextStep, Persisted
+
+_KNOWN = {**LOCAL, **BROKER}
+_Text: TypeAlias = str  # within KafkaError that name is a method
+
+
+class _Codes(type):
+    """Every code as an attribute of the class: ``KafkaError._MSG_TIMED_OUT``."""
+
+    def __getattr__(cls, name: str) -> int:
+        for code, (known, _) in _KNOWN.items():
+            if known == name:
+                return code
+        raise AttributeError(f"type object 'KafkaError' has no attribute {name!r}")
+
+
+class KafkaError(metaclass=_Codes):
+    """What went wrong: a code, its name, and words. Immutable; equal to its code."""
+
+    def __init__(
+        self,
+        error: int,
+        reason: str | None = None,
+        fatal: bool = False,
+        retriable: bool = False,
+        txn_requires_abort: bool = False,
+    ) -> None:
+        self._code = error
+        name, words = _KNOWN.get(error, (f"ERR_{error}?", f"Err-{error}?"))
+        self._name, self._words = name, reason or words
+        self._fatal, self._retriable = fatal, retriable
+        self._txn_requires_abort = txn_requires_abort
+
+    def code(self) -> int:
+        """librdkafka's number: below -1 for errors of the client itself."""
+        return self._code
+
+    def name(self) -> str:
+        """The name of the code."""
+        return self._name
+
+    def str(self) -> str:
+        """What happened, in words."""
+        return self._words
+
+    def fatal(self) -> bool:
+        """Whether the producer can send nothing more."""
+        return self._fatal
+
+    def retriable(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self._retriable
+
+    def txn_requires_abort(self) -> bool:
+        """Whether the transaction must be aborted before anything else can be done."""
+        return self._txn_requires_abort
+
+    def __eq__(self, other: object) -> bool:
+        return self._code == (other._code if isinstance(other, KafkaError) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._code)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        flags = self._fatal, self._retriable, self._txn_requires_abort
+        return KafkaError, (self._code, self._words, *flags)
+
+    def __repr__(self) -> _Text:
+        fatal = "FATAL," if self._fatal else ""
+        return f'KafkaError{{{fatal}code={self._name},val={self._code},str="{self._words}"}}'
+
+    __str__ = __repr__
+
+
+class KafkaException(Exception):
+    """Carries a KafkaError as ``args[0]``."""
+
+
+class ProduceError(KafkaException):
+    """A record could not be produced: ``code`` and ``name``, and ``exception`` if there is one."""
+
+    def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
+        super().__init__(kafka_error)
+        self.exception = exception
+
+    @property
+    def code(self) -> int:
+        """librdkafka's number."""
+        return self.args[0].code()  # type: ignore[no-any-return]
+
+    @property
+    def name(self) -> str:
+        """The name of the code."""
+        return self.args[0].name()  # type: ignore[no-any-return]
+
+
+class KeySerializationError(ProduceError):
+    """The key's serializer failed."""
+
+    def __init__(self, exception: Exception | None = None) -> None:
+        super().__init__(KafkaError(KafkaError._KEY_SERIALIZATION, str(exception)), exception)
+
+
+class ValueSerializationError(ProduceError):
+    """The value's serializer failed."""
+
+    def __init__(self, exception: Exception | None = None) -> None:
+        super().__init__(KafkaError(KafkaError._VALUE_SERIALIZATION, str(exception)), exception)
+
+
+class Purged(native.KprodError):
+    """The record was given up by ``purge``; ``persisted`` tells whether it may have been stored."""
+
+
+_CODES: tuple[tuple[type[native.KprodError], int], ...] = (
+    (native.BufferFullError, -184),
+    (native.TransactionTimeoutError, -185),
+    (native.ProducerFencedError, -144),
+    (native.TransactionAbortedError, -152),
+    (native.IllegalStateError, -172),
+    (native.KprodTimeoutError, -192),
+    (native.PartitionError, -190),
+    (native.RecordTooLargeError, 10),
+    (native.ConnectionLost, -195),
+    (native.ConfigError, -186),
+    (native.UnsupportedVersionError, -165),
+    (native.ProtocolError, -199),
+    (native.InvalidBatchError, -138),
+)
+"""The first that fits counts."""
+
+
+def from_native(error: BaseException) -> KafkaError:
+    """The KafkaError for an error of kprod's; ``_FAIL`` for what librdkafka has no code for."""
+    if isinstance(error, native.BrokerError):
+        detail = str(error).partition(": ")[2]
+        words = _KNOWN.get(error.code, ("", error.name))[1]
+        return KafkaError(
+            error.code, f"{words}: {detail}" if detail else None, retriable=error.retriable
+        )
+    if isinstance(error, native.ProducerClosedError | Purged):
+        return KafkaError(-152 if error.persisted is Persisted.NO else -151)
+    if isinstance(error, native.TransactionError):
+        return _of_transaction(error)
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), -196)
+    words = f"{_KNOWN[code][1]}: {error}"
+    return KafkaError(code, words, retriable=bool(getattr(error, "retriable", False)))
+
+
+def _of_transaction(error: native.TransactionError) -> KafkaError:
+    """The code is that of the cause, if a broker told it."""
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), -196)
+    cause = error.__cause__
+    if code == -196 and isinstance(cause, native.BrokerError):
+        code = cause.code
+    abort = error.next_step is NextStep.ABORT
+    return KafkaError(code, str(error), fatal=not abort, txn_requires_abort=abort)
+
+
+def raise_unless_unplaced(failure: native.KprodError | None) -> None:
+    """Raise for a record that was refused as confluent_kafka does; not if its topic is unknown yet.
+
+    Raises BufferError, KafkaException, and TypeError as it is.
+    """
+    if isinstance(failure, native.BufferFullError):
+        raise BufferError(KafkaError(KafkaError._QUEUE_FULL).str()) from failure
+    if isinstance(failure, native.RecordTypeError):
+        raise failure
+    if failure is not None and not isinstance(failure, native.KprodTimeoutError):
+        raise KafkaException(from_native(failure)) from failure

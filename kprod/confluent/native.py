@@ -1,0 +1,47 @@
+"""kprod's producer with what librdkafka's can do besides: give records up, tell of any topic"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from kprod.confluent.errors import Purged
+from kprod.errors import KprodError
+from kprod.latch import Latch
+from kprod.producer import KafkaProducer
+from kprod.sender.engine import FOREVER
+from kprod.sender.purges import Purge
+from kprod.wire.control import MetadataReply
+
+
+class NativeProducer(KafkaProducer):
+    """Thread-safe."""
+
+    def purge(self, *, queued: bool, in_flight: bool, blocking: bool) -> None:
+        """End records without an outcome: those that are queued, those on their way, or both.
+
+        ``persisted`` of their error tells whether they may have been stored. ``blocking``: that is
+        done, and told, when this returns. What follows is numbered under a new epoch if need be.
+        """
+        if self._inherited:  # by a forked child: what was queued belongs to the parent
+            return
+        purge = Purge(Purged("given up by purge()"), queued, in_flight, Latch())
+        self._sender.purges.put(purge)
+        self._wake()
+        if blocking and not self._engine.is_sender:
+            purge.done.wait()
+            self._callbacks.drain(FOREVER)  # they hand the reports out
+
+    def know(self, topic: str, timeout: float) -> None:
+        """Wait at most ``timeout`` seconds until records of ``topic`` can be queued at once."""
+        with suppress(KprodError):
+            self._metadata.await_topic(topic, timeout, self._wake)
+
+    def ask_about(self, topics: Sequence[str] | None, timeout: float) -> MetadataReply:
+        """What a broker says of the cluster and of ``topics``, None for all there are.
+
+        Waits at most ``timeout`` seconds. Raises what ``Questions.ask`` does. The producer keeps
+        nothing of it.
+        """
+        self._ensure_usable()
+        return self._sender.questions.ask(topics, timeout)

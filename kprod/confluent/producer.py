@@ -1,0 +1,208 @@
+"""Producer as confluent-kafka has it, over kprod's own"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from kprod import errors as native_errors
+from kprod.clock import SystemClock
+from kprod.confluent.cluster_metadata import ClusterMetadata, cluster_metadata
+from kprod.confluent.errors import KafkaError, KafkaException, Purged, from_native
+from kprod.confluent.events import Events, forwarding
+from kprod.confluent.message import Message
+from kprod.confluent.native import NativeProducer
+from kprod.confluent.options import native_producer, settled
+from kprod.confluent.producing import CLOSED, Producing
+from kprod.confluent.reports import OnDelivery
+from kprod.confluent.transactions import TransactionCalls
+from kprod.confluent.unplaced import Unplaced, UnplacedRecords
+
+monotonic = SystemClock.monotonic
+
+LONG = 10.0**9
+PATIENCE = 0.1
+"""Seconds after which a flush looks again for batches it has to hurry."""
+
+
+class Producer(Producing, TransactionCalls):
+    """``confluent_kafka.Producer``: its options, calls, delivery reports and errors. Thread-safe.
+
+    ``produce`` never waits, not for a broker either. Delivery reports and the other callbacks run
+    in ``poll`` and ``flush``, in the thread that calls them, and what they raise comes out there.
+    ``docs/migration.md`` has the differences that are left.
+    """
+
+    def __init__(self, conf: Any = None, **named: Any) -> None:
+        logger = named.pop("logger", None)
+        self._settings, self._options = settled(conf, named)
+        super().__init__(self._settings)
+        self._events = Events(self._settings, self._reports)
+        native = native_producer(self._options)
+        self._events.listen_to(native)
+        timeout = self._settings.message_timeout
+        self._use(native, UnplacedRecords(native, self._place, self._fail, timeout))
+        logger = logger or self._settings.logger
+        self._handler = forwarding(logger, self._running.config.client_id) if logger else None
+
+    @property
+    def _running(self) -> NativeProducer:
+        if self._native is None:
+            raise RuntimeError(CLOSED)
+        return self._native
+
+    # Producing ------------------------------------------------------------------------------------
+
+    def _place(self, record: Unplaced) -> None:
+        """Queue a record that had to wait for its topic."""
+        native, partition = self._running, record.partition
+        if partition is None:
+            partition = self._partition(native, record.topic, record.key)
+        future = native.send(
+            *(record.topic, record.value, record.key, record.headers),
+            partition=partition,
+            timestamp_ms=record.timestamp_ms,
+        )
+        entry = record.on_delivery, record.key, record.value, record.headers, record.began
+        self._reports.add(future, *entry)
+        self._reports.expect(-1)  # it was counted while it waited for its topic
+
+    def _fail(self, record: Unplaced, error: native_errors.KprodError) -> None:
+        told = from_native(error)
+        message = Message(
+            record.topic,
+            -1 if record.partition is None else record.partition,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            error=told,
+            latency=monotonic() - record.began,
+        )
+        self._reports.call_soon(partial(self._report, record.on_delivery, told, message))
+
+    def _report(self, callback: OnDelivery | None, error: KafkaError, message: Message) -> None:
+        self._reports.expect(-1)
+        if callback is not None:
+            callback(error, message)
+
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: OnDelivery | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> int:
+        """Queue many records, each a dict of ``value``, ``key``, ``partition`` and ``callback``.
+
+        Returns how many were queued; the others have their KafkaError under ``_error``.
+        """
+        from kprod.confluent.message_batch import produced
+
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        return produced(self.produce, topic, messages, partition, on_delivery or callback)
+
+    # Reports --------------------------------------------------------------------------------------
+
+    def _wait_and_serve(self, timeout: float | None) -> int:
+        native, reports = self._running, self._reports
+        longest = LONG if timeout is None or timeout < 0 else timeout
+        self._events.tell_statistics(native)
+        served = reports.serve()
+        deadline = monotonic() + longest
+        while not served and (left := deadline - monotonic()) > 0:
+            reports.wait(min(left, self._events.until_statistics()))
+            self._events.tell_statistics(native)
+            served = reports.serve()
+        return served
+
+    def flush(self, timeout: float | None = -1) -> int:
+        """Serve reports until none is missing, at most ``timeout`` seconds; how many are left."""
+        native, reports = self._running, self._reports
+        deadline = monotonic() + (LONG if timeout is None or timeout < 0 else timeout)
+        while True:
+            reports.hurry()
+            self._events.tell_statistics(native)
+            reports.serve()
+            left = deadline - monotonic()
+            if not reports.waiting or left <= 0:
+                return reports.waiting
+            reports.wait(min(left, PATIENCE, self._events.until_statistics()))
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """Give up records: those in queues, those that requests are on their way with, or both.
+
+        Their reports have the codes _PURGE_QUEUE and, where a record may have been stored,
+        _PURGE_INFLIGHT. ``blocking``: they are there when this returns.
+        """
+        native = self._running
+        if in_queue:
+            self._unplaced.purge(Purged("given up by purge()"))
+        if in_queue or in_flight:
+            native.purge(queued=in_queue, in_flight=in_flight, blocking=blocking)
+
+    # The end --------------------------------------------------------------------------------------
+
+    def close(self, timeout: float | None = -1) -> bool:
+        """Flush, and end everything: True. Every other call raises RuntimeError then."""
+        if self._native is None:
+            return True
+        try:
+            self.flush(timeout)
+        finally:
+            native, self._native = self._native, None
+            native.close(None if timeout is None or timeout < 0 else timeout)
+            if self._handler is not None:
+                logging.getLogger("kprod").removeHandler(self._handler)
+        return True
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from the next connection on. Raises TypeError unless both are text."""
+        if self._native is None:
+            raise RuntimeError(CLOSED)
+        self._settings.credentials.replace(username, password)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return 0 if self._native is None else self._reports.waiting
+
+    def __bool__(self) -> bool:
+        return True
+
+    # What is known --------------------------------------------------------------------------------
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """The brokers, and every topic there is, or one: what a broker says of it now.
+
+        A topic that it refuses has its ``error``; replicas are not told. Raises KafkaException
+        when no broker answers within ``timeout`` seconds; -1 waits for ever.
+        """
+        native = self._running
+        deadline = monotonic() + (LONG if timeout < 0 else timeout)
+        try:
+            native.connect(max(0.0, deadline - monotonic()))
+            asked = None if topic is None else [topic]
+            reply = native.ask_about(asked, max(0.0, deadline - monotonic()))
+            if reply.error_code:
+                raise native_errors.BrokerError(reply.error_code)
+            if topic is not None and not any(known.error_code for known in reply.topics):
+                # What is asked about is often written to next: then nothing has to wait for it.
+                native.know(topic, max(0.0, deadline - monotonic()))
+        except native_errors.KprodTimeoutError as error:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, str(error))) from error
+        except native_errors.KprodError as error:
+            raise KafkaException(from_native(error)) from error
+        return cluster_metadata(reply)

@@ -1,0 +1,132 @@
+"""Records whose topic is not known yet: they wait here, in order, and nobody waits with them"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kprod.clock import SystemClock
+from kprod.errors import BufferFullError, KprodError, KprodTimeoutError
+from kprod.producer import KafkaProducer
+from kprod_ext import Mutex
+
+monotonic = SystemClock.monotonic
+
+PAUSE = 0.01
+"""Seconds between two attempts to queue a record for which there is no memory."""
+
+
+class Unplaced(NamedTuple):
+    """The arguments of a ``produce`` that could not be carried out yet; ``began`` in seconds."""
+
+    topic: str
+    value: Any
+    key: Any
+    headers: Any
+    partition: int | None
+    timestamp_ms: int | None
+    on_delivery: Callable[..., object] | None
+    began: float
+
+
+class UnplacedRecords:
+    """Queues by topic, each with a thread that ends when its queue is empty. Thread-safe.
+
+    Later records of a topic that is in ``queues`` must wait behind those that are there.
+    ``place`` queues a record with the producer, ``fail`` reports its end.
+    """
+
+    def __init__(
+        self,
+        native: KafkaProducer,
+        place: Callable[[Unplaced], None],
+        fail: Callable[[Unplaced, KprodError], None],
+        timeout: float,
+    ) -> None:
+        self._native = native
+        self._place = place
+        self._fail = fail
+        self._timeout = timeout
+        self._lock = Mutex()  # guards the queues
+        self.queues: dict[str, deque[Unplaced]] = {}
+
+    def add(self, record: Unplaced) -> None:
+        """Let a record wait until its topic is known, at most the producer's message timeout."""
+        with self._lock:
+            queue = self.queues.get(record.topic)
+            if queue is not None:
+                queue.append(record)
+                return
+            self.queues[record.topic] = deque((record,))
+        name = f"kprod-topic-{record.topic}"
+        threading.Thread(target=self._see_to, args=(record.topic,), name=name, daemon=True).start()
+
+    def await_none(self, seconds: float) -> None:
+        """Return when nothing waits for its topic, or after ``seconds``."""
+        pause, deadline = threading.Event(), monotonic() + seconds
+        while self.queues and monotonic() < deadline:
+            pause.wait(PAUSE)
+
+    def purge(self, error: KprodError) -> None:
+        """Fail everything that waits."""
+        with self._lock:
+            waiting = [record for queue in self.queues.values() for record in queue]
+            for queue in self.queues.values():
+                queue.clear()
+        for record in waiting:
+            self._fail(record, error)
+
+    def _see_to(self, topic: str) -> None:
+        while (record := self._first(topic)) is not None:
+            placing = False
+            try:
+                self._await_topic(record)
+                placing = self._taken(topic, record)
+                if placing:
+                    self._queue(record)
+            except KprodError as error:
+                if self._taken(topic, record) or placing:
+                    self._fail(record, error)
+
+    def _left(self, record: Unplaced) -> float:
+        return max(0.0, record.began + self._timeout - monotonic())
+
+    def _await_topic(self, record: Unplaced) -> None:
+        metadata = self._native.metadata
+        left = self._left(record)
+        metadata.await_topic(record.topic, left, metadata.wake, record.partition)
+
+    def _queue(self, record: Unplaced) -> None:
+        """With the producer, as soon as it has room."""
+        pause = threading.Event()
+        while True:
+            try:
+                self._place(record)
+            except BufferFullError:
+                if not self._left(record):
+                    raise
+                pause.wait(PAUSE)
+            except KprodTimeoutError:  # the topic was forgotten meanwhile
+                self._await_topic(record)
+            else:
+                return
+
+    def _first(self, topic: str) -> Unplaced | None:
+        """The oldest record of the topic; None, and the queue is gone, when there is none."""
+        with self._lock:
+            queue = self.queues[topic]
+            if queue:
+                return queue[0]
+            del self.queues[topic]
+            return None
+
+    def _taken(self, topic: str, record: Unplaced) -> bool:
+        """Take ``record`` from its queue; False when it was purged meanwhile."""
+        with self._lock:
+            queue = self.queues[topic]
+            if queue and queue[0] is record:
+                queue.popleft()
+                return True
+            return False

@@ -1,0 +1,204 @@
+"""Futures in kafka-python's shape: a plain one, and that of a record"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+from kprod.buffer.future import FutureRecordMetadata as NativeFuture
+from kprod.errors import IllegalStateError, KprodError
+from kprod.kafka.errors import KafkaTimeoutError, RetriableError
+from kprod.kafka.translation import translated
+from kprod.types import RecordMetadata
+from kprod_ext import Mutex
+
+log = logging.getLogger(__name__)
+
+
+class Future:
+    """A value or an error that somebody sets once, as ``kafka.future.Future``. Thread-safe.
+
+    Callbacks run in the thread that sets it, in the order they were added; one that is added
+    later runs at once. What they raise is logged, and raised on where ``error_on_callbacks``.
+    """
+
+    error_on_callbacks = False
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.value: Any = None
+        self.exception: BaseException | None = None
+        self._waiting: list[tuple[bool, Callable[[Any], object]]] = []
+        self._lock = Mutex()  # guards all of the above until it is done
+
+    def succeeded(self) -> bool:
+        """True once it has a value."""
+        return self.is_done and self.exception is None
+
+    def failed(self) -> bool:
+        """True once it has an error."""
+        return self.is_done and self.exception is not None
+
+    def retriable(self) -> bool:
+        """True once it has an error that may pass."""
+        return self.is_done and isinstance(self.exception, RetriableError)
+
+    def success(self, value: Any) -> Self:
+        """Set the value, and call those that wait for one."""
+        return self._settle(value, None)
+
+    def failure(self, error: BaseException | type[BaseException]) -> Self:
+        """Set the error, or one of that class, and call those that wait for one."""
+        exception = error() if isinstance(error, type) else error
+        if not isinstance(exception, BaseException):
+            raise TypeError("future failed without an exception")
+        return self._settle(None, exception)
+
+    def _settle(self, value: Any, error: BaseException | None) -> Self:
+        with self._lock:
+            self.value, self.exception, self.is_done = value, error, True
+            waiting, self._waiting = self._waiting, []
+        for wants_error, fn in waiting:
+            if wants_error == (error is not None):
+                self._call(fn, value if error is None else error)
+        return self
+
+    def _add(self, wants_error: bool, fn: Callable[[Any], object]) -> Self:
+        with self._lock:
+            if not self.is_done:
+                self._waiting.append((wants_error, fn))
+                return self
+        if wants_error == (self.exception is not None):
+            self._call(fn, self.exception if wants_error else self.value)
+        return self
+
+    def _call(self, fn: Callable[[Any], object], outcome: Any) -> None:
+        try:
+            fn(outcome)
+        except Exception:
+            log.exception("Error processing callback")
+            if self.error_on_callbacks:
+                raise
+
+    def add_callback(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call ``fn(*args, value, **kwargs)`` once there is a value."""
+        return self._add(False, partial(fn, *args, **kwargs))
+
+    def add_errback(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call ``fn(*args, error, **kwargs)`` once there is an error."""
+        return self._add(True, partial(fn, *args, **kwargs))
+
+    def add_both(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call ``fn`` with the value or the error, whichever it will be."""
+        return self.add_callback(fn, *args, **kwargs).add_errback(fn, *args, **kwargs)
+
+    def chain(self, future: Any) -> Self:
+        """Pass the outcome on to ``future.success(value)`` or ``future.failure(error)``."""
+        return self.add_callback(future.success).add_errback(future.failure)
+
+
+class FutureRecordMetadata:
+    """The outcome of one record, with the names, arguments and errors of kafka-python's.
+
+    Thread-safe. Callbacks run in the producer's thread for them; one that is added to a record
+    that has its outcome runs at once, in the thread that adds it. When ``get`` returns, callbacks
+    that were added before have run.
+    """
+
+    __slots__ = ("_failure", "_native")
+
+    def __init__(self, native: NativeFuture | None, failure: BaseException | None = None) -> None:
+        self._native = native
+        self._failure = failure
+
+    @property
+    def is_done(self) -> bool:
+        """True once the record was acknowledged or has failed."""
+        return self._native is None or self._native.is_done
+
+    @property
+    def value(self) -> RecordMetadata | None:
+        """Where the record was stored; None before, and when it failed."""
+        return None if self._native is None else self._native.value
+
+    @property
+    def exception(self) -> BaseException | None:
+        """Why the record failed, always the same object; None before, and when it was stored."""
+        if self._failure is None and self._native is not None:
+            error = self._native.exception
+            if error is not None:
+                self._failure = translated(error)
+        return self._failure
+
+    def succeeded(self) -> bool:
+        """True once the record was acknowledged."""
+        return self._native is not None and self._native.succeeded()
+
+    def failed(self) -> bool:
+        """True once the record has failed."""
+        return self._native is None or self._native.failed()
+
+    def retriable(self) -> bool:
+        """True when the record failed for a cause that may pass."""
+        return getattr(self.exception, "retriable", False)
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record.
+
+        Raises KafkaTimeoutError when there is none yet, and at once inside a callback.
+        """
+        if self._native is None:
+            raise self._failure or AssertionError
+        try:
+            return self._native.get(timeout)
+        except IllegalStateError as error:
+            if not self._native.is_done:
+                raise KafkaTimeoutError(str(error)) from error
+            raise (self.exception or error) from None
+        except KprodError as error:
+            if not self._native.is_done:
+                raise KafkaTimeoutError(f"Timeout after waiting for {timeout} secs.") from error
+            raise (self.exception or error) from None
+
+    def add_callback(
+        self, fn: Callable[..., object], *args: Any, **kwargs: Any
+    ) -> FutureRecordMetadata:
+        """Call ``fn(*args, metadata, **kwargs)`` once the record was acknowledged."""
+        if not self.is_done and self._native is not None:
+            self._native.add_callback(fn, *args, **kwargs)
+        elif self.succeeded():
+            _call(partial(fn, *args, **kwargs), self.value)
+        return self
+
+    def add_errback(
+        self, fn: Callable[..., object], *args: Any, **kwargs: Any
+    ) -> FutureRecordMetadata:
+        """Call ``fn(*args, error, **kwargs)`` once the record has failed."""
+        call = partial(fn, *args, **kwargs)
+        if not self.is_done and self._native is not None:
+            self._native.add_errback(lambda _: call(self.exception))
+        elif self.failed():
+            _call(call, self.exception)
+        return self
+
+    def add_both(
+        self, fn: Callable[..., object], *args: Any, **kwargs: Any
+    ) -> FutureRecordMetadata:
+        """Call ``fn`` with the metadata or the error, whichever it will be."""
+        return self.add_callback(fn, *args, **kwargs).add_errback(fn, *args, **kwargs)
+
+    def chain(self, future: Any) -> FutureRecordMetadata:
+        """Pass the outcome on to ``future.success(metadata)`` or ``future.failure(error)``."""
+        return self.add_callback(future.success).add_errback(future.failure)
+
+    def __repr__(self) -> str:
+        return f"<kprod.kafka {self._native or self._failure!r}>"
+
+
+def _call(fn: Callable[[Any], object], outcome: Any) -> None:
+    try:
+        fn(outcome)
+    except Exception:
+        log.exception("Error processing callback")

@@ -1,0 +1,166 @@
+"""kafka-python's partitioners, and how those of any of its versions are called"""
+
+from __future__ import annotations
+
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.kafka.installed import also_theirs
+from kprod.kafka.serializer import accepts
+from kprod_ext import murmur2 as _murmur2
+
+Choose: TypeAlias = Callable[..., int]
+
+FEW = 100
+"""Topics that a sticky partitioner remembers without asking whether they are there."""
+
+
+def murmur2(data: bytes) -> int:
+    """Murmur2 of ``data`` as Kafka's Java client has it, as a number of 32 bits without a sign."""
+    return _murmur2(data) & 0xFFFFFFFF
+
+
+class Cluster:
+    """What partitioners of kafka-python ask of its ``ClusterMetadata``. Immutable."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def topics(self) -> set[str]:
+        """The topics that are known."""
+        return set(self._snapshot.topics)
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """All partitions of a topic, None for one that is not known."""
+        known = self._snapshot.topic(topic)
+        return None if known is None else set(range(len(known)))
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Those that have a leader, None for a topic that is not known."""
+        known = self._snapshot.topic(topic)
+        return None if known is None else set(known.available)
+
+
+class Partitioner(ABC):
+    """Chooses partitions, as ``kafka.partitioner.Partitioner``. Called by every thread."""
+
+    @abstractmethod
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        serialized_key: bytes | None,
+        value: Any,
+        serialized_value: bytes | None,
+        cluster: Cluster,
+    ) -> int:
+        """The number of one of the topic's partitions."""
+
+
+also_theirs(Partitioner, "partitioner")
+
+
+class DefaultPartitioner(Partitioner):
+    """By murmur2 of the key, at random without one.
+
+    Given to a producer it stands for kprod's own default, which does the same with keys and
+    keeps records without one together until a batch is full.
+    """
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        serialized_key: bytes | None,
+        value: Any,
+        serialized_value: bytes | None,
+        cluster: Cluster,
+    ) -> int:
+        """Raises ValueError for a topic that is not known."""
+        every = sorted(cluster.partitions_for_topic(topic) or ())
+        if not every:
+            raise ValueError(f"Topic {topic} not found in ClusterMetadata")
+        if serialized_key is not None:
+            return every[(murmur2(serialized_key) & 0x7FFFFFFF) % len(every)]
+        usable = sorted(cluster.available_partitions_for_topic(topic) or every)
+        return self._without_key(topic, usable, cluster)
+
+    def _without_key(self, topic: str, usable: list[int], cluster: Cluster) -> int:
+        return random.choice(usable)
+
+
+class StickyPartitioner(DefaultPartitioner):
+    """Without a key: one partition until ``on_new_batch`` (KIP-480). Thread-safe.
+
+    Topics that the cluster no longer knows are forgotten as others come up.
+    """
+
+    def __init__(self) -> None:
+        self._sticky: dict[str, int] = {}
+        self._most = FEW  # topics, before those are looked for that have gone
+        self._lock = threading.Lock()  # guards both
+
+    def _without_key(self, topic: str, usable: list[int], cluster: Cluster) -> int:
+        with self._lock:
+            if self._sticky.get(topic) not in usable:
+                self._sticky[topic] = random.choice(usable)
+                if len(self._sticky) > self._most:
+                    self._forget_all_but(cluster.topics() | {topic})
+            return self._sticky[topic]
+
+    def _forget_all_but(self, known: set[str]) -> None:
+        """The lock is held."""
+        self._sticky = {name: number for name, number in self._sticky.items() if name in known}
+        # Twice as many: each topic then pays for looking at two, however many there are.
+        self._most = max(FEW, 2 * len(self._sticky))
+
+    def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
+        """Go on to another partition, unless another thread has done so."""
+        with self._lock:
+            if self._sticky.get(topic) != prev_partition:
+                return
+            usable = sorted(cluster.available_partitions_for_topic(topic) or ())
+            others = [number for number in usable if number != prev_partition]
+            if not usable:  # whichever gets a leader first
+                others = sorted(cluster.partitions_for_topic(topic) or ())
+            if others:
+                self._sticky[topic] = random.choice(others)
+
+
+_BUILT_IN = ("DefaultPartitioner", "StickyPartitioner")
+
+
+def is_built_in(partitioner: Any) -> bool:
+    """Whether it is one of kafka-python's own, or of those above: kprod's own does as well."""
+    kind = partitioner if isinstance(partitioner, type) else type(partitioner)
+    return kind.__name__ in _BUILT_IN and (
+        kind.__module__ == __name__ or kind.__module__.startswith("kafka.partitioner")
+    )
+
+
+def bound(partitioner: Any) -> Choose:
+    """How to call a partitioner of the application's: with ``(topic, key, serialized key, value,
+    serialized value, cluster)``, whichever version of kafka-python it was written for.
+
+    Version 3 has the method ``partition`` with these six arguments, or three: topic, serialized
+    key, cluster. Version 2 has a callable: serialized key, all partitions, available ones. Raises
+    TypeError for what is none of these.
+    """
+    partition = getattr(partitioner, "partition", None)
+    if callable(partition):
+        if accepts(partition, 6):
+            return partition  # type: ignore[no-any-return]
+        return lambda topic, _k, key, _v, _value, cluster: partition(topic, key, cluster)
+    if not callable(partitioner):
+        raise TypeError(f"a partitioner is a callable or has partition(), not {partitioner!r}")
+
+    def choose(topic: str, _k: Any, key: Any, _v: Any, _value: Any, cluster: Cluster) -> int:
+        every = sorted(cluster.partitions_for_topic(topic) or ())
+        available = sorted(cluster.available_partitions_for_topic(topic) or ())
+        return int(partitioner(key, every, available))
+
+    return choose

@@ -1,0 +1,288 @@
+"""KafkaProducer as kafka-python has it, over kprod's own"""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Any, Self
+
+from kprod.errors import (
+    BrokerError,
+    ConfigError,
+    IllegalStateError,
+    KprodError,
+    KprodTimeoutError,
+    ProducerClosedError,
+)
+from kprod.kafka import partitioner as partitioners
+from kprod.kafka import serializer as serializers
+from kprod.kafka.errors import IllegalStateError as KafkaIllegalStateError
+from kprod.kafka.errors import KafkaTimeoutError, NoBrokersAvailable
+from kprod.kafka.future import FutureRecordMetadata
+from kprod.kafka.metric_names import by_group, by_name
+from kprod.kafka.options import DEFAULT_CONFIG, Config, native_options
+from kprod.kafka.transactions import TransactionCalls
+from kprod.kafka.translation import translated
+from kprod.producer import KafkaProducer as NativeProducer
+
+log = logging.getLogger(__name__)
+
+_RELEASES = {4: (0, 11), 5: (1, 0), 6: (2, 0), 7: (2, 1), 8: (2, 3), 9: (2, 4), 10: (2, 8)}
+_RELEASES |= {11: (2, 8), 12: (3, 1), 13: (4, 0)}
+IDEMPOTENCE_FROM = (0, 11)
+
+
+class KafkaProducer(TransactionCalls):
+    """``kafka.KafkaProducer``: its options, defaults, calls, results and errors. Thread-safe.
+
+    Making one waits for a broker, at most ``bootstrap_timeout_ms`` (``api_version_auto_timeout_ms``
+    means the same), unless ``api_version`` is given. Raises NoBrokersAvailable, which is a
+    KafkaTimeoutError, and KafkaConfigurationError, a ValueError.
+
+    ``docs/migration.md`` has the differences that are left, and those to ``kprod.KafkaProducer``.
+    """
+
+    DEFAULT_CONFIG = DEFAULT_CONFIG
+    DEPRECATED_CONFIGS = ()
+
+    def __init__(self, **configs: Any) -> None:
+        self._closed = True  # until it has been made
+        self._configs = dict(configs)
+        self.config = Config({**DEFAULT_CONFIG, **configs})
+        version = self.config["api_version"] = _as_tuple(self.config["api_version"])
+        options = native_options(configs)
+        if version is not None and version < IDEMPOTENCE_FROM:
+            _refuse_idempotence(options, version)
+        self._key = self._plugged(options, "key_serializer")
+        self._value = self._plugged(options, "value_serializer")
+        self._choose = self._own_partitioner(options)
+        try:
+            self._native = NativeProducer(**options)
+        except KprodError as error:
+            raise translated(error) from error
+        self._closed = False
+        self._adopt(version)
+
+    def _adopt(self, version: tuple[int, ...] | None) -> None:
+        """Tell what is in force, and unless the version is given, ask for it."""
+        native = self._native.config
+        for name in ("client_id", "acks", "enable_idempotence"):
+            self.config[name] = getattr(native, name)
+        if version is None:
+            self._bootstrap()
+            self.config["api_version"] = _RELEASES[self._native.metadata.request_version]
+
+    def _bootstrap(self) -> None:
+        timeout = self.config.get(
+            "api_version_auto_timeout_ms", self.config["bootstrap_timeout_ms"]
+        )
+        if "bootstrap_timeout_ms" in self._configs:
+            timeout = self._configs["bootstrap_timeout_ms"]
+        try:
+            self._native.connect(timeout / 1000)
+        except KprodTimeoutError as error:
+            self._end()
+            raise NoBrokersAvailable(str(error)) from error
+        except KprodError as error:
+            self._end()
+            raise translated(error) from error
+
+    def _end(self) -> None:
+        self._closed = True
+        self._native.close(0)
+
+    @staticmethod
+    def _plugged(options: dict[str, Any], name: str) -> serializers.Serialize | None:
+        """The serializer, unless kprod knows it by name."""
+        plugged = options.get(name)
+        if plugged is None or isinstance(plugged, str):
+            return None
+        options.pop(name)
+        return serializers.bound(plugged)
+
+    @staticmethod
+    def _own_partitioner(options: dict[str, Any]) -> partitioners.Choose | None:
+        plugged = options.get("partitioner")
+        if plugged is None or isinstance(plugged, str):
+            return None
+        options.pop("partitioner")
+        return None if partitioners.is_built_in(plugged) else partitioners.bound(plugged)
+
+    # Sending --------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: list[tuple[str, bytes]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """Queue one record; the future tells where it was stored, or why it was not.
+
+        Raises KafkaTimeoutError when the topic or room for the record was not to be had within
+        ``max_block_ms``, IllegalStateError after ``close``, MessageSizeTooLargeError, ValueError
+        and TypeError for arguments, and what a serializer or partitioner raises. A topic that the
+        cluster refuses is told by the future.
+        """
+        if self._closed:
+            raise KafkaIllegalStateError("KafkaProducer already closed!")
+        if headers is not None or (value is None and key is None):
+            _check(value, key, headers)
+        given = key, value
+        if self._key is not None:
+            key = self._key(topic, headers or [], key)
+        if self._value is not None:
+            value = self._value(topic, headers or [], value)
+        try:
+            if partition is not None:
+                partition = int(partition) if partition.__class__ is bool else partition
+            elif self._choose is not None:
+                cluster = self._cluster_with(topic)
+                partition = self._choose(topic, given[0], key, given[1], value, cluster)
+            return FutureRecordMetadata(
+                self._native.send(topic, value, key, headers, partition, timestamp_ms)
+            )
+        except BrokerError as error:
+            log.error("%r: %s", self, error)
+            return FutureRecordMetadata(None, translated(error))
+        except KprodError as error:
+            raise translated(error) from error
+
+    def _cluster_with(self, topic: str) -> partitioners.Cluster:
+        """What is known of the cluster, with this topic."""
+        if self._native.cluster.topic(topic) is None:
+            self._native.partitions_for(topic)
+        return partitioners.Cluster(self._native.cluster)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything queued so far and wait for every outcome, at most ``timeout`` seconds.
+
+        Raises KafkaTimeoutError when that has passed, and at once inside a callback.
+        """
+        try:
+            self._native.flush(timeout)
+        except IllegalStateError as error:
+            raise KafkaTimeoutError(str(error)) from error
+        except KprodError as error:
+            raise translated(error) from error
+
+    def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
+        """Send what is queued, at most ``timeout`` seconds, and end everything.
+
+        Raises KafkaTimeoutError when records are left then: the producer stays open, and they are
+        still being sent. Raises ValueError for a timeout below 0. Once it is closed, a second call
+        does nothing. Inside a callback it does not wait. ``null_logger`` has no effect.
+        """
+        if self._closed:
+            return
+        try:
+            self._native.flush(timeout)
+        except IllegalStateError as error:
+            if isinstance(error, ProducerClosedError):
+                raise translated(error) from error
+            self._end()
+            return
+        except KprodError as error:
+            raise translated(error) from error
+        self._closed = True
+        self._native.close(timeout)
+        self._close_plugged()
+
+    def _close_plugged(self) -> None:
+        for name in ("key_serializer", "value_serializer"):
+            close = getattr(self.config[name], "close", None)
+            if callable(close):
+                close()
+
+    # What is known --------------------------------------------------------------------------------
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partition numbers; waits for them at most ``max_block_ms``.
+
+        After ``close`` those that were known. Raises KafkaTimeoutError.
+        """
+        known = self._native.cluster.topic(topic)
+        if self._closed and known is not None:
+            return set(range(len(known)))
+        try:
+            return self._native.partitions_for(topic)
+        except KprodError as error:
+            raise translated(error) from error
+
+    def bootstrap_connected(self) -> bool:
+        """True when there is a connection to some broker."""
+        return not self._closed and self._native.bootstrap_connected()
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any] | None:
+        """Numbers by group and name; with ``raw`` by MetricName, as objects that have ``value()``.
+
+        None with ``metrics_enabled=False``; empty after ``close``.
+        """
+        if not self.config["metrics_enabled"]:
+            return None
+        groups = {} if self._closed else self._native.metrics()
+        return by_name(groups, self.config["client_id"]) if raw else by_group(groups)
+
+    @classmethod
+    def max_usable_produce_magic(cls, api_version: tuple[int, ...]) -> int:
+        """The newest format of records that a broker of this version takes: 0, 1 or 2."""
+        if api_version >= (0, 11):
+            return 2
+        return 1 if api_version >= (0, 10, 0) else 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_anew, (type(self), self._configs)
+
+    def __repr__(self) -> str:
+        return f"<KafkaProducer client_id={self.config['client_id']}>"
+
+
+def _made_anew(kind: type[KafkaProducer], configs: dict[str, Any]) -> KafkaProducer:
+    return kind(**configs)
+
+
+def _as_tuple(version: Any) -> tuple[int, ...] | None:
+    """``api_version`` as a tuple; "auto" and None leave it to the brokers."""
+    if isinstance(version, str):
+        return None if version == "auto" else tuple(map(int, version.split(".")))
+    return version if version is None else tuple(version)
+
+
+def _refuse_idempotence(options: dict[str, Any], version: tuple[int, ...]) -> None:
+    """A broker before 0.11, says the caller: kafka-python goes on without idempotence."""
+    if options.get("enable_idempotence"):
+        raise translated(
+            ConfigError(f"idempotence needs a broker from 0.11 on, not api_version={version}")
+        )
+    options["enable_idempotence"] = False
+
+
+def _check(value: Any, key: Any, headers: Any) -> None:
+    """What kafka-python refuses, and kprod takes."""
+    if value is None and key is None:
+        raise ValueError("Need at least one: key or value")
+    if headers is None:
+        return
+    if not isinstance(headers, list):
+        raise TypeError("headers must be list-type")
+    for item in headers:
+        if not (
+            isinstance(item, tuple)
+            and len(item) == 2
+            and isinstance(item[0], str)
+            and isinstance(item[1], bytes)
+        ):
+            raise TypeError("All headers items must be (str, bytes) tuples")

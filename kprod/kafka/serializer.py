@@ -1,0 +1,108 @@
+"""kafka-python's serializers, and how serializers of any of its versions are called"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from kprod.kafka.installed import also_theirs
+
+Serialize: TypeAlias = Callable[[str, list[tuple[str, bytes]], Any], Any]
+
+
+class Serializer(ABC):
+    """From the application's keys or values to bytes, as ``kafka.serializer.Serializer``."""
+
+    @abstractmethod
+    def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
+        """The bytes of ``data``, or None."""
+
+    def close(self) -> None:  # noqa: B027
+        """Called once, when the producer is closed."""
+
+
+class Deserializer(ABC):
+    """From bytes to the application's objects, as ``kafka.serializer.Deserializer``."""
+
+    @abstractmethod
+    def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes) -> Any:
+        """What ``data`` stands for."""
+
+    def close(self) -> None:  # noqa: B027
+        """Called once, when whoever reads is closed."""
+
+
+for kind in (Serializer, Deserializer):
+    also_theirs(kind, "serializer")
+
+
+class DefaultSerializer(Serializer, Deserializer):
+    """Text in ``encoding``; bytes and None as they are."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self.encoding = encoding
+
+    def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
+        """Raises AttributeError for what is neither text nor bytes."""
+        if data is None or isinstance(data, bytes | bytearray | memoryview):
+            return data
+        return data.encode(self.encoding)
+
+    def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes | None) -> Any:
+        """The text, None for None."""
+        return None if data is None else data.decode(self.encoding)
+
+
+class JsonSerializer(DefaultSerializer):
+    """What ``json.dumps`` makes of it, None as it is."""
+
+    def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
+        """Raises TypeError and ValueError as ``json.dumps`` does."""
+        return None if data is None else super().serialize(topic, headers, json.dumps(data))
+
+    def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes | None) -> Any:
+        """What ``json.loads`` makes of it."""
+        return None if data is None else json.loads(super().deserialize(topic, headers, data))
+
+
+class SerializeWrapper(Serializer):
+    """A function as a serializer, None for one that changes nothing."""
+
+    def __init__(self, fn: Callable[[Any], Any] | None) -> None:
+        self.fn = fn
+
+    def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
+        """What the function makes of it."""
+        return data if self.fn is None else self.fn(data)
+
+
+def bound(serializer: Any) -> Serialize | None:
+    """How to call a serializer: an object of version 3 or 2 of kafka-python, or a function.
+
+    ``serialize`` has three arguments in version 3, two in version 2. Raises TypeError for what is
+    no serializer.
+    """
+    if serializer is None:
+        return None
+    serialize = getattr(serializer, "serialize", None)
+    if callable(serialize) and not isinstance(serializer, type):
+        if accepts(serialize, 3):
+            return serialize  # type: ignore[no-any-return]
+        return lambda topic, _headers, data: serialize(topic, data)
+    if not callable(serializer):
+        raise TypeError(f"a serializer is a callable or has serialize(), not {serializer!r}")
+    return lambda _topic, _headers, data: serializer(data)
+
+
+def accepts(function: Callable[..., Any], count: int) -> bool:
+    """Whether ``function`` can be called with ``count`` positional arguments."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # compiled, and tells nothing
+        return True
+    return True

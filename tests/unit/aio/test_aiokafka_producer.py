@@ -1,0 +1,166 @@
+"""A program written for aiokafka, with one line changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import aiokafka.errors as theirs
+import pytest
+
+from kprod.aio import AIOKafkaProducer, errors
+from kprod.broker import EmbeddedBroker
+from kprod.kafka.partitioner import Partitioner
+from tests.support.ports import free_port
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with EmbeddedBroker(topics={"t": 2}) as broker:
+        yield broker.bootstrap_servers
+
+
+def test_records_are_sent_and_told_of_as_there(servers: str) -> None:
+    async def main() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=servers)
+        await producer.start()
+        future = await producer.send("t", b"v", key=b"k", partition=1, timestamp_ms=5)
+        assert isinstance(future, asyncio.Future)
+        done, _ = await asyncio.wait([future])
+        stored = done.pop().result()
+        assert stored is not None
+        assert (stored.partition, stored.timestamp) == (1, 5)
+        again = await producer.send_and_wait("t", b"v", headers=[("h", b"x")])
+        assert again is not None
+        futures = [await producer.send("t", b"v") for _ in range(500)]
+        assert len(await asyncio.gather(*futures)) == 500
+        await producer.flush()
+        assert await producer.partitions_for("t") == {0, 1}
+        await producer.stop()
+        await producer.stop()
+        with pytest.raises(theirs.ProducerClosed):
+            await producer.send("t", b"v")
+
+    asyncio.run(main())
+
+
+def test_nobody_to_tell_the_offset_means_no_result(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers, acks=0) as producer:
+            assert await producer.send_and_wait("t", b"v") is None
+            assert await (await producer.send("t", b"v")) is None
+
+    asyncio.run(main())
+
+
+def test_code_of_the_application_is_used(servers: str) -> None:
+    class Last(Partitioner):
+        def partition(self, *given: Any) -> int:
+            return int(max(given[5].partitions_for_topic(given[0])))
+
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=servers,
+            key_serializer=str.encode,
+            value_serializer=lambda value: repr(value).encode(),
+            partitioner=Last(),
+        ) as producer:
+            stored = await producer.send_and_wait("t", 12, key="k")
+            assert stored is not None
+            assert (stored.partition, stored.serialized_value_size) == (1, 2)
+
+    asyncio.run(main())
+
+
+def test_errors_are_caught_under_their_names(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+            with pytest.raises(theirs.MessageSizeTooLargeError):
+                await producer.send("t", bytes(3_000_000))
+            with pytest.raises(TypeError, match="key or value"):
+                await producer.send("t")
+            with pytest.raises(ValueError, match="no partition 9"):
+                await producer.send("t", b"v", partition=9)
+            with pytest.raises(theirs.IllegalStateError):  # no transactional_id
+                await producer.begin_transaction()
+        gone = AIOKafkaProducer(
+            bootstrap_servers=f"127.0.0.1:{free_port()}", request_timeout_ms=100
+        )
+        with pytest.raises(theirs.KafkaConnectionError, match="Unable to bootstrap from"):
+            await gone.start()
+
+    asyncio.run(main())
+    assert issubclass(errors.KafkaTimeoutError, theirs.KafkaTimeoutError)
+    with pytest.raises(AttributeError):
+        errors.NoSuchError  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"acks": 122}, "Invalid ACKS parameter"),
+        ({"compression_type": "x"}, "Invalid compression type"),
+        ({"acks": 1, "enable_idempotence": True}, "not supported if enable_idempotence"),
+        ({"security_protocol": "SOME"}, "should be SSL or PLAINTEXT"),
+        ({"security_protocol": "SSL", "ssl_context": None}, "`ssl_context` is mandatory"),
+        ({"lingr_ms": 1}, "did you mean 'linger_ms'"),
+    ],
+)
+def test_options_that_are_wrong_are_refused(options: dict[str, Any], said: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match=said):
+            AIOKafkaProducer(**options)
+
+    asyncio.run(main())
+
+
+def test_records_that_fail_fail_their_futures() -> None:
+    async def main() -> None:
+        with EmbeddedBroker(topics={"t": 1}) as broker:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=broker.bootstrap_servers,
+                linger_ms=100,
+                request_timeout_ms=100,
+                delivery_timeout_ms=300,
+            )
+            await producer.partitions_for("t")
+            future, cancelled = await producer.send("t", b"v"), await producer.send("t", b"v")
+            cancelled.cancel()
+        with pytest.raises(theirs.KafkaTimeoutError):
+            await future
+        await producer.stop()
+
+    asyncio.run(main())
+
+
+def test_batches_of_the_application_go_where_they_are_sent(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=200) as producer:
+            batch = producer.create_batch()
+            first = batch.append(key=None, value=b"1", timestamp=None)
+            assert first is not None
+            assert first.offset == 0
+            batch.append(key=b"k", value=b"2", timestamp=9, headers=[("h", b"x")])
+            assert batch.append(key=None, value=bytes(500), timestamp=None) is None
+            assert (batch.record_count(), batch.size() < 200) == (2, True)
+            stored = await (await producer.send_batch(batch, "t", partition=1))
+            assert stored is not None
+            assert stored.partition == 1
+            assert batch.append(key=None, value=b"", timestamp=None) is None
+            with pytest.raises(ValueError, match="empty"):
+                await producer.send_batch(producer.create_batch(), "t", partition=0)
+
+    asyncio.run(main())
+
+
+def test_one_that_is_not_stopped_says_so(servers: str) -> None:
+    async def main() -> None:
+        kept = [AIOKafkaProducer(bootstrap_servers=servers)]
+        with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
+            kept.clear()
+        with pytest.warns(DeprecationWarning, match="`loop`"):
+            other = AIOKafkaProducer(loop=asyncio.get_running_loop(), bootstrap_servers=servers)
+        await other.stop()
+
+    asyncio.run(main())

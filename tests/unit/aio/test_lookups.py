@@ -1,0 +1,95 @@
+"""Look-ups of topics are shared, end as soon as they can, and outlive whoever gives up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.aio.lookups import TopicLookups
+from kprod.broker import EmbeddedBroker
+from kprod.errors import BrokerError, KprodTimeoutError, PartitionError, ProducerClosedError
+
+LONG = 30.0
+
+
+@pytest.fixture(scope="module")
+def native() -> Iterator[KafkaProducer]:
+    with (
+        EmbeddedBroker(
+            topics={f"found-{n}": 2 for n in range(40)}, auto_create_topics=False
+        ) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        yield producer
+
+
+def test_many_topics_are_found_at_once(native: KafkaProducer) -> None:
+    async def find() -> list[int]:
+        lookups = TopicLookups(native.metadata)
+        tasks = [asyncio.ensure_future(lookups.find(f"found-{n}", 1, LONG)) for n in range(40)]
+        await asyncio.sleep(0)
+        return [len(found) for found in await asyncio.gather(*tasks)]
+
+    assert asyncio.run(find()) == [2] * 40
+
+
+def test_what_the_cluster_refuses_for_good_is_told_at_once(native: KafkaProducer) -> None:
+    async def find() -> None:
+        lookups = TopicLookups(native.metadata)
+        with pytest.raises(BrokerError, match="17"):
+            await lookups.find("no name of a topic", None, LONG)
+        with pytest.raises(PartitionError):
+            await lookups.find("found-0", 7, LONG)
+
+    asyncio.run(find())
+
+
+def test_a_producer_that_closes_ends_them() -> None:
+    with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
+        native = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+
+        async def find() -> None:
+            lookups = TopicLookups(native.metadata)
+            task = asyncio.ensure_future(lookups.find("missing", None, LONG))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(native.close)
+            with pytest.raises(ProducerClosedError):
+                await task
+            with pytest.raises(ProducerClosedError):
+                await lookups.find("missing", None, LONG)
+
+        asyncio.run(find())
+
+
+def test_those_that_share_a_look_up_get_an_error_each(native: KafkaProducer) -> None:
+    async def find() -> list[object]:
+        lookups = TopicLookups(native.metadata)
+        tasks = [asyncio.ensure_future(lookups.find("missing", None, 0.1)) for _ in range(300)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, *others = asyncio.run(find())
+    assert isinstance(first, asyncio.CancelledError)
+    assert all(isinstance(error, KprodTimeoutError) for error in others)
+    assert len(set(map(id, others))) == 299
+
+
+def test_what_a_loop_left_behind_holds_up_no_other(native: KafkaProducer) -> None:
+    lookups = TopicLookups(native.metadata)
+
+    async def leave() -> None:
+        task = asyncio.ensure_future(lookups.find("later", None, 0.3))
+        await asyncio.sleep(0)
+        assert not task.done()
+
+    async def find() -> None:
+        with pytest.raises(KprodTimeoutError):
+            await lookups.find("later", None, 0.1)
+
+    for run in (leave, find):
+        asyncio.run(run())

@@ -1,0 +1,89 @@
+"""librdkafka's codes and words, and what kprod's errors are among them."""
+
+from __future__ import annotations
+
+import pickle
+
+import confluent_kafka
+import pytest
+
+from kprod import errors as native
+from kprod.confluent import (
+    KafkaError,
+    KafkaException,
+    KeySerializationError,
+    ProduceError,
+    ValueSerializationError,
+)
+from kprod.confluent.error_codes import BROKER, LOCAL
+from kprod.confluent.errors import from_native
+from kprod.types import Persisted
+
+THEIRS = {
+    name: code for name, code in vars(confluent_kafka.KafkaError).items() if isinstance(code, int)
+}
+
+
+def test_every_code_has_their_name_and_words() -> None:
+    for name, code in THEIRS.items():
+        assert getattr(KafkaError, name) == code
+        ours, original = KafkaError(code), confluent_kafka.KafkaError(code)
+        assert (ours.name(), ours.str()) == (original.name(), original.str())
+        assert repr(ours) == str(ours) == repr(original)
+    assert set(THEIRS.values()) == {*LOCAL, *BROKER}
+
+
+def test_a_code_nobody_knows_has_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="_NO_SUCH_CODE"):
+        KafkaError._NO_SUCH_CODE  # noqa: B018
+    assert KafkaError(4242).code() == 4242
+
+
+def test_errors_equal_their_codes() -> None:
+    error = KafkaError(KafkaError._MSG_TIMED_OUT, "too late", retriable=True)
+    assert error == KafkaError._MSG_TIMED_OUT
+    assert error == KafkaError(-192)
+    assert error != KafkaError(3)
+    assert len({error, KafkaError(-192)}) == 1
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.str(), again.retriable(), again.fatal()) == ("too late", True, False)
+    assert not again.txn_requires_abort()
+
+
+def test_exceptions_carry_them() -> None:
+    with pytest.raises(KafkaException) as caught:
+        raise KafkaException(KafkaError(3))
+    assert caught.value.args[0].code() == 3
+    cause = ValueError("no number")
+    for kind, code in ((KeySerializationError, -162), (ValueSerializationError, -161)):
+        error = kind(cause)
+        assert isinstance(error, ProduceError)
+        assert (error.code, error.exception, error.args[0].str()) == (code, cause, "no number")
+    assert ProduceError(KafkaError(3)).name == "UNKNOWN_TOPIC_OR_PART"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (native.DeliveryTimeoutError("x"), "_MSG_TIMED_OUT", "Local: Message timed out: x"),
+        (native.BufferFullError("x"), "_QUEUE_FULL", "Local: Queue full: x"),
+        (native.BrokerError(29, "t"), "TOPIC_AUTHORIZATION_FAILED", "Broker: Topic authorization"),
+        (native.BrokerError(999, "t"), "ERR_999?", "UNKNOWN_ERROR_999: t"),
+        (native.RecordTooLargeError("x"), "MSG_SIZE_TOO_LARGE", "Broker: Message size too large"),
+        (native.PartitionError("x"), "_UNKNOWN_PARTITION", "Local: Unknown partition: x"),
+        (native.ConnectionLost("x"), "_TRANSPORT", "Local: Broker transport failure: x"),
+        (native.KprodError("x"), "_FAIL", "Local: Communication failure with broker: x"),
+    ],
+)
+def test_errors_of_kprod_have_a_code(error: native.KprodError, code: str, words: str) -> None:
+    told = from_native(error)
+    assert told.name() == code
+    assert told.str().startswith(words)
+    assert told.retriable() == error.retriable
+
+
+def test_what_never_left_and_what_may_have_been_stored_are_told_apart_by_purge() -> None:
+    closed = native.ProducerClosedError("x")
+    assert from_native(closed).name() == "_PURGE_QUEUE"
+    closed.persisted = Persisted.MAYBE
+    assert from_native(closed).name() == "_PURGE_INFLIGHT"

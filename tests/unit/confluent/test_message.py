@@ -1,0 +1,84 @@
+"""Messages as confluent-kafka has them."""
+
+from __future__ import annotations
+
+import pickle
+
+import confluent_kafka
+import pytest
+
+from kprod.confluent import Message, consistent, fnv1a, murmur2, version
+
+ARGUMENTS = ("t", 1, 2, b"k", b"value", [("h", b"x")], None, (1, 4), 5.5, 3, 6)
+
+
+def test_a_message_tells_what_it_was_made_of() -> None:
+    message = Message(*ARGUMENTS)
+    told = (message.topic(), message.partition(), message.offset(), message.key(), message.value())
+    assert told == ARGUMENTS[:5]
+    rest = (message.headers(), message.error(), message.timestamp(), message.latency())
+    assert (*rest, message.leader_epoch(), message.delivery_count()) == ARGUMENTS[5:]
+    assert len(message) == 5
+
+
+def test_what_is_not_known_is_none() -> None:
+    message = Message()
+    assert message.partition() is message.offset() is message.latency() is None
+    assert message.leader_epoch() is message.delivery_count() is message.topic() is None
+    assert message.timestamp() == (0, 0)
+    assert len(message) == 0
+    assert bool(message)
+
+
+def test_parts_can_be_replaced() -> None:
+    message = Message()
+    for name, value in (
+        ("topic", "t"),
+        ("value", "v"),
+        ("key", "k"),
+        ("headers", []),
+        ("error", 1),
+    ):
+        getattr(message, f"set_{name}")(value)
+        assert getattr(message, name)() == value
+
+
+def test_messages_are_compared_and_pickled_by_what_they_hold() -> None:
+    message = Message(*ARGUMENTS)
+    assert message == pickle.loads(pickle.dumps(message)) == Message(*ARGUMENTS)
+    assert message != Message()
+    assert message != 1
+    with pytest.raises(TypeError):
+        hash(message)
+    with pytest.raises(OverflowError):
+        Message(delivery_count=2**15)
+
+
+def test_keys_go_where_the_partitioners_put_them() -> None:
+    for key in (b"a", b"key", bytes(range(200))):
+        for function in (murmur2, consistent, fnv1a):
+            theirs = getattr(confluent_kafka, function.__name__)
+            assert function(key, 7) == theirs(key, 7)
+    with pytest.raises(ValueError, match="partition_count must be > 0"):
+        murmur2(b"k", 0)
+    with pytest.raises(TypeError):
+        murmur2("k", 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        murmur2(b"k", "1")  # type: ignore[arg-type]
+    assert version()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("other", [None, object()])
+@pytest.mark.parametrize("method", ["topic", "value", "error", "latency", "__len__"])
+def test_methods_are_for_messages_only(method: str, other: object) -> None:
+    with pytest.raises(TypeError):
+        getattr(Message, method)(other)
+
+
+@pytest.mark.compiled
+def test_one_that_was_never_initialized_is_empty() -> None:
+    empty = Message.__new__(Message)
+    assert (empty.topic(), empty.partition(), empty.offset(), empty.latency()) == (None, 0, 0, 0.0)
+    assert pickle.loads(pickle.dumps(empty)) != Message()
+    assert pickle.loads(pickle.dumps(empty)).delivery_count() is empty.delivery_count() is None

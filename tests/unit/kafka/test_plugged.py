@@ -1,0 +1,165 @@
+"""Serializers and partitioners of every version of kafka-python."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+import warnings
+from typing import Any
+
+import pytest
+
+from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.kafka import murmur2, partitioner
+from kprod.kafka.partitioner import (
+    Cluster,
+    DefaultPartitioner,
+    Partitioner,
+    StickyPartitioner,
+    bound,
+    is_built_in,
+)
+from kprod.kafka.serializer import DefaultSerializer, JsonSerializer, SerializeWrapper
+from kprod.kafka.serializer import bound as bound_serializer
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    import kafka.partitioner as theirs
+    import kafka.serializer as their_serializers
+
+PARTITIONS = (PartitionInfo(0, 1), PartitionInfo(1), PartitionInfo(2, 1))
+CLUSTER = Cluster(ClusterSnapshot(topics={"t": TopicInfo("t", None, PARTITIONS)}))
+
+
+class Version3:
+    def serialize(self, topic: str, headers: Any, data: Any) -> bytes:
+        return f"{topic} {headers} {data}".encode()
+
+
+class Version2:
+    def serialize(self, topic: str, value: Any) -> bytes:
+        return f"{topic} {value}".encode()
+
+
+@pytest.mark.parametrize(
+    ("serializer", "expected"),
+    [
+        (Version3(), b"t [] x"),
+        (Version2(), b"t x"),
+        (str.encode, b"x"),
+        (DefaultSerializer("utf-16-le"), b"x\0"),
+        (SerializeWrapper(None), "x"),
+        (JsonSerializer(), b'"x"'),
+    ],
+)
+def test_serializers_of_every_version_are_called_as_they_are_made(
+    serializer: Any, expected: object
+) -> None:
+    serialize = bound_serializer(serializer)
+    assert serialize is not None
+    assert serialize("t", [], "x") == expected
+
+
+def test_what_is_no_serializer_is_refused() -> None:
+    with pytest.raises(TypeError, match="a serializer is a callable"):
+        bound_serializer(3)
+
+
+def test_the_serializers_read_back_what_they_write() -> None:
+    for serializer in (DefaultSerializer(), JsonSerializer()):
+        assert serializer.deserialize("t", [], serializer.serialize("t", [], "é")) == "é"
+        assert serializer.serialize("t", [], None) is None
+        assert serializer.deserialize("t", [], None) is None
+    assert DefaultSerializer().serialize("t", [], b"raw") == b"raw"
+    with pytest.raises(AttributeError):
+        DefaultSerializer().serialize("t", [], 42)
+
+
+class Third(Partitioner):
+    def partition(self, *given: Any) -> int:
+        assert given[:5] == ("t", "k", b"k", "v", b"v")
+        return int(max(given[5].available_partitions_for_topic("t")))
+
+
+class Earlier:
+    def partition(self, topic: str, key: Any, cluster: Cluster) -> int:
+        return max(cluster.partitions_for_topic(topic) or ())
+
+
+def with_numbers(key: bytes, every: list[int], available: list[int]) -> int:
+    assert (key, available) == (b"k", [0, 2])
+    return every[1]
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "expected"), [(Third(), 2), (Earlier(), 2), (with_numbers, 1)]
+)
+def test_partitioners_of_every_version_are_called_as_they_are_made(
+    partitioner: Any, expected: int
+) -> None:
+    assert bound(partitioner)("t", "k", b"k", "v", b"v", CLUSTER) == expected
+
+
+def test_those_that_come_with_kafka_python_stand_for_our_own() -> None:
+    for built_in in (theirs.DefaultPartitioner(), theirs.StickyPartitioner(), DefaultPartitioner()):
+        assert is_built_in(built_in)
+    assert not is_built_in(Third())
+    with pytest.raises(TypeError, match="a partitioner is"):
+        bound(3)
+
+
+def test_keys_go_where_theirs_go() -> None:
+    ours, original = DefaultPartitioner(), theirs.DefaultPartitioner()
+    for number in range(50):
+        key = random.Random(number).randbytes(number)
+        assert murmur2(key) == theirs.murmur2(key)
+        found = ours.partition("t", None, key, None, None, CLUSTER)
+        assert found == original.partition("t", None, key, None, None, CLUSTER)
+
+
+def test_records_without_a_key_stick_to_a_partition_that_has_a_leader() -> None:
+    sticky = StickyPartitioner()
+    first = sticky.partition("t", None, None, None, b"v", CLUSTER)
+    assert first in (0, 2)
+    assert sticky.partition("t", None, None, None, b"v", CLUSTER) == first
+    sticky.on_new_batch("t", CLUSTER, first)
+    sticky.on_new_batch("t", CLUSTER, first)  # late: another thread has told already
+    assert sticky.partition("t", None, None, None, b"v", CLUSTER) == 2 - first
+    with pytest.raises(ValueError, match="not found"):
+        sticky.partition("unknown", None, None, None, b"v", CLUSTER)
+
+
+def test_a_sticky_partitioner_forgets_topics_that_have_gone() -> None:
+    sticky = StickyPartitioner()
+    names = [f"of-one-hour-{number}" for number in range(5_000)]
+    tracemalloc.start()
+    try:
+        for name in names:
+            only = Cluster(ClusterSnapshot(topics={name: TopicInfo(name, None, PARTITIONS)}))
+            assert sticky.partition(name, None, None, None, b"v", only) in (0, 2)
+        taken = tracemalloc.take_snapshot()
+    finally:
+        tracemalloc.stop()
+    # Only what it took itself: other threads of the process take some meanwhile.
+    own = taken.filter_traces([tracemalloc.Filter(True, partitioner.__file__)])
+    kept = sum(trace.size for trace in own.traces)
+    assert kept < 50_000  # a dict with all of them alone takes 295 kB
+
+
+def test_what_is_made_for_the_original_takes_ours_for_its_own() -> None:
+    # As its consumer asks, before it takes one for a function.
+    assert isinstance(DefaultSerializer(), their_serializers.Deserializer)
+    assert isinstance(JsonSerializer(), their_serializers.Serializer)
+    assert isinstance(StickyPartitioner(), theirs.Partitioner)
+
+
+def test_a_sticky_partitioner_goes_on_when_no_partition_has_a_leader() -> None:
+    nobody = tuple(PartitionInfo(number) for number in range(3))
+    leaderless = Cluster(ClusterSnapshot(topics={"t": TopicInfo("t", None, nobody)}))
+    sticky = StickyPartitioner()
+    seen = set()
+    for _ in range(200):
+        before = sticky.partition("t", None, None, "v", b"v", leaderless)
+        sticky.on_new_batch("t", leaderless, before)
+        seen.add((before, sticky.partition("t", None, None, "v", b"v", leaderless)))
+    assert len({before for before, _ in seen}) == 3

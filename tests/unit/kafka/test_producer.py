@@ -1,0 +1,236 @@
+"""A program written for kafka-python, with one line changed, against a broker."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from kprod.kafka import KafkaProducer, TopicPartition, errors
+from kprod.kafka.metric_names import MetricName
+from kprod.kafka.serializer import JsonSerializer
+from tests.support.ports import free_port
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    import kafka
+    from kafka import errors as theirs
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with EmbeddedBroker(topics={"t": 3}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def producer(servers: str) -> Iterator[KafkaProducer]:
+    with KafkaProducer(bootstrap_servers=servers) as made:
+        yield made
+
+
+def nobody() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+def test_a_record_is_sent_and_told_of_as_there(producer: KafkaProducer) -> None:
+    future = producer.send("t", b"value", b"key", [("h", b"1")], 1, 1234)
+    stored = future.get(timeout=30)
+    assert stored.topic_partition == TopicPartition("t", 1)
+    assert (stored.timestamp, stored.serialized_key_size, stored.checksum) == (1234, 3, None)
+    assert future.is_done
+    assert future.succeeded()
+    assert future.value == stored
+    assert future.exception is None
+
+
+def test_callbacks_get_their_arguments_and_late_ones_run_at_once(producer: KafkaProducer) -> None:
+    heard: list[Any] = []
+    future = producer.send("t", b"value")
+    future.add_callback(lambda *args, **named: heard.append((args, named)), 1, named=2)
+    future.add_errback(heard.append)
+    stored = future.get(30)
+    producer.flush()
+    assert heard == [((1, stored), {"named": 2})]
+    future.add_both(heard.append)
+    assert heard[1:] == [stored]
+
+
+def test_what_may_be_sent_is_what_may_be_sent_there(producer: KafkaProducer) -> None:
+    with pytest.raises(ValueError, match="Need at least one"):
+        producer.send("t")
+    bad_headers: list[Any] = [{"h": b""}, [("h", None)], [["h", b""]]]
+    for headers in bad_headers:
+        with pytest.raises(TypeError):
+            producer.send("t", b"v", headers=headers)
+    with pytest.raises(ValueError, match="no partition 99"):
+        producer.send("t", b"v", partition=99)
+    with pytest.raises(theirs.MessageSizeTooLargeError):
+        producer.send("t", bytes(2_000_000))
+    with pytest.raises(ValueError, match="topic"):
+        producer.send("a b", b"v")
+    assert producer.send("t", b"v", partition=True).get(30).partition == 1
+
+
+@pytest.mark.parametrize("option", ["value_serializer", "partitioner"])
+def test_what_code_of_the_application_raises_comes_through(servers: str, option: str) -> None:
+    def fail(*_: object) -> int:
+        raise LookupError("mine")
+
+    options: dict[str, Any] = {option: fail}
+    with (
+        KafkaProducer(bootstrap_servers=servers, **options) as producer,
+        pytest.raises(LookupError, match="mine"),
+    ):
+        producer.send("t", b"v")
+
+
+def test_serializers_and_partitioners_of_the_application_are_used_and_closed(servers: str) -> None:
+    closed = []
+
+    class Json(JsonSerializer):
+        def close(self) -> None:
+            closed.append(True)
+
+    with KafkaProducer(
+        bootstrap_servers=servers,
+        value_serializer=Json(),
+        key_serializer=str.encode,
+        partitioner=lambda key, every, available: every[-1],
+    ) as producer:
+        stored = producer.send("t", {"a": 1}, "key").get(30)
+        assert (stored.partition, stored.serialized_value_size) == (2, len('{"a": 1}'))
+    assert closed == [True]
+
+
+def test_config_tells_what_is_in_force(servers: str) -> None:
+    with KafkaProducer(bootstrap_servers=servers, acks="all") as producer:
+        assert producer.config["acks"] == -1
+        assert producer.config["enable_idempotence"] is True
+        assert producer.config["linger_ms"] == KafkaProducer.DEFAULT_CONFIG["linger_ms"] == 0
+        assert producer.config["client_id"]
+        version = producer.config["api_version"]
+        assert version >= (2, 1)
+        assert producer.max_usable_produce_magic(version) == 2
+    assert KafkaProducer.max_usable_produce_magic((0, 10, 1)) == 1
+    assert KafkaProducer.max_usable_produce_magic((0, 9)) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"acks": 1}, "acks=1"),
+        ({"retries": 0}, "retries=0"),
+        ({"max_in_flight_requests_per_connection": 10}, "requests_per_connection=10"),
+        ({"api_version": (0, 10)}, "api_version"),
+    ],
+)
+def test_idempotence_that_cannot_be_is_refused_when_asked_for_and_else_dropped(
+    options: dict[str, Any], said: str
+) -> None:
+    options = {"bootstrap_servers": nobody(), "api_version": (0, 11), **options}
+    with pytest.raises(theirs.KafkaConfigurationError, match=said):
+        KafkaProducer(enable_idempotence=True, **options)
+    with KafkaProducer(**options) as producer:
+        assert producer.config["enable_idempotence"] is False
+
+
+@pytest.mark.parametrize("option", ["bootstrap_timeout_ms", "api_version_auto_timeout_ms"])
+def test_making_one_fails_when_no_broker_answers(option: str) -> None:
+    options: dict[str, Any] = {"bootstrap_servers": nobody(), option: 50}
+    with pytest.raises(theirs.KafkaTimeoutError, match=r"within 0\.05 s") as caught:
+        KafkaProducer(**options)
+    assert isinstance(caught.value, errors.NoBrokersAvailable)
+
+
+def test_with_a_version_given_nobody_is_waited_for() -> None:
+    producer = KafkaProducer(bootstrap_servers=nobody(), api_version="2.0.0", max_block_ms=50)
+    assert producer.config["api_version"] == (2, 0, 0)
+    with pytest.raises(theirs.KafkaTimeoutError):
+        producer.send("t", b"v")
+    producer.close()
+
+
+def test_records_without_an_outcome_make_close_and_get_fail(servers: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=60_000)
+    future = producer.send("t", b"v")
+    with pytest.raises(theirs.KafkaTimeoutError, match="Timeout after waiting for 0 secs"):
+        future.get(0)
+    with pytest.raises(theirs.KafkaTimeoutError):
+        producer.close(0)
+    producer.close()
+    assert future.succeeded()
+
+
+def test_waiting_inside_a_callback_is_a_timeout(producer: KafkaProducer) -> None:
+    caught: list[Exception] = []
+    done = threading.Event()
+
+    def wait(_: object) -> None:
+        try:
+            producer.flush()
+        except theirs.KafkaTimeoutError as error:
+            caught.append(error)
+        done.set()
+
+    producer.send("t", b"v").add_callback(wait)
+    assert done.wait(30)
+    assert len(caught) == 1
+
+
+def test_an_outcome_known_from_the_start_is_told_as_any_other(producer: KafkaProducer) -> None:
+    kind = type(producer.send("t", b"v"))
+    refused = kind(None, errors.InvalidTopicError("no"))
+    heard: list[object] = []
+    refused.add_errback(heard.append).add_callback(heard.append)
+    with pytest.raises(theirs.InvalidTopicError) as caught:
+        refused.get()
+    assert heard == [caught.value]
+    assert (refused.is_done, refused.retriable(), refused.value) == (True, False, None)
+
+
+def test_a_closed_producer_still_tells_what_it_knew(servers: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=servers)
+    assert producer.partitions_for("t") == {0, 1, 2}
+    assert producer.bootstrap_connected()
+    producer.close()
+    producer.close()
+    assert producer.partitions_for("t") == {0, 1, 2}
+    assert not producer.bootstrap_connected()
+    assert producer.metrics() == {}
+    with pytest.raises(theirs.IllegalStateError, match="already closed"):
+        producer.send("t", b"v")
+
+
+def test_metrics_have_their_groups_and_names(producer: KafkaProducer) -> None:
+    producer.send("t", b"v").get(30)
+    metrics = producer.metrics()
+    assert metrics is not None
+    assert metrics["producer-metrics"]["record-send-total"] >= 1
+    assert metrics["producer-metrics"]["network-io-rate"] > 0
+    assert metrics["kafka-metrics-count"]["count"] == sum(map(len, metrics.values()))
+    raw = producer.metrics(raw=True)
+    assert raw is not None
+    name = next(name for name in raw if name.name == "record-send-total")
+    assert isinstance(name, MetricName)
+    assert raw[name].value() >= 1
+
+
+def test_metrics_can_be_switched_off(servers: str) -> None:
+    with KafkaProducer(bootstrap_servers=servers, metrics_enabled=False) as producer:
+        assert producer.metrics() is None
+
+
+def test_a_pickle_holds_the_options(producer: KafkaProducer) -> None:
+    with pickle.loads(pickle.dumps(producer)) as again:
+        assert again.config["bootstrap_servers"] == producer.config["bootstrap_servers"]
+
+
+def test_the_producer_has_every_name_of_theirs() -> None:
+    theirs_only = set(dir(kafka.KafkaProducer)) - set(dir(KafkaProducer))
+    assert all(name.startswith("_") for name in theirs_only)
