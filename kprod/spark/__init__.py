@@ -1,12 +1,11 @@
 """Write to Kafka from Spark: the same producer engine, inside every task.
 
-Needs pyspark on the driver and on the executors, and pyarrow where ``mapInArrow`` is used::
+Needs pyspark and pyarrow on the driver and on the executors::
 
-    from kprod.spark import partition_writer
+    from kprod.spark import write
 
-    pw = partition_writer("flights", bootstrap_servers="localhost:9092")
-    reports = rdd.mapPartitions(pw).collect()
-    reports = df.mapInArrow(pw, pw.schema).collect()
+    result = write(df, "flights", bootstrap_servers="localhost:9092")
+    print(result.records, result.offsets)
 """
 
 from __future__ import annotations
@@ -20,14 +19,24 @@ if find_spec("pyspark") is None:
         name="pyspark",
     )
 
+from kprod.spark.errors import RowErrorLimitExceeded, SchemaError, WriteFailed
 from kprod.spark.executor_producer import executor_producer
+from kprod.spark.foreach_batch import foreach_batch
 from kprod.spark.partition_report import OffsetRange, PartitionReport
 from kprod.spark.partition_writer import PartitionWriter, partition_writer
+from kprod.spark.write import write
+from kprod.spark.write_result import WriteResult
 
 __all__ = [
     "OffsetRange",
     "PartitionReport",
     "PartitionWriter",
+    "RowErrorLimitExceeded",
+    "SchemaError",
+    "WriteFailed",
+    "WriteResult",
     "executor_producer",
+    "foreach_batch",
     "partition_writer",
+    "write",
 ]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kprod.errors import DeliveryError, KprodError
 from kprod.spark.partition_report import OffsetRange
+from kprod.spark.second_thoughts import SecondThoughts
+from kprod.spark.sent_rows import SentRows
 from kprod.types import Persisted, TopicPartition
 
 if TYPE_CHECKING:
     from kprod.buffer.future import FutureRecordMetadata
     from kprod.bulk.delivery import BulkDelivery
 
+KEPT_BYTES = 32 << 20  # of rows that may still be refused; then wait for the oldest
 LOOK_EVERY = 256  # records sent between two looks at the oldest futures
 MOST_PENDING = 65_536  # futures held at most: then wait for the oldest
 MOST_CALLS = 256  # handles of bulk calls held at most
@@ -38,49 +42,61 @@ class Acknowledgements:
     """Settles futures and bulk calls, each in the order they were sent, and forgets them at once.
 
     At most ``MOST_PENDING`` futures and ``MOST_CALLS`` handles are held, however many records a
-    task sends. The first failed record raises, so no outcome is dropped unseen. Thread: one (the
-    task's).
+    task sends. The first failed record raises, so no outcome is dropped unseen; with
+    ``second_thoughts`` one that the broker refused for what it is is handed to those instead. Then
+    rows are kept until their outcome, ``KEPT_BYTES`` of them. Thread: one (the task's).
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, second_thoughts: SecondThoughts | None = None) -> None:
         """``timeout`` in seconds bounds a wait for the oldest record's outcome."""
         self.records = 0
         self.bytes = 0
         self.sent = 0  # whatever became of them
         self._futures = 0  # of those
+        self._kept = 0  # bytes of rows
         self._timeout = timeout
-        self._pending: deque[FutureRecordMetadata] = deque()
-        self._calls: deque[tuple[BulkDelivery, int]] = deque()  # and the bytes of each
+        self._second_thoughts = second_thoughts
+        self._pending: deque[tuple[FutureRecordMetadata, SentRows | None]] = deque()
+        self._calls: deque[tuple[BulkDelivery, int, SentRows | None]] = deque()  # and their bytes
         self._ranges: dict[TopicPartition, list[int]] = {}  # first, last, records
 
-    def expect(self, future: FutureRecordMetadata) -> None:
-        """Take charge of one more record. Raises DeliveryError when an earlier one has failed."""
-        self._pending.append(future)
+    def expect(self, future: FutureRecordMetadata, row: SentRows | None = None) -> None:
+        """Take charge of one more record. Raises DeliveryError when an earlier one has failed.
+
+        ``row`` is what it was made of, for the second thoughts.
+        """
+        self._pending.append((future, self._keep(row)))
         self.sent += 1
         self._futures += 1
-        if self._futures % LOOK_EVERY == 0:
+        if self._futures % LOOK_EVERY == 0 or self._kept > KEPT_BYTES:
             self._settle_done()
-            if len(self._pending) >= MOST_PENDING:
+            if len(self._pending) >= MOST_PENDING or (self._kept > KEPT_BYTES and self._pending):
                 self._wait_for_oldest()
 
-    def expect_call(self, delivery: BulkDelivery, nbytes: int) -> None:
+    def expect_call(
+        self, delivery: BulkDelivery, nbytes: int, rows: SentRows | None = None
+    ) -> None:
         """Take charge of the records of a bulk call, with ``nbytes`` of keys and values.
 
-        Raises DeliveryError when an earlier record has failed.
+        ``rows`` are what they were made of, for the second thoughts. Raises DeliveryError when an
+        earlier record has failed.
         """
-        self._calls.append((delivery, nbytes))
+        self._calls.append((delivery, nbytes, self._keep(rows)))
         self.sent += len(delivery)
         self._settle_done()
+        while len(self._calls) > 1 and self._kept > KEPT_BYTES:
+            self._wait_for_call()
         if len(self._calls) >= MOST_CALLS:
-            with suppress(KprodError):  # what became of it is read from its state
-                self._calls[0][0].get(self._timeout)
-            self._settle_done()
-            if len(self._calls) >= MOST_CALLS:
-                raise self._failure()
+            self._wait_for_call()
 
-    def finish(self) -> None:
-        """Settle all that is left. Raises DeliveryError unless every record was acknowledged."""
-        self._settle_done()
+    def finish(self, flush: Callable[[], None] = lambda: None) -> None:
+        """Settle all that is left, after ``flush`` has waited for it.
+
+        Raises DeliveryError unless every record was acknowledged, or refused and taken care of.
+        """
+        flush()
+        while self._settle_done():
+            flush()  # what was sent again
         if self._pending or self._calls:
             raise self._failure()
 
@@ -91,32 +107,86 @@ class Acknowledgements:
             for tp, (f, last, n) in sorted(self._ranges.items())
         ]
 
-    def _settle_done(self) -> None:
+    def _keep(self, rows: SentRows | None) -> SentRows | None:
+        if self._second_thoughts is None or rows is None:
+            return None
+        self._kept += rows.nbytes
+        return rows
+
+    def _settle_done(self) -> bool:
+        """Settle what has its outcome, in order; whether any record was sent again for that."""
+        sent = self.sent
+        self._settle_futures()
+        self._settle_calls()
+        return self.sent > sent
+
+    def _settle_futures(self) -> None:
         pending = self._pending
-        while pending and pending[0].is_done:
-            metadata = pending[0].value
+        while pending and pending[0][0].is_done:
+            future, row = pending[0]
+            metadata = future.value
             if metadata is None:
-                raise self._failure()
+                self._think_again(future.exception, row, 0)
+                pending.popleft()
+                self._forget(row)
+                continue
             pending.popleft()
+            self._forget(row)
             sizes = metadata.serialized_key_size, metadata.serialized_value_size
             self.bytes += sum(max(0, size) for size in sizes)
             self._count(metadata.topic_partition, metadata.offset, metadata.offset, 1)
+
+    def _settle_calls(self) -> None:
         calls = self._calls
         while calls and calls[0][0].is_done:
-            delivery, nbytes = calls[0]
+            delivery, nbytes, rows = calls[0]
             if delivery.progress().failed:
-                raise self._failure()
-            report = delivery.get(0)
+                nbytes -= self._settle_one_by_one(delivery, rows)
+            else:
+                for tp, found in delivery.get(0).offsets.items():
+                    self._count(tp, found.first, found.last, found.records)
             calls.popleft()
+            self._forget(rows)
             self.bytes += nbytes
-            for tp, found in report.offsets.items():
-                self._count(tp, found.first, found.last, found.records)
+
+    def _settle_one_by_one(self, delivery: BulkDelivery, rows: SentRows | None) -> int:
+        """A call of which records have failed; the bytes of those."""
+        failed = 0
+        for number, outcome in enumerate(delivery):
+            if isinstance(outcome, KprodError):
+                self._think_again(outcome, rows, number)
+                failed += 0 if rows is None else rows.payload_bytes(number)
+            elif outcome is not None:
+                self._count(outcome.topic_partition, outcome.offset, outcome.offset, 1)
+        return failed
+
+    def _think_again(self, error: BaseException | None, rows: SentRows | None, at: int) -> None:
+        """Hand the row to the second thoughts. Raises DeliveryError when they know no way out."""
+        thoughts = self._second_thoughts
+        if thoughts is None or rows is None or not isinstance(error, KprodError):
+            raise self._failure()
+        if not thoughts.take(rows.arguments(at), error):
+            raise self._failure()
+        self.sent -= 1  # it is counted where it went
+
+    def _forget(self, rows: SentRows | None) -> None:
+        if rows is not None:
+            self._kept -= rows.nbytes
 
     def _wait_for_oldest(self) -> None:
+        oldest = self._pending[0]
         with suppress(KprodError):  # what became of it is read from its state
-            self._pending[0].get(self._timeout)
+            oldest[0].get(self._timeout)
         self._settle_done()
-        if len(self._pending) >= MOST_PENDING:
+        if self._pending and self._pending[0] is oldest:
+            raise self._failure()
+
+    def _wait_for_call(self) -> None:
+        oldest = self._calls[0]
+        with suppress(KprodError):  # what became of it is read from its state
+            oldest[0].get(self._timeout)
+        self._settle_done()
+        if self._calls and self._calls[0] is oldest:
             raise self._failure()
 
     def _count(self, tp: TopicPartition, first: int, last: int, records: int) -> None:
@@ -135,12 +205,12 @@ class Acknowledgements:
         failed: list[_Failed] = []
         unknown, place = 0, None
         # One look at each: the sender goes on meanwhile.
-        for future in self._pending:
+        for future, _ in self._pending:
             if not future.is_done:
                 unknown, place = unknown + 1, place or future.topic_partition
             elif future.failed():
                 failed.append(_Failed(1, future.topic_partition, future.exception))
-        for call, _ in self._calls:
+        for call, *_ in self._calls:
             known = call.progress()
             unknown, place = unknown + known.pending, place or known.waits_for
             if known.failure is not None:

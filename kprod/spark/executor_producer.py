@@ -8,6 +8,7 @@ from typing import Any
 
 from kprod.spark.producer_cache import process_cache
 from kprod.spark.producer_options import fingerprint_of, job_options
+from kprod.spark.row_policy import RowPolicy
 from kprod.spark.task_producer import TaskProducer
 
 
@@ -28,12 +29,15 @@ def executor_producer(*, timeout: float | None = None, **options: Any) -> Iterat
 
 @contextmanager
 def lent_producer(
-    fingerprint: str, options: Mapping[str, Any], timeout: float | None
+    fingerprint: str,
+    options: Mapping[str, Any],
+    timeout: float | None,
+    policy: RowPolicy | None = None,
 ) -> Iterator[TaskProducer]:
     """As ``executor_producer``, for options that were checked before."""
     cache = process_cache()
     try:
-        producer = TaskProducer(cache.get(fingerprint, options), timeout)
+        producer = TaskProducer(cache.get(fingerprint, options), timeout, policy)
         yield producer
         producer.finish()
     except BaseException:

@@ -1,10 +1,10 @@
-"""A Spark session on this machine that says nothing and leaves nothing behind."""
+"""A Spark session that says nothing and leaves nothing behind."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,9 +22,30 @@ def local_session(app: str, *, cores: int, scratch: Path) -> Iterator[SparkSessi
     Its temporary files go below ``scratch``; its Python workers run this interpreter, unless the
     environment names another one in ``PYSPARK_PYTHON``.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.Builder().master(f"local[{cores}]").appName(app)
-    for name, value in _settings(cores, scratch).items():
+    shuffled = {"spark.sql.shuffle.partitions": str(2 * cores)}
+    with session_on(f"local[{cores}]", app, scratch=scratch, settings=shuffled) as spark:
+        yield spark
+
+
+@contextmanager
+def session_on(
+    master: str, app: str, *, scratch: Path, settings: Mapping[str, str]
+) -> Iterator[SparkSession]:
+    """A session on any master, ``sc://`` for Spark Connect; ``settings`` win over ours.
+
+    Ours are those of ``local_session`` on a local master, elsewhere only that it is quiet.
+    """
+    builder = SparkSession.Builder().appName(app)
+    own: dict[str, str] = {}
+    if master.startswith("sc://"):
+        builder = builder.remote(master)
+    else:
+        builder = builder.master(master)
+        own = QUIET
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if master.startswith("local"):
+            own = {**QUIET, **_local(scratch)}
+    for name, value in {**own, **settings}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:
@@ -33,16 +54,19 @@ def local_session(app: str, *, cores: int, scratch: Path) -> Iterator[SparkSessi
         spark.stop()
 
 
-def _settings(cores: int, scratch: Path) -> dict[str, str]:
+QUIET = {
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def _local(scratch: Path) -> dict[str, str]:
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.local.dir": str(scratch),
-        "spark.log.level": "ERROR",
-        "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -28,7 +28,11 @@ class PartitionReport:
     ``task`` is the number of the Spark partition, ``attempt`` counts its attempts from 0; both are
     -1 outside a Spark task. ``bytes`` are key and value bytes as they were sent, before
     compression. ``retries`` counts record retries of the worker's producer meanwhile. ``seconds``
-    run from the first input record to the last acknowledgement.
+    run from the first input record to the last acknowledgement; ``input_seconds`` of them the task
+    waited for rows of Spark's, ``flush_seconds``, at the end, for acknowledgements.
+
+    ``skipped`` and ``dead_letters`` count rows that are not among ``records``, and ``reasons`` says
+    why, as far as there is room. ``offsets`` has the dead letters' topic, too.
     """
 
     task: int
@@ -40,6 +44,11 @@ class PartitionReport:
     host: str
     pid: int
     offsets: list[OffsetRange]
+    input_seconds: float = 0.0
+    flush_seconds: float = 0.0
+    skipped: int = 0
+    dead_letters: int = 0
+    reasons: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only: the shape of a row with the schema ``SCHEMA``."""
@@ -49,7 +58,8 @@ class PartitionReport:
 SCHEMA = (
     "task int, attempt int, records bigint, bytes bigint, retries bigint, seconds double, "
     "host string, pid int, offsets array<struct<topic: string, partition: int, "
-    "first: bigint, last: bigint, records: bigint>>"
+    "first: bigint, last: bigint, records: bigint>>, input_seconds double, flush_seconds double, "
+    "skipped bigint, dead_letters bigint, reasons array<string>"
 )
 """``PartitionReport`` as Spark DDL, for ``mapInArrow``."""
 
@@ -78,6 +88,11 @@ def as_record_batch(report: PartitionReport) -> Any:
             ("host", pa.string()),
             ("pid", pa.int32()),
             ("offsets", pa.list_(offsets)),
+            ("input_seconds", pa.float64()),
+            ("flush_seconds", pa.float64()),
+            ("skipped", pa.int64()),
+            ("dead_letters", pa.int64()),
+            ("reasons", pa.list_(pa.string())),
         ]
     )
     return pa.RecordBatch.from_pylist([report.as_dict()], schema=schema)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal
 
-from pyspark import TaskContext
-
-from kprod.config import ProducerConfig
-from kprod.errors import ConfigError
-from kprod.spark.arrow_columns import read_batch
-from kprod.spark.direct_columns import FEW_ROWS, direct_columns
+from kprod.errors import ConfigError, RecordTypeError
+from kprod.spark.batch_sender import BatchPlan, BatchSender, row_sender
 from kprod.spark.executor_producer import lent_producer
 from kprod.spark.partition_report import SCHEMA, PartitionReport, as_record_batch
-from kprod.spark.producer_options import fingerprint_of, job_options
-from kprod.spark.record_shapes import RecordShapes
+from kprod.spark.producer_options import config_of, fingerprint_of, job_options
+from kprod.spark.rate_limit import RateLimit, RateLimiter
+from kprod.spark.record_shapes import RecordShapes, as_it_came
+from kprod.spark.row_policy import RowPolicy
+from kprod.spark.task_identity import this_task
 from kprod.spark.task_producer import TaskProducer
+from kprod.spark.writer_options import take_writer_options
 
 
 def partition_writer(
@@ -31,35 +31,46 @@ def partition_writer(
     key: str = "key",
     value: str = "value",
     timeout: float | None = None,
-    **producer_options: Any,
+    **options: Any,
 ) -> PartitionWriter:
     """Make a callable that writes every item of a partition to Kafka. It pickles; thread-safe.
 
     ``topic`` None takes it from each row's ``topic`` column. ``key`` and ``value`` name the columns
     of Rows, dicts and record batches. ``output`` "none" yields no reports. ``timeout`` (seconds)
     bounds the wait for acknowledgements at the end of a partition; default ``delivery_timeout_ms``
-    and a margin. Further options are those of ``KafkaProducer``.
+    and a margin.
+
+    Further options are those of ``WriterOptions`` (columns, formats, what becomes of rows that are
+    no records) and of ``KafkaProducer``. Texts in the latter may hold ``${env:NAME}`` or
+    ``${file:PATH:KEY}``, which are looked up on the executor.
 
     Raises ConfigError, on the driver already, for a bad option or one that no executor can get.
     """
     if output not in ("report", "none"):
         raise ConfigError(f'output: expected "report" or "none"; got {output!r}')
-    options = job_options({"bootstrap_servers": bootstrap_servers, **producer_options})
-    config = ProducerConfig.from_options(options)
-    serializers = config.key_serializer, config.value_serializer
+    own, rest = take_writer_options(options)
+    shipped = job_options({"bootstrap_servers": bootstrap_servers, **rest})
+    config = config_of(shipped)
+    encode_key, encode_value = config.key_serializer is None, config.value_serializer is None
+    shapes = RecordShapes(
+        topic=topic, key=key, value=value, encode_key=encode_key, encode_value=encode_value
+    )
+    plan = BatchPlan(
+        shapes=replace(shapes, key="key", value="value"),  # their columns have been renamed
+        roles=own.roles(key=key, value=value),
+        value=own.value(),
+        key=own.key(),
+        by_row=bool(config.interceptors) or not (encode_key and encode_value),
+    )
     return PartitionWriter(
-        shapes=RecordShapes(
-            topic=topic,
-            key=key,
-            value=value,
-            encode_key=config.key_serializer is None,
-            encode_value=config.value_serializer is None,
-        ),
-        by_row=topic is None or bool(config.interceptors) or serializers != (None, None),
+        plan=plan,
+        shapes=shapes,
+        policy=own.policy(),
+        limit=RateLimit(),
         reports=output == "report",
         timeout=timeout,
-        options=options,
-        fingerprint=fingerprint_of(options),
+        options=shipped,
+        fingerprint=fingerprint_of(shipped),
     )
 
 
@@ -73,8 +84,10 @@ class PartitionWriter:
     least once). Immutable.
     """
 
-    shapes: RecordShapes
-    by_row: bool  # each row is to be looked at: for its topic, or by code of the application
+    plan: BatchPlan  # of record batches
+    shapes: RecordShapes  # of everything else
+    policy: RowPolicy
+    limit: RateLimit  # of one task
     reports: bool
     timeout: float | None
     options: Mapping[str, Any] = field(repr=False)  # may hold passwords
@@ -99,35 +112,76 @@ class PartitionWriter:
             return iter(())
         everything = chain((first,), remaining)
         arrow = _is_record_batch(first)
-        report = self._write(self._send_batches if arrow else self._send_items, everything)
+        report = self.write_batches(everything) if arrow else self.write_items(everything)
         if not self.reports:
             return iter(())
         return iter((as_record_batch(report) if arrow else report.as_dict(),))
 
+    def write_batches(self, batches: Iterable[Any]) -> PartitionReport:
+        """Write all rows of the record batches. Raises as a call."""
+        return self._write(batches, self._sender)
+
+    def _sender(
+        self, producer: TaskProducer, limiter: RateLimiter | None
+    ) -> Callable[[Iterable[Any]], None]:
+        return BatchSender(self.plan, producer, limiter).send_all
+
+    def write_items(self, items: Iterable[Any]) -> PartitionReport:
+        """Write Rows, dicts, tuples, bytes or text. Raises as a call."""
+        return self._write(items, self._item_sender)
+
+    def _item_sender(
+        self, producer: TaskProducer, limiter: RateLimiter | None
+    ) -> Callable[[Iterable[Any]], None]:
+        send, read, rejected = row_sender(producer, limiter), self.shapes.read, producer.rejected
+
+        def send_all(items: Iterable[Any]) -> None:
+            for arguments in map(read, items):
+                send(*arguments)
+
+        def send_those_that_can_be(items: Iterable[Any]) -> None:
+            for item in items:
+                try:
+                    arguments = read(item)
+                except RecordTypeError as error:
+                    rejected.take(as_it_came(item), error)  # type: ignore[union-attr]
+                else:
+                    send(*arguments)
+
+        return send_all if rejected is None else send_those_that_can_be
+
     def _write(
-        self, send_all: Callable[[TaskProducer, Iterable[Any]], None], items: Iterable[Any]
+        self,
+        items: Iterable[Any],
+        sender: Callable[[TaskProducer, RateLimiter | None], Callable[[Iterable[Any]], None]],
     ) -> PartitionReport:
         started = time.monotonic()
-        with lent_producer(self.fingerprint, self.options, self.timeout) as producer:
-            send_all(producer, items)
-        return _report(producer, time.monotonic() - started)
+        limiter = None if self.limit.is_unlimited else RateLimiter(self.limit)
+        waiting = _Waiting()
+        with lent_producer(self.fingerprint, self.options, self.timeout, self.policy) as producer:
+            # Row by row, two looks at a clock would cost more than they tell.
+            watched = waiting.for_each(items) if sender == self._sender else items
+            sender(producer, limiter)(watched)
+        return _report(producer, time.monotonic() - started, waiting.seconds)
 
-    def _send_items(self, producer: TaskProducer, items: Iterable[Any]) -> None:
-        send = producer.send
-        for arguments in map(self.shapes.read, items):
-            send(*arguments)
 
-    def _send_batches(self, producer: TaskProducer, batches: Iterable[Any]) -> None:
-        topic = None if self.by_row else self.shapes.topic
-        for batch in batches:
-            columns = None
-            if topic is not None and batch.num_rows >= FEW_ROWS:
-                columns = direct_columns(batch, self.shapes)
-            if topic is not None and columns is not None:
-                producer.send_batch(topic, batch, columns)
-                continue
-            for arguments in read_batch(batch, self.shapes):
-                producer.send(*arguments)
+class _Waiting:
+    """The time an iterator takes for its items."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def for_each(self, items: Iterable[Any]) -> Iterator[Any]:
+        remaining = iter(items)
+        while True:
+            started = time.monotonic()
+            try:
+                item = next(remaining)
+            except StopIteration:
+                return
+            finally:
+                self.seconds += time.monotonic() - started
+            yield item
 
 
 def _is_record_batch(item: Any) -> bool:
@@ -135,16 +189,21 @@ def _is_record_batch(item: Any) -> bool:
     return type(item).__name__ == "RecordBatch" and type(item).__module__.startswith("pyarrow")
 
 
-def _report(producer: TaskProducer, seconds: float) -> PartitionReport:
-    context = TaskContext.get()
+def _report(producer: TaskProducer, seconds: float, input_seconds: float) -> PartitionReport:
+    task, rejected = this_task(), producer.rejected
     return PartitionReport(
-        task=context.partitionId() if context else -1,
-        attempt=context.attemptNumber() if context else -1,
+        task=task.partition,
+        attempt=task.attempt,
         records=producer.outcomes.records,
         bytes=producer.outcomes.bytes,
         retries=producer.retries,
         seconds=seconds,
         host=socket.gethostname(),
         pid=os.getpid(),
-        offsets=producer.outcomes.ranges(),
+        offsets=[*producer.outcomes.ranges(), *producer.dead_letters.ranges()],
+        input_seconds=input_seconds,
+        flush_seconds=producer.flush_seconds,
+        skipped=0 if rejected is None else rejected.skipped,
+        dead_letters=0 if rejected is None else rejected.dead_letters,
+        reasons=[] if rejected is None else rejected.reasons(),
     )

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kprod.spark.secrets import resolved
+
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
 
@@ -49,7 +51,7 @@ def _make(options: Mapping[str, Any]) -> KafkaProducer:
     from kprod.producer import KafkaProducer
 
     name = f"kprod-spark-{socket.gethostname()}-{os.getpid()}"
-    return KafkaProducer(**{"client_id": name, **options})
+    return KafkaProducer(**{"client_id": name, **resolved(options)})
 
 
 _cache = ProducerCache()

@@ -10,6 +10,9 @@ from pyspark import cloudpickle  # what Spark itself ships functions with
 
 from kprod.config import OPTIONS, ProducerConfig
 from kprod.errors import ConfigError
+from kprod.spark.secrets import has_placeholder
+
+STAND_IN = "told-on-the-executors:9092"
 
 BATCH_JOB: Mapping[str, Any] = {
     "linger_ms": 50,
@@ -28,8 +31,24 @@ def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if given.isdisjoint(s.replace(".", "_") for s in OPTIONS[name].spellings)
     }
     merged = {**silent, **options}
-    ProducerConfig.from_options(merged)
+    config_of(merged)
     return merged
+
+
+def config_of(options: Mapping[str, Any]) -> ProducerConfig:
+    """The options as far as the driver knows them: brokers may be named on the executors only.
+
+    Raises ConfigError for a bad one.
+    """
+    known = {
+        name: STAND_IN if _names_brokers(name) and has_placeholder(value) else value
+        for name, value in options.items()
+    }
+    return ProducerConfig.from_options(known)
+
+
+def _names_brokers(name: str) -> bool:
+    return name.replace(".", "_") == "bootstrap_servers"
 
 
 def fingerprint_of(options: Mapping[str, Any]) -> str:

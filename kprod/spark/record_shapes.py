@@ -102,5 +102,17 @@ def required_topic(topic: str | None) -> str:
     return topic
 
 
+def as_it_came(item: Any) -> SendArguments:
+    """What there is of an item that is no record: its value if that is bytes or text, or itself."""
+    fields = getattr(item, "__fields__", None)
+    row = dict(zip(fields, item, strict=True)) if fields else item
+    value = row.get("value") if isinstance(row, Mapping) else item
+    if isinstance(value, str):
+        value = value.encode()
+    if not isinstance(value, bytes | bytearray | memoryview):
+        value = repr(item).encode()
+    return "", bytes(value), None, None, None, None
+
+
 def _describe(item: Any) -> str:
     return f"a tuple of {len(item)}" if isinstance(item, tuple) else type(item).__name__

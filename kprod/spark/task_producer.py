@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 from kprod.errors import KprodError, KprodTimeoutError
 from kprod.spark.acknowledgements import Acknowledgements
 from kprod.spark.direct_columns import payload_bytes
+from kprod.spark.rejected_rows import RejectedRows
+from kprod.spark.row_policy import RowPolicy
+from kprod.spark.second_thoughts import SecondThoughts
+from kprod.spark.sent_rows import BatchRows, OneRow
 
 if TYPE_CHECKING:
     from kprod.buffer.future import FutureRecordMetadata
@@ -19,13 +24,25 @@ MARGIN_SECONDS = 10.0  # what a flush may take beyond the time a record may take
 
 
 class TaskProducer:
-    """Sends the records of one task and answers for each of them. Thread: one (the task's)."""
+    """Sends the records of one task and answers for each of them. Thread: one (the task's).
 
-    def __init__(self, producer: KafkaProducer, timeout: float | None) -> None:
+    ``rejected`` takes the rows that no topic takes; None: such a row fails the task.
+    """
+
+    def __init__(
+        self, producer: KafkaProducer, timeout: float | None, policy: RowPolicy | None = None
+    ) -> None:
         """``timeout`` bounds ``finish``, in seconds; None: ``delivery_timeout_ms`` and a margin."""
         if timeout is None:
             timeout = producer.config.delivery_timeout_ms / 1000 + MARGIN_SECONDS
-        self.outcomes = Acknowledgements(timeout)
+        self.rejected: RejectedRows | None = None
+        self.flush_seconds = 0.0
+        self._dead_letters = Acknowledgements(timeout)
+        thoughts = None
+        if policy is not None and policy.on_row_error != "fail":
+            self.rejected = RejectedRows(policy, self._send_dead_letter)
+            thoughts = SecondThoughts(self.rejected, self.send)
+        self.outcomes = Acknowledgements(timeout, thoughts)
         self._producer = producer
         self._timeout = timeout
         self._retries_before = self._retry_total()
@@ -34,6 +51,10 @@ class TaskProducer:
     def retries(self) -> int:
         """Record retries of the shared producer since this task began."""
         return self._retry_total() - self._retries_before
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has. Raises as ``KafkaProducer.partitions_for``."""
+        return len(self._producer.partitions_for(topic))
 
     def send(
         self,
@@ -46,7 +67,11 @@ class TaskProducer:
     ) -> FutureRecordMetadata:
         """As ``KafkaProducer.send``; and raises DeliveryError when an earlier record has failed."""
         future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
-        self.outcomes.expect(future)
+        row = None
+        if self.rejected is not None:
+            copied = None if headers is None else list(headers)
+            row = OneRow((topic, value, key, copied, partition, timestamp_ms))
+        self.outcomes.expect(future, row)
         return future
 
     def send_batch(self, topic: str, batch: Any, columns: dict[str, str | None]) -> None:
@@ -62,16 +87,30 @@ class TaskProducer:
             if self.outcomes.sent:
                 error.add_note(f"record 0 of this call is record {self.outcomes.sent} of the task")
             raise
-        self.outcomes.expect_call(delivery, nbytes)
+        rows = None if self.rejected is None else BatchRows(topic, batch)
+        self.outcomes.expect_call(delivery, nbytes, rows)
 
     def finish(self) -> None:
         """Wait until every record of the task is acknowledged.
 
         Raises DeliveryError when one has failed, or has no outcome after ``timeout`` seconds.
         """
-        with suppress(KprodTimeoutError):  # the outcomes below say more than "it took too long"
+        started = time.monotonic()
+        self.outcomes.finish(self._flush)
+        self._dead_letters.finish(self._flush)
+        self.flush_seconds = time.monotonic() - started
+
+    @property
+    def dead_letters(self) -> Acknowledgements:
+        """What became of the records that went to the dead-letter topic."""
+        return self._dead_letters
+
+    def _flush(self) -> None:
+        with suppress(KprodTimeoutError):  # the outcomes say more than "it took too long"
             self._producer.flush(self._timeout)
-        self.outcomes.finish()
+
+    def _send_dead_letter(self, *arguments: Any) -> None:
+        self._dead_letters.expect(self._producer.send(*arguments))
 
     def _retry_total(self) -> int:
         return int(self._producer.metrics()["producer-metrics"]["record-retry-total"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,13 @@ from pyspark.sql import SparkSession
 from kprod.broker import EmbeddedBroker
 
 ROOT = Path(__file__).parents[2]
+
+# Minutes of whole clusters have no small size: only make campaign runs them.
+collect_ignore = (
+    []
+    if os.environ.get("KPROD_CAMPAIGN") == "long"
+    else ["test_acceptance.py", "test_kills.py", "test_pipeline_exits.py"]
+)
 
 # Three JVMs start on what may be two cores, and run for seconds: a quick compiler and one collector
 # thread for each is several times faster than what a server would want.

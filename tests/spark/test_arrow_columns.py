@@ -10,6 +10,7 @@ import pytest
 from kprod.errors import RecordTypeError
 from kprod.spark.arrow_columns import SLICE_ROWS, read_batch
 from kprod.spark.record_shapes import RecordShapes
+from tests.support.steady_names import steady_repr
 
 SHAPES = RecordShapes(topic="t")
 
@@ -81,7 +82,7 @@ def test_headers_may_be_structs_and_timestamps_numbers() -> None:
         ({"value": ["v"], "timestamp": ["yesterday"]}, "timestamp column"),
         ({"value": ["v"], "topic": pa.array([None], pa.string())}, "has no topic"),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_columns_that_fit_no_record_are_refused(columns: Any, complaint: str) -> None:
     shapes = RecordShapes(topic=None if "topic" in columns else "t")

@@ -85,7 +85,7 @@ def test_a_failing_record_fails_the_job_and_says_why(cluster: SparkSession, kafk
 
 def test_an_unreachable_broker_fails_the_job_and_says_where(cluster: SparkSession) -> None:
     rows = cluster.sparkContext.parallelize([b"v"], 1)
-    writer = partition_writer("t", bootstrap_servers="127.0.0.1:1", max_block_ms=300)
+    writer = partition_writer("t", bootstrap_servers="127.0.0.1:1", max_block_ms=1_000)
     with pytest.raises(PythonException, match=r"127\.0\.0\.1:1"):
         rows.mapPartitions(writer).collect()
 

@@ -11,6 +11,7 @@ import pytest
 from kprod.errors import RecordTypeError
 from kprod.spark.direct_columns import direct_columns, payload_bytes
 from kprod.spark.record_shapes import RecordShapes
+from tests.support.steady_names import steady_repr
 
 SHAPES = RecordShapes(topic="t")
 WITHOUT = {"key": None, "headers": None, "partition": None, "timestamp": None}
@@ -104,7 +105,7 @@ def test_columns_without_a_type_are_left_out() -> None:
         ({"key": ["k"]}, "no column 'value'"),
         ({"value": ["v"], "carrier": ["UA"]}, "no place for .'carrier'."),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_columns_that_fit_no_record_are_refused(columns: Any, complaint: str) -> None:
     with pytest.raises(RecordTypeError, match=complaint):

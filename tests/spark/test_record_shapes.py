@@ -10,6 +10,7 @@ from pyspark.sql import Row
 
 from kprod.errors import RecordTypeError
 from kprod.spark.record_shapes import RecordShapes
+from tests.support.steady_names import steady_repr
 
 SHAPES = RecordShapes(topic="t")
 NOON = datetime.datetime(2013, 1, 1, 12, tzinfo=datetime.UTC)
@@ -38,7 +39,7 @@ NOON_MS = 1_357_041_600_000
             ("t", b"v", None, [("h", b"x"), ("h", None)], None, None),
         ),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_an_item_becomes_arguments(item: Any, arguments: tuple[Any, ...]) -> None:
     assert SHAPES.read(item) == arguments
@@ -72,7 +73,7 @@ def test_text_stays_text_for_a_serializer() -> None:
         (("k", "v", 17), "headers must be"),
         (("k", "v", ["name"]), "headers must be"),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_what_is_no_record_is_refused(item: Any, complaint: str) -> None:
     with pytest.raises(RecordTypeError, match=complaint):

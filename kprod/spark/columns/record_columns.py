@@ -1,0 +1,179 @@
+"""One record batch as ``KafkaProducer.send_arrow`` takes it: the columns of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kprod.errors import KprodError, PartitionError, RecordTypeError
+from kprod.spark.columns.payload_format import PayloadFormat, plain_values
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """The columns of a batch, all but its topics, and the rows that no record can be made of.
+
+    ``topics`` is a column of text, None when all rows go to one topic. Immutable.
+    """
+
+    batch: Any
+    topics: Any
+    faults: Mapping[int, KprodError]
+
+    def split(self, topic: str | None) -> Iterator[tuple[str, Any]]:
+        """The rows without a fault, by topic; in their order within each topic."""
+        batch, topics = self.batch, self.topics
+        if self.faults:
+            kept = _without(batch.num_rows, self.faults)
+            batch = batch.take(kept)
+            topics = None if topics is None else topics.take(kept)
+        if topic is not None:
+            yield topic, batch
+            return
+        yield from _by_topic(batch, topics)
+
+
+def record_columns(
+    batch: Any, topic: str | None, value: PayloadFormat, key: PayloadFormat
+) -> RecordColumns:
+    """Convert a batch whose columns are named for their roles (``ColumnRoles.arrange``).
+
+    ``topic`` wins over the column. Raises RecordTypeError for a column whose type does not fit.
+    """
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    faults: dict[int, KprodError] = {}
+    topics = None
+    for role, column in zip(batch.schema.names, batch.columns, strict=True):
+        if role == "topic":
+            topics = None if topic is not None else _topics(column)
+        elif role in ("value", "key"):
+            chosen = value if role == "value" else key
+            columns[role], wrong = chosen.encode(role, column)
+            faults |= wrong
+        else:
+            columns[role] = _CONVERSIONS[role](plain_values(column))
+    if topic is None:
+        faults |= _without_topic(topics, batch.num_rows)
+    return RecordColumns(pa.RecordBatch.from_pydict(columns), topics, faults)
+
+
+def beyond_partitions(records: Any, count: int) -> dict[int, KprodError]:
+    """The rows of ``records`` whose partition the topic of ``count`` partitions does not have."""
+    from pyarrow import compute
+
+    if "partition" not in records.schema.names:
+        return {}
+    column = records.column("partition")
+    if column.null_count == len(column) or compute.max(column).as_py() < count:
+        return {}
+    rows = compute.indices_nonzero(compute.greater_equal(column, count)).to_pylist()
+    return {
+        row: PartitionError(f"partition {column[row]}: the topic has {count} (0 to {count - 1})")
+        for row in rows
+    }
+
+
+def _without(rows: int, faults: Mapping[int, KprodError]) -> Any:
+    import pyarrow as pa
+
+    return pa.array([row for row in range(rows) if row not in faults], pa.int64())
+
+
+def _by_topic(batch: Any, topics: Any) -> Iterator[tuple[str, Any]]:
+    from pyarrow import compute
+
+    encoded = topics.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], batch
+        return
+    order = compute.sort_indices(encoded.indices)  # a stable sort: rows keep their order
+    counts = compute.value_counts(encoded.indices)
+    sizes = {pair["values"]: pair["counts"] for pair in counts.to_pylist()}
+    start = 0
+    for number, name in enumerate(names):
+        size = sizes.get(number, 0)
+        yield name, batch.take(order.slice(start, size))
+        start += size
+
+
+def _without_topic(topics: Any, rows: int) -> dict[int, KprodError]:
+    from pyarrow import compute
+
+    if topics is not None and topics.null_count == 0:
+        return {}
+    bad = range(rows) if topics is None else compute.indices_nonzero(topics.is_null()).to_pylist()
+    return {
+        row: RecordTypeError("the record has no topic: name one, or fill the topic column")
+        for row in bad
+    }
+
+
+def _topics(column: Any) -> Any:
+    import pyarrow as pa
+
+    topics = plain_values(column)
+    if pa.types.is_null(topics.type):
+        return topics.cast(pa.string())
+    if not (pa.types.is_string(topics.type) or pa.types.is_large_string(topics.type)):
+        if pa.types.is_string_view(topics.type):
+            return topics.cast(pa.large_string())
+        raise RecordTypeError(f"topic: the column must be text, not {topics.type}")
+    return topics
+
+
+def _partitions(column: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64())
+    if pa.types.is_null(column.type):
+        return column
+    raise RecordTypeError(f"partition: the column must hold integers, not {column.type}")
+
+
+def _timestamps(column: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type) or pa.types.is_null(column.type):
+        return column
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64())
+    raise RecordTypeError(
+        "timestamp: the timestamp column must hold timestamps or ms since the epoch, not"
+        f" {column.type}"
+    )
+
+
+def _headers(column: Any) -> Any:
+    """A map or a list of (key, value) structs, whose key comes first."""
+    import pyarrow as pa
+
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        return column
+    pair = kind.value_type
+    if not pa.types.is_struct(pair) or {field.name for field in pair} != {"key", "value"}:
+        return column
+    if [field.name for field in pair] == ["key", "value"]:
+        return column
+    pairs = column.values
+    again = pa.StructArray.from_arrays(
+        [pairs.field("key"), pairs.field("value")],
+        names=["key", "value"],
+        mask=pairs.is_null() if pairs.null_count else None,
+    )
+    lists = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), again)
+    if column.null_count:
+        lists = pa.compute.if_else(column.is_valid(), lists, pa.scalar(None, lists.type))
+    return lists
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "partition": _partitions,
+    "timestamp": _timestamps,
+    "headers": _headers,
+}

@@ -1,0 +1,110 @@
+"""The writers behind ``format("kprod")``: batch and streaming, from Arrow."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import datasource
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from kprod.errors import ConfigError
+from kprod.spark.schema_check import check_schema
+from kprod.spark.source_options import source_writer
+from kprod.spark.task_outcome import JobTask, TaskOutcome
+from kprod.spark.write import raise_failure
+from kprod.spark.write_result import write_result
+
+_log = logging.getLogger(__name__)
+
+# Spark 4.0 has no Arrow writer for streams: there their rows come one by one.
+STREAMS_ARROW = hasattr(datasource, "DataSourceStreamArrowWriter")
+StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task tells the driver."""
+
+    outcome: TaskOutcome
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes the partitions of one batch job. Made on the driver, runs on the executors."""
+
+    def __init__(self, task: JobTask) -> None:
+        self._task = task
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write one partition. Raises what is worth another attempt."""
+        return Written(self._task.run(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks have ended. Raises WriteFailed when one of them has failed for good."""
+        judge(messages, f"batch job {self._task.job}")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """The job has failed: what is in the topic stays there, as with Spark's own sink."""
+
+
+class MicroBatchWriter(StreamWriter):  # type: ignore[misc]
+    """Writes the partitions of micro-batches. Made anew for each of them."""
+
+    def __init__(self, task: JobTask) -> None:
+        self._task = task
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write one partition of a micro-batch. Raises what is worth another attempt."""
+        task = self._task
+        if STREAMS_ARROW:
+            return Written(task.run(iterator))
+        return Written(task.run_rows(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """The micro-batch is written; it may come again after a restart (at least once).
+
+        Raises WriteFailed when a task has failed for good: that ends the query.
+        """
+        judge(messages, f"micro-batch {batchId}")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """The micro-batch has failed: what is in the topic stays there."""
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """For ``df.write.format("kprod")``. Raises ConfigError and SchemaError, on the driver."""
+    if overwrite:
+        raise ConfigError('a topic cannot be overwritten: use mode("append")')
+    return BatchWriter(_task(options, schema))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchWriter:
+    """For ``df.writeStream.format("kprod")``, output modes append and complete.
+
+    Raises ConfigError and SchemaError, on the driver.
+    """
+    return MicroBatchWriter(_task(options, schema))
+
+
+def judge(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
+    """Log what the tasks wrote. Raises WriteFailed when one has failed for good."""
+    outcomes = [message.outcome for message in messages if isinstance(message, Written)]
+    reports = [found.report for found in outcomes if found.report is not None]
+    seconds = max((report.seconds for report in reports), default=0.0)
+    result = write_result(reports, seconds)
+    _log.info("%s: %s", what, result)
+    raise_failure(outcomes, result)
+
+
+def _task(options: Mapping[str, str], schema: StructType) -> JobTask:
+    writer = source_writer(options)
+    check_schema(schema, writer)
+    return JobTask(writer=writer, job=uuid.uuid4().hex)

@@ -1,0 +1,35 @@
+"""What goes wrong with a Spark job as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprod.errors import KprodError
+
+
+class SchemaError(KprodError, ValueError):
+    """A column of the DataFrame is missing or of a type that no record can carry.
+
+    Raised on the driver, before a task starts.
+    """
+
+
+class JobFailed(KprodError):
+    """Spark has given up on a job; its own exception is the cause."""
+
+
+class RowErrorLimitExceeded(KprodError):
+    """More rows of one task were no records than ``max_row_errors`` allows."""
+
+
+class WriteFailed(KprodError):
+    """A job has ended because no attempt could have helped it. ``__cause__`` says why.
+
+    ``task`` is the number of the Spark partition that told first; ``result`` what the tasks that
+    did not fail have written (a ``WriteResult``).
+    """
+
+    def __init__(self, message: str, *, task: int, result: Any = None) -> None:
+        self.task = task
+        self.result = result
+        super().__init__(message)

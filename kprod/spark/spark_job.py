@@ -1,0 +1,80 @@
+"""One Spark job of ours: where it runs, how many tasks run at once, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from kprod.spark.progress_line import Look, progress_line
+
+PROBE_ROWS = 1_000_000
+
+
+def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
+    """The rows of a frame, with a progress bar on a terminal meanwhile."""
+    with _watched(frame.sparkSession, title, progress):
+        return list(frame.collect())
+
+
+def slots(spark: SparkSession) -> int:
+    """How many tasks run at the same time, at least one: the cores Spark counts on."""
+    if not _is_connect(spark):
+        return max(1, spark.sparkContext.defaultParallelism)
+    # A client of Spark Connect is told no such number; a range has that many partitions.
+    task = "spark_partition_id() as task"
+    found = spark.range(0, PROBE_ROWS).selectExpr(task).distinct().count()
+    return max(1, int(found))
+
+
+@contextmanager
+def _watched(spark: SparkSession, title: str, progress: bool) -> Iterator[None]:
+    if not progress:
+        yield
+        return
+    if _is_connect(spark):
+        with _connect_progress(spark, title):
+            yield
+        return
+    with progress_line(title, _tasks_of_this_job(spark)):
+        yield
+
+
+def _tasks_of_this_job(spark: SparkSession) -> Look:
+    context = spark.sparkContext
+    tracker = context.statusTracker()
+    before = set(tracker.getActiveJobsIds())
+
+    def look() -> tuple[int, int] | None:
+        done = tasks = 0
+        for job in set(tracker.getActiveJobsIds()) - before:
+            info = tracker.getJobInfo(job)
+            stages = [tracker.getStageInfo(stage) for stage in (info.stageIds if info else ())]
+            done += sum(stage.numCompletedTasks for stage in stages if stage)
+            tasks += sum(stage.numTasks for stage in stages if stage)
+        return (done, tasks) if tasks else None
+
+    return look
+
+
+@contextmanager
+def _connect_progress(spark: Any, title: str) -> Iterator[None]:
+    seen: tuple[int, int] | None = None
+
+    def note(stages: Any, **_: Any) -> None:
+        nonlocal seen
+        done = sum(stage.num_completed_tasks for stage in stages or ())
+        seen = done, sum(stage.num_tasks for stage in stages or ())
+
+    spark.registerProgressHandler(note)
+    try:
+        with progress_line(title, lambda: seen):
+            yield
+    finally:
+        spark.removeProgressHandler(note)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -1,0 +1,81 @@
+"""What a task of a job tells the driver: what it wrote, or why no attempt could."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kprod.errors import KprodError
+from kprod.spark.fatal import is_fatal
+from kprod.spark.partition_report import PartitionReport
+from kprod.spark.partition_writer import PartitionWriter
+from kprod.spark.task_identity import this_task
+
+OUTCOME_SCHEMA = "outcome binary"
+MOST_JOBS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    """One attempt at a Spark partition that Spark counts as a success.
+
+    With a ``failure`` it is none: but another attempt would end the same way, and Spark would make
+    three. Immutable.
+    """
+
+    task: int
+    report: PartitionReport | None = None
+    failure: KprodError | None = None
+
+    def pickled(self) -> bytes:
+        """For the way to the driver."""
+        return pickle.dumps(self)
+
+
+def read_outcome(pickled: bytes) -> TaskOutcome:
+    """What ``TaskOutcome.pickled`` wrote on an executor of the same job."""
+    outcome: TaskOutcome = pickle.loads(pickled)
+    return outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask:
+    """Writes one Spark partition of the job ``job``: for ``mapInArrow`` with ``OUTCOME_SCHEMA``."""
+
+    writer: PartitionWriter
+    job: str
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Write the batches, and yield one row: the outcome. Raises what is worth an attempt."""
+        import pyarrow as pa
+
+        outcome = self.run(batches)
+        yield pa.RecordBatch.from_pydict({"outcome": pa.array([outcome.pickled()], pa.binary())})
+
+    def run(self, batches: Iterable[Any]) -> TaskOutcome:
+        """Write the batches. Raises what is worth another attempt."""
+        return self._run(lambda: self.writer.write_batches(batches))
+
+    def run_rows(self, rows: Iterable[Any]) -> TaskOutcome:
+        """Write rows. Raises what is worth another attempt."""
+        return self._run(lambda: self.writer.write_items(rows))
+
+    def _run(self, write: Callable[[], PartitionReport]) -> TaskOutcome:
+        task = this_task().partition
+        if self.job in _failed:  # by another task of this process: this one would wait as long
+            return TaskOutcome(task=task, failure=_failed[self.job])
+        try:
+            return TaskOutcome(task=task, report=write())
+        except KprodError as error:
+            if not is_fatal(error):
+                raise
+            while len(_failed) >= MOST_JOBS:
+                _failed.pop(next(iter(_failed)))
+            _failed[self.job] = error
+            return TaskOutcome(task=task, failure=error)
+
+
+_failed: dict[str, KprodError] = {}
+"""Why jobs have failed in this process. One thread: a worker runs one task at a time."""

@@ -1,0 +1,104 @@
+"""Writes a DataFrame to Kafka, as one Spark job, and tells what was written."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame
+
+from kprod.errors import ConfigError, KprodError
+from kprod.intake.arguments import check_topic
+from kprod.spark.errors import WriteFailed
+from kprod.spark.kafka_partitioning import by_kafka_partition, partition_count
+from kprod.spark.partition_writer import PartitionWriter, partition_writer
+from kprod.spark.rate_limit import RateLimit
+from kprod.spark.schema_check import check_schema
+from kprod.spark.spark_job import collect, slots
+from kprod.spark.task_outcome import OUTCOME_SCHEMA, JobTask, TaskOutcome, read_outcome
+from kprod.spark.write_result import WriteResult, write_result
+
+
+def write(
+    df: DataFrame,
+    topic: str | None = None,
+    *,
+    bootstrap_servers: str | Sequence[str],
+    max_records_per_second: float | None = None,
+    max_bytes_per_second: float | None = None,
+    repartition: Literal["kafka"] | None = None,
+    results: Literal["shards", "summary"] = "shards",
+    progress: bool = True,
+    **options: Any,
+) -> WriteResult:
+    """Write every row of ``df`` to Kafka and return when all are acknowledged. At least once.
+
+    Runs one Spark job, column by column (``mapInArrow``), on a classic session as well as on one of
+    Spark Connect. Further options are those of ``partition_writer``. Beyond them:
+
+    ``max_records_per_second`` and ``max_bytes_per_second`` (of keys and values) limit the whole
+    job: each task gets its share of what the tasks that run at once may write.
+    ``repartition="kafka"`` shuffles the rows by the Kafka partition they go to, which the producer
+    would choose, too: each is written by one task, in large batches. ``results="summary"`` leaves
+    the single shards out of the result. ``progress`` draws a bar if standard error is a terminal.
+
+    Raises ConfigError and SchemaError before a task starts; WriteFailed, without further attempts,
+    for what no attempt can help (an unknown topic, credentials, permissions, a row that is no
+    record); what Spark raises when a task has failed as often as it may.
+    """
+    if repartition not in (None, "kafka"):
+        raise ConfigError(f'repartition: expected "kafka" or None; got {repartition!r}')
+    if results not in ("shards", "summary"):
+        raise ConfigError(f'results: expected "shards" or "summary"; got {results!r}')
+    limit = RateLimit(records=max_records_per_second, bytes=max_bytes_per_second)
+    writer = partition_writer(topic, bootstrap_servers=bootstrap_servers, **options)
+    if topic is not None:
+        check_topic(topic)
+    check_schema(df.schema, writer)
+    started = time.monotonic()
+    tasks = None
+    if repartition == "kafka":
+        tasks = _ask_partitions(df, writer)
+        df = by_kafka_partition(df, writer, tasks)
+    if not limit.is_unlimited:
+        at_once = slots(df.sparkSession)
+        shared = limit.shared_by(at_once if tasks is None else min(at_once, tasks))
+        writer = replace(writer, limit=shared)
+    outcomes = _run(df, writer, progress)
+    reports = [found.report for found in outcomes if found.report is not None]
+    result = write_result(reports, time.monotonic() - started)
+    raise_failure(outcomes, result)
+    return result if results == "shards" else replace(result, shards=())
+
+
+def raise_failure(outcomes: Sequence[TaskOutcome], result: WriteResult | None) -> None:
+    """Raises WriteFailed for the first task that no attempt could help, if there is one."""
+    for found in outcomes:
+        if found.failure is not None:
+            raise _failed(found.failure, found.task, result) from found.failure
+
+
+def _run(df: DataFrame, writer: PartitionWriter, progress: bool) -> list[TaskOutcome]:
+    task = JobTask(writer=writer, job=uuid.uuid4().hex)
+    title = f"kprod: {writer.plan.shapes.topic or 'topics of the rows'}"
+    rows = collect(df.mapInArrow(task, OUTCOME_SCHEMA), title, progress)
+    return [read_outcome(bytes(row["outcome"])) for row in rows]
+
+
+def _ask_partitions(df: DataFrame, writer: PartitionWriter) -> int:
+    try:
+        return partition_count(df, writer)
+    except KprodError as error:
+        raise _failed(error, 0, None) from error
+
+
+def _failed(error: KprodError, task: int, result: WriteResult | None) -> WriteFailed:
+    written = "" if result is None else f"; the other tasks have written {result.records:,} records"
+    return WriteFailed(
+        f"task {task} failed for good: {type(error).__name__}: {error}{written}",
+        task=task,
+        result=result,
+    )

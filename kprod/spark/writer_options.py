@@ -1,0 +1,68 @@
+"""The options of a writer that are not the producer's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kprod.spark.columns.column_roles import ColumnRoles
+from kprod.spark.columns.payload_format import PayloadFormat, payload_format
+from kprod.spark.row_policy import OnRowError, RowPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterOptions:
+    """What ``partition_writer`` and ``write`` say of the columns and rows. Immutable.
+
+    ``columns`` names the columns of record batches by role, as ``{"timestamp": "departed"}``.
+
+    ``value_format`` and ``key_format`` say how they become bytes: "binary" (bytes and text as they
+    are), "json" (anything else as JSON; without a value column the other columns are its fields)
+    or, for values, "avro" with ``avro_schema`` (JSON text) and ``schema_id`` (in a registry; None
+    writes no frame).
+
+    A row that no record can be made of, or that the broker refuses, fails the task, is skipped and
+    counted, or goes to ``dead_letter_topic`` (``on_row_error``: "fail", "skip", "dead_letter");
+    more than ``max_row_errors`` of them in one task fail it in any case.
+    """
+
+    columns: Mapping[str, str] | None = None
+    value_format: str = "binary"
+    key_format: str = "binary"
+    avro_schema: str | None = None
+    schema_id: int | None = None
+    on_row_error: OnRowError = "fail"
+    dead_letter_topic: str | None = None
+    max_row_errors: int | None = None
+
+    def roles(self, *, key: str, value: str) -> ColumnRoles:
+        """The columns of record batches. Raises ConfigError."""
+        named = {role: name for role, name in (("key", key), ("value", value)) if name != role}
+        return ColumnRoles({**named, **(self.columns or {})}, packs=self.value_format != "binary")
+
+    def value(self) -> PayloadFormat:
+        """How values become bytes. Raises ConfigError."""
+        return payload_format("value", self.value_format, self.avro_schema, self.schema_id)
+
+    def key(self) -> PayloadFormat:
+        """How keys become bytes. Raises ConfigError."""
+        return payload_format("key", self.key_format)
+
+    def policy(self) -> RowPolicy:
+        """What becomes of rows that are no records. Raises ConfigError."""
+        return RowPolicy(
+            on_row_error=self.on_row_error,
+            dead_letter_topic=self.dead_letter_topic,
+            most=self.max_row_errors,
+        )
+
+
+NAMES = frozenset(field.name for field in fields(WriterOptions))
+
+
+def take_writer_options(options: Mapping[str, Any]) -> tuple[WriterOptions, dict[str, Any]]:
+    """Those of a writer, and the rest, which is the producer's."""
+    own = {name: value for name, value in options.items() if name in NAMES}
+    rest = {name: value for name, value in options.items() if name not in NAMES}
+    return WriterOptions(**own), rest

@@ -1,0 +1,125 @@
+"""Spark drivers as processes of their own, so that they can be killed, and judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from kprod.broker.log_reader import read_topic
+from tests.support.ports import free_port
+
+ROOT = Path(__file__).parents[2]
+OF_CAMPAIGNS = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(7_200)]
+
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.task.maxFailures": "8",
+    "spark.ui.enabled": "false",
+}
+
+JOB = """
+import json, os, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from kprod.spark import partition_writer, write
+
+given = json.loads(sys.argv[1])
+builder = SparkSession.builder
+if given["master"].startswith("sc://") or given.get("connect"):
+    builder = builder.remote(given["master"])
+else:
+    builder = builder.master(given["master"])
+    for name, value in given["settings"].items():
+        builder = builder.config(name, value)
+spark = builder.getOrCreate()
+servers, rows = given["servers"], given["rows"]
+frame = spark.range(0, rows, 1, 8).selectExpr("cast(id as string) key", "concat('row ', id) value")
+told = {}
+"""
+
+
+def job(body: str, given: dict[str, Any]) -> subprocess.Popen[str]:
+    """A driver in a process of its own, and its JVM with it."""
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-c", JOB + textwrap.dedent(body), json.dumps(given)],
+        env=environment | {"SPARK_SCALA_VERSION": "2.13"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finished(driver: subprocess.Popen[str]) -> dict[str, Any]:
+    """What the driver printed last."""
+    out, err = driver.communicate(timeout=900)
+    assert driver.returncode == 0, err[-4_000:]
+    told: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return told
+
+
+def values(servers: str, topic: str) -> Counter[bytes | None]:
+    return Counter(record.value for _, record in read_topic(servers, topic))
+
+
+def every_row(rows: int) -> Counter[bytes | None]:
+    return Counter(b"row %d" % row for row in range(rows))
+
+
+@contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    """A standalone master with two workers: its address."""
+    home = Path(pyspark.__file__).parent
+    command = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]
+    port, pages = free_port(), free_port()
+    environment = os.environ | {
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_WORKER_DIR": str(folder),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    address = f"spark://127.0.0.1:{port}"
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, *arguments: str) -> None:
+        with (folder / f"{name}-{len(running)}.log").open("w") as log:
+            running.append(
+                subprocess.Popen(
+                    [command[0], f"{command[1]}.{name}", *arguments],
+                    env=environment,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+
+    start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(pages))
+    try:
+        for _ in range(2):
+            start("worker.Worker", "-c", "1", "-m", "1g", "--host", "127.0.0.1", address)
+        yield address
+    finally:
+        for one in running:
+            with suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
+            one.wait()

@@ -1,0 +1,191 @@
+"""A pipeline reads, changes and writes; the command says by its exit code what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from pyspark.sql import SparkSession
+
+from kprod.broker.log_reader import read_topic
+from kprod.cli.pipeline.job_file import read_job
+from kprod.errors import ConfigError
+from kprod.spark import SchemaError
+from kprod.spark.pipeline import Pipeline, dry_run, run_pipeline
+from tests.support.steady_names import steady_repr
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+JOB = """
+[read]
+path = "{folder}/people.csv"
+format = "csv"
+options = {{ header = "true" }}
+
+[transform]
+sql = "select * from input where age > 1"
+
+[write]
+topic = "people"
+bootstrap_servers = "{servers}"
+value_format = "json"
+columns = {{ key = "name" }}
+
+[kafka]
+compression_type = "zstd"
+
+[spark]
+master = "local[2]"
+"""
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    (tmp_path / "people.csv").write_text("name,age\nann,1\nbob,2\ncleo,3\n")
+    return tmp_path
+
+
+def values(kafka: str, topic: str) -> list[Any]:
+    found = [json.loads(record.value or b"null") for _, record in read_topic(kafka, topic)]
+    return sorted(found, key=lambda person: str(person["name"]))
+
+
+def test_the_command_runs_what_a_file_describes(people: Path, kafka: str) -> None:
+    job, report = people / "job.toml", people / "report.json"
+    job.write_text(JOB.format(folder=people, servers=kafka))
+    command = [sys.executable, "-m", "kprod.cli", "pipeline", str(job), "--report", str(report)]
+    conf = ["--spark-conf", "spark.driver.bindAddress=127.0.0.1"]
+    ran = subprocess.run([*command, *conf], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert values(kafka, "people") == [{"name": "bob", "age": "2"}, {"name": "cleo", "age": "3"}]
+    assert "people: 2 records" in ran.stderr
+    assert json.loads(report.read_text())["records"] == 2
+
+
+def pipeline(people: Path, kafka: str, **fields: Any) -> Pipeline:
+    described = {
+        "path": str(people / "people.csv"),
+        "format": "csv",
+        "read_options": {"header": "true"},
+        "topic": "described",
+        "bootstrap_servers": kafka,
+        "options": {"value_format": "json", "progress": False},
+    }
+    return Pipeline(**{**described, **fields})
+
+
+def test_a_dry_run_shows_and_judges_and_writes_nothing(
+    cluster: SparkSession, people: Path, kafka: str
+) -> None:
+    shown = dry_run(cluster, pipeline(people, kafka, topic="dry"), rows=2)
+    assert shown.columns == "struct<name:string,age:string>"
+    assert shown.rows == ["{'name': 'ann', 'age': '1'}", "{'name': 'bob', 'age': '2'}"]
+    with pytest.raises(SchemaError, match="no column 'value'"):
+        dry_run(cluster, pipeline(people, kafka, options={"progress": False}), rows=2)
+    for wrong in ({"sql": "select colour from input"}, {"path": "/nowhere"}, {"table": "none"}):
+        fields: dict[str, Any] = {**({"path": None} if "table" in wrong else {}), **wrong}
+        with pytest.raises(ConfigError, match=r"(colour|nowhere|none)"):
+            dry_run(cluster, pipeline(people, kafka, **fields), rows=2)
+
+
+@pytest.mark.parametrize("source", ["parquet", "json", "orc", "table"])
+def test_every_source_is_read(cluster: SparkSession, people: Path, kafka: str, source: str) -> None:
+    frame = cluster.sql("select 'ann' name, 1 age union all select 'bob', 2")
+    fields: dict[str, Any] = {"path": None, "read_options": {}, "topic": f"from-{source}"}
+    if source == "table":
+        frame.createOrReplaceTempView("persons")
+        fields["table"] = "persons"
+    else:
+        frame.write.format(source).save(str(people / source))
+        fields |= {"path": str(people / source), "format": source}
+    run_pipeline(cluster, pipeline(people, kafka, **fields), lambda *_: None)
+    assert values(kafka, f"from-{source}") == [{"name": "ann", "age": 1}, {"name": "bob", "age": 2}]
+
+
+def test_sql_alone_is_a_source_and_rows_that_are_no_records_are_counted(
+    cluster: SparkSession, people: Path, kafka: str
+) -> None:
+    described = pipeline(
+        people,
+        kafka,
+        path=None,
+        query="select 'v' value, if(id = 3, -1, 0) partition from range(10)",
+        topic="queried",
+        options={"on_row_error": "skip", "progress": False},
+    )
+    result = run_pipeline(cluster, described, lambda *_: None)
+    assert (result.records, result.skipped) == (9, 1)
+
+
+def test_a_stream_of_files_ends_when_all_are_written(
+    cluster: SparkSession, people: Path, kafka: str
+) -> None:
+    (people / "in").mkdir()
+    (people / "in" / "1.csv").write_text("dan,4\n")
+    described = pipeline(
+        people,
+        kafka,
+        path=str(people / "in"),
+        read_options={},
+        schema="name string, age int",
+        stream=True,
+        checkpoint=str(people / "checkpoint"),
+        topic="poured",
+        options={"value_format": "json"},
+    )
+    told: list[int] = []
+    for expected in (1, 0):  # the second run finds nothing new
+        result = run_pipeline(cluster, described, lambda _, batch: told.append(batch))
+        assert result.records == expected
+    assert told == [0]
+    assert values(kafka, "poured") == [{"name": "dan", "age": 4}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({}, "read one of path, table and query; got none"),
+        ({"path": "p", "table": "t"}, "got .'path', 'table'."),
+        ({"path": "p", "stream": True}, "needs a checkpoint"),
+    ],
+    ids=steady_repr,
+)
+def test_a_pipeline_that_makes_no_sense_is_refused(fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        Pipeline(topic="t", bootstrap_servers="b:1", **fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[read", "job.toml"),
+        ("[colour]", "no table .'colour'."),
+        ("[read]\ncolour = 1", "has no 'colour'"),
+    ],
+    ids=steady_repr,
+)
+def test_a_file_that_describes_none_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "job.toml").write_text(text)
+    with pytest.raises(typer.BadParameter, match=complaint):
+        read_job(tmp_path / "job.toml")
+
+
+def test_misuse_is_told_before_spark_starts() -> None:
+    for given, complaint in (
+        (["--read", "x", "--topic", "t"], "--bootstrap-servers is missing"),
+        (["--bootstrap-servers", "b:1", "--topic", "t"], "read one of path, table and query"),
+    ):
+        command = [sys.executable, "-m", "kprod.cli", "pipeline", *given]
+        environment = {"COLUMNS": "200", "NO_COLOR": "1"}
+
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=os.environ | environment
+        )
+        assert ran.returncode == 2
+        assert complaint in ran.stderr

@@ -1,0 +1,207 @@
+"""Columns of every type become the records that their rows would, without a look at the rows."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log_reader import read_topic
+from kprod.errors import ConfigError, RecordTypeError
+from kprod.spark import partition_writer
+from kprod.spark.batch_sender import BatchSender
+from kprod.spark.columns.column_roles import ColumnRoles
+from tests.support.steady_names import steady_repr
+
+ROWS = 40
+MOMENT = datetime.datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=datetime.UTC)
+MS = 1_700_000_000_123
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker(default_partitions=2) as broker:
+        yield broker.bootstrap_servers
+
+
+def column(cell: Any, kind: Any = None) -> Any:
+    return pa.array([cell] * ROWS, kind)
+
+
+@pytest.mark.parametrize(
+    ("role", "cells", "expected"),
+    [
+        ("value", column("v").dictionary_encode(), b"v"),
+        ("value", column("v", pa.string_view()), b"v"),
+        ("key", column(b"k").dictionary_encode(), b"k"),
+        ("partition", column(1, pa.int8()), 1),
+        ("partition", column(1, pa.uint16()), 1),
+        ("partition", column(1, pa.int64()), 1),
+        ("timestamp", column(MOMENT, pa.timestamp("ms", "UTC")), MS),
+        ("timestamp", column(MOMENT, pa.timestamp("us", "Asia/Tokyo")), MS),
+        ("timestamp", column(MOMENT, pa.timestamp("ns", "UTC")), MS),
+        ("timestamp", column(MOMENT.replace(microsecond=0), pa.timestamp("s", "UTC")), MS - 123),
+        ("timestamp", column(17, pa.int32()), 17),
+        ("headers", column([{"value": b"x", "key": "h"}]), (("h", b"x"),)),
+        ("headers", column([("h", b"x")], pa.map_(pa.string(), pa.binary())), (("h", b"x"),)),
+    ],
+    ids=lambda cell: str(getattr(cell, "type", cell)),
+)
+def test_every_type_of_column(bootstrap: str, role: str, cells: Any, expected: Any) -> None:
+    topic = f"{role}-{re.sub('[^a-z0-9]+', '-', str(cells.type))}"
+    rows = pa.RecordBatch.from_pydict({"value": column("v"), role: cells})
+    (report,) = partition_writer(topic, bootstrap_servers=bootstrap)(iter([rows]))
+    assert report.to_pylist()[0]["records"] == ROWS
+    found = list(read_topic(bootstrap, topic))
+    told = [p if role == "partition" else getattr(record, role) for p, record in found]
+    assert told == [expected] * ROWS
+
+
+def test_each_row_goes_to_the_topic_it_names_in_order(bootstrap: str) -> None:
+    topics = [f"named-{row % 3}" for row in range(ROWS * 3)]
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "value": [str(row) for row in range(ROWS * 3)],
+            "topic": pa.array(topics).dictionary_encode(),
+            "partition": [0] * ROWS * 3,
+        }
+    )
+    list(partition_writer(bootstrap_servers=bootstrap)(iter([rows])))
+    for number in range(3):
+        found = [int(r.value or b"") for _, r in read_topic(bootstrap, f"named-{number}")]
+        assert found == list(range(number, ROWS * 3, 3))
+
+
+def test_columns_that_are_not_named_for_a_role_become_json(bootstrap: str) -> None:
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "id": list(range(ROWS)),
+            "tailnum": [f"N{n}" for n in range(ROWS)],
+            "timestamp": [5] * ROWS,
+        }
+    )
+    writer = partition_writer(
+        "packed", bootstrap_servers=bootstrap, value_format="json", columns={"key": "tailnum"}
+    )
+    list(writer(iter([rows])))
+    for _, record in read_topic(bootstrap, "packed"):
+        assert record.value is not None
+        found = json.loads(record.value)
+        assert found == {"id": found["id"], "tailnum": f"N{found['id']}"}
+        assert record.key == found["tailnum"].encode()
+        assert record.timestamp == 5
+
+
+def test_avro_is_framed_as_confluent_s_deserializer_reads_it(bootstrap: str) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+    writer = partition_writer(
+        "avro",
+        bootstrap_servers=bootstrap,
+        value_format="avro",
+        avro_schema=json.dumps(schema),
+        schema_id=258,
+        on_row_error="dead_letter",
+        dead_letter_topic="avro-dead",
+    )
+    rows = pa.RecordBatch.from_pydict({"id": [*range(ROWS), None]})
+    (report,) = writer(iter([rows]))
+    assert report.to_pylist()[0]["dead_letters"] == 1
+    values = [record.value or b"" for _, record in read_topic(bootstrap, "avro")]
+    assert {value[:5] for value in values} == {b"\0\0\0\x01\x02"}
+    read: list[Any] = [
+        fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None) for value in values
+    ]
+    assert sorted(row["id"] for row in read) == list(range(ROWS))
+    ((_, dead),) = read_topic(bootstrap, "avro-dead")
+    assert dict(dead.headers)["kprod.dlq.reason"] == b"SerializationError"
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"value": [1.5] * ROWS}, 'value: the column must be binary or text.*_format="json"'),
+        ({"value": column("v"), "partition": column("one")}, "partition: .* integers, not string"),
+        ({"value": column("v"), "topic": column(1)}, "topic: the column must be text, not int64"),
+    ],
+    ids=steady_repr,
+)
+def test_a_column_of_another_type_is_named(
+    bootstrap: str, columns: dict[str, Any], complaint: str
+) -> None:
+    topic = None if "topic" in columns else "t"
+    with pytest.raises(RecordTypeError, match=complaint):
+        partition_writer(topic, bootstrap_servers=bootstrap)(
+            iter([pa.RecordBatch.from_pydict(columns)])
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"value_format": "xml"}, "value_format: expected one of"),
+        ({"value_format": "avro"}, "needs avro_schema"),
+        ({"value_format": "avro", "avro_schema": "{"}, "avro_schema: "),
+        ({"avro_schema": '"long"'}, "go with value_format"),
+        ({"columns": {"colour": "c"}}, "a record has no .'colour'."),
+        ({"on_row_error": "ignore"}, "on_row_error: expected one of"),
+        ({"on_row_error": "dead_letter"}, "go together"),
+        ({"dead_letter_topic": "d"}, "go together"),
+    ],
+    ids=steady_repr,
+)
+def test_a_bad_option_is_told_on_the_driver(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        partition_writer("t", bootstrap_servers="broker:9092", **options)
+
+
+def test_roles_find_their_columns_or_say_what_is_missing() -> None:
+    roles = ColumnRoles({"value": "payload"})
+    assert roles.find(["payload", "key"]) == {"value": "payload", "key": "key"}
+    for columns, complaint in (
+        (["key"], "no column 'payload'"),
+        (["payload", "payload"], "more than one column 'payload'"),
+        (["payload", "carrier"], "no place for .'carrier'."),
+    ):
+        with pytest.raises(RecordTypeError, match=complaint):
+            roles.find(columns)
+
+
+def test_the_sender_looks_at_no_row_by_itself() -> None:
+    """What is not of the application's own goes to ``send_arrow`` as it is."""
+    plan = partition_writer("t", bootstrap_servers="broker:9092").plan
+    producer: Any = OnlyBatches()
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "value": column({"a": 1}),
+            "key": column("k").dictionary_encode(),
+            "partition": column(1, pa.int16()),
+            "topic": pa.array([f"t{row % 2}" for row in range(2 * FEW)][:ROWS]),
+        }
+    )
+    writer = partition_writer(bootstrap_servers="broker:9092", value_format="json")
+    BatchSender(writer.plan, producer, None).send_all([rows])
+    assert producer.sent == {"t0": ROWS // 2, "t1": ROWS // 2}
+    assert plan.by_row is False
+
+
+FEW = 20
+
+
+class OnlyBatches:
+    """A task's producer that takes batches, and no records."""
+
+    rejected = None
+
+    def __init__(self) -> None:
+        self.sent: dict[str, int] = {}
+
+    def send_batch(self, topic: str, batch: Any, columns: dict[str, str | None]) -> None:
+        self.sent[topic] = self.sent.get(topic, 0) + batch.num_rows

@@ -1,0 +1,109 @@
+"""Rows that are no records: the task fails, or they are skipped, or they are dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log_reader import read_topic
+from kprod.errors import KprodError
+from kprod.spark import RowErrorLimitExceeded, partition_writer
+
+ROWS = 2_000
+LARGEST = 20_000  # bytes of a batch that the broker takes
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker(
+        default_partitions=2, log_config=LogConfig(max_message_bytes=LARGEST)
+    ) as broker:
+        yield broker.bootstrap_servers
+
+
+def poisoned() -> pa.RecordBatch:
+    """One row in a hundred is none: by its topic, partition, timestamp, or size."""
+    topics: list[str | None] = ["good"] * ROWS
+    partitions: list[int | None] = [None] * ROWS
+    timestamps = [7] * ROWS
+    values = [b"row %d" % row for row in range(ROWS)]
+    for number, row in enumerate(range(0, ROWS, 100)):
+        match number % 5:
+            case 0:
+                topics[row] = None
+            case 1:
+                partitions[row] = -3
+            case 2:
+                partitions[row] = 9
+            case 3:
+                timestamps[row] = -1
+            case _:
+                values[row] = values[row].ljust(2 * LARGEST)  # which only the broker finds
+    return pa.RecordBatch.from_pydict(
+        {"value": values, "topic": topics, "partition": partitions, "timestamp": timestamps}
+    )
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    return iter(batch.to_pylist())
+
+
+def test_dead_letters_are_exactly_the_rows_that_are_no_records(bootstrap: str) -> None:
+    writer = partition_writer(
+        bootstrap_servers=bootstrap,
+        on_row_error="dead_letter",
+        dead_letter_topic="dead",
+        compression_type="none",
+    )
+    (report,) = writer(iter([poisoned()]))
+    (told,) = report.to_pylist()
+    assert (told["records"], told["dead_letters"], told["skipped"]) == (ROWS - 20, 20, 0)
+    good = {record.value for _, record in read_topic(bootstrap, "good")}
+    assert good == {b"row %d" % row for row in range(ROWS) if row % 100}
+    dead = [record for _, record in read_topic(bootstrap, "dead")]
+    assert sorted(int((record.value or b"").split()[1]) for record in dead) == list(
+        range(0, ROWS, 100)
+    )
+    why = [dict(record.headers) for record in dead]
+    reasons = sorted((h["kprod.dlq.column"], h["kprod.dlq.reason"]) for h in why)
+    assert reasons == sorted(
+        4
+        * [
+            (b"topic", b"RecordTypeError"),
+            (b"partition", b"PartitionError"),
+            (b"partition", b"PartitionError"),
+            (b"timestamp", b"InvalidRecordError"),
+            (b"value", b"RecordTooLargeError"),
+        ]
+    )
+    assert {h["kprod.dlq.task"] for h in why} == {b"-1"}
+    assert {h.get("kprod.dlq.truncated") for h in why} == {None, b"%d" % (2 * LARGEST)}
+    ranges = {(o["topic"], o["partition"]): o["records"] for o in told["offsets"]}
+    assert sum(count for (topic, _), count in ranges.items() if topic == "dead") == 20
+
+
+def test_rows_by_themselves_are_judged_as_those_of_batches(bootstrap: str) -> None:
+    rows = [row | {"topic": "by-row"} if row["topic"] else row for row in rows_of(poisoned())]
+    few = [row for row in rows if row["partition"] != 9]  # each of these waits for its partition
+    writer = partition_writer(
+        bootstrap_servers=bootstrap, on_row_error="skip", compression_type="none"
+    )
+    (told,) = writer(iter(few))
+    assert (told["records"], told["skipped"]) == (ROWS - 20, 16)
+    assert any("RecordTooLargeError" in reason for reason in told["reasons"])
+
+
+def test_more_than_the_limit_fails_the_task(bootstrap: str) -> None:
+    writer = partition_writer(bootstrap_servers=bootstrap, on_row_error="skip", max_row_errors=3)
+    with pytest.raises(RowErrorLimitExceeded, match="more than 3 rows"):
+        writer(iter([poisoned()]))
+
+
+def test_without_a_policy_the_first_one_fails_the_task(bootstrap: str) -> None:
+    with pytest.raises(KprodError, match="record 0: the record has no topic"):
+        partition_writer(bootstrap_servers=bootstrap)(iter([poisoned()]))

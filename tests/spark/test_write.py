@@ -1,0 +1,313 @@
+"""``write``, ``format("kprod")`` and ``foreach_batch`` on a cluster, judged by a reader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log_reader import read_topic
+from kprod.errors import BrokerError, ConfigError, InvalidTopicError
+from kprod.spark import OffsetRange, SchemaError, WriteFailed, WriteResult, foreach_batch, write
+from kprod.spark.kafka_partitioning import murmur2_expression
+from kprod_ext import murmur2
+from tests.support.steady_names import steady_repr
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+ROWS = 3_000
+TASKS = 4
+
+
+def keyed(spark: SparkSession) -> DataFrame:
+    return spark.range(0, ROWS, 1, TASKS).selectExpr(
+        "cast(id as string) as key", "concat('row ', id) as value"
+    )
+
+
+def once_each(kafka: str, topic: str, rows: int = ROWS) -> bool:
+    values = Counter(record.value for _, record in read_topic(kafka, topic))
+    return values == Counter(b"row %d" % row for row in range(rows))
+
+
+def assert_ranges_are_the_log(kafka: str, topic: str, offsets: Mapping[int, OffsetRange]) -> None:
+    ends = Counter(partition for partition, _ in read_topic(kafka, topic))
+    told = {number: (found.first, found.last, found.records) for number, found in offsets.items()}
+    assert told == {number: (0, end - 1, end) for number, end in ends.items()}
+
+
+def test_a_frame_is_written_and_its_result_is_the_log(cluster: SparkSession, kafka: str) -> None:
+    result = write(keyed(cluster), "whole-frame", bootstrap_servers=kafka)
+    assert once_each(kafka, "whole-frame")
+    assert (result.records, result.skipped, result.dead_letters) == (ROWS, 0, 0)
+    assert_ranges_are_the_log(kafka, "whole-frame", result.offsets["whole-frame"])
+    assert [shard.task for shard in result.shards] == list(range(TASKS))
+    assert result.attempts == TASKS
+    assert "3,000 records" in str(result)
+    assert "<td>whole-frame</td>" in result._repr_html_()
+    summary = write(keyed(cluster), "whole-frame", bootstrap_servers=kafka, results="summary")
+    assert (summary.records, summary.shards) == (ROWS, ())
+    assert min(found.first for found in summary.offsets["whole-frame"].values()) > 0
+
+
+def test_each_kafka_partition_is_written_by_one_task(cluster: SparkSession, kafka: str) -> None:
+    write(keyed(cluster), "chosen", bootstrap_servers=kafka)
+    result = write(keyed(cluster), "gathered", bootstrap_servers=kafka, repartition="kafka")
+    assert once_each(kafka, "gathered")
+    writers = [found.partition for shard in result.shards for found in shard.offsets]
+    assert sorted(writers) == [0, 1, 2]
+    chosen = {record.key: partition for partition, record in read_topic(kafka, "chosen")}
+    gathered = {record.key: partition for partition, record in read_topic(kafka, "gathered")}
+    assert gathered == chosen
+
+
+def test_spark_computes_the_producer_s_hash(cluster: SparkSession) -> None:
+    keys = [bytes(range(200, 200 + length)) for length in range(12)] + [b"\x80\xff\x00\x7f" * 9]
+    frame = cluster.createDataFrame([(bytearray(key),) for key in keys], "k binary")
+    hashes = frame.selectExpr(f"{murmur2_expression('k')} as hash").collect()
+    assert [row["hash"] for row in hashes] == [murmur2(key) & 0xFFFFFFFF for key in keys]
+
+
+def test_rows_without_a_key_are_spread_and_named_partitions_kept(
+    cluster: SparkSession, kafka: str
+) -> None:
+    frame = cluster.range(300).selectExpr(
+        "cast(id as string) as value", "if(id < 30, 2, null) as partition"
+    )
+    result = write(frame, "spread", bootstrap_servers=kafka, repartition="kafka")
+    assert {n: found.records > 30 for n, found in result.offsets["spread"].items()} == {
+        0: True,
+        1: True,
+        2: True,
+    }
+    for partition, record in read_topic(kafka, "spread"):
+        assert int(record.value or b"") >= 30 or partition == 2
+
+
+def test_keys_and_values_may_be_null(cluster: SparkSession, kafka: str) -> None:
+    rows = [(None, b"v"), (b"k", None), (None, None), (b"", b"")]
+    frame = cluster.createDataFrame(rows, "key binary, value binary")
+    assert write(frame, "nulls", bootstrap_servers=kafka).records == len(rows)
+    save(frame, kafka, topic="nulls")
+    found = Counter((record.key, record.value) for _, record in read_topic(kafka, "nulls"))
+    assert found == Counter(rows * 2)
+
+
+def test_a_rate_is_kept_by_all_tasks_together(cluster: SparkSession, kafka: str) -> None:
+    result = write(keyed(cluster), "slowly", bootstrap_servers=kafka, max_records_per_second=6_000)
+    assert once_each(kafka, "slowly")
+    # Two tasks run at once, 750 rows each; a piece is paid for after it was sent.
+    assert all(shard.seconds >= 0.2 for shard in result.shards)
+
+
+@pytest.mark.parametrize(
+    ("column", "complaint"),
+    [
+        ("id as value", "value: column 'value' must be string or binary"),
+        ("'v' as value, id as key", "key: column 'key'"),
+        ("'v' as value, 'one' as partition", "partition: .* an integer, not string"),
+        ("'v' as value, true as timestamp", "timestamp: .* a timestamp.*, not boolean"),
+        ("'v' as value, map('a', 1) as headers", "headers: .* a map of string to binary"),
+        ("'v' as value, id as carrier", "no place for .'carrier'."),
+        ("'v' as key", "no column 'value'"),
+    ],
+    ids=steady_repr,
+)
+def test_a_schema_that_does_not_fit_is_told_before_a_task_starts(
+    cluster: SparkSession, column: str, complaint: str
+) -> None:
+    frame = cluster.sql(f"select {column} from range(1)")
+    with pytest.raises(SchemaError, match=complaint):
+        write(frame, "never", bootstrap_servers="127.0.0.1:1")
+
+
+def test_options_are_judged_before_a_task_starts(cluster: SparkSession) -> None:
+    frame = keyed(cluster)
+    with pytest.raises(SchemaError, match="no topic"):
+        write(frame, bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(InvalidTopicError):
+        write(frame, "not a name", bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(ConfigError, match="repartition"):
+        write(frame, "t", bootstrap_servers="127.0.0.1:1", repartition="hash")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="max_records_per_second"):
+        write(frame, "t", bootstrap_servers="127.0.0.1:1", max_records_per_second=0)
+
+
+def test_what_no_attempt_can_help_fails_at_once(cluster: SparkSession, kafka: str) -> None:
+    frame = cluster.range(0, 400, 1, 8).selectExpr("if(id = 0, null, 'some') topic", "'v' value")
+    with pytest.raises(WriteFailed, match="has no topic") as raised:
+        write(frame, bootstrap_servers=kafka)
+    assert raised.value.task == 0
+    assert all(shard.attempt == 0 for shard in raised.value.result.shards)
+
+
+def test_a_topic_that_does_not_exist_is_not_asked_for_four_times(cluster: SparkSession) -> None:
+    with EmbeddedBroker(auto_create_topics=False) as broker, pytest.raises(WriteFailed) as raised:
+        write(
+            keyed(cluster),
+            "missing",
+            bootstrap_servers=broker.bootstrap_servers,
+            max_block_ms=1_500,
+        )
+    cause = raised.value.__cause__
+    assert isinstance(cause.__cause__ if cause else None, BrokerError)
+
+
+def save(frame: DataFrame, kafka: str, **options: str) -> None:
+    writer = frame.write.format("kprod").option("kafka.bootstrap.servers", kafka)
+    writer.options(**options).mode("append").save()
+
+
+def test_the_data_source_writes_a_batch(cluster: SparkSession, kafka: str) -> None:
+    frame = keyed(cluster).selectExpr(
+        "*", "map('h', cast('x' as binary)) as headers", "timestamp_millis(17) as timestamp"
+    )
+    save(frame, kafka, topic="saved")
+    assert once_each(kafka, "saved")
+    assert {(r.headers, r.timestamp) for _, r in read_topic(kafka, "saved")} == {
+        ((("h", b"x"),), 17)
+    }
+
+
+def test_the_topic_option_wins_over_the_column(cluster: SparkSession, kafka: str) -> None:
+    frame = cluster.sql(
+        "select 'row 0' value, 'column' topic, 1 partition union all select null, 'column', 2"
+    )
+    save(frame, kafka)
+    save(frame, kafka, topic="option")
+    for topic in ("column", "option"):
+        found = sorted((p, record.value) for p, record in read_topic(kafka, topic))
+        assert found == [(1, b"row 0"), (2, None)]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"topic": "t", "colour": "red"}, "unknown option 'colour'"),
+        ({"topic": "t", "kafka.key.serializer": "S"}, "kafka.key.serializer is not taken"),
+        ({"topic": "t", "kafka.acks": "5"}, "acks"),
+        ({"topic": "t", "maxRecordsPerSecond": "5"}, "kprod.spark.write"),
+        ({}, "no topic"),
+    ],
+    ids=steady_repr,
+)
+def test_options_of_the_data_source_are_judged_on_the_driver(
+    cluster: SparkSession, options: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(AnalysisException, match=complaint):
+        save(keyed(cluster), "127.0.0.1:1", **options)
+
+
+def test_a_topic_cannot_be_overwritten(cluster: SparkSession) -> None:
+    writer = keyed(cluster).write.format("kprod").option("kafka.bootstrap.servers", "127.0.0.1:1")
+    with pytest.raises(AnalysisException, match="cannot be overwritten"):
+        writer.option("topic", "t").mode("overwrite").save()
+
+
+def test_a_poison_row_fails_a_save_at_once(cluster: SparkSession, kafka: str) -> None:
+    frame = cluster.sql("select 'v' value, 'poisoned' topic, -1 partition")
+    with pytest.raises(Exception, match="failed for good: PartitionError"):
+        save(frame, kafka)
+
+
+class Folder:
+    """A stream of text files, one micro-batch for each."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self._spark = spark
+        self._path = path
+        self._files = 0
+        path.mkdir()
+
+    def add(self, first: int, count: int) -> None:
+        self._files += 1
+        lines = "".join(f"row {row}\n" for row in range(first, first + count))
+        written = self._path.parent / f"{self._files}.txt"
+        written.write_text(lines)
+        written.rename(self._path / written.name)
+
+    def read(self) -> DataFrame:
+        return self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self._path))
+
+
+def test_a_stream_goes_on_from_its_checkpoint(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    folder = Folder(cluster, tmp_path / "in")
+
+    def run() -> None:
+        stream = folder.read().writeStream.format("kprod").option("topic", "streamed")
+        stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = stream.option("kafka.bootstrap.servers", kafka).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+
+    folder.add(0, 100)
+    folder.add(100, 100)
+    run()
+    folder.add(200, 50)
+    run()
+    assert once_each(kafka, "streamed", 250)
+
+
+def test_the_data_source_says_what_it_cannot_do(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    folder = Folder(cluster, tmp_path / "in")
+    folder.add(0, 5)
+    counted = folder.read().groupBy("value").count().selectExpr("value")
+    stream = counted.writeStream.format("kprod").option("kafka.bootstrap.servers", kafka)
+    stream = stream.option("topic", "updated").outputMode("update")
+    with pytest.raises((AnalysisException, StreamingQueryException), match=r"(?i)update"):
+        stream.option("checkpointLocation", str(tmp_path / "no")).start().processAllAvailable()
+
+
+def test_the_data_source_writes_a_whole_result_again(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    """Output mode complete: every micro-batch has all groups that there are."""
+    folder = Folder(cluster, tmp_path / "in")
+    folder.add(0, 5)
+    folder.add(5, 2)
+    counted = folder.read().groupBy("value").count().selectExpr("value")
+    stream = counted.writeStream.format("kprod").option("kafka.bootstrap.servers", kafka)
+    stream = stream.option("topic", "completed").outputMode("complete").trigger(availableNow=True)
+    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    assert query.awaitTermination(120)
+    found = Counter(record.value for _, record in read_topic(kafka, "completed"))
+    assert found == Counter(b"row %d" % row for row in [*range(5), *range(7)])
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_every_output_mode_is_possible_with_foreach_batch(
+    cluster: SparkSession, kafka: str, tmp_path: Path, mode: str
+) -> None:
+    folder = Folder(cluster, tmp_path / "in")
+    folder.add(0, 5)
+    seen: list[tuple[int, int]] = []
+
+    def note(result: WriteResult, batch: int) -> None:
+        seen.append((batch, result.records))
+
+    counted = folder.read().groupBy("value").count().selectExpr("value")
+    stream = counted.writeStream.outputMode(mode).trigger(availableNow=True)
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = stream.foreachBatch(foreach_batch(mode, bootstrap_servers=kafka, on_result=note))
+    assert query.start().awaitTermination(120)
+    assert once_each(kafka, mode, 5)
+    assert seen == [(0, 5)]
+
+
+def test_secrets_are_looked_up_on_the_executors(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    (tmp_path / "brokers").write_text(f"# where\nservers = {kafka}\n")
+    frame = keyed(cluster)
+    write(frame, "elsewhere", bootstrap_servers=f"${{file:{tmp_path}/brokers:servers}}")
+    assert once_each(kafka, "elsewhere")
+    with pytest.raises(WriteFailed, match="environment variable KPROD_NOT_SET is not set"):
+        write(frame, "elsewhere", bootstrap_servers=kafka, client_id="${env:KPROD_NOT_SET}")

@@ -1,0 +1,69 @@
+"""The reports of the shards, taken together; and how far a job is, on a line."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from kprod.spark import OffsetRange, PartitionReport
+from kprod.spark.progress_line import bar, progress_line
+from kprod.spark.write_result import add_results, write_result
+
+
+def report(task: int, attempt: int, *offsets: OffsetRange, skipped: int = 0) -> PartitionReport:
+    return PartitionReport(
+        task=task,
+        attempt=attempt,
+        records=sum(found.records for found in offsets),
+        bytes=10,
+        retries=0,
+        seconds=1.0,
+        host="h",
+        pid=1,
+        offsets=list(offsets),
+        skipped=skipped,
+        reasons=["too large"] * skipped,
+    )
+
+
+def span(partition: int, first: int, last: int, records: int) -> OffsetRange:
+    return OffsetRange(topic="<t>", partition=partition, first=first, last=last, records=records)
+
+
+def test_ranges_of_the_same_partition_are_joined() -> None:
+    shards = [
+        report(1, 2, span(0, 5, 9, 3), span(1, -1, -1, 4)),
+        report(0, 0, span(0, 2, 6, 2), skipped=1),
+    ]
+    result = write_result(shards, seconds=2.0)
+    assert (result.records, result.bytes, result.skipped, result.attempts) == (9, 20, 1, 4)
+    assert result.offsets == {"<t>": {0: span(0, 2, 9, 5), 1: span(1, -1, -1, 4)}}
+    assert [shard.task for shard in result.shards] == [0, 1]
+    assert result.reasons == {"too large": 1}
+    assert str(result) == "9 records (0.0 MB), 1 skipped in 2.0 s, 4 records/s, 2 shards"
+    assert "<td>&lt;t&gt;</td>" in result._repr_html_()
+    assert json.loads(json.dumps(result.as_dict()))["offsets"]["<t>"]["0"]["last"] == 9
+    twice = add_results([result, result])
+    assert (twice.records, twice.seconds, twice.reasons) == (18, 4.0, {"too large": 2})
+    assert twice.offsets["<t>"][0] == span(0, 2, 9, 10)
+
+
+def test_nothing_written_is_a_result_too() -> None:
+    empty = write_result([], seconds=0.0)
+    assert (empty.records, empty.offsets, empty.attempts) == (0, {}, 0)
+    assert add_results([]) == empty
+
+
+def test_a_bar_is_as_long_as_the_job_is_far() -> None:
+    assert bar("kprod: t", 0, 0, 0.4) == "kprod: t [>" + " " * 29 + "] 0/0 tasks, 0 s"
+    assert (
+        bar("kprod: t", 1, 2, 3.0) == "kprod: t [" + "=" * 15 + ">" + " " * 14 + "] 1/2 tasks, 3 s"
+    )
+    assert bar("kprod: t", 4, 4, 3.0) == "kprod: t [" + "=" * 30 + "] 4/4 tasks, 3 s"
+
+
+def test_nothing_is_drawn_where_nobody_looks() -> None:
+    out = io.StringIO()
+    with progress_line("t", lambda: (1, 2), out):
+        pass
+    assert not out.getvalue()
