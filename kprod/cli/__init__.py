@@ -13,4 +13,9 @@ def main() -> None:
         sys.exit(f"the kprod command needs {' and '.join(missing)}: pip install 'kprod[cli]'")
     from kprod.cli.app import app
 
-    app(prog_name="kprod")
+    try:
+        app(prog_name="kprod")
+    except ModuleNotFoundError as error:
+        if error.name != "kio":
+            raise
+        sys.exit(f"kprod: {error}")

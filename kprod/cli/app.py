@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from kprod.cli.broker_command import broker
+from kprod.cli.consume_command import consume
 from kprod.cli.demo.command import demo
+from kprod.cli.log_command import log
 from kprod.cli.perf.command import perf
+from kprod.cli.pipeline.command import pipeline
 from kprod.cli.produce_command import produce
+from kprod.version import VERSION
 
 app = typer.Typer(
     name="kprod",
@@ -16,7 +22,30 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,  # locals may hold passwords
 )
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kprod {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Tell the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
 app.command()(demo)
 app.command()(broker)
 app.command()(produce)
+app.command()(consume)
 app.command()(perf)
+app.command()(pipeline)
+app.add_typer(log, name="log")

@@ -9,23 +9,33 @@ from typing import Annotated, Any
 
 import typer
 
+from kprod.cli.broker_security import (
+    Certificate,
+    ClientAuthorities,
+    Users,
+    secured_listeners,
+)
 from kprod.cli.lifeline import when_parent_ends
 from kprod.cli.stop_signals import STOP_SIGNALS
 from kprod.cli.topic_spec import parse_topics
 from kprod.errors import KprodError
 
 
-def broker(
+def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
     ] = 9092,
     data_dir: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            help="Where the log lives. Without it: a temporary place, removed at the end."
+            help="Where the log lives. Without it: a temporary place, removed at the end. "
+            "Given several times, the partitions are spread."
         ),
     ] = None,
+    nodes: Annotated[
+        int, typer.Option(min=1, help="Nodes to run, each at a port of its own, over one log.")
+    ] = 1,
     topic: Annotated[
         list[str] | None,
         typer.Option(help="A topic to create, as NAME:PARTITIONS. May be repeated."),
@@ -42,6 +52,9 @@ def broker(
             "--allow-remote", help="Listen beyond this machine: anyone may read and write."
         ),
     ] = False,
+    tls: Certificate = None,
+    tls_client_ca: ClientAuthorities = None,
+    users: Users = None,
     until_stdin_closes: Annotated[
         bool,
         typer.Option("--until-stdin-closes", hidden=True, help="Stop with the parent process."),
@@ -49,34 +62,34 @@ def broker(
 ) -> None:
     """Run the embedded broker until Ctrl-C or SIGTERM.
 
-    The first line printed is `listening on HOST:PORT`. It is a single node for trying things out
-    and for tests, not a cluster.
+    The first line printed is `listening on HOST:PORT`, with commas where there are several nodes.
+    It is there for trying things out and for tests: all nodes are this one process.
     """
-    topics = parse_topics(topic or [])
+    options = {
+        "log_dirs": data_dir or (),
+        "nodes": nodes,
+        "listeners": secured_listeners(host, port, tls, tls_client_ca, users),
+        "topics": parse_topics(topic or []),
+        "default_partitions": default_partitions,
+        "auto_create_topics": auto_create_topics,
+        "allow_remote": allow_remote,
+    }
+    _serve(until_stdin_closes, options)
+
+
+def _serve(until_stdin_closes: bool, options: dict[str, Any]) -> None:
+    """Run a broker with these options until a stop signal comes."""
     # Blocked from here on, in every thread the broker starts: a signal that comes early waits for
     # sigwait below, so there is no moment at which it could tear a half-started broker down.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     if until_stdin_closes:
         when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
-        _serve(
-            data_dir=data_dir,
-            host=host,
-            port=port,
-            topics=topics,
-            default_partitions=default_partitions,
-            auto_create_topics=auto_create_topics,
-            allow_remote=allow_remote,
-        )
+        from kprod.broker import EmbeddedBroker
+
+        with EmbeddedBroker(**options) as server:
+            typer.echo(f"listening on {server.bootstrap_servers}")
+            signal.sigwait(STOP_SIGNALS)
     except (KprodError, OSError) as error:
         typer.echo(f"kprod broker: {error}", err=True)
         raise typer.Exit(1) from error
-
-
-def _serve(**options: Any) -> None:
-    """Run a broker with these options until a stop signal comes; the signals are blocked."""
-    from kprod.broker import EmbeddedBroker
-
-    with EmbeddedBroker(**options) as server:
-        typer.echo(f"listening on {server.bootstrap_servers}")
-        signal.sigwait(STOP_SIGNALS)

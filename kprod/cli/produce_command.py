@@ -12,7 +12,14 @@ import typer
 
 from kprod.cli.line_records import read_lines
 from kprod.cli.line_sender import LineSender
-from kprod.cli.producer_options import open_producer, parse_options, parse_pairs
+from kprod.cli.producer_options import (
+    ConfigFile,
+    Options,
+    open_producer,
+    parse_options,
+    parse_pairs,
+    with_config,
+)
 from kprod.cli.stop_signals import Stopped, stop_signals
 from kprod.errors import KprodError
 from kprod.types import Header
@@ -23,8 +30,12 @@ LAST_SECONDS = 10.0  # after Ctrl-C, for what was read already
 def produce(
     topic: Annotated[str, typer.Option(help="Where the records go.")],
     bootstrap_servers: Annotated[
-        str, typer.Option(help="Brokers to ask first, as HOST:PORT[,HOST:PORT...].")
-    ] = "localhost:9092",
+        str | None,
+        typer.Option(
+            help="Brokers to ask first, as HOST:PORT[,HOST:PORT...]. Otherwise those of --config,"
+            " or localhost:9092."
+        ),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Read lines from here instead of stdin."),
@@ -39,10 +50,8 @@ def produce(
     header: Annotated[
         list[str] | None, typer.Option(help="A header of every record, as NAME=VALUE. Repeatable.")
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="A producer option, as NAME=VALUE: compression_type=zstd. Repeatable."),
-    ] = None,
+    option: Options = None,
+    config: ConfigFile = None,
 ) -> None:
     """Send each line of standard input, or of a file, as one record.
 
@@ -52,7 +61,7 @@ def produce(
     headers: list[Header] = [
         (name, value.encode()) for name, value in parse_pairs(header, "--header")
     ]
-    options = parse_options(option, "--option")
+    options = with_config(config, parse_options(option, "--option"))
     with stop_signals(), _lines(file) as lines:
         producer = open_producer(bootstrap_servers, options)
         sender = LineSender(

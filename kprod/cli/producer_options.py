@@ -1,13 +1,33 @@
-"""Producer options as the command line takes them, and the producer they make."""
+"""Options of producers and readers as every command takes them, and the producer they make."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from kprod.errors import KprodError
+
+Options: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        "--option",
+        help="An option of the client, as NAME=VALUE: compression_type=zstd. Repeatable.",
+    ),
+]
+ConfigFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        exists=True,
+        dir_okay=False,
+        help="Options in Java's properties format; ${env:NAME} and ${file:PATH} stand for secrets."
+        " What is given by itself counts more.",
+    ),
+]
 
 
 def parse_pairs(texts: Sequence[str] | None, name: str) -> Iterator[tuple[str, str]]:
@@ -24,12 +44,44 @@ def parse_options(texts: Sequence[str] | None, name: str) -> dict[str, Any]:
     return {key: _typed(value) for key, value in parse_pairs(texts, name)}
 
 
-def open_producer(bootstrap_servers: str, options: Mapping[str, Any]) -> Any:
-    """A producer with these options. Raises typer.BadParameter for options it does not take."""
+def with_config(
+    config: Path | None, options: Mapping[str, Any], *, filled: bool = True
+) -> dict[str, Any]:
+    """The options of a properties file, unless they are given by themselves, too, and those.
+
+    A name is the same in all its spellings: with dots, with underscores. Not ``filled``: what
+    stands for secrets is left as it is.
+    """
+    if config is None:
+        return dict(options)
+    from kprod.cli.properties_file import read_properties
+
+    given = {name.replace(".", "_") for name in options}
+    read = {name: _typed(value) for name, value in read_properties(config, filled=filled).items()}
+    return {**{n: v for n, v in read.items() if n.replace(".", "_") not in given}, **options}
+
+
+def take_servers(options: dict[str, Any]) -> str | None:
+    """Take ``bootstrap_servers`` out of the options, in whatever spelling; None: not there."""
+    found = None
+    for name in list(options):
+        if name.replace(".", "_") in ("bootstrap_servers", "metadata_broker_list"):
+            found = str(options.pop(name))
+    return found
+
+
+def open_producer(bootstrap_servers: str | None, options: Mapping[str, Any]) -> Any:
+    """A producer with these options; ``bootstrap_servers`` None leaves them to the options.
+
+    Raises typer.BadParameter for options it does not take.
+    """
     from kprod.producer import KafkaProducer
 
     try:
-        return KafkaProducer(bootstrap_servers=bootstrap_servers, **options)
+        if bootstrap_servers is None:
+            return KafkaProducer(**options)
+        rest = {n: v for n, v in options.items() if n.replace(".", "_") != "bootstrap_servers"}
+        return KafkaProducer(bootstrap_servers=bootstrap_servers, **rest)
     except KprodError as error:
         raise typer.BadParameter(str(error)) from error
 

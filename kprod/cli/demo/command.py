@@ -14,6 +14,13 @@ from kprod.cli.demo.flights import COUNT
 from kprod.cli.demo.java import why_no_java
 from kprod.cli.demo.plan import Plan
 from kprod.cli.demo.screen import Screen
+from kprod.cli.producer_options import (
+    ConfigFile,
+    Options,
+    parse_options,
+    take_servers,
+    with_config,
+)
 from kprod.errors import KprodError
 
 
@@ -39,12 +46,17 @@ def demo(
     partitions: Annotated[
         int, typer.Option(min=1, help="Partitions of the topic, if it has to be created.")
     ] = 6,
+    option: Options = None,
+    config: ConfigFile = None,
 ) -> None:
     """Write 336,776 real flights through Spark into Kafka, read them back, and compare.
 
     The reader shares no code with the producer. The exit code is 0 only when every flight came back
     exactly once, unchanged, and in order per aircraft.
     """
+    options = with_config(config, parse_options(option, "-X"))
+    named = take_servers(options)
+    bootstrap_servers = bootstrap_servers or named
     if bootstrap_servers is not None and (keep or data_dir is not None):
         raise typer.BadParameter("--keep and --data-dir are about the embedded broker")
     from kprod.cli.demo.story import Story  # with the producer and the reader behind it
@@ -57,6 +69,7 @@ def demo(
         data_dir=data_dir,
         topic=topic,
         partitions=partitions,
+        options=options,
     )
     try:
         if spark:

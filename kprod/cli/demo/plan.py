@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The options of ``kprod demo``. ``bootstrap_servers`` None: start the embedded broker."""
+    """The options of ``kprod demo``. ``bootstrap_servers`` None: start the embedded broker.
+
+    ``options`` are those of the producer, which may hold secrets.
+    """
 
     bootstrap_servers: str | None
     records: int
@@ -17,3 +22,4 @@ class Plan:
     data_dir: Path | None
     topic: str
     partitions: int
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from kprod.cli.circumstances import EMBEDDED, build, cores
 from kprod.cli.demo.screen import Screen
 from kprod.cli.demo.tally import Tally
 from kprod.cli.demo.written import Written
@@ -19,6 +20,7 @@ class Report:
     written: Written
     tally: Tally
     verify_seconds: float
+    embedded: bool
 
     @property
     def exact(self) -> bool:
@@ -33,6 +35,8 @@ class Report:
         else:
             for name, value in rows:
                 screen.say(f"{name:<22} {value:>14}")
+        for line in self.limits():
+            screen.say(line)
         screen.say(self.verdict())
 
     def verdict(self) -> str:
@@ -40,6 +44,23 @@ class Report:
         if self.exact:
             return "Exact: every flight is in the topic once, unchanged, in order per aircraft."
         return "NOT exact: the topic does not hold every flight once, unchanged and in order."
+
+    def limits(self) -> list[str]:
+        """What the speed is the speed of, in sentences."""
+        if self.written.tasks:
+            way = (
+                f"{self.written.tasks} Spark tasks: reading, sorting, JSON and the start of Python"
+                " workers are in it"
+            )
+        else:
+            made = "in which Python makes the JSON of every flight"
+            way = f"one thread, {made}; {self.written.options}"
+        where = f"an {EMBEDDED}, on the same cores" if self.embedded else "a cluster of yours"
+        return [
+            f"That was written by {way}.",
+            f"It went to {where}; kprod {build()}; {cores()} cores.",
+            "How fast the producer is by itself: kprod perf.",
+        ]
 
     def _counts(self) -> list[tuple[str, str]]:
         tally = self.tally

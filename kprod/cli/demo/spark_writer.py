@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from kprod.cli.child_session import ChildSession
 from kprod.cli.demo.failure import DemoFailure
@@ -30,9 +32,10 @@ class SparkWriter:
     title = "Spark is writing"
     before = "Spark is starting"
 
-    def __init__(self, work: Path) -> None:
-        """``work`` is a directory for temporary files."""
+    def __init__(self, work: Path, options: Mapping[str, Any]) -> None:
+        """``work`` is a directory for temporary files, ``options`` are those of the producer."""
         self._work = work
+        self._options = options
 
     def write(self, flights: Flights, target: Target, progress: Callable[[int], None]) -> Written:
         """Write every flight; tell ``progress`` how many are in the topic meanwhile.
@@ -40,6 +43,8 @@ class SparkWriter:
         Raises DemoFailure with the end of Spark's log when the job fails.
         """
         flights.write_csv(self._work / "flights.csv")
+        # In a file of a directory that is ours alone: others see the command line.
+        (self._work / "options.json").write_text(json.dumps(dict(self._options)))
         report = self._work / "report.json"
         job = ChildSession(self._command(target, report), self._work / "spark.log")
         try:
@@ -59,6 +64,7 @@ class SparkWriter:
             "--csv": self._work / "flights.csv",
             "--bootstrap-servers": target.bootstrap_servers,
             "--topic": target.topic,
+            "--options": self._work / "options.json",
             "--scratch": self._work / "spark",
             "--report": report,
         }

@@ -15,6 +15,7 @@ from kprod.cli.demo.screen import Screen
 from kprod.cli.demo.spark_writer import SparkWriter
 from kprod.cli.demo.tally import Tally
 from kprod.cli.demo.target import Target
+from kprod.cli.reader_security import reader_security
 from kprod.cli.stop_signals import Stopped, stop_signals
 from kprod.errors import KprodError
 
@@ -45,7 +46,8 @@ class Story:
         plan, screen = self._plan, self._screen
         flights = Flights(plan.records)
         with home_of(plan, work, screen) as address:
-            target = Target(address, plan.topic, plan.partitions)
+            security = reader_security({**plan.options, "bootstrap_servers": address})
+            target = Target(address, plan.topic, plan.partitions, security)
             screen.say(f"{len(flights):,} flights to topic {plan.topic!r} on {address}")
             try:
                 report = self._write_and_judge(flights, target, work)
@@ -64,7 +66,8 @@ class Story:
             self._screen.say(f"{delivered:,} of {flights:,} flights were in the topic by then.")
 
     def _write_and_judge(self, flights: Flights, target: Target, work: Path) -> Report:
-        writer = SparkWriter(work) if self._plan.spark else PlainWriter()
+        options = self._plan.options
+        writer = SparkWriter(work, options) if self._plan.spark else PlainWriter(options)
         with self._screen.bar(writer.title, len(flights), before=writer.before) as progress:
             written = writer.write(flights, target, progress)
         started = time.monotonic()
@@ -79,4 +82,5 @@ class Story:
             written=written,
             tally=tally,
             verify_seconds=time.monotonic() - started,
+            embedded=self._plan.bootstrap_servers is None,
         )

@@ -11,13 +11,15 @@ from pathlib import Path
 class Written:
     """Acknowledged records, their key and value bytes, and the seconds it took.
 
-    ``tasks`` is the number of Spark tasks that wrote, 0 without Spark.
+    ``tasks`` is the number of Spark tasks that wrote, 0 without Spark. ``options`` are those of the
+    producer that matter for speed, in words, where this process has one.
     """
 
     records: int
     bytes: int
     seconds: float
     tasks: int = 0
+    options: str = ""
 
     def save(self, path: Path) -> None:
         """Leave it for another process."""

@@ -13,20 +13,21 @@ import typer
 from rich.console import Console
 
 from kprod.cli.demo.failure import DemoFailure
+from kprod.cli.perf.cluster import Cluster
+from kprod.cli.perf.limit import limited_by
 from kprod.cli.perf.measured import Measured
 from kprod.cli.perf.options import (
     Acks,
     AcksOption,
     AsJson,
     BootstrapServers,
+    CallName,
+    CallOption,
     Codec,
     Compression,
     Keys,
-    LaneName,
-    LaneOption,
     Partitions,
     PayloadFile,
-    ProducerOptions,
     Rate,
     Records,
     Size,
@@ -34,7 +35,14 @@ from kprod.cli.perf.options import (
     WarmUp,
 )
 from kprod.cli.perf.workload import Workload, letters, lines_of
-from kprod.cli.producer_options import open_producer, parse_options
+from kprod.cli.producer_options import (
+    ConfigFile,
+    Options,
+    open_producer,
+    parse_options,
+    take_servers,
+    with_config,
+)
 from kprod.cli.stop_signals import Stopped, stop_signals
 from kprod.errors import KprodError
 
@@ -51,11 +59,12 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     payload_file: PayloadFile = None,
     keys: Keys = 0,
     compression: Compression = Codec.NONE,
-    lane: LaneOption = LaneName.SEND,
+    call: CallOption = CallName.SEND,
     acks: AcksOption = Acks.ALL,
     rate: Rate = None,
     warm_up: WarmUp = 1_000,
-    option: ProducerOptions = None,
+    option: Options = None,
+    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure how many records a second this machine delivers, and what a record costs.
@@ -66,17 +75,19 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """
     if bootstrap_servers is not None and partitions is not None:
         raise typer.BadParameter("--partitions is about the embedded broker's topic")
-    if lane is LaneName.SEND_ARROW and find_spec("pyarrow") is None:
-        raise typer.BadParameter("--lane send_arrow needs pyarrow: pip install pyarrow")
+    if call is CallName.SEND_ARROW and find_spec("pyarrow") is None:
+        raise typer.BadParameter("--call send_arrow needs pyarrow: pip install pyarrow")
     workload = Workload(
         topic=topic, records=records, values=_values(payload_file, size), keys=keys, rate=rate
     )
-    options = _options(option, acks=acks.value, compression=compression.value)
+    options = with_config(config, _options(option, acks=acks.value, compression=compression.value))
+    named = take_servers(options)
+    bootstrap_servers = bootstrap_servers or named
     console = Console(stderr=as_json)
     try:
-        with stop_signals(), _cluster(bootstrap_servers, topic, partitions or 6) as address:
-            producer = open_producer(address, options)
-            measured, code = _measure(producer, workload, lane.value, warm_up, console)
+        with stop_signals(), _cluster(bootstrap_servers, topic, partitions or 6) as cluster:
+            producer = open_producer(cluster.address, options)
+            measured, code = _measure(producer, cluster, workload, call.value, warm_up, console)
     except Stopped as stopped:
         raise typer.Exit(stopped.exit_code) from None
     except (DemoFailure, KprodError) as failure:
@@ -87,14 +98,14 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 
 
 def _measure(
-    producer: Any, workload: Workload, lane: str, warm_up: int, console: Console
+    producer: Any, cluster: Cluster, workload: Workload, call: str, warm_up: int, console: Console
 ) -> tuple[Measured, int]:
     """The figures, and the exit code that a signal or an error on the way asks for, else 0."""
     from kprod.cli.perf.live import live_progress
     from kprod.cli.perf.measurement import Measurement
 
     try:
-        measurement = Measurement(producer, workload, lane, warm_up)
+        measurement = Measurement(producer, workload, call, warm_up, cluster.broker_cpu_seconds)
     except BaseException:
         producer.close(0)
         raise
@@ -111,14 +122,14 @@ def _measure(
 
 
 @contextmanager
-def _cluster(bootstrap_servers: str | None, topic: str, partitions: int) -> Iterator[str]:
+def _cluster(bootstrap_servers: str | None, topic: str, partitions: int) -> Iterator[Cluster]:
     if bootstrap_servers is not None:
-        yield bootstrap_servers
+        yield Cluster(bootstrap_servers)
         return
     from kprod.cli.perf.target import embedded_broker
 
-    with embedded_broker(topic, partitions) as address:
-        yield address
+    with embedded_broker(topic, partitions) as cluster:
+        yield cluster
 
 
 def _values(payload_file: Path | None, size: int) -> list[bytes]:
@@ -141,7 +152,7 @@ def _options(texts: list[str] | None, *, acks: str, compression: str) -> dict[st
 
 def _show(measured: Measured, console: Console, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(measured.as_json()))
+        typer.echo(json.dumps(measured.as_json() | {"limited_by": limited_by(measured)}))
         return
     from kprod.cli.perf.table import table_of
 

@@ -14,6 +14,10 @@ class Measured:
     was due) to the outcome, of ``latency_samples`` records. ``payload_bytes`` are bytes of values,
     ``batch_bytes`` those of an average batch on the wire. ``request_latency_ms`` is an average
     since the producer was made. ``first_error`` is the first seen among the records watched.
+
+    What it depends on: ``rate`` (records a second that were asked for, None for all that will go),
+    ``call``, ``options`` and ``build`` in words, ``cores`` of this process, and the CPU time of the
+    embedded broker meanwhile, None for another cluster.
     """
 
     records: int
@@ -32,6 +36,12 @@ class Measured:
     requests: int
     request_latency_ms: float
     retries: int
+    rate: float | None
+    call: str
+    options: str
+    build: str
+    cores: int
+    broker_cpu_seconds: float | None
 
     @property
     def records_per_second(self) -> float:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kprod.cli.perf.lanes import LANES
+from kprod.cli.circumstances import build, cores, producer_options
+from kprod.cli.perf.calls import CALLS
 from kprod.cli.perf.latencies import percentiles
 from kprod.cli.perf.measured import Measured
 from kprod.cli.perf.process_cost import CostMeter
@@ -27,16 +28,29 @@ class Measurement:
     and the producer's identity. The clock runs from the first record to the last outcome.
     """
 
-    def __init__(self, producer: Any, workload: Workload, lane: str, warm_up: int = 0) -> None:
-        """Sends what warms up. Raises KprodError when it cannot be delivered."""
+    def __init__(
+        self,
+        producer: Any,
+        workload: Workload,
+        call: str,
+        warm_up: int = 0,
+        broker_cpu: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """Sends what warms up. Raises KprodError when it cannot be delivered.
+
+        ``broker_cpu`` tells the CPU seconds of a broker that shares this machine's cores.
+        """
         self._producer = producer
         self._workload = workload
-        self._lane = LANES[lane](producer, workload)
+        self._call_name = call
+        self._call = CALLS[call](producer, workload)
+        self._broker_cpu = broker_cpu
         self._latencies: list[float] = []
         self._first_error: str | None = None
         self._warm_up(warm_up)
         self._before = producer.flush()
         self._counted_before = self._counters()
+        self._broker_cpu_before = broker_cpu()
         self._meter = CostMeter()
 
     def run(self, progress: Progress) -> Measured:
@@ -46,7 +60,7 @@ class Measurement:
         """
         started = time.perf_counter()
         rate, queued = self._workload.rate, 0
-        for chunk in self._workload.chunks(self._lane.most):
+        for chunk in self._workload.chunks(self._call.most):
             asked = time.perf_counter()
             if rate is not None:
                 # What was late already when it was sent has waited since it was due.
@@ -69,15 +83,15 @@ class Measurement:
             keys=self._workload.keys,
         )
         self._producer.partitions_for(first.topic)
-        for chunk in first.chunks(self._lane.most):
-            self._lane.send(chunk, self._note_error)
+        for chunk in first.chunks(self._call.most):
+            self._call.send(chunk, self._note_error)
 
     def _send(self, chunk: Chunk, asked: float) -> None:
         def told(outcome: object) -> None:
             self._latencies.append(time.perf_counter() - asked)
             self._note_error(outcome)
 
-        self._lane.send(chunk, told)
+        self._call.send(chunk, told)
 
     def _note_error(self, outcome: object) -> None:
         if isinstance(outcome, KprodError) and self._first_error is None:
@@ -88,7 +102,7 @@ class Measurement:
         return counters
 
     def _result(self, report: DeliveryReport, *, interrupted: bool) -> Measured:
-        cost = self._meter.read()
+        cost, broker_cpu = self._meter.read(), self._broker_cost()
         counters = self._counters()
         counted = {name: counters[name] - self._counted_before[name] for name in COUNTED}
         records = report.delivered - self._before.delivered
@@ -111,4 +125,14 @@ class Measurement:
             requests=int(counted["request-total"]),
             request_latency_ms=counters["request-latency-avg"],
             retries=int(counted["record-retry-total"]),
+            rate=self._workload.rate,
+            call=self._call_name,
+            options=producer_options(self._producer.config),
+            build=build(),
+            cores=cores(),
+            broker_cpu_seconds=broker_cpu,
         )
+
+    def _broker_cost(self) -> float | None:
+        now, before = self._broker_cpu(), self._broker_cpu_before
+        return None if now is None or before is None else now - before

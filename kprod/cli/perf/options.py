@@ -27,8 +27,8 @@ class Acks(Enum):
     NOBODY = "0"
 
 
-class LaneName(Enum):
-    """What ``--lane`` takes: the keys of ``lanes.LANES``."""
+class CallName(Enum):
+    """What ``--call`` takes: the keys of ``calls.CALLS``."""
 
     SEND = "send"
     SEND_MANY = "send_many"
@@ -56,7 +56,7 @@ Keys: TypeAlias = Annotated[
     int, typer.Option(min=0, max=10_000_000, help="Different keys; 0 for none.")
 ]
 Compression: TypeAlias = Annotated[Codec, typer.Option(help="Codec of the batches.")]
-LaneOption: TypeAlias = Annotated[LaneName, typer.Option(help="The call that sends.")]
+CallOption: TypeAlias = Annotated[CallName, typer.Option(help="The call that sends.")]
 AcksOption: TypeAlias = Annotated[
     Acks, typer.Option(help="Who has to have a record; less than all is not idempotent.")
 ]
@@ -65,10 +65,6 @@ Rate: TypeAlias = Annotated[
 ]
 WarmUp: TypeAlias = Annotated[
     int, typer.Option(min=0, help="Records sent before the clock starts, and not counted.")
-]
-ProducerOptions: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("-X", "--option", help="A producer option, as NAME=VALUE. Repeatable."),
 ]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print the figures as JSON, and nothing else.")

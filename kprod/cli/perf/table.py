@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from kprod.cli.circumstances import EMBEDDED
 from kprod.cli.perf.latencies import PERCENTILES
+from kprod.cli.perf.limit import limited_by
 from kprod.cli.perf.measured import Measured
 
 MILLION = 1e6
@@ -15,7 +17,7 @@ MILLION = 1e6
 def table_of(measured: Measured) -> Table:
     """Every figure in a line of its own."""
     table = Table("figure", show_header=True, title=_title(measured), title_justify="left")
-    table.add_column("measured", justify="right")
+    table.add_column("measured", justify="right", overflow="fold")
     for name, figure in rows(measured):
         table.add_row(name, figure)
     return table
@@ -38,6 +40,18 @@ def rows(measured: Measured) -> Iterator[tuple[str, str]]:
     yield "records failed", f"{measured.failed:,}"
     if measured.pending:
         yield "records without outcome", f"{measured.pending:,}"
+    yield from _circumstances(measured)
+
+
+def _circumstances(measured: Measured) -> Iterator[tuple[str, str]]:
+    yield "limited by", limited_by(measured)
+    yield "kprod", measured.build
+    yield "sent by", f"{measured.call}, {measured.options}"
+    if measured.broker_cpu_seconds is None:
+        yield "to", f"a cluster of yours, from {measured.cores} cores"
+    else:
+        share = measured.broker_cpu_seconds / (measured.seconds or 1e-9)
+        yield "to", f"an {EMBEDDED}, on the same {measured.cores} cores; it used {share:.0%} of one"
 
 
 def _title(measured: Measured) -> str:

@@ -1,4 +1,4 @@
-"""The cluster a measurement sends to: the user's, or an embedded broker in a process of its own."""
+"""An embedded broker for a measurement, in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 
 from kprod.broker.log_reader import create_topic
 from kprod.cli.demo.broker_process import BrokerProcess
+from kprod.cli.perf.cluster import Cluster
 
 
 @contextmanager
-def embedded_broker(topic: str, partitions: int) -> Iterator[str]:
-    """The address of a broker with this topic, which is gone after the block, and so is its log.
+def embedded_broker(topic: str, partitions: int) -> Iterator[Cluster]:
+    """A broker with this topic, which is gone after the block, and so is its log.
 
     A process of its own: what it costs is no part of the producer's figures. Raises DemoFailure
     when it does not start.
@@ -23,6 +24,6 @@ def embedded_broker(topic: str, partitions: int) -> Iterator[str]:
         try:
             address = broker.address()
             create_topic(address, topic, partitions)
-            yield address
+            yield Cluster(address, broker.pid)
         finally:
             broker.stop()

@@ -66,7 +66,7 @@ def await_true(condition: Callable[[], object], seconds: float = 50.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not so after {seconds} s: {condition}"
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def _environment(process: Path) -> bytes:

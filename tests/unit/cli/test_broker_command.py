@@ -61,3 +61,13 @@ def test_a_host_that_others_can_reach_must_be_meant() -> None:
         _out, err = broker.command.communicate(timeout=30)
     assert broker.command.returncode == 1
     assert "kprod broker: host '0.0.0.0' lets other machines in" in err
+
+
+def test_it_runs_several_nodes() -> None:
+    with family("broker", "--port", "0", "--nodes", "3", "--topic", "t:3") as broker:
+        assert broker.command.stdout is not None
+        first = broker.command.stdout.readline()
+        assert first.count("127.0.0.1:") == 3
+        assert sorted(end_offsets(first.split()[-1].split(",")[2], "t")) == [0, 1, 2]
+        broker.command.terminate()
+        assert broker.command.wait(30) == 0

@@ -8,6 +8,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+import kprod
+from kprod.broker import EmbeddedBroker
 from kprod.cli import main
 from kprod.cli.app import app
 
@@ -25,6 +27,56 @@ def test_without_typer_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         main()
 
 
+WITHOUT_KIO = """
+import sys
+sys.modules["kio"] = None
+"""
+
+
+def without_kio(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it where kio is not installed, as far as an interpreter can tell."""
+    command = [sys.executable, "-c", WITHOUT_KIO + script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("broker", "--port", "0"), ("demo", "--no-spark"), ("perf",), ("consume", "--topic", "t")],
+)
+def test_without_kio_the_command_says_what_to_install(arguments: tuple[str, ...]) -> None:
+    ran = without_kio("from kprod.cli import main; main()", *arguments)
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stderr
+    assert "needs kio: pip install 'kprod[broker]'" in ran.stderr
+
+
+def test_without_kio_records_are_produced_through_every_face() -> None:
+    script = """
+import asyncio
+import kprod, kprod.aio, kprod.confluent, kprod.kafka, kprod.observability
+servers = sys.argv[1]
+with kprod.KafkaProducer(bootstrap_servers=servers) as native:
+    native.send_many("t", [b"one", b"two"]).get(30)
+with kprod.kafka.KafkaProducer(bootstrap_servers=servers) as producer:
+    producer.send("t", b"three").get(30)
+with kprod.confluent.Producer({"bootstrap.servers": servers}) as producer:
+    producer.produce("t", b"four")
+async def send():
+    async with kprod.aio.Producer(bootstrap_servers=servers) as producer:
+        await producer.send_and_wait("t", b"five")
+asyncio.run(send())
+try:
+    import kprod.broker
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        ran = without_kio(script, broker.bootstrap_servers)
+        assert ran.returncode == 0, ran.stderr
+        assert len(broker.records("t", 5)) == 5
+    assert "pip install 'kprod[broker]'" in ran.stdout
+
+
 def test_help_loads_neither_spark_nor_the_engine() -> None:
     script = (
         "import sys; sys.argv = ['kprod', 'demo', '--help']\n"
@@ -35,3 +87,15 @@ def test_help_loads_neither_spark_nor_the_engine() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_command_tells_its_version() -> None:
+    ran = CliRunner().invoke(app, ["--version"])
+    assert (ran.exit_code, ran.output) == (0, f"kprod {kprod.__version__}\n")
+
+
+def test_the_package_can_be_run() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "kprod", "--version"], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f"kprod {kprod.__version__}\n"

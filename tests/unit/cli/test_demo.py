@@ -45,6 +45,8 @@ def test_the_demo_without_spark_is_exact() -> None:
     assert found["out of order per key"] == "0"
     assert sum(int(found[f"in partition {p}"].replace(",", "")) for p in range(6)) == 2_000
     assert ran.stdout.splitlines()[-1].startswith("Exact")
+    assert "one thread, in which Python makes the JSON of every flight; acks=all" in ran.stdout
+    assert "It went to an embedded broker: Python" in ran.stdout
     assert "\x1b" not in ran.stdout, "no colours and no bars where there is no terminal"
 
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+import kprod
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import end_offsets, read_topic
 from kprod.cli.app import app
-from kprod.cli.perf.lanes import LANES
-from kprod.cli.perf.options import LaneName
+from kprod.cli.perf.calls import CALLS
+from kprod.cli.perf.limit import limited_by
+from kprod.cli.perf.measured import Measured
+from kprod.cli.perf.options import CallName
 from tests.unit.cli.processes import await_true, family
 
 
@@ -28,11 +33,11 @@ def perf(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["perf", *arguments])
 
 
-@pytest.mark.parametrize("lane", list(LANES))
+@pytest.mark.parametrize("call", list(CALLS))
 @pytest.mark.parametrize("keys", ["0", "7"])
-def test_figures_are_about_what_the_topic_holds(bootstrap: str, lane: str, keys: str) -> None:
-    topic = f"{lane}-{keys}"
-    arguments = ["--bootstrap-servers", bootstrap, "--topic", topic, "--lane", lane, "--json"]
+def test_figures_are_about_what_the_topic_holds(bootstrap: str, call: str, keys: str) -> None:
+    topic = f"{call}-{keys}"
+    arguments = ["--bootstrap-servers", bootstrap, "--topic", topic, "--call", call, "--json"]
     ran = perf(*arguments, "--records", "1003", "--warm-up", "50", "--keys", keys, "--size", "9")
     assert ran.exit_code == 0, ran.output
     figures = json.loads(ran.stdout)
@@ -47,7 +52,7 @@ def test_figures_are_about_what_the_topic_holds(bootstrap: str, lane: str, keys:
 
 
 def test_every_lane_has_a_name_on_the_command_line() -> None:
-    assert [name.value for name in LaneName] == list(LANES)
+    assert [name.value for name in CallName] == list(CALLS)
 
 
 def test_the_table_tells_every_figure(bootstrap: str) -> None:
@@ -55,6 +60,56 @@ def test_the_table_tells_every_figure(bootstrap: str) -> None:
     assert ran.exit_code == 0, ran.output
     told = ("500 records in", "records/s", "us/record", "p99.9", "RSS", "batches", "retried")
     assert [word for word in told if word not in ran.stdout] == []
+
+
+def test_the_table_tells_what_the_figures_depend_on() -> None:
+    ran = perf("--records", "300", "-X", "linger_ms=3")
+    assert ran.exit_code == 0, ran.output
+    shown = " ".join(ran.stdout.split())
+    for word in ("limited by", f"{kprod.__version__}, ", "send, acks=all", "linger_ms=3", "Python"):
+        assert word in shown
+
+
+MEASURED = Measured(
+    records=1_000,
+    failed=0,
+    first_error=None,
+    pending=0,
+    interrupted=False,
+    payload_bytes=100_000,
+    seconds=10.0,
+    cpu_seconds=1.0,
+    peak_rss_bytes=1,
+    latency_ms={},
+    latency_samples=0,
+    batches=10,
+    batch_bytes=10_000.0,
+    requests=10,
+    request_latency_ms=1.0,
+    retries=0,
+    rate=None,
+    call="send",
+    options="",
+    build="",
+    cores=2,
+    broker_cpu_seconds=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"rate": 100.0}, "the rate that was asked for"),
+        ({"rate": 1000.0}, "waiting"),
+        ({"broker_cpu_seconds": 9.5}, "the embedded broker"),
+        ({"broker_cpu_seconds": 8.5, "cpu_seconds": 9.8}, "2 cores"),
+        ({"broker_cpu_seconds": 4.0, "cpu_seconds": 9.8}, "one core"),
+        ({"cpu_seconds": 9.8}, "one core"),
+        ({"seconds": 0.0, "cpu_seconds": 0.0}, "waiting"),
+    ],
+)
+def test_the_limit_is_what_was_used_up(changed: dict[str, Any], told: str) -> None:
+    assert told in limited_by(replace(MEASURED, **changed))
 
 
 def test_lines_of_a_file_are_sent_in_turn(bootstrap: str, tmp_path: Path) -> None:
@@ -78,7 +133,7 @@ def test_without_a_cluster_there_is_an_embedded_broker() -> None:
     [
         (["-X", "lingr_ms=5"], "did you mean 'linger_ms'"),
         (["-X", "linger_ms"], "NAME=VALUE"),
-        (["--lane", "teleport"], "'teleport' is not one of"),
+        (["--call", "teleport"], "'teleport' is not one of"),
         (["--compression", "rar"], "'rar' is not one of"),
         (["--acks", "2"], "'2' is not one of"),
         (["--records", "0"], "--records"),

@@ -15,11 +15,11 @@ Told = Callable[[object], object]
 """Called with the outcome, KprodError or not, of what is watched, in the thread for callbacks."""
 
 
-class Lane(ABC):
+class SendingCall(ABC):
     """One way of sending the records of a workload with one producer. Thread: one.
 
-    The first record of a chunk is watched. It goes by ``send`` on every lane: then its latency
-    means the same everywhere, and it waits for what is sent with it all the same.
+    The first record of a chunk is watched. It goes by ``send``, whatever sends the others: then its
+    latency means the same everywhere, and it waits for what is sent with it all the same.
     """
 
     most: ClassVar[int]
@@ -41,7 +41,7 @@ class Lane(ABC):
         """Queue all records but the first; there is one at least."""
 
 
-class OneByOne(Lane):
+class OneByOne(SendingCall):
     """``send`` for each record."""
 
     most = 200
@@ -56,7 +56,7 @@ class OneByOne(Lane):
                 send(topic, value, key)
 
 
-class ManyAtOnce(Lane):
+class ManyAtOnce(SendingCall):
     """``send_many`` with lists."""
 
     most = 5_000
@@ -66,7 +66,7 @@ class ManyAtOnce(Lane):
         self._producer.send_many(self._topic, chunk.values[1:], keys=keys)
 
 
-class Columns(Lane):
+class Columns(SendingCall):
     """``send_arrow`` with record batches, which are slices of columns that are made beforehand."""
 
     most = 5_000
@@ -99,4 +99,8 @@ def _column(items: Sequence[bytes], most: int) -> Any:
     return pyarrow.array((list(items) * rounds)[: len(items) + most], pyarrow.binary())
 
 
-LANES: dict[str, type[Lane]] = {"send": OneByOne, "send_many": ManyAtOnce, "send_arrow": Columns}
+CALLS: dict[str, type[SendingCall]] = {
+    "send": OneByOne,
+    "send_many": ManyAtOnce,
+    "send_arrow": Columns,
+}

@@ -1,0 +1,138 @@
+"""``kprod consume``: a topic's records on standard output."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kprod.cli.producer_options import (
+    ConfigFile,
+    Options,
+    parse_options,
+    take_servers,
+    with_config,
+)
+from kprod.cli.reader_security import connecting, reader_security
+from kprod.errors import KprodError
+
+if TYPE_CHECKING:
+    from kprod.broker.stored_record import StoredRecord
+
+
+class Format(enum.StrEnum):
+    """How a record becomes a line."""
+
+    VALUE = "value"
+    KEY_VALUE = "key-value"
+    JSON = "json"
+
+
+def consume(
+    topic: Annotated[str, typer.Option(help="The topic to read.")],
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(
+            help="Brokers to ask first, HOST:PORT,... Otherwise those of --config, or"
+            " localhost:9092."
+        ),
+    ] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin with the first records there are.")
+    ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Go on where this group committed, and commit what was printed."),
+    ] = None,
+    output: Annotated[
+        Format, typer.Option("--format", help="How a record becomes a line.")
+    ] = Format.VALUE,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop behind the records there are now.")
+    ] = False,
+    option: Options = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print a topic's records, a line each, as they come; end with Ctrl-C.
+
+    JSON lines hold partition, offset, timestamp, key, value and headers; what is not UTF-8 is in
+    base64, under `key_base64` or `value_base64`. A group is read alone: with members it refuses.
+    Of the options those about connecting count: security_protocol, ssl_* and sasl_*.
+    """
+    options = _options(option, config)
+    servers = take_servers(options)
+    from kprod.broker.topic_follower import TopicFollower
+
+    try:
+        follower = TopicFollower(
+            bootstrap_servers or servers or "localhost:9092",
+            topic,
+            from_beginning=from_beginning,
+            group=group,
+            security=reader_security(options),
+        )
+        with follower:
+            _print(follower.poll, output, count, lambda: until_end and follower.at_end)
+            follower.commit()
+    except (KprodError, OSError) as error:
+        typer.echo(f"kprod consume: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _options(texts: list[str] | None, config: Path | None) -> dict[str, Any]:
+    given = connecting(parse_options(texts, "-X"), config_file=False)
+    return connecting(with_config(config, given), config_file=True)
+
+
+def _print(
+    poll: Callable[[], Iterator[tuple[int, StoredRecord]]],
+    output: Format,
+    count: int | None,
+    ended: Callable[[], bool],
+) -> None:
+    """Until ``count`` records were printed, ``ended`` says so, or Ctrl-C."""
+    printed = 0
+    try:
+        while not ended():
+            for partition, record in poll():
+                typer.echo(_line(partition, record, output))
+                printed += 1
+                if printed == count:
+                    return
+    except KeyboardInterrupt:
+        return
+
+
+def _line(partition: int, record: StoredRecord, output: Format) -> str:
+    if output is Format.VALUE:
+        return _text(record.value)
+    if output is Format.KEY_VALUE:
+        return f"{_text(record.key)}\t{_text(record.value)}"
+    fields: dict[str, object] = {
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        **_field("key", record.key),
+        **_field("value", record.value),
+        "headers": [{"name": name, **_field("value", value)} for name, value in record.headers],
+    }
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def _text(data: bytes | None) -> str:
+    return "null" if data is None else data.decode(errors="replace")
+
+
+def _field(name: str, data: bytes | None) -> dict[str, object]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -1,0 +1,54 @@
+"""``kprod log``: look into the files of a log, ours or Apache Kafka's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kprod.errors import KprodError
+
+log = typer.Typer(help="Look into the files of a log, ours or Apache Kafka's; read only.")
+
+
+@log.command()
+def dump(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Files of a partition: .log, .index, .timeindex, .txnindex, .snapshot"),
+    ],
+    records: Annotated[bool, typer.Option("--records", help="Show the records, too.")] = False,
+) -> None:
+    """Print what files hold, a line per batch, record or entry."""
+    from kprod.broker.log.file_dump import dump_file
+
+    for path in files:
+        typer.echo(f"Dumping {path}")
+        try:
+            for line in dump_file(path, records=records):
+                typer.echo(line)
+        except (KprodError, OSError, ValueError) as error:
+            typer.echo(f"kprod log dump: {path}: {error}", err=True)
+            raise typer.Exit(1) from error
+
+
+@log.command()
+def verify(
+    directories: Annotated[
+        list[Path], typer.Argument(help="Directories of partitions, or a whole data directory")
+    ],
+) -> None:
+    """Check every batch, index and snapshot; exit with 1 and the list of what is wrong."""
+    from kprod.broker.log.file_check import check_directory, partition_directories
+
+    wrong = 0
+    for directory in directories:
+        for partition in partition_directories(directory):
+            found = list(check_directory(partition))
+            typer.echo(f"{partition}: {'ok' if not found else f'{len(found)} problems'}")
+            for problem in found:
+                typer.echo(f"  {problem}")
+            wrong += len(found)
+    if wrong:
+        raise typer.Exit(1)

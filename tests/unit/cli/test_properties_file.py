@@ -1,0 +1,49 @@
+"""Options in Java's properties format, and secrets that are written elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from kprod.cli.producer_options import with_config
+from kprod.cli.properties_file import read_properties
+
+
+def test_what_a_java_producer_is_configured_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSWORD_OF_ALICE", "s3cret=\\")
+    secret = tmp_path / "secret"
+    secret.write_text("from a file\n")
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# a comment\n"
+        "bootstrap.servers = a:9092,\\\n    b:9092\n"
+        "linger.ms: 7\n"
+        "enable.idempotence=true\n"
+        "key.serializer=org.apache.kafka.common.serialization.StringSerializer\n"
+        "sasl.password=${env:PASSWORD_OF_ALICE}\n"
+        f"ssl.key.password=${{file:{secret}}}\n"
+        "client.id=caf\\u00e9\n"
+    )
+    assert read_properties(file) == {
+        "bootstrap.servers": "a:9092,b:9092",
+        "linger.ms": "7",
+        "enable.idempotence": "true",
+        "sasl.password": "s3cret=\\",
+        "ssl.key.password": "from a file",
+        "client.id": "café",
+    }
+    options = with_config(file, {"linger_ms": 9})
+    assert options["linger_ms"] == 9
+    assert "linger.ms" not in options
+    assert options["enable.idempotence"] is True
+
+
+def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.password=${env:NO_SUCH_VARIABLE_HERE}\n")
+    with pytest.raises(typer.BadParameter, match="NO_SUCH_VARIABLE_HERE is not set"):
+        read_properties(file)
