@@ -1,14 +1,22 @@
-"""What every test shares: what is tested is compiled from what is there; how hard is searched."""
+"""What every test shares: that it tests what is there, where it runs, and how hard it searches."""
 
 from __future__ import annotations
 
+import logging
 import os
-from pathlib import Path
+import signal
+import warnings
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-ROOT = Path(__file__).parents[1]
+pytest_plugins = [
+    "tests.support.alone",
+    "tests.support.canary_watch",
+    "tests.support.worker_shares",
+    "tests.support.worker_stacks",
+]
 
 # No deadline per example: a busy machine would turn it into a false alarm. pytest-timeout guards
 # against a hang. In CI the search is longer and repeatable, so that red means the change is red.
@@ -28,10 +36,67 @@ settings.load_profile(
 )
 
 
+LONGEST_FIRST = (
+    "tests/spark/",
+    "tests/docs/test_examples.py::test_examples_of_spark",
+    "tests/unit/cli/test_demo.py",
+    "tests/fault/",
+    "tests/integration/lifecycle/",
+    "tests/integration/test_apache_kafka_",
+    "tests/integration/test_apache_kafka.py",
+    "tests/integration/security/",
+    "tests/simulation/",
+)
+"""Tests that begin early, that none is under way when all others are over. Those of Apache Kafka
+need a download, which is on its way meanwhile."""
+
+
+def pytest_configure() -> None:
+    """Ctrl-C means in tests, and in the processes they start, what it means in a terminal.
+
+    A shell that starts a command in the background lets it ignore SIGINT, and its children, too.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_sessionstart() -> None:
     """A module that was changed after it was compiled would be tested as it was before."""
-    for types in (ROOT / "kprod").rglob("*.pxd"):
-        module = types.with_suffix(".py")
-        compiled = [path.stat().st_mtime for path in module.parent.glob(f"{module.stem}.*.so")]
-        if max(compiled, default=0.0) < module.stat().st_mtime:
-            pytest.exit(f"{module.relative_to(ROOT)} is newer than what is compiled: make build", 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # importing it warns: here that is the end
+        from kprod.compiled_modules import stale_modules
+    if stale := stale_modules():
+        pytest.exit(f"newer than what is compiled, run make build: {', '.join(stale)}", 3)
+
+
+def pytest_runtest_setup() -> None:
+    """Keep pyspark's formatter off pytest's handlers of logs: tests read exceptions as text.
+
+    Its loggers put it on every handler that is added to them, in whichever thread and moment.
+    """
+    for handler in logging.getLogger().handlers:
+        if _is_pyspark_s(handler.formatter):
+            handler.setFormatter(None)
+        if "setFormatter" not in vars(handler):
+            vars(handler)["setFormatter"] = partial(_set_formatter, handler)
+
+
+def _set_formatter(handler: logging.Handler, formatter: logging.Formatter | None) -> None:
+    if not _is_pyspark_s(formatter):
+        logging.Handler.setFormatter(handler, formatter)
+
+
+def _is_pyspark_s(formatter: logging.Formatter | None) -> bool:
+    return type(formatter).__module__.startswith("pyspark.")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With workers: begin with what takes longest."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    starts = [item.nodeid.startswith(start) for start in LONGEST_FIRST]
+    return starts.index(True) if True in starts else len(LONGEST_FIRST)

@@ -29,7 +29,7 @@ def test_a_case_that_cannot_be_is_told() -> None:
 def test_cases_have_names_of_their_own() -> None:
     named = [(case.varied, case.name) for case in cases(Path("flights"), 1.0)]
     assert len(set(named)) == len(named)
-    assert {varied for varied, _ in named} >= {"value size", "codec", "partitions", "lane", "rate"}
+    assert {varied for varied, _ in named} >= {"value size", "codec", "partitions", "call", "rate"}
 
 
 def test_quick_cases_are_the_same_with_fewer_records() -> None:

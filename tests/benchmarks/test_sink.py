@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def flat(sink: SinkProcess) -> dict[str, int]:
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_record_is_counted_by_its_codec(sink: SinkProcess, codec: str) -> None:
     before = flat(sink)
-    options = {} if codec == "none" else {"compression_type": codec}
+    options: Any = {} if codec == "none" else {"compression_type": codec}
     with KafkaProducer(bootstrap_servers=sink.bootstrap_servers, **options) as producer:
         for number in range(1_000):
             producer.send("counted", b"v" * 300, b"%d" % number)
@@ -43,7 +44,7 @@ def test_every_record_is_counted_by_its_codec(sink: SinkProcess, codec: str) -> 
 
 def test_a_request_larger_than_its_buffer_is_read_whole(sink: SinkProcess) -> None:
     before = flat(sink)
-    options = {"max_request_size": 8_000_000, "linger_ms": 0}
+    options: Any = {"max_request_size": 8_000_000, "linger_ms": 0}
     with KafkaProducer(bootstrap_servers=sink.bootstrap_servers, **options) as producer:
         for _ in range(3):
             producer.send("large", bytes(5_000_000)).get(30)
@@ -54,7 +55,7 @@ def test_a_request_larger_than_its_buffer_is_read_whole(sink: SinkProcess) -> No
 
 def test_acks_0_is_not_answered(sink: SinkProcess) -> None:
     before = flat(sink)
-    options = {"acks": 0, "enable_idempotence": False}
+    options: Any = {"acks": 0, "enable_idempotence": False}
     with KafkaProducer(bootstrap_servers=sink.bootstrap_servers, **options) as producer:
         for _ in range(100):
             producer.send("unanswered", b"v")

@@ -26,11 +26,23 @@ CAMPAIGNS: dict[str, list[str]] = {
     "processes": ["tests/integration/test_fork_and_pickle.py"],
     "exits": [f"{LIFECYCLE}/test_exits.py"],
     "leaks": [f"{LIFECYCLE}/test_leaks.py"],
+    "topics": [f"{LIFECYCLE}/test_unused_topics.py"],
     "interruptions": [f"{LIFECYCLE}/test_interruptions.py", f"{LIFECYCLE}/test_ctrl_c.py"],
+    "allocations": ["tests/fault/test_failing_allocations.py"],
     "bytes": ["tests/fault/test_every_byte.py"],
     "frozen": ["tests/fault/test_frozen_processes.py"],
     "kills": ["tests/fault/test_killed_brokers.py"],
+    "workers": [
+        "tests/fault/test_killed_workers.py",
+        "tests/integration/test_transactions_embedded.py",
+    ],
+    "spark": [
+        "tests/spark/test_acceptance.py",
+        "tests/spark/test_pipeline_exits.py",
+        "tests/spark/test_kills.py",
+    ],
     "apache-kafka": ["tests/integration/test_apache_kafka_faults.py"],
+    "security": ["tests/integration/security"],
 }
 """What is run under each name."""
 

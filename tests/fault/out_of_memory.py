@@ -18,7 +18,7 @@ from kprod.buffer.future import FutureRecordMetadata
 MOST_ALLOCATIONS = 400
 """Far more than one call of send makes; what it leaves over, the sender's thread may meet."""
 
-LANES: list[dict[str, Any]] = [
+PATHS: list[dict[str, Any]] = [
     {},
     {"key": b"key"},
     {"headers": [("name", b"value"), ("null", None)]},
@@ -43,13 +43,13 @@ def send(
 
 def main(bootstrap: str, topic: str, codec: str) -> None:
     futures: dict[int, FutureRecordMetadata | None] = {}
-    options = {"batch_size": 2000, "linger_ms": 20, "compression_type": codec}
+    options: Any = {"batch_size": 2000, "linger_ms": 20, "compression_type": codec}
     with KafkaProducer(bootstrap_servers=bootstrap, **options) as producer:
         producer.send(topic, b"-1").get(20)
-        for lane in LANES:
+        for path in PATHS:
             for failing in range(MOST_ALLOCATIONS):
                 number = len(futures)
-                futures[number] = send(producer, topic, number, failing, **lane)
+                futures[number] = send(producer, topic, number, failing, **path)
                 if failing % 50 == 49:
                     producer.flush(20)
         pool = producer.metrics()["producer-metrics"]

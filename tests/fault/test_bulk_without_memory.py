@@ -13,6 +13,9 @@ from tests.unit.buffer.accumulating import read
 
 hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
 
+# No allocation fails for threads that other tests left behind: a forked child has one thread.
+pytestmark = pytest.mark.alone
+
 ALLOCATIONS = 600
 """More than the call makes."""
 VALUES = [b"%04d" % n * (10 + n % 40) for n in range(180)]

@@ -12,7 +12,7 @@ TESTS = Path(__file__).parents[1]
 PAGE = Path(__file__).with_name("COVERAGE.md")
 ROW = re.compile(r"^\| (?P<name>[^|]+) \| (?P<what>[^|]+) \| (?P<tests>[^|]+) \|$", re.MULTILINE)
 TEST = re.compile(r"`(?P<path>[\w/]+\.py)::(?P<name>\w+)`")
-NUMBER = re.compile(r"([NBSP])(\d+)")
+NUMBER = re.compile(r"([NBSPT])(\d+)")
 NOT_YET = "not yet: "
 SHARE = 0.8
 
@@ -57,6 +57,7 @@ def test_scenarios_are_numbered_without_gaps() -> None:
         "B": 30,
         "S": 20,
         "P": 29,
+        "T": 18,
     }
     for numbers in by_kind.values():
         assert numbers == list(range(1, len(numbers) + 1))

@@ -18,6 +18,9 @@ from kprod_ext import ArrowSource, batch_size_upper_bound
 
 hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
 
+# No allocation fails for threads that other tests left behind: a forked child has one thread.
+pytestmark = pytest.mark.alone
+
 ALLOCATIONS = 60
 
 
@@ -42,9 +45,9 @@ def after_every_failure(work: Callable[[], Any]) -> int:
 
 
 def test_headers() -> None:
-    headers: Any = [[f"name-{n}", b"%d" % n] for n in range(9)]
+    headers: Any = [(f"name-{n}", b"%d" % n) for n in range(30)]
     whole = batch_size_upper_bound(None, None, headers)
-    assert after_every_failure(lambda: batch_size_upper_bound(None, None, headers)) > 2
+    assert after_every_failure(lambda: batch_size_upper_bound(None, None, headers)) >= 2
     assert batch_size_upper_bound(None, None, headers) == whole
 
 

@@ -93,7 +93,9 @@ def test_every_frame_starts_with_its_header(
 
 def test_api_versions_response() -> None:
     reply = decode_api_versions_response(3, body(golden.API_VERSIONS_V3_RESPONSE))
-    assert reply == ApiVersionsReply(0, {0: (3, 13), 18: (0, 4)}, 0)
+    assert reply == ApiVersionsReply(
+        0, {0: (3, 13), 18: (0, 4)}, 0, {"transaction.version": 2}, features_epoch=5
+    )
 
 
 def test_api_versions_response_of_the_mock_broker_reads_as_fall_back_to_0() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from kprod.errors import (
     RecordTooLargeError,
 )
 from kprod.types import Persisted
+from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.judge import read_back
@@ -25,16 +26,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 RENEWED_AT = 5_000
-IMPATIENT = {"delivery_timeout_ms": 4_000, "request_timeout_ms": 3_900}
+IMPATIENT: Any = {"delivery_timeout_ms": 4_000, "request_timeout_ms": 3_900}
 """A request without an answer may have been stored: on a busy machine a second may be too short."""
 
 
 @pytest.fixture(scope="module", params=[NEWEST, OLDER])
-def kafka(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ApacheKafka]:
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), request.param) as broker:
-        yield broker
+def kafka(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> ApacheKafka:
+    return shared_kafka(request.param)
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ def admin(kafka: ApacheKafka) -> TopicAdmin:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_broker_decodes_every_codec(kafka: ApacheKafka, admin: TopicAdmin, codec: str) -> None:
+def test_the_broker_decodes_every_codec(kafka: ApacheKafka, admin: TopicAdmin, codec: Any) -> None:
     """One topic keeps the batches as they came; for the other the broker unpacks every record."""
     topics = {f"{codec}-kept": "producer", f"{codec}-unpacked": "uncompressed"}
     values = [b"%d " % number * (number % 100) for number in range(2_000)]

@@ -96,8 +96,12 @@ def test_a_record_waits_for_replicas_until_its_time_is_up(
         waiting = patient.send("missing", b"waiting")
         with pytest.raises(DeliveryTimeoutError, match="NOT_ENOUGH_REPLICAS") as caught:
             given_up.get(timeout=30)
-        assert caught.value.persisted is Persisted.NO
+        # A busy broker may still owe the answer to the last attempt: then nobody knows.
+        unanswered = "unanswered" in str(caught.value)
+        assert caught.value.persisted is (Persisted.MAYBE if unanswered else Persisted.NO)
         assert not waiting.is_done
         second.start()
         waiting.get(timeout=60)
-    assert [record.value for record in read_back(bootstrap, "missing", 1)] == [b"waiting"]
+    stored = [record.value for record in read_back(bootstrap, "missing", 1)]
+    assert stored.count(b"waiting") == 1
+    assert unanswered or stored == [b"waiting"]

@@ -141,26 +141,6 @@ def test_admin(broker: EmbeddedBroker) -> None:
     assert "made" not in admin.list_topics(timeout=20).topics
 
 
-def test_a_subscription_is_told_that_there_are_no_groups(broker: EmbeddedBroker) -> None:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-    try:
-        consumer.subscribe(["existing"])
-        message = consumer.poll(20)
-        assert message is not None
-        error = message.error()
-        assert error is not None
-        assert error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-    finally:
-        consumer.close()
-
-
-def test_a_transaction_is_told_that_there_are_none(broker: EmbeddedBroker) -> None:
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"}
-    with pytest.raises(KafkaException) as caught:
-        Producer(settings).init_transactions(20)
-    assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
 def test_a_record_is_read_soon_after_it_was_sent(broker: EmbeddedBroker) -> None:
     consumer = Consumer(
         {

@@ -15,7 +15,7 @@ with warnings.catch_warnings():
     # It reads its message schemas with a function that Python 3.11 deprecates.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.errors import GroupAuthorizationFailedError, MessageSizeTooLargeError
+    from kafka.errors import MessageSizeTooLargeError
 
 pytestmark = [
     pytest.mark.interop,
@@ -130,12 +130,3 @@ def test_a_record_beyond_the_limit_is_refused(broker: EmbeddedBroker) -> None:
     with pytest.raises(MessageSizeTooLargeError):
         producer.send("large", b"x" * 2_000_000).get(20)
     producer.close()
-
-
-def test_a_subscription_is_told_that_there_are_no_groups(broker: EmbeddedBroker) -> None:
-    consumer = KafkaConsumer(
-        "large", bootstrap_servers=broker.bootstrap_servers, group_id="g", enable_auto_commit=False
-    )
-    with pytest.raises(GroupAuthorizationFailedError):
-        consumer.poll(timeout_ms=20_000)
-    consumer.close()

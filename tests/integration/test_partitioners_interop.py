@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
@@ -49,7 +50,7 @@ def chosen_by_librdkafka(broker: EmbeddedBroker, name: str, topic: str) -> dict[
 @pytest.mark.parametrize("topic", PARTITIONS)
 @pytest.mark.parametrize(("librdkafkas", "ours"), NAMES)
 def test_keys_share_partitions(
-    broker: EmbeddedBroker, librdkafkas: str, ours: str, topic: str
+    broker: EmbeddedBroker, librdkafkas: str, ours: Any, topic: str
 ) -> None:
     theirs = chosen_by_librdkafka(broker, librdkafkas, topic)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, partitioner=ours) as producer:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kprod import KafkaProducer, RecordMetadata
 from kprod.types import Header
-from tests.support.brokers import APACHE_KAFKA, BROKERS
+from tests.integration.conftest import SharedKafka
+from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.brokers import BROKERS
 from tests.support.judge import Stored, read_back
+from tests.support.topic_admin import TopicAdmin
 
 PARTITIONS = 4
 TOPIC = "round-trip"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 TOPICS = [TOPIC, "large", "keyed", *CODECS]
+APACHE_KAFKA = {f"kafka-{version}": version for version in (NEWEST, OLDER)}
 
 # The first test of all may have to fetch Apache Kafka's jars.
 REAL_KAFKA = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
@@ -22,11 +27,18 @@ REAL_KAFKA = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(n, marks=REAL_KAFKA if n in APACHE_KAFKA else []) for n in BROKERS],
+    params=[*BROKERS, *(pytest.param(name, marks=REAL_KAFKA) for name in APACHE_KAFKA)],
 )
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
-    with BROKERS[request.param](dict.fromkeys(TOPICS, PARTITIONS)) as address:
-        yield address
+def bootstrap(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterator[str]:
+    version = APACHE_KAFKA.get(request.param)
+    if version is None:
+        with BROKERS[request.param](dict.fromkeys(TOPICS, PARTITIONS)) as address:
+            yield address
+        return
+    address = shared_kafka(version).bootstrap_servers
+    for topic in TOPICS:
+        TopicAdmin(address).create(topic, PARTITIONS)
+    yield address
 
 
 SHAPES: list[tuple[bytes | None, bytes | None, list[Header]]] = [
@@ -60,7 +72,7 @@ def test_every_shape_of_record_comes_back_unchanged(bootstrap: str) -> None:
             stored = Stored(partition, where.offset, timestamp, key, value, tuple(headers))
             sent[partition, where.offset] = stored
 
-    found = read_back(bootstrap, TOPIC, PARTITIONS)
+    found = read_back(bootstrap, TOPIC, PARTITIONS, at_least=len(sent))
     assert {(r.partition, r.offset): r for r in found} == sent
 
 
@@ -72,7 +84,8 @@ def test_values_of_a_megabyte_come_back_whole(bootstrap: str) -> None:
             for number, value in enumerate(values)
         ]
         places = [future.get(timeout=30) for future in futures]
-    found = {(r.partition, r.offset): r.value for r in read_back(bootstrap, "large", PARTITIONS)}
+    stored = read_back(bootstrap, "large", PARTITIONS, at_least=len(values))
+    found = {(r.partition, r.offset): r.value for r in stored}
     assert [found[place.partition, place.offset] for place in places] == values
 
 
@@ -85,7 +98,7 @@ def test_records_of_one_key_share_a_partition_and_keep_their_order(bootstrap: st
         producer.flush(timeout=30)
         places: list[RecordMetadata] = [future.get(timeout=0) for future in futures]
 
-    found = read_back(bootstrap, "keyed", PARTITIONS)
+    found = read_back(bootstrap, "keyed", PARTITIONS, at_least=len(places))
     assert len(found) == len(places)
     in_log = {(r.partition, r.offset): r.value for r in found}
     assert [in_log[p.partition, p.offset] for p in places] == [b"%d" % n for n in range(5_000)]
@@ -99,7 +112,7 @@ def test_records_of_one_key_share_a_partition_and_keep_their_order(bootstrap: st
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_codec_can_be_read(bootstrap: str, codec: str) -> None:
+def test_every_codec_can_be_read(bootstrap: str, codec: Any) -> None:
     values = [b"%d " % number * (number % 200) for number in range(2_000)]
     with KafkaProducer(bootstrap_servers=bootstrap, compression_type=codec) as producer:
         futures = [
@@ -109,7 +122,8 @@ def test_every_codec_can_be_read(bootstrap: str, codec: str) -> None:
         producer.flush(timeout=30)
         places = [future.get(timeout=0) for future in futures]
 
-    found = {(r.partition, r.offset): r for r in read_back(bootstrap, codec, PARTITIONS)}
+    stored = read_back(bootstrap, codec, PARTITIONS, at_least=len(values))
+    found = {(r.partition, r.offset): r for r in stored}
     assert len(found) == len(values)
     for number, place in enumerate(places):
         record = found[place.partition, place.offset]

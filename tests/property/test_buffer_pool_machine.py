@@ -71,17 +71,23 @@ class PoolMachine(RuleBasedStateMachine):
         with pytest.raises(BufferError):
             memoryview(buffer)
 
-    @rule(buffer=buffers, count=st.integers(1, 40))
-    def grow(self, buffer: PooledBuffer, count: int) -> None:
-        """Records to be compressed may need more memory than the buffer has."""
-        if buffer.capacity < 61 or buffer.lent:
+    @rule(buffer=buffers, count=st.integers(1, 40), compression=st.integers(0, 1))
+    def grow(self, buffer: PooledBuffer, count: int, compression: int) -> None:
+        """Records may need more memory than the buffer has: in a row if they are compressed."""
+        if buffer.capacity < 61 or buffer.lent or buffer.chunk_bytes:
             return
         builder = MemoryRecordsBuilder(
-            buffer, write_limit=TOTAL, compression=1, compression_ratio=0.01, pool=self.pool
+            buffer,
+            write_limit=TOTAL,
+            full_size=1,
+            compression=compression,
+            compression_ratio=0.01,
+            pool=self.pool,
         )
         while count and builder.try_append(0, None, b"v" * 50):
             count -= 1
-        assert builder.uncompressed_bytes <= buffer.capacity
+        assert builder.uncompressed_bytes <= buffer.capacity + buffer.chunk_bytes
+        assert not (compression and buffer.chunk_bytes)
 
     @rule()
     def close(self) -> None:
@@ -96,7 +102,7 @@ class PoolMachine(RuleBasedStateMachine):
     @invariant()
     def used_is_what_is_in_use(self) -> None:
         if hasattr(self, "pool"):
-            used = sum(buffer.capacity for buffer in self.live.values())
+            used = sum(buffer.capacity + buffer.chunk_bytes for buffer in self.live.values())
             assert self.pool.available == TOTAL - used
             assert 0 <= used <= TOTAL
 

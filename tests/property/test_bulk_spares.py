@@ -12,17 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprod.buffer.batch import ProducerId
+from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.buffer.compression import CODEC_IDS
+from kprod.buffer.hand_over import HandOver
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.row_checks import RowChecks
 from kprod.bulk.writing import BulkParts, BulkWriting
-from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
-from kprod_ext import BufferPool, BulkTurn, MemoryRecordsBuilder, ObjectChunk
+from kprod_ext import BufferPool, BulkTurn, MemoryRecordsBuilder, ObjectChunk, TopicAppenders
 from tests.unit.buffer.accumulating import BATCH, Accumulating, cluster, read
 
 PARTITIONS = 3
@@ -71,11 +72,15 @@ class Sending:
     def parts(
         self, metadata: Metadata | None = None, wake: Callable[[], None] = lambda: None
     ) -> BulkParts:
+        accumulator, known = self.around.accumulator, metadata or Known(self.cluster)
         return BulkParts(
-            accumulator=self.around.accumulator,
-            metadata=metadata or Known(self.cluster),
+            accumulator=accumulator,
+            hand_over=HandOver(accumulator, wake, lambda _seconds: wake(), lambda: None),
+            compiled_topics=CompiledTopics(
+                TopicAppenders(), accumulator, known, wake, largest=BATCH * 100
+            ),
+            metadata=known,
             partitioner=self.partitioner,
-            clock=SystemClock(),
             wake=wake,
             blocking_time=lambda: 0.0,
             largest=BATCH * 100,

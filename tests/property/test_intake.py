@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kprod.config import OPTIONS, ProducerConfig
-from kprod.config.elsewhere import IGNORED, unavailable
+from kprod.config.foreign_options import IGNORED, unavailable
 from kprod.errors import (
     ConfigError,
     InvalidRecordError,

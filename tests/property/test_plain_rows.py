@@ -15,13 +15,18 @@ from kprod.bulk.row_checks import RowChecks
 from kprod.bulk.row_sending import HELD_ROWS, PLAIN_ROWS, send_rows
 from kprod.bulk.rows import Rows
 from kprod.errors import SerializationError
-from kprod_ext.plain_chunk import PlainChunk
+from kprod_ext import ObjectChunk
 from tests.property.test_bulk_spares import Sending
 from tests.unit.buffer.accumulating import BATCH, read
 
 Row = tuple[bytes | None, bytes | None]
 
 CELLS = st.none() | st.binary(max_size=60)
+
+
+def plain_chunk(capacity: int, largest: int) -> ObjectChunk:
+    """A chunk that asks nobody about its rows."""
+    return ObjectChunk(capacity, largest, RowChecks("t", lambda *_: None))
 
 
 def queued(sending: Sending) -> list[Row]:
@@ -57,12 +62,12 @@ def test_rows_are_read_as_they_are(rows: list[Row], paired: bool, capacity: int,
     if paired:  # a row without a key may be a value alone, too
         values = [(key, value) if key is not None else value for key, value in rows]
         keys = None
-    chunk = PlainChunk(capacity, 1000)
+    chunk = plain_chunk(capacity, 1000)
     sending = Sending(1, leaders=(1,))
     writing = sending.writing()
     taken = 0
     for start, end in ((0, cut), (cut, len(rows) + 5)):
-        chunk.begin(values, keys, start, end)
+        chunk.hold(values, keys, start, end)
         assert chunk.to_come == len(values[start:end])
         writing.write(chunk)
         taken += chunk.read
@@ -95,8 +100,8 @@ def test_rows_are_read_as_they_are(rows: list[Row], paired: bool, capacity: int,
 def test_reading_ends_before_what_is_not_plain(
     values: list[Any], keys: list[Any] | None, read_rows: int, capacity: int
 ) -> None:
-    chunk = PlainChunk(capacity, 10)
-    chunk.begin(values, keys, 0, len(values))
+    chunk = plain_chunk(capacity, 10)
+    chunk.hold(values, keys, 0, len(values))
     sending = Sending(1, leaders=(1,))
     writing = sending.writing()
     writing.write(chunk)
@@ -107,8 +112,8 @@ def test_reading_ends_before_what_is_not_plain(
 def test_the_objects_live_as_long_as_they_are_read() -> None:
     values = [bytes([n]) * 50 for n in range(200)]
     expected: list[Row] = [(None, bytes([n]) * 50) for n in range(200)]
-    chunk = PlainChunk(8, 1000)
-    chunk.begin(values, None, 0, 200)
+    chunk = plain_chunk(8, 1000)
+    chunk.hold(values, None, 0, 200)
     values.clear()
     gc.collect()
     sending = Sending(1, leaders=(1,))
@@ -153,9 +158,9 @@ def test_many_rows_are_held_some_at_a_time(more: int) -> None:
 def test_a_row_that_is_larger_than_a_batch_is_taken_out_by_itself() -> None:
     sending = Sending(1, leaders=(1,), batch_size=BATCH)
     writing = sending.writing()
-    chunk = PlainChunk(4, BATCH * 100)
+    chunk = plain_chunk(4, BATCH * 100)
     values: list[Any] = [(b"key", bytes(BATCH * 2)), bytes(BATCH * 3), None]
-    chunk.begin(values, None, 0, 3)
+    chunk.hold(values, None, 0, 3)
     writing.write(chunk)
     writing.finish()
     assert queued(sending) == [values[0], (None, values[1]), (None, None)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprod.broker.record_batch import RecordBatch, read_batches
-from kprod_ext import BufferPool, MemoryRecordsBuilder, batch_size_upper_bound
+from kprod_ext import BufferPool, MemoryRecordsBuilder, SealedBatch, batch_size_upper_bound
 from tests.support.batch_writing import HEADER_BYTES, Written, new_builder
 
 INT64_MAX = 2**63 - 1
@@ -40,8 +40,7 @@ def read_back(batch: RecordBatch) -> list[Written]:
 def test_what_is_written_can_be_read(written: list[Written], kind: Callable[[bytes], Any]) -> None:
     builder = new_builder(1 << 20)
     for timestamp, key, value, pairs in written:
-        wrapped = [(name, wrap(kind, each)) for name, each in pairs]
-        assert builder.try_append(timestamp, wrap(kind, key), wrap(kind, value), wrapped)
+        assert builder.try_append(timestamp, wrap(kind, key), wrap(kind, value), pairs)
     builder.close()
     batch = only_batch(builder.build())
     assert read_back(batch) == written
@@ -123,17 +122,38 @@ def test_a_new_producer_state_changes_nothing_else(
     assert read_back(batch) == written
 
 
-@given(batches, st.data())
-def test_offsets_are_kept(written: list[Written], draw: st.DataObject) -> None:
-    offsets = draw.draw(
-        st.lists(
-            st.integers(0, 2**31 - 1), min_size=len(written), max_size=len(written), unique=True
-        ).map(sorted)
-    )
+@given(batches)
+def test_offsets_are_consecutive(written: list[Written]) -> None:
     builder = new_builder(1 << 20)
-    for offset, record in zip(offsets, written, strict=True):
-        builder.append_with_offset(offset, *record)
+    for record in written:
+        builder.append(*record)
     builder.close()
     batch = only_batch(builder.build())
-    assert [record.offset for record in batch.records()] == offsets
-    assert batch.last_offset_delta == offsets[-1]
+    assert [record.offset for record in batch.records()] == list(range(len(written)))
+    assert batch.last_offset_delta == len(written) - 1
+
+
+@given(st.lists(records, min_size=1, max_size=60), st.integers(61, 3000), st.integers(61, 20_000))
+def test_a_batch_that_grew_is_one_that_was_written_in_one_piece(
+    written: list[Written], chunk: int, limit: int
+) -> None:
+    first = batch_size_upper_bound(*written[0][1:])
+    pool = BufferPool(10_000_000, chunk)
+    growing = MemoryRecordsBuilder(
+        pool.allocate(max(chunk, first), 0), write_limit=limit, full_size=chunk, pool=pool
+    )
+    count = 0
+    for record in written:
+        if not growing.try_append(*record):
+            break
+        count += 1
+    growing.close()
+    plain = new_builder(1 << 20)
+    for record in written[:count]:
+        plain.append(*record)
+    plain.close()
+    sealed = SealedBatch(growing)
+    assert count > 0
+    assert b"".join(sealed.pieces()) == plain.build()
+    assert count == 1 or len(sealed) <= limit
+    assert read_back(only_batch(memoryview(sealed))) == written[:count]

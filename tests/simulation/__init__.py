@@ -8,8 +8,8 @@
 * ``campaign`` runs many seeds, ``shrink`` makes a failing schedule small; ``mutants*`` are bugs
   planted to see whether all this notices them; ``python -m tests.simulation.bites`` tells how many
   seeds that takes.
-* ``as_written`` loads compiled modules from their source: bugs are planted there, and with
-  ``KPROD_AS_WRITTEN=1`` any of the commands here runs it.
+* ``as_written`` starts processes that load compiled modules from their source: bugs are planted
+  there. With ``KPROD_AS_WRITTEN=1`` any of the commands here runs the source.
 
 ``pytest tests/simulation --seeds 1000 --first-seed 5000``, or, for very many,
 ``python -m tests.simulation --seeds 200000 --workers 2 --progress``. A failure prints a test that
@@ -17,7 +17,3 @@ repeats it.
 """
 
 from __future__ import annotations
-
-from tests.simulation.as_written import install_if_asked
-
-install_if_asked()

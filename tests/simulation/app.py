@@ -17,8 +17,8 @@ from kprod.sender.loop import Sender
 from kprod.types import Header, RecordMetadata, TopicPartition
 from kprod_ext import batch_size_upper_bound
 from tests.simulation.clock import SimClock
+from tests.simulation.compiled_send import SimCompiledSend
 from tests.simulation.history import History, Sent
-from tests.simulation.lane import SimLane
 from tests.simulation.setup import Setup
 from tests.simulation.trace import Trace
 
@@ -66,10 +66,12 @@ class App:
         rng: random.Random,
         trace: Trace,
         turn: Callable[[float], bool],
+        first_uid: int = 0,
     ) -> None:
         self.history = History()
         self.flushes: list[Flush] = []
         self.probing = False
+        self.on_lookup: Callable[[str], None] = lambda topic: None
         self._setup = setup
         self._sender = sender
         self._clock = clock
@@ -77,10 +79,10 @@ class App:
         self._turn = turn  # takes seconds; False when the simulation ends
         self._partitioner = DefaultPartitioner(setup.batch_size, rng)
         most_bytes = min(setup.buffer_memory, setup.max_request_size)
-        self._lane = SimLane(sender, self._partitioner, most_bytes)
+        self._compiled = SimCompiledSend(sender, self._partitioner, most_bytes)
         self._waiting: deque[Intent] = deque()
         self._busy = False
-        self._next_uid = 0
+        self._next_uid = first_uid
 
     @property
     def idle(self) -> bool:
@@ -109,27 +111,26 @@ class App:
 
     def _try(self, intent: Intent, patience: float) -> None:
         try:
-            self._send(intent, patience)
+            self.send_now(intent, patience)
         except KprodError as error:
             self._trace.note("refused", type(error).__name__)
             self.history.refused.append((self._next_uid, error))
             self._next_uid += 1
 
-    def _send(self, intent: Intent, patience: float) -> None:
+    def send_now(self, intent: Intent, patience: float) -> Sent:
+        """``send``: waits for at most ``patience`` seconds, and raises what it raises."""
         uid, self._next_uid = self._next_uid, self._next_uid + 1
-        wall_ms = self._clock.wall_ms()
-        timestamp = wall_ms if intent.timestamp_ms is None else intent.timestamp_ms
         value = value_of(uid, intent.size)
-        future = self._send_fast(intent, value, timestamp)
+        future = self._send_fast(intent, value)
         if future is None:
-            future = self._send_slowly(intent, value, timestamp, self._clock.now + patience)
+            future = self._send_slowly(intent, value, self._clock.now + patience)
         sent = Sent(
             uid,
             future.topic_partition,
             intent.key,
             value,
             intent.headers,
-            timestamp,
+            future.timestamp,
             future,
             self._clock.now,
             self.probing,
@@ -137,32 +138,29 @@ class App:
         self.history.accepted.append(sent)
         future.add_callback(self._stored, sent, intent)
         future.add_errback(self._failed, sent, intent)
+        return sent
 
-    def _send_fast(
-        self, intent: Intent, value: bytes, timestamp: int
-    ) -> FutureRecordMetadata | None:
-        if not self._setup.fast_lane:
+    def _send_fast(self, intent: Intent, value: bytes) -> FutureRecordMetadata | None:
+        if not self._setup.compiled_send:
             return None
         headers = intent.headers or None
-        future: FutureRecordMetadata | None = self._lane.send(
-            intent.topic, value, intent.key, headers, intent.partition, timestamp
+        future: FutureRecordMetadata | None = self._compiled.send(
+            intent.topic, value, intent.key, headers, intent.partition, intent.timestamp_ms
         )
         return future
 
-    def _send_slowly(
-        self, intent: Intent, value: bytes, timestamp: int, deadline: float
-    ) -> FutureRecordMetadata:
+    def _send_slowly(self, intent: Intent, value: bytes, deadline: float) -> FutureRecordMetadata:
         topic = self._topic(intent, deadline)
         if intent.partition is None:
             intent.partition = self._partitioner.choose(topic, intent.key)
         if batch_size_upper_bound(intent.key, value, intent.headers) > self._setup.buffer_memory:
             raise RecordTooLargeError("larger than the buffer")
         tp = TopicPartition(intent.topic, intent.partition)
-        appended = self._append(tp, timestamp, intent, value, deadline)
+        appended = self._append(tp, intent, value, deadline)
         if appended.wake_sender or appended.linger is not None:
             self._sender.network.wake()
         self._partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
-        self._lane.admit(tp, len(topic))
+        self._compiled.admit(tp, len(topic))
         return appended.future
 
     def _topic(self, intent: Intent, deadline: float) -> TopicInfo:
@@ -174,29 +172,30 @@ class App:
 
         def wake() -> None:
             network.wake()
-            if not self._wait(known, deadline) and self._clock.now < deadline:
+            if not self.wait(known, deadline) and self._clock.now < deadline:
                 raise ProducerClosedError("closed while a topic was looked up")
 
+        self.on_lookup(intent.topic)
         left = deadline - self._clock.now
         return metadata.await_topic(intent.topic, left, wake, intent.partition)
 
     def _append(
-        self, tp: TopicPartition, timestamp: int, intent: Intent, value: bytes, deadline: float
+        self, tp: TopicPartition, intent: Intent, value: bytes, deadline: float
     ) -> Appended:
         while True:
             try:
                 return self._sender.accumulator.append(
-                    tp, timestamp, intent.key, value, intent.headers, 0.0
+                    tp, intent.timestamp_ms, intent.key, value, intent.headers, 0.0
                 )
             except BufferFullError:
                 before = self._sender.accumulator.pool.available
-                if not self._wait(
+                if not self.wait(
                     lambda: self._sender.accumulator.pool.available != before,  # noqa: B023
                     deadline,
                 ):
                     raise
 
-    def _wait(self, over: Callable[[], bool], deadline: float) -> bool:
+    def wait(self, over: Callable[[], bool], deadline: float) -> bool:
         """Let the sender have turns until it is ``over``; False when time runs out first."""
         while not over():
             left = deadline - self._clock.now
@@ -236,10 +235,10 @@ class App:
     def close(self, timeout: float) -> None:
         """``KafkaProducer.close``: send what is queued for ``timeout`` seconds, end the rest."""
         deadline = self._clock.now + timeout
-        self._lane.close()
+        self._compiled.close()
         self._sender.accumulator.close()
         self._sender.metadata.close()
-        self._wait(lambda: self._sender.finished, deadline)
+        self.wait(lambda: self._sender.finished, deadline)
         self._sender.abort(KprodError("the producer was closed"))
         self.go_on()
         self.history.closed = True

@@ -15,7 +15,8 @@ from tests.simulation.campaign import Tally, campaign
 
 CHUNK = 100
 MOST_WORKERS = 4
-DEFAULT_SEEDS = int(os.environ.get("KPROD_SIMULATION_SEEDS", "10000"))
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+DEFAULT_SEEDS = int(os.environ.get("KPROD_SIMULATION_SEEDS", "1500"))
 DEFAULT_FIRST = int(os.environ.get("KPROD_SIMULATION_FIRST_SEED", "0"))
 
 
@@ -36,7 +37,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def tally_of(request: pytest.FixtureRequest) -> Iterator[Callable[[range], Tally]]:
-    """What some seeds came to. All that the session asks for are run ahead, on every processor."""
+    """What some seeds came to. All that the session asks for are run ahead, on every processor.
+
+    A worker, one of several processes that share the tests, runs only what it is asked for.
+    """
+    if IS_WORKER:
+        yield campaign
+        return
     calls = (getattr(item, "callspec", None) for item in request.session.items)
     chunks = [call.params["seeds"] for call in calls if call is not None and "seeds" in call.params]
     workers = min(os.cpu_count() or 1, MOST_WORKERS)
@@ -48,8 +55,10 @@ def tally_of(request: pytest.FixtureRequest) -> Iterator[Callable[[range], Tally
 @pytest.fixture(scope="session")
 def as_written() -> Iterator[Pool]:
     """Processes that run the producer from its source, in which bugs can be planted."""
-    workers = min(os.cpu_count() or 1, MOST_WORKERS)
-    with environment(), multiprocessing.get_context("spawn").Pool(workers) as pool:
+    workers = 1 if IS_WORKER else min(os.cpu_count() or 1, MOST_WORKERS)
+    with environment():  # until they have started: other tests start processes, too
+        pool = multiprocessing.get_context("spawn").Pool(workers)
+    with pool:
         yield pool
 
 
@@ -57,7 +66,9 @@ def as_written() -> Iterator[Pool]:
 def catching(
     request: pytest.FixtureRequest, as_written: Pool
 ) -> Callable[[int], AsyncResult[bool]]:
-    """Whether a mutant is caught. All that the session asks for are tried ahead."""
+    """Whether a mutant is caught. Outside of a worker, all that are asked for are tried ahead."""
+    if IS_WORKER:
+        return lambda place: as_written.apply_async(caught, (place,))
     calls = (getattr(item, "callspec", None) for item in request.session.items)
     places = [call.params.get("mutant_at") for call in calls if call is not None]
     tried = {

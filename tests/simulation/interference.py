@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PRODUCE, METADATA, HANDSHAKE, IDENTITY = "produce", "metadata", "handshake", "identity"
+FIND, ADD_PARTITIONS, ADD_OFFSETS = "find coordinator", "add partitions", "add offsets"
+COMMIT_OFFSETS, END = "commit offsets", "end"
 
 HONEST = (
     "cut-request",  # the connection breaks at ``part`` of the request; 1.0: just before it is read

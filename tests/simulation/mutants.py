@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation import mutants_of_answers as answers
+from tests.simulation import mutants_of_growth as growth
 from tests.simulation import mutants_of_order as order
 from tests.simulation import mutants_of_outcomes as outcomes
 from tests.simulation import mutants_of_pace as pace
@@ -52,11 +53,14 @@ EXCHANGE = "kprod.sender.rounds.produce.ProduceExchange"
 CONNECTION = "kprod.sender.link.BrokerConnection"
 SENDER = "kprod.sender"
 SPLIT = "kprod.buffer.accumulator.split"
-BATCH = "kprod.buffer.accumulator.ProducerBatch"
+BATCH = "kprod.buffer.batch_maker.ProducerBatch"
+PART = "kprod.buffer.split.ProducerBatch"
 QUEUE = "kprod.buffer.accumulator.BatchQueue"
 ACCUMULATOR = "kprod.sender.assembly.RecordAccumulator"
 PRODUCE = "kprod.sender.assembly.ProduceRound"
 METADATA = "kprod.sender.assembly.Metadata"
+MAKER = "kprod.buffer.accumulator.BatchMaker"
+ENCODING = "kprod.sender.rounds.produce_exchange.encode_produce_request"
 
 
 def _one(name: str, caught_by: int, path: str, make: Callable[[Any], Any]) -> Mutant:
@@ -67,18 +71,18 @@ MUTANTS = (
     # Order and sequences
     Mutant(
         "a maybe batch goes out under a new epoch",
-        9,
+        24,
         ((SEQUENCES, order.resends_maybe), (JUDGE, order.resequences_maybe)),
     ),
-    _one("a new epoch is taken for every partition at once", 9, SEQUENCES, order.bumps_all),
+    _one("a new epoch is taken for every partition at once", 92, SEQUENCES, order.bumps_all),
     _one("a retry gets new sequence numbers", 5, SEQUENCES, order.renumbers),
     _one("many in flight before the first OK", 24, SEQUENCES, order.skips_proof),
-    _one("a retry overtakes older batches", 23, SEQUENCES, order.overtakes),
+    _one("a retry overtakes older batches", 28, SEQUENCES, order.overtakes),
     _one("a new epoch goes on with the old numbers", 9, SEQUENCES, order.keeps_numbers),
     _one("proof outlives the topic it was given for", 28, METADATA, order.trusts_namesakes),
-    _one("what a log cut short accepts is proof", 77, SEQUENCES, order.trusts_cut_logs),
+    _one("what a log cut short accepts is proof", 775, SEQUENCES, order.trusts_cut_logs),
     _one("batches come back in the reverse order", 8, QUEUE, order.reverses),
-    _one("batches come back at the end of the queue", 0, QUEUE, order.appends),
+    _one("batches come back at the end of the queue", 5, QUEUE, order.appends),
     Mutant(
         "sequences are forgotten while a topic is missing",
         28,
@@ -94,13 +98,17 @@ MUTANTS = (
     ),
     _one("halves of a batch change places", 41, SPLIT, outcomes.halves_reversed),
     # Outcomes
-    _one("halves of a batch are beyond doubt", 9, SPLIT, outcomes.halves_without_doubt),
-    _one("what is out of sequence was stored before", 77, JUDGE, outcomes.believes),
+    _one("halves of a batch are beyond doubt", 1597, SPLIT, outcomes.halves_without_doubt),
+    _one("what is out of sequence was stored before", 202, JUDGE, outcomes.believes),
     _one("a batch is acknowledged when its time runs out", 12, OUTCOMES, outcomes.acks_on_timeout),
     Mutant(
         "memory is given back while on the wire",
-        24,
-        ((OUTCOMES, outcomes.frees_on_expiry), (BATCH, outcomes.frees_once)),
+        44,
+        (
+            (OUTCOMES, outcomes.frees_on_expiry),
+            (BATCH, outcomes.frees_once),
+            (PART, outcomes.frees_once),
+        ),
     ),
     _one("memory is given back twice", 0, OUTCOMES, outcomes.frees_twice),
     _one("expired batches on the wire are forgotten", 12, OUTCOMES, outcomes.forgets_expired),
@@ -108,22 +116,28 @@ MUTANTS = (
     _one("offsets of retried batches are one too high", 0, OUTCOMES, outcomes.miscounts),
     _one("DUPLICATE is a failure", 43, JUDGE, outcomes.fails_duplicates),
     _one("a passing error is final", 14, JUDGE, outcomes.fails_not_leader),
-    _one("a sequence refused for good is tried for ever", 9, JUDGE, outcomes.retries_for_ever),
+    _one("a sequence refused for good is tried for ever", 1857, JUDGE, outcomes.retries_for_ever),
     _one("callbacks are called twice", 0, "kprod.buffer.batch.BatchDelivery", outcomes.tells_twice),
     _one("expired batches vanish", 11, ACCUMULATOR, outcomes.loses_expired),
-    _one("close forgets what is on the wire", 19, PRODUCE, outcomes.closes_early),
+    _one("close forgets what is on the wire", 58, PRODUCE, outcomes.closes_early),
     _one("a lost office means not written", 168, EXCHANGE, outcomes.trusts_leaders),
     # Answers
     _one("correlation ids are ignored", 4, CONNECTION, answers.ignores_ids),
     _one("partitions left out of an answer are forgotten", 9, EXCHANGE, answers.swallows),
-    _one("an answer is taken for the wrong partition", 1, EXCHANGE, answers.shuffles),
+    _one("an answer is taken for the wrong partition", 9, EXCHANGE, answers.shuffles),
     _one("a cut request was never sent", 9, EXCHANGE, answers.says_not_sent),
     _one("records go to another partition", 1, EXCHANGE, answers.misroutes),
     # Pace
-    _one("no back-off before a retry", 12, ACCUMULATOR, pace.retries_at_once),
+    _one("no back-off before a retry", 14, ACCUMULATOR, pace.retries_at_once),
     _one("no back-off before a connection", 1, "kprod.sender.network.BrokerLink", pace.reconnects),
     _one("no back-off between metadata requests", 0, METADATA, pace.asks_at_once),
     _one("throttling is ignored", 4, EXCHANGE, pace.ignores_throttle),
     _one("the limit of requests in flight is ignored", 1, CONNECTION, pace.floods),
     _one("the sender sleeps over a backlog", 256, PRODUCE, pace.sleeps),
+    # Growth
+    _one("a batch grows without end", 0, MAKER, growth.outgrows),
+    _one("what a batch grew into is not given back", 17, BATCH, growth.keeps_chunks),
+    _one("the pieces of a batch change places", 0, ENCODING, growth.swaps_pieces),
+    _one("a piece of a batch is sent for all of them", 0, ENCODING, growth.repeats_a_piece),
+    _one("records are counted before a batch leaves", 8, SEQUENCES, growth.counts_early),
 )

@@ -36,7 +36,7 @@ def _without_doubt(
     doubtful = [
         batch
         for state in sequences._partitions.values()
-        for batch in state.unresolved
+        for batch in state.in_flight
         if batch.maybe_written
     ]
     for batch in doubtful:
@@ -190,7 +190,7 @@ def forgets_missing_topics(decode: str, sequences: str) -> tuple[Swap, ...]:
     def forget(_real: type[Sequences]) -> type[Sequences]:
         class Broken(Sequences):
             def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-                if batch.tp.topic in missing and not self._of(batch.tp).unresolved:
+                if batch.tp.topic in missing and not self._of(batch.tp).in_flight:
                     missing.discard(batch.tp.topic)
                     self._partitions.pop(batch.tp, None)
                     batch.sequences = None

@@ -121,7 +121,7 @@ def believes(real: Judge) -> Judge:
 
     def judged(error: KprodError, attempt: Attempt) -> Verdict:
         verdict = real(error, attempt)
-        return Verdict.DONE if verdict is Verdict.DOUBT else verdict
+        return Verdict.DONE if verdict is Verdict.UNRESOLVED else verdict
 
     return judged
 
@@ -153,9 +153,11 @@ def tells_twice(_real: type[BatchDelivery]) -> type[BatchDelivery]:
     class Broken(BatchDelivery):
         __slots__ = ()
 
-        def on_done(self, tell: Callable[[], object], index: int = 0) -> None:
-            super().on_done(tell, index)
-            super().on_done(tell, index)
+        def on_done(
+            self, tell: Callable[[], object], index: int = 0, hears_errors: bool = True
+        ) -> None:
+            super().on_done(tell, index, hears_errors)
+            super().on_done(tell, index, hears_errors)
 
     return Broken
 

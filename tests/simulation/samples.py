@@ -47,6 +47,7 @@ class Samples:
         self.turns = 0
         self.hopeless = False
         self._batch_size = setup.batch_size
+        self._grows = setup.growth > 1
         self._compressed = setup.compression is not None
         self._sender = sender
         self._metrics = metrics
@@ -123,6 +124,9 @@ class Samples:
                 size = batch.size
                 least += max(self._batch_size, size)
                 most += max(self._batch_size, size + ESTIMATE_SLACK)
+                if size > self._batch_size and self._grows:
+                    # In every chunk but the last there is less left than the next record takes.
+                    most += self._batch_size + 2 * size
         pool = self._sender.accumulator.pool
         used = pool.total - pool.available
         if not least <= used <= most:

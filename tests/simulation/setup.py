@@ -34,9 +34,10 @@ class Setup:
     retries: int = 2**31 - 1
     linger_ms: int = 5
     batch_size: int = 600
+    growth: int = 1  # how many times its size a batch has at most when it cannot leave
     buffer_memory: int = 60_000
     compression: str | None = None
-    fast_lane: bool = True
+    compiled_send: bool = True
     request_timeout_ms: int = 1500
     delivery_timeout_ms: int = 6000
     max_block_ms: int = 4000

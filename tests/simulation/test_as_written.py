@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from multiprocessing.pool import Pool
 
-from tests.simulation.as_written import compiled_modules
+from kprod.compiled_modules import compiled_modules
 from tests.simulation.campaign import digests
 
 SEEDS = range(150)

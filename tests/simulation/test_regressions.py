@@ -361,3 +361,36 @@ def test_no_more_than_four_batches_follow_one_without_an_outcome() -> None:
         gentle=True,
     )
     assert not run(schedule).violations
+
+
+def test_a_record_after_one_that_was_refused_for_good_is_stored() -> None:
+    """The broker expected the number of the refused one; the next one was sent twice, as its first
+    answer was lost, and refused as out of sequence although it may have been stored.
+    """
+    schedule = Schedule(
+        seed=777011844,
+        setup=Setup(),
+        actions=(
+            Send(at=0.018, topic=0, records=1, keys="none"),
+            Disturb(0.1782, 1, Interference("produce", "error-before", code=10, partition=1)),
+            Send(at=0.215, topic=0, records=1, size=150, keys="none"),
+            Crash(0.4411, 1, 1.8, gap=0.01, lose_tail=True, silently=True, from_snapshot=True),
+        ),
+    )
+    assert not run(schedule).violations
+
+
+def test_a_new_producer_id_is_asked_for_when_the_last_epoch_was_used_up_by_forgetting() -> None:
+    """The id went while batches were being admitted: nobody asked for another, or looked again."""
+    schedule = Schedule(
+        seed=888002209,
+        setup=Setup(first_epoch=32767),
+        actions=(
+            Send(at=2.0945, topic=0, records=1, size=150, keys="few"),
+            ForgetProducers(at=3.7393),
+            ForgetProducers(at=4.8001),
+            ForgetProducers(at=5.7603),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations

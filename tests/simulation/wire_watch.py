@@ -69,7 +69,7 @@ class WireWatch:
         self._in_flight: dict[Place, int] = {}
         self._last_metadata = float("-inf")
         self._asked: set[str] = set()
-        self._used: dict[str, float] = {}  # when a topic was asked for first, or produced to
+        self._used: dict[str, float] = {}  # when a topic was looked up or asked for, or produced to
         self._dialled: dict[str, deque[float]] = {}
 
     @property
@@ -136,13 +136,26 @@ class WireWatch:
             logs = self._cluster.logs
             topic = next((log.topic for log in logs if log.topic_id == data.topic_id), "")
         fields = BatchFields(*HEADER.unpack_from(data.records))
+        most = self._setup.growth * self._setup.batch_size
+        if fields.records > 1 and len(data.records) > most and not self._setup.compression:
+            self.history.violated("I18", f"a batch of {len(data.records)} bytes, not {most}")
         return (topic, data.topic_id, data.partition), fields
+
+    def looked_up(self, topic: str) -> None:
+        """The application needs ``topic``; after a long time it is as one it never had."""
+        now = self._clock.now
+        if self._used.get(topic, now) <= self._idle_since(now):
+            self._asked.discard(topic)
+        self._used[topic] = now
+
+    def _idle_since(self, now: float) -> float:
+        return now - self._setup.metadata_max_idle_ms / 1000
 
     def _metadata(self, asked: set[str], now: float) -> None:
         """``now`` is when the socket was offered the request; it may have had no room for it."""
         self.metadata_requests += 1
         least = LEAST_JITTER * self._setup.retry_backoff_ms / 1000 - 1e-6
-        idle = now - self._setup.metadata_max_idle_ms / 1000
+        idle = self._idle_since(now)
         forgotten = {name for name in asked if self._used.setdefault(name, now) <= idle}
         new = (asked - self._asked) | forgotten
         if not new and now - self._last_metadata < least:

@@ -17,6 +17,7 @@ from tests.simulation.app import App, Intent
 from tests.simulation.backend import SimBackend
 from tests.simulation.checks import Judge
 from tests.simulation.clock import SimClock
+from tests.simulation.configured import configured
 from tests.simulation.events import NEVER, EventQueue
 from tests.simulation.model.cluster import Cluster
 from tests.simulation.model.node import Node, refuse
@@ -79,9 +80,12 @@ class World:
             self.backend.listen(address.host, address.port, node.node_id, node.accept)
         self.metrics = ProducerMetrics()
         rng = random.Random(schedule.seed ^ 3)
-        self.sender = make(self._config(), self.metrics, self.clock, rng)
+        self.sender = make(
+            configured(setup, self.cluster.addresses, self.backend), self.metrics, self.clock, rng
+        )
         self.app = App(setup, self.sender, self.clock, rng, self.trace, self._turn)
         watch.history = self.app.history
+        self.app.on_lookup = watch.looked_up
         self.watch = watch
         self.samples = Samples(setup, self.sender, self.metrics, self.app.history, self.clock)
         self._stalled = 0.0  # seconds the client was not given a processor
@@ -89,35 +93,6 @@ class World:
         self._ended = 0.0
         self._close_timeout: float | None = None
         self._start = self.clock.now
-
-    def _config(self) -> ProducerConfig:
-        setup = self.setup
-        return ProducerConfig.from_options(
-            {
-                "bootstrap_servers": [f"{a.host}:{a.port}" for a in self.cluster.addresses],
-                "client_id": "simulated",
-                "transport": lambda: self.backend,
-                "acks": setup.acks,
-                "enable_idempotence": setup.idempotent,
-                "compression_type": setup.compression,
-                "linger_ms": setup.linger_ms,
-                "batch_size": setup.batch_size,
-                "buffer_memory": setup.buffer_memory,
-                "max_request_size": setup.max_request_size,
-                "max_in_flight_requests_per_connection": setup.max_in_flight,
-                "retries": setup.retries,
-                "request_timeout_ms": setup.request_timeout_ms,
-                "delivery_timeout_ms": setup.delivery_timeout_ms,
-                "retry_backoff_ms": setup.retry_backoff_ms,
-                "retry_backoff_max_ms": setup.retry_backoff_max_ms,
-                "reconnect_backoff_ms": setup.reconnect_backoff_ms,
-                "reconnect_backoff_max_ms": setup.reconnect_backoff_max_ms,
-                "metadata_max_age_ms": setup.metadata_max_age_ms,
-                "metadata_max_idle_ms": setup.metadata_max_idle_ms,
-                "connections_max_idle_ms": setup.connections_max_idle_ms,
-                "socket_connection_setup_timeout_ms": 1000,
-            }
-        )
 
     # What actions ask for ---------------------------------------------------------------------
 
@@ -229,7 +204,7 @@ class World:
 
     def _turn(self, longest: float = NEVER) -> bool:
         """One turn of the sender; False when the application should not wait for another one."""
-        self.sender.turn(longest)
+        self.sender.run_once(longest)
         self.app.go_on()
         self.samples.take()
         if self.backend.stuck:

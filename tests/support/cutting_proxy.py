@@ -34,8 +34,8 @@ class CuttingProxy(LoopbackProxy):
     ``cuts`` counts those made.
     """
 
-    def __init__(self, plan: CutPlan) -> None:
-        super().__init__()
+    def __init__(self, plan: CutPlan, path: str | None = None) -> None:
+        super().__init__(path=path)
         self.cuts = 0
         self._plan = plan
         self._random = random.Random(plan.seed)

@@ -70,6 +70,11 @@ class FrameProxy(LoopbackProxy):
         """Spoil the next requests of those kinds, one each, in this order. Thread-safe."""
         self._armed.extend(spoils)
 
+    @property
+    def armed(self) -> int:
+        """How many are still to be spoiled."""
+        return len(self._armed)
+
     def take(self, api: ApiKey) -> Spoil | None:
         """What is to become of a request that has just come."""
         if not self._armed or self._armed[0].api is not api:

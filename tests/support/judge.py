@@ -20,8 +20,13 @@ class Stored(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def read_back(bootstrap: str, topic: str, partitions: int, seconds: float = 30.0) -> list[Stored]:
-    """Every record of the topic, by partition and offset; AssertionError when reading stalls."""
+def read_back(
+    bootstrap: str, topic: str, partitions: int, seconds: float = 30.0, *, at_least: int = 0
+) -> list[Stored]:
+    """Every record of the topic, by partition and offset; AssertionError when reading stalls.
+
+    ``at_least`` so many are waited for: a busy Tansu may tell of an end that has moved meanwhile.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -40,8 +45,9 @@ def read_back(bootstrap: str, topic: str, partitions: int, seconds: float = 30.0
         consumer.assign(assigned)
         found: list[Stored] = []
         deadline = time.monotonic() + seconds
-        while len(found) < sum(ends.values()):
-            assert time.monotonic() < deadline, f"{len(found)} of {sum(ends.values())} records read"
+        wanted = max(sum(ends.values()), at_least)
+        while len(found) < wanted:
+            assert time.monotonic() < deadline, f"{len(found)} of {wanted} records read"
             found += [_stored(message) for message in consumer.consume(10_000, timeout=0.2)]
     finally:
         consumer.close()

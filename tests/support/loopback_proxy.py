@@ -26,13 +26,15 @@ class Streams(NamedTuple):
 class LoopbackProxy(ABC):
     """Listens on ``port`` of loopback and connects to ``upstream_port`` for each client.
 
-    ``port`` is known once the proxy was entered; ``upstream_port`` may be set later.
+    ``port`` is known once the proxy was entered; ``upstream_port`` may be set later. With ``path``
+    it listens on a Unix domain socket there instead.
     ``connections`` counts those accepted, ``refused`` those closed at once because upstream was not
     there.
     """
 
-    def __init__(self, upstream_port: int = 0) -> None:
+    def __init__(self, upstream_port: int = 0, path: str | None = None) -> None:
         self.upstream_port = upstream_port
+        self._path = path
         self.port = 0
         self.connections = 0
         self.refused = 0
@@ -60,8 +62,11 @@ class LoopbackProxy(ABC):
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
+        if self._path is not None:
+            server = await asyncio.start_unix_server(self._accept, self._path)
+        else:
+            server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+            self.port = server.sockets[0].getsockname()[1]
         self._listening.set()
         await self._closing.wait()
         server.close()

@@ -32,6 +32,8 @@ REQUEST_NAMES = {
     ApiKey.METADATA: "MetadataRequest",
     ApiKey.API_VERSIONS: "ApiVersionsRequest",
     ApiKey.INIT_PRODUCER_ID: "InitProducerIdRequest",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "GetTelemetrySubscriptionsRequest",
+    ApiKey.PUSH_TELEMETRY: "PushTelemetryRequest",
 }
 
 
@@ -97,7 +99,7 @@ class ScriptedBroker:
         self.heard: list[Heard] = []
         self.throttle_ms = 0
         self.connections = 0
-        self._script: dict[ApiKey, deque[Answer]] = {api: deque() for api in OFFERED}
+        self._script: dict[ApiKey, deque[Answer]] = {api: deque() for api in REQUEST_NAMES}
 
     def next(self, api: ApiKey, *answers: Answer) -> None:
         """What the next requests of this kind get, one each; then the usual again."""

@@ -74,5 +74,5 @@ class SenderRig:
             if until():
                 return True
             self.turns += 1
-            self.sender.turn()
+            self.sender.run_once()
         raise AssertionError(f"{most_turns} turns in {self.clock.now - deadline + seconds:g} s")

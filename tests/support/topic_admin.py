@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -12,21 +13,45 @@ SECONDS = 30.0
 
 
 class TopicAdmin:
-    """Every call returns once the controller has done it; what it refuses is raised."""
+    """Every call returns once the cluster has done it; what it refuses is raised."""
 
     def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
         self._client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
 
     def create(
         self, topic: str, partitions: int, *, replicas: int = 1, **config: str | int
     ) -> None:
-        """Make a topic; ``config`` in Kafka's names, with ``_`` for ``.``."""
+        """Make a topic, and wait for its leaders; ``config`` in Kafka's names, ``_`` for ``.``.
+
+        The controller's answer comes before a broker has learnt what it leads: a Produce request
+        would be answered with UNKNOWN_TOPIC_OR_PARTITION for a moment.
+        """
         named = {name.replace("_", "."): str(value) for name, value in config.items()}
         wanted = NewTopic(
             topic, num_partitions=partitions, replication_factor=replicas, config=named
         )
         futures = self._client.create_topics([wanted], operation_timeout=SECONDS)
         futures[topic].result(SECONDS)
+        _wait_until(lambda: self._led(topic, partitions))
+
+    def _led(self, topic: str, partitions: int) -> bool:
+        """Whether the leader of every partition says where its log ends."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap_servers,
+                "group.id": "unused",
+                "log_level": 2,
+            }
+        )
+        try:
+            for each in range(partitions):
+                consumer.get_watermark_offsets(TopicPartition(topic, each), SECONDS)
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
+        return True
 
     def await_brokers(self, count: int) -> None:
         """Return once that many brokers may lead partitions; AssertionError if they never do."""

@@ -16,6 +16,7 @@ from kprod.wire.control import (
     decode_metadata_response,
 )
 from kprod.wire.produce import decode_produce_response
+from kprod.wire.telemetry import decode_get_subscriptions_response, decode_push_response
 from kprod.wire.versions import SUPPORTED, ApiKey
 from tests.support.kio_messages import build, encode, response_schema
 
@@ -186,9 +187,39 @@ def init_producer_id_response(version: int) -> memoryview:
     )
 
 
+def telemetry_subscriptions_response(version: int) -> memoryview:
+    """A subscription, and an id for the client."""
+    schema = response_schema(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, version)
+    return encode(
+        schema.GetTelemetrySubscriptionsResponse(
+            throttle_time=THROTTLE,
+            error_code=ErrorCode.none,
+            client_instance_id=TOPIC_ID,
+            subscription_id=77,
+            accepted_compression_types=(4, 1, -1),
+            push_interval=timedelta(minutes=1),
+            telemetry_max_bytes=1_000_000,
+            delta_temporality=True,
+            requested_metrics=("org.apache.kafka.producer.", ""),
+        )
+    )
+
+
+def push_telemetry_response(version: int) -> memoryview:
+    """A refusal."""
+    schema = response_schema(ApiKey.PUSH_TELEMETRY, version)
+    refused = ErrorCode.telemetry_too_large
+    return encode(schema.PushTelemetryResponse(throttle_time=THROTTLE, error_code=refused))
+
+
 _KINDS: dict[ApiKey, tuple[Callable[[int], memoryview], Callable[[int, memoryview], Any]]] = {
     ApiKey.PRODUCE: (produce_response, decode_produce_response),
     ApiKey.METADATA: (metadata_response, decode_metadata_response),
     ApiKey.API_VERSIONS: (api_versions_response, decode_api_versions_response),
     ApiKey.INIT_PRODUCER_ID: (init_producer_id_response, decode_init_producer_id_response),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (
+        telemetry_subscriptions_response,
+        decode_get_subscriptions_response,
+    ),
+    ApiKey.PUSH_TELEMETRY: (push_telemetry_response, decode_push_response),
 }

@@ -24,8 +24,6 @@ with warnings.catch_warnings():
 DEFAULTS = kafka.KafkaProducer.DEFAULT_CONFIG
 ONLY_THEIRS = {"success", "failure", "rebind", "args", "error_on_callbacks"}
 """Of their futures: the hands of their sender, and of their tests."""
-TRANSACTIONS = {"init_transactions", "begin_transaction", "commit_transaction"}
-TRANSACTIONS |= {"abort_transaction", "send_offsets_to_transaction"}
 
 
 def public(kind: type) -> set[str]:
@@ -41,7 +39,7 @@ def test_metadata_of_records_have_the_fields_of_theirs() -> None:
 
 
 def test_producers_have_the_names_of_theirs() -> None:
-    missing = public(kafka.KafkaProducer) - public(KafkaProducer) - TRANSACTIONS
+    missing = public(kafka.KafkaProducer) - public(KafkaProducer)
     assert missing == {"DEFAULT_CONFIG", "DEPRECATED_CONFIGS", "max_usable_produce_magic"}
 
 
@@ -61,7 +59,9 @@ def parameters(kind: type, name: str) -> list[inspect.Parameter]:
 
 def test_their_defaults_are_options_of_ours(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        config = ProducerConfig.from_options(DEFAULTS)
+        # Two names of one option there: kprod.kafka takes both, here one is enough.
+        given = {name: value for name, value in DEFAULTS.items() if name != "socks5_proxy"}
+        config = ProducerConfig.from_options(given)
     assert (config.acks, config.linger_ms, config.partitioner) == (-1, 0, "default")
     assert config.bootstrap_servers == (("localhost", 9092),)
 
@@ -75,14 +75,11 @@ def test_each_of_their_defaults_is_taken(name: str) -> None:
     ("name", "value"),
     [
         ("ssl_check_hostname", False),
-        ("transaction_timeout_ms", 1000),
         ("sasl_kerberos_service_name", "broker"),
-        ("transactional_id", "x"),
-        ("ssl_check_hostname", 1),
     ],
 )
 def test_what_asks_for_more_than_their_defaults_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"{name} cannot be used"):
+    with pytest.raises(ConfigError, match=f"{name} (cannot be used|means nothing with)"):
         ProducerConfig.from_options({name: value})
 
 

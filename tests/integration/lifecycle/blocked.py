@@ -28,7 +28,7 @@ class Blocked:
 
     def __init__(self, bootstrap: str) -> None:
         self.producer = KafkaProducer(
-            bootstrap_servers=bootstrap, buffer_memory=200_000, max_block_ms=LONG * 1000
+            bootstrap_servers=bootstrap, buffer_memory=200_000, max_block_ms=int(LONG * 1000)
         )
         self.producer.partitions_for(TOPIC)
         self.futures: list[FutureRecordMetadata] = []

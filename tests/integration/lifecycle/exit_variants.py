@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import atexit
 import gc
+import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from multiprocessing.util import Finalize
+from typing import Any
 
 from kprod import KafkaProducer
 from kprod.errors import ProducerClosedError
@@ -32,12 +37,12 @@ class Ending:
         self.bootstrap = bootstrap
         self.broker = broker
 
-    def producer(self, **options: object) -> KafkaProducer:
+    def producer(self, **options: Any) -> KafkaProducer:
         return KafkaProducer(
             bootstrap_servers=self.bootstrap, close_timeout_ms_at_exit=EXIT_MS, **options
         )
 
-    def send(self, **options: object) -> KafkaProducer:
+    def send(self, **options: Any) -> KafkaProducer:
         """A producer with records that nobody has waited for."""
         producer = self.producer(linger_ms=60_000, **options)
         for number in range(RECORDS):
@@ -93,6 +98,95 @@ class Ending:
         if child:
             _, status = os.waitpid(child, 0)
             assert os.waitstatus_to_exitcode(status) == 0
+
+    def by_sigterm(self) -> None:
+        self.kept = self.send(close_on_sigterm=True)
+        nothing_left_to_do()
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:  # the signal comes with the next instruction
+            pass
+
+    def with_a_forked_child(self) -> None:
+        self._in_a_child("fork")
+
+    def with_a_child_of_a_server(self) -> None:
+        self._in_a_child("forkserver")
+
+    def with_a_spawned_child(self) -> None:
+        self._in_a_child("spawn")
+
+    def _in_a_child(self, method: str) -> None:
+        context: Any = multiprocessing.get_context(method)
+        child = context.Process(target=send_and_return, args=(self.bootstrap,))
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+
+    def with_a_pool_of_processes(self) -> None:
+        context = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(2, mp_context=context) as pool:
+            pool.submit(send_and_return, self.bootstrap).result()
+
+    def with_a_pool_that_is_closed(self) -> None:
+        pool = multiprocessing.get_context("fork").Pool(1)
+        pool.apply(send_and_return, (self.bootstrap,))
+        pool.close()
+        pool.join()
+
+    def with_a_pool_that_is_terminated(self) -> None:
+        """By SIGTERM, as the end of its ``with`` block does."""
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            pool.apply(send_and_return, (self.bootstrap,), {"close_on_sigterm": True})
+
+    def with_a_child_that_is_ended_while_it_ends(self) -> None:
+        """As a worker of a pool that is asked to end, and then terminated."""
+        child = multiprocessing.get_context("fork").Process(
+            target=send_and_be_ended, args=(self.bootstrap,)
+        )
+        child.start()
+        child.join()
+
+    def with_a_worker_whose_master_ends_it(self) -> None:
+        """As gunicorn: the worker has a handler of its own for SIGTERM, and ends by SystemExit."""
+        ready, writer = os.pipe()
+        worker = os.fork()
+        if not worker:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            send_and_return(self.bootstrap, close_on_sigterm=True)
+            os.write(writer, b"!")
+            # One that arrives while sleep() gives the GIL away is seen only when it is over.
+            while True:
+                time.sleep(0.05)
+        os.read(ready, 1)
+        os.kill(worker, signal.SIGTERM)
+        _, status = os.waitpid(worker, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+
+    def with_a_worker_of_celery(self) -> None:
+        """It tells those who have asked, and ends without Python's own end."""
+        module: Any = types.ModuleType("celery.signals")
+        module.worker_process_shutdown = signal_of_celery = CelerySignal()
+        sys.modules["celery.signals"] = module
+        worker = os.fork()
+        if not worker:
+            send_and_return(self.bootstrap)
+            signal_of_celery.send(sender=None, pid=os.getpid(), exitcode=0)
+            os._exit(0)
+        _, status = os.waitpid(worker, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+
+    def with_a_child_that_inherits_a_producer(self) -> None:
+        """As workers of gunicorn and Celery do that are made after the application was loaded."""
+        self.kept = self.producer(linger_ms=60_000)
+        self.kept.partitions_for(TOPIC)
+        child = multiprocessing.get_context("fork").Process(target=self._send_by_the_inherited)
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+
+    def _send_by_the_inherited(self) -> None:
+        for number in range(RECORDS):
+            self.kept.send(TOPIC, b"%d" % number)
 
     # Without a word about what was delivered ------------------------------------------------------
 
@@ -171,6 +265,36 @@ class Ending:
         for _ in range(4):
             threading.Thread(target=self._send_for_ever, args=(producer,), daemon=True).start()
         time.sleep(0.05)
+
+
+class CelerySignal:
+    """``connect`` and ``send`` of Celery's signals."""
+
+    def __init__(self) -> None:
+        self._receivers: dict[str, Callable[..., None]] = {}
+
+    def connect(self, receiver: Callable[..., None], *, weak: bool, dispatch_uid: str) -> None:
+        assert not weak
+        self._receivers[dispatch_uid] = receiver
+
+    def send(self, **named: object) -> None:
+        for receiver in self._receivers.values():
+            receiver(signal=self, **named)
+
+
+def send_and_return(bootstrap: str, **options: Any) -> None:
+    """What a child process does: it leaves its producer to whatever ends the process."""
+    ending = Ending(bootstrap, 0)
+    CHILDREN_HAVE.append(ending.send(**options))
+
+
+def send_and_be_ended(bootstrap: str) -> None:
+    """SIGTERM arrives when multiprocessing has begun to end the process, before our finalizer."""
+    send_and_return(bootstrap, close_on_sigterm=True)
+    Finalize(None, os.kill, args=(os.getpid(), signal.SIGTERM), exitpriority=100)
+
+
+CHILDREN_HAVE: list[KafkaProducer] = []
 
 
 def variants() -> list[str]:

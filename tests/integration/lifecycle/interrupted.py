@@ -46,7 +46,7 @@ class Interruptee:
         self._number += 1
         number = self._number
         value = b"%d" % number * self._random.randint(1, 20)
-        headers = [("h", b"v")] if self._random.random() < 0.5 else None  # the slow lane, too
+        headers = [("h", b"v")] if self._random.random() < 0.5 else None  # the Python path, too
         future = self.producer.send(
             TOPIC, b"%d|" % number + value, headers=headers, partition=number % PARTITIONS
         )

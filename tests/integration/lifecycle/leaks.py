@@ -59,7 +59,7 @@ class Work:
         self._told += 1
 
     def records(self, records: int) -> None:
-        """One producer, some records with callbacks, some through the slow lane."""
+        """One producer, some records with callbacks, some through the Python path."""
         with self._producer() as producer:
             for number in range(records):
                 headers = [("h", b"v")] if number % 10 == 0 else None

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def knowing(broker: BrokerProcess, **options: object) -> KafkaProducer:
+def knowing(broker: BrokerProcess, **options: Any) -> KafkaProducer:
     """A producer that knows its topic."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options)
     producer.partitions_for(TOPIC)

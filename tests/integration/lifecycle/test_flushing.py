@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_flush_among_threads_that_send(broker: BrokerProcess) -> None:
         lengths.append(len(futures))
 
     lengths: list[int] = []
-    options = {"linger_ms": 20, "buffer_memory": 1_000_000}
+    options: Any = {"linger_ms": 20, "buffer_memory": 1_000_000}
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options) as producer:
         threads = [
             threading.Thread(target=send_and_flush, args=(producer, n)) for n in range(THREADS)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ class Watched(TcpBackend):
 class Lone:
     """A producer, and what it is to wait for it alone."""
 
-    def __init__(self, bootstrap: str, **options: object) -> None:
+    def __init__(self, bootstrap: str, **options: Any) -> None:
         self.backend = Watched()
         self.producer = KafkaProducer(
             bootstrap_servers=bootstrap, transport=lambda: self.backend, **options

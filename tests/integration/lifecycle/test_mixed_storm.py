@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def quick_switches() -> Iterator[None]:
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("quick_switches")
 @pytest.mark.parametrize("codec", [None, "lz4"])
-def test_once_and_in_order(tmp_path: Path, codec: str | None) -> None:
+def test_once_and_in_order(tmp_path: Path, codec: Any) -> None:
     with BrokerProcess(tmp_path, TOPICS) as broker:
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers,

@@ -43,7 +43,14 @@ class View(NamedTuple):
 class Cluster:
     """The truth. Brokers act on it at once, but tell what they have heard of it so far."""
 
-    def __init__(self, setup: Setup, events: EventQueue, rng: random.Random) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        events: EventQueue,
+        rng: random.Random,
+        log_kind: type[PartitionLog] = PartitionLog,
+    ) -> None:
+        self._log_kind = log_kind
         self.setup = setup
         self.addresses = [
             BrokerAddress(number, f"node-{number}", 9092) for number in range(setup.nodes)
@@ -66,7 +73,7 @@ class Cluster:
 
     def _create(self, name: str, count: int) -> None:
         topic_id = UUID(int=self._rng.getrandbits(128))
-        logs = [PartitionLog(name, topic_id, number) for number in range(count)]
+        logs = [self._log_kind(name, topic_id, number) for number in range(count)]
         self.logs += logs
         led = [Partition(log, self._alive_from(number)) for number, log in enumerate(logs)]
         self.topics[name] = Topic(name, topic_id, led)
@@ -82,7 +89,7 @@ class Cluster:
     def grow(self, name: str) -> None:
         """A topic gets one more partition."""
         topic = self.topics[name]
-        log = PartitionLog(name, topic.topic_id, len(topic.partitions))
+        log = self._log_kind(name, topic.topic_id, len(topic.partitions))
         self.logs.append(log)
         topic.partitions.append(Partition(log, self._alive_from(log.partition)))
         self.changed()

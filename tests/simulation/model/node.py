@@ -6,6 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.simulation.interference import (
+    ADD_OFFSETS,
+    ADD_PARTITIONS,
+    COMMIT_OFFSETS,
+    END,
+    FIND,
     HANDSHAKE,
     IDENTITY,
     METADATA,
@@ -25,6 +30,11 @@ API_NAMES = {
     wire.METADATA: METADATA,
     wire.API_VERSIONS: HANDSHAKE,
     wire.INIT_PRODUCER_ID: IDENTITY,
+    wire.FIND_COORDINATOR: FIND,
+    wire.ADD_PARTITIONS: ADD_PARTITIONS,
+    wire.ADD_OFFSETS: ADD_OFFSETS,
+    wire.COMMIT_OFFSETS: COMMIT_OFFSETS,
+    wire.END_TXN: END,
 }
 UNSUPPORTED_VERSION = 35
 REFUSALS = (31, 53)

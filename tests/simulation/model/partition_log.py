@@ -79,7 +79,7 @@ class ProducerEntry:
     def refusal(self, fields: BatchFields) -> int:
         if fields.epoch < self.epoch:
             return INVALID_EPOCH
-        fresh = fields.epoch > self.epoch
+        fresh = fields.epoch > self.epoch or not self.batches
         expected = 0 if fresh else (self.batches[-1].fields.last_sequence + 1) % SEQUENCES
         return 0 if fields.base_sequence == expected else OUT_OF_ORDER
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.events import EventQueue
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 KEEPS_OFFSET = (6, 7, 20, 56)  # errors of replication: the leader tells where it has the batch
 REFUSALS = (31, 53, 90)  # of the producer itself, if it is idempotent
+NOTHING_REFUSED: Mapping[int, int] = MappingProxyType({})
 UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 6, 10, 100
 
 
@@ -52,16 +55,20 @@ class ProduceHandler:
         header: RequestHeader,
         request: ProduceRequest,
         fault: Interference | None,
+        refused: Mapping[int, int] = NOTHING_REFUSED,
     ) -> None:
+        """``refused``: error codes, by place in the request, of what is not to be appended."""
         results: list[PartitionResult] = []
         stored: list[Stored] = []
-        for data in request.partitions:
+        for place, data in enumerate(request.partitions):
             result = PartitionResult(data.topic, data.topic_id, data.partition)
             results.append(result)
             if fault is not None and fault.how == "error-before" and _concerns(fault, result):
                 result.code = fault.code
                 if self._setup.idempotent and fault.code in REFUSALS:
                     self._cluster.refused_for_good = True
+            elif place in refused:
+                result.code = refused[place]
             else:
                 self._append(data, result, stored)
         if request.acks == 0:
@@ -74,7 +81,7 @@ class ProduceHandler:
         self._events.after(wait, lambda: self._replicated(end, header, results, stored, fault))
 
     def _append(self, data: PartitionData, result: PartitionResult, stored: list[Stored]) -> None:
-        partition, code = self._find(data)
+        partition, code = self.find(data)
         if partition is None or code:
             result.code = code
         elif partition.leader != self._node.node_id:
@@ -93,7 +100,8 @@ class ProduceHandler:
                 log_end = partition.log.end
                 stored.append(Stored(result, partition, partition.epoch, log_end, appended.again))
 
-    def _find(self, data: PartitionData) -> tuple[Partition | None, int]:
+    def find(self, data: PartitionData) -> tuple[Partition | None, int]:
+        """The partition, or why there is none."""
         if data.topic_id is not None:
             topic, missing = self._cluster.by_id(data.topic_id), UNKNOWN_TOPIC_ID
         else:

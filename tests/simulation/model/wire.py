@@ -6,13 +6,25 @@ Shares no code with ``kprod.wire``: every field is written out by hand here.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
 PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 3, 18, 22
-FLEXIBLE = {PRODUCE: 9, METADATA: 9, API_VERSIONS: 3, INIT_PRODUCER_ID: 2}
+FIND_COORDINATOR, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, COMMIT_OFFSETS = 10, 24, 25, 26, 28
+FLEXIBLE = {
+    PRODUCE: 9,
+    METADATA: 9,
+    FIND_COORDINATOR: 3,
+    API_VERSIONS: 3,
+    INIT_PRODUCER_ID: 2,
+    ADD_PARTITIONS: 3,
+    ADD_OFFSETS: 3,
+    END_TXN: 3,
+    COMMIT_OFFSETS: 3,
+}
 
 
 class Cursor:
@@ -70,7 +82,7 @@ class RequestHeader(NamedTuple):
     client_id: str | None
 
 
-def _read_header(frame: bytes) -> tuple[RequestHeader, Cursor]:
+def read_header(frame: bytes) -> tuple[RequestHeader, Cursor]:
     """The header of a frame without its size prefix, and a cursor at the body."""
     cursor = Cursor(frame)
     api, version, correlation_id = cursor.number(2), cursor.number(2), cursor.number(4)
@@ -90,13 +102,14 @@ class PartitionData(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
+    transactional_id: str | None
     acks: int
     timeout_ms: int
     partitions: list[PartitionData]
 
 
 def _read_produce(version: int, cursor: Cursor) -> ProduceRequest:
-    cursor.string()  # transactional id
+    transactional_id = cursor.string()
     acks, timeout_ms = cursor.number(2), cursor.number(4)
     partitions: list[PartitionData] = []
     for _ in range(cursor.count()):
@@ -110,7 +123,7 @@ def _read_produce(version: int, cursor: Cursor) -> ProduceRequest:
     cursor.tags()
     if not cursor.finished:
         raise ValueError("bytes follow the Produce request")
-    return ProduceRequest(acks, timeout_ms, partitions)
+    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
 def _read_metadata(version: int, cursor: Cursor) -> list[str]:
@@ -138,7 +151,7 @@ def read_request(frame: bytes) -> Request:
 
     The same bytes are read when they leave and when they arrive: the first reading is kept.
     """
-    header, cursor = _read_header(frame)
+    header, cursor = read_header(frame)
     if header.api == PRODUCE:
         return Request(header, produce=_read_produce(header.version, cursor))
     if header.api == METADATA:
@@ -307,9 +320,16 @@ def _write_topic(version: int, out: Builder, topic: TopicMetadata) -> None:
 
 
 def write_api_versions(
-    version: int, correlation_id: int, code: int, ranges: dict[int, tuple[int, int]]
+    version: int,
+    correlation_id: int,
+    code: int,
+    ranges: dict[int, tuple[int, int]],
+    features: Sequence[tuple[int, bytes]] = (),
 ) -> bytes:
-    """The last version offered bounds the answer: an unknown one is answered as version 0."""
+    """The last version offered bounds the answer: an unknown one is answered as version 0.
+
+    ``features``: the tagged fields that tell of the cluster's features.
+    """
     out = Builder(API_VERSIONS, version, correlation_id)
     out.pack("h", code)
     out.count(len(ranges))
@@ -318,7 +338,7 @@ def write_api_versions(
         out.tags()
     if version >= 1:
         out.pack("i", 0)
-    out.tags()
+    out.tags(*features)
     return out.frame()
 
 

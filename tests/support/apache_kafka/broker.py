@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
-from tests.support.apache_kafka.jars import jars
+from tests.support.apache_kafka.jars import CACHE, jars
 from tests.support.apache_kafka.settings import server_properties
 from tests.support.ports import HeldPort
 
@@ -24,6 +28,20 @@ LINES_TOLD = 20
 # The shell becomes the broker. What it leaves behind waits for the end of standard input, which
 # comes when the tests' process is gone, however it went, and then ends the broker too.
 WITH_PARENT = 'exec 3<&0; { read -r _ <&3; kill -9 $$; } & exec "$@" 3<&- </dev/null'
+
+
+class Guards(NamedTuple):
+    """Further listeners by name with their protocols, what these need, and users of SCRAM.
+
+    ``users`` as the storage tool takes them: ``SCRAM-SHA-256=[name=...,password=...]``. ``java``
+    are further arguments of the virtual machine, ``classes`` a folder with plugins of the broker.
+    """
+
+    protocols: dict[str, str]
+    properties: dict[str, object]
+    users: list[str]
+    java: tuple[str, ...] = ()
+    classes: Path | None = None
 
 
 class ApacheKafka:
@@ -41,6 +59,7 @@ class ApacheKafka:
         *,
         told_port: int | None = None,
         joins: ApacheKafka | None = None,
+        guards: Guards | None = None,
     ) -> None:
         self._classpath = f"{jars(version)}/*"  # first, for it may skip the test
         self.version = version
@@ -56,19 +75,51 @@ class ApacheKafka:
         self._properties = folder / "server.properties"
         told = front if told_port is None else told_port
         listeners = {"DIRECT": (direct, direct), "FRONT": (front, told)}
-        settings = server_properties(self.data_dir, self.node_id, listeners, self.controller_port)
+        guarded = guards or Guards({}, {}, [])
+        for name in guarded.protocols:
+            port = HeldPort()
+            self._ports.append(port)
+            listeners[name] = (port.number, port.number)
+        self.addresses = {name: f"127.0.0.1:{ports[0]}" for name, ports in listeners.items()}
+        if guarded.classes is not None:
+            self._classpath = f"{guarded.classes}:{self._classpath}"
+        self._users = guarded.users
+        self._java = guarded.java
+        settings = server_properties(
+            self.data_dir,
+            self.node_id,
+            listeners,
+            self.controller_port,
+            guarded.protocols,
+            guarded.properties,
+        )
         folder.mkdir(exist_ok=True)
         self._properties.write_text(settings)
         self._process: subprocess.Popen[bytes] | None = None
 
     def _command(self, main: str, *arguments: str) -> list[str]:
-        return [*JVM, QUIET, STAMPED, "-cp", self._classpath, main, *arguments]
+        return [*JVM, *self._java, QUIET, STAMPED, "-cp", self._classpath, main, *arguments]
 
     def _format_storage(self) -> None:
-        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
-        command = self._command("kafka.tools.StorageTool", *arguments)
+        """Write what the storage tool writes: for one node with the same users always the same.
+
+        The tool is a virtual machine of its own, as long as a third of a broker's start; its files
+        are kept beside the jars.
+        """
+        arguments = ["format", "-t", CLUSTER_ID]
+        arguments += [word for user in self._users for word in ("--add-scram", user)]
+        named = hashlib.sha256(repr((self.node_id, arguments)).encode()).hexdigest()[:16]
+        kept = CACHE / f"{self.version}.formatted" / named
+        if kept.is_dir():
+            shutil.copytree(kept, self.data_dir)
+            return
+        command = self._command("kafka.tools.StorageTool", *arguments, "-c", str(self._properties))
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ran.returncode == 0, f"the storage cannot be formatted:\n{ran.stdout}{ran.stderr}"
+        kept.parent.mkdir(exist_ok=True)
+        # Renamed when complete; another worker may have been first, with the same files.
+        with tempfile.TemporaryDirectory(dir=kept.parent) as scratch, suppress(OSError):
+            shutil.copytree(self.data_dir, Path(scratch, "data")).rename(kept)
 
     def start(self) -> None:
         """Start the broker; returns once it accepts connections, AssertionError if it never does.

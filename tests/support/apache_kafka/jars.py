@@ -1,11 +1,16 @@
-"""Apache Kafka's jars: fetched by Maven once per version, kept below ``build/``."""
+"""Apache Kafka's jars: fetched by Maven once per version, kept below ``build/``.
+
+``python -m tests.support.apache_kafka.jars`` fetches all that tests need, and skips nothing.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -23,13 +28,13 @@ LINES_TOLD = 20
 def jars(version: str) -> Path:
     """The folder with all jars of that version.
 
-    Skips the test where there is no Java or no Maven, or Maven gets nothing; where ``CI`` is set,
-    Maven's failure is the test's failure.
+    Skips the test where there is no Java or no Maven, or Maven gets nothing, and says so; where
+    ``CI`` is set the test fails.
     """
     folder, why_not = _fetched(version)
     if why_not is None:
         return folder
-    if "CI" in os.environ and shutil.which("mvn"):
+    if "CI" in os.environ:
         pytest.fail(why_not, pytrace=False)
     pytest.skip(why_not)
 
@@ -45,12 +50,16 @@ def _fetched(version: str) -> tuple[Path, str | None]:
     if shutil.which("mvn") is None:
         return folder, "Apache Kafka's jars come by Maven, and there is no mvn on PATH"
     CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix=version) as scratch:
-        complete = Path(scratch, "jars")
-        why_not = _run_maven(version, complete)
-        # Renamed when complete, so that a fetch that was stopped leaves no half-filled folder.
-        if why_not is None and not folder.is_dir():
-            complete.rename(folder)
+    with (CACHE / f"{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be fetching it
+        if folder.is_dir():
+            return folder, None
+        with tempfile.TemporaryDirectory(dir=CACHE, prefix=version) as scratch:
+            complete = Path(scratch, "jars")
+            why_not = _run_maven(version, complete)
+            # Renamed when complete, so that a fetch that was stopped leaves no half-filled folder.
+            if why_not is None:
+                complete.rename(folder)
     return folder, why_not
 
 
@@ -66,3 +75,8 @@ def _run_maven(version: str, into: Path) -> str | None:
         return None
     told = "\n".join((ran.stdout + ran.stderr).splitlines()[:LINES_TOLD])
     return f"Maven could not bring Apache Kafka {version}:\n{told}"
+
+
+if __name__ == "__main__":
+    reasons = [why_not for _, why_not in map(_fetched, (NEWEST, OLDER)) if why_not is not None]
+    sys.exit("\n".join(reasons))

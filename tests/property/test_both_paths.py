@@ -1,8 +1,9 @@
-"""Whichever lane a record took: the same batches, the same futures, the same errors."""
+"""Whichever path a record took: the same batches, the same futures, the same errors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from kprod import KafkaProducer, RecordMetadata
 from kprod.errors import KprodError
 from kprod.transport.memory import MemoryBackend
+from kprod_ext import RecordClock
 from tests.support.scripted_cluster import ScriptedCluster
 
 PARTITIONS = 3
+NOON = 1_700_000_000_000
 BATCH_SIZE = 300  # a few records, so that batches fill, close and are opened again
 
 ODD_BYTES: list[Any] = [
@@ -58,16 +61,29 @@ def lent(payload: bytes | None) -> Any:
 
 
 payloads = st.none() | st.binary(max_size=120)
-timestamps = st.integers(min_value=1, max_value=2**40) | st.sampled_from([0, 2**62, -1, True, 1.5])
+timestamps = (
+    st.none()
+    | st.integers(min_value=1, max_value=2**40)
+    | st.sampled_from([0, 2**62, 2**63 - 1, 2**63, -1, True, 1.5])
+)
 partitions = st.integers(min_value=0, max_value=PARTITIONS - 1) | st.sampled_from([-1, True, "0"])
 names = st.text(max_size=5) | st.sampled_from(["\ud800", "name"])
 pairs = st.lists(st.tuples(names, payloads), max_size=12)
-headers = st.none() | pairs | pairs.map(tuple) | one_of(ODD_HEADERS)
+pair_dicts = st.builds(lambda name, value: {"key": name, "value": value}, names, payloads)
+headers = (
+    st.none()
+    | pairs
+    | pairs.map(tuple)
+    | pairs.map(dict)
+    | pairs.map(lambda given: dict(given).items())
+    | st.lists(st.tuples(names, payloads).map(list) | pair_dicts, max_size=4)
+    | one_of(ODD_HEADERS)
+)
 
 
 @dataclass(frozen=True)
 class Sending:
-    """The arguments of one send; a key or a partition is always there, chance has no part in it."""
+    """The arguments of one send."""
 
     value: Any
     key: Any
@@ -76,30 +92,45 @@ class Sending:
     headers: Any
 
 
-sendings = st.builds(
-    Sending,
-    value=payloads | payloads.map(lent) | one_of(ODD_BYTES),
-    key=st.binary(max_size=20) | st.binary(max_size=20).map(bytearray),
-    partition=st.none() | partitions,
-    timestamp_ms=timestamps,
-    headers=headers,
-)
+def sendings(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Sending]]:
+    """Sends with such keys."""
+    sending = st.builds(
+        Sending,
+        value=payloads | payloads.map(lent) | one_of(ODD_BYTES),
+        key=keys,
+        partition=st.none() | partitions,
+        timestamp_ms=timestamps,
+        headers=headers,
+    )
+    return st.lists(sending, min_size=1, max_size=60)
+
+
+keys = st.binary(max_size=20) | st.binary(max_size=20).map(bytearray)
+"""A key is always there where there are several partitions: chance has no part in it."""
+
+
+class SteadyProducer(KafkaProducer):
+    """Its clock goes on by a second with every record that it stamps, whatever path that takes."""
+
+    def _record_clock(self) -> RecordClock:
+        moments = count(NOON, 1_000)
+        return RecordClock(lambda: next(moments))
 
 
 class Observer:
-    """Does nothing; that it must see every record keeps a producer on the Python lane."""
+    """Does nothing; that it must see every record keeps a producer on the Python path."""
 
     def on_acknowledgement(self, metadata: RecordMetadata) -> None:
         """Nothing to note."""
 
 
-class Lane:
+class OnePath:
     """A producer and a cluster of its own."""
 
-    def __init__(self, *observers: Observer) -> None:
-        self.cluster = ScriptedCluster(topics={"t": [1] * PARTITIONS})
+    def __init__(self, *observers: Observer, partitions: int = PARTITIONS) -> None:
+        self.cluster = ScriptedCluster(topics={"t": [1] * partitions})
         broker = self.cluster.add(1)
-        self.producer = KafkaProducer(
+        self.producer = SteadyProducer(
             bootstrap_servers=f"{broker.host}:{broker.port}",
             transport=lambda: MemoryBackend(self.cluster.listeners),
             interceptors=list(observers),
@@ -128,15 +159,21 @@ class Lane:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(sendings, min_size=1, max_size=60))
-def test_both_lanes_make_the_same_batches_and_tell_the_same(sent: list[Sending]) -> None:
-    assert Lane().run(sent) == Lane(Observer()).run(sent)
+@given(sendings(keys))
+def test_both_paths_make_the_same_batches_and_tell_the_same(sent: list[Sending]) -> None:
+    assert OnePath().run(sent) == OnePath(Observer()).run(sent)
 
 
-def test_the_fast_lane_is_taken() -> None:
-    lane = Lane()
+@settings(max_examples=30, deadline=None)
+@given(sendings(st.none() | keys))
+def test_records_without_keys_are_the_same_too(sent: list[Sending]) -> None:
+    assert OnePath(partitions=1).run(sent) == OnePath(Observer(), partitions=1).run(sent)
+
+
+def test_the_compiled_path_is_taken() -> None:
+    path = OnePath()
     sent = [Sending(b"%d" % n, b"key", None, 1, None) for n in range(3)]
     for sending in sent:
-        lane._send(sending)
-    assert lane.producer._lane_table.partition_counts() == {"t": PARTITIONS}
-    assert len(lane.run([])[1][0][1][0][2]) == len(sent)
+        path._send(sending)
+    assert path.producer._topic_appenders.partition_counts() == {"t": PARTITIONS}
+    assert len(path.run([])[1][0][1][0][2]) == len(sent)

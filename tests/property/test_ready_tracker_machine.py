@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from kprod.buffer.attention import Attention
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import BatchQueue
 from kprod.buffer.queue_settings import QueueSettings
+from kprod.buffer.ready_tracker import ReadyTracker
 from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
 from kprod.types import TopicPartition
 from kprod_ext import BufferPool, MemoryRecordsBuilder
@@ -31,7 +31,7 @@ def cluster(numbers: list[int], epoch: int) -> ClusterSnapshot:
     return ClusterSnapshot(brokers, {name: TopicInfo(name, None, partitions) for name in TOPICS})
 
 
-class AttentionMachine(RuleBasedStateMachine):
+class ReadyTrackerMachine(RuleBasedStateMachine):
     """One producer's queues; callers and the sender take turns."""
 
     taken = Bundle("taken")
@@ -42,7 +42,7 @@ class AttentionMachine(RuleBasedStateMachine):
         self.epoch = 0
         self.snapshot = cluster([1] * PARTITIONS, 0)
         self.hurry = False
-        self.attention = Attention()
+        self.ready_tracker = ReadyTracker()
         self.pool = BufferPool(1_000_000, BATCH)
         self.queues: dict[TopicPartition, BatchQueue] = {}
         self.gate: set[TopicPartition] = set()  # those it does not let pass
@@ -58,16 +58,16 @@ class AttentionMachine(RuleBasedStateMachine):
         with queue.lock:
             appended = queue.try_append(1, None, bytes(size), ())
             if appended is None:
-                self.attention.note(queue)
+                self.ready_tracker.note(queue)
                 queue.push(self._batch(queue, size), 1, None, bytes(size), ())
             elif appended.wake_sender:
-                self.attention.note(queue)
+                self.ready_tracker.note(queue)
 
     def _batch(self, queue: BatchQueue, size: int) -> ProducerBatch:
         buffer = self.pool.allocate(BATCH + size, 0)
         builder = MemoryRecordsBuilder(buffer, write_limit=BATCH)
         return ProducerBatch(
-            queue.tp, self.pool, buffer, builder, self.now, lambda: self.attention.note(queue)
+            queue.tp, self.pool, buffer, builder, self.now, lambda: self.ready_tracker.note(queue)
         )
 
     @rule(place=places)
@@ -100,21 +100,21 @@ class AttentionMachine(RuleBasedStateMachine):
         tp = TopicPartition(*place)
         self.gate.discard(tp)
         if tp in self.queues:
-            self.attention.reopened(self.queues[tp])
+            self.ready_tracker.reopened(self.queues[tp])
 
     # What the sender does -------------------------------------------------------------------------
 
     @rule(target=taken, node=st.sampled_from(NODES), acks=st.sampled_from([-1, 1]))
     def serve(self, node: int, acks: int) -> list[ProducerBatch]:
-        self.attention.look(self.snapshot, self.now)
+        self.ready_tracker.look(self.snapshot, self.now)
         gone: list[ProducerBatch] = []
         for queue in self._at(node, acks):
             if queue.tp in self.gate:
-                self.attention.shut(queue)
+                self.ready_tracker.shut(queue)
                 continue
             batch = queue.take_head()
             batch.attempt(self.now, queue.leader)
-            self.attention.note_anew(queue)
+            self.ready_tracker.note_anew(queue)
             gone.append(batch)
         return gone
 
@@ -124,26 +124,26 @@ class AttentionMachine(RuleBasedStateMachine):
             batch.retry_at = self.now + back_off
             queue = self.queues[batch.tp]
             queue.put_back(batch)
-            self.attention.note_anew(queue)
+            self.ready_tracker.note_anew(queue)
 
     @rule(age=st.sampled_from([0.0, 3.0, 31.0]))
     def the_old_ones_expire(self, age: float) -> None:
         limit = self.now - age
         waiting = {q.tp for q in self.queues.values() if q.oldest and q.oldest.created_at <= limit}
-        assert {batch.tp for batch in self.attention.take_older(limit)} == waiting
+        assert {batch.tp for batch in self.ready_tracker.take_older(limit)} == waiting
         assert all(q.oldest is None or q.oldest.created_at > limit for q in self.queues.values())
 
     @rule()
     def everything_ends(self) -> None:
         depth = sum(queue.depth for queue in self.queues.values())
-        assert len(self.attention.take_all()) == depth
+        assert len(self.ready_tracker.take_all()) == depth
         assert not any(queue.depth for queue in self.queues.values())
 
     # What a walk over all of them finds -----------------------------------------------------------
 
     @invariant()
     def every_look_sees_what_a_walk_would_see(self) -> None:
-        self.attention.look(self.snapshot, self.now)
+        self.ready_tracker.look(self.snapshot, self.now)
         due: dict[tuple[int, int], set[TopicPartition]] = {}
         later = [FOREVER]
         leaderless = set()
@@ -170,16 +170,16 @@ class AttentionMachine(RuleBasedStateMachine):
             else:
                 later.append(when)
         assert self._seen() == due
-        assert self.now < self.attention.next_look() <= min(later)
-        assert self.attention.leaderless() == leaderless
-        assert self.attention.depths.of(TOPICS) == depths
+        assert self.now < self.ready_tracker.next_look() <= min(later)
+        assert self.ready_tracker.leaderless() == leaderless
+        assert self.ready_tracker.depths.of(TOPICS) == depths
 
     def _at(self, node: int, acks: int) -> list[BatchQueue]:
-        return [queue for place in self.attention.at(node, acks, self.hurry) for queue in place]
+        return [queue for place in self.ready_tracker.at(node, acks, self.hurry) for queue in place]
 
     def _seen(self) -> dict[tuple[int, int], set[TopicPartition]]:
         seen: dict[tuple[int, int], set[TopicPartition]] = {}
-        for node, asked in self.attention.posts(self.hurry).items():
+        for node, asked in self.ready_tracker.node_queues(self.hurry).items():
             for acks in asked:
                 queues = self._at(node, acks)
                 assert len(set(queues)) == len(queues)
@@ -191,10 +191,10 @@ class AttentionMachine(RuleBasedStateMachine):
     @invariant()
     def the_oldest_is_known(self) -> None:
         created = [q.oldest.created_at for q in self.queues.values() if q.oldest is not None]
-        assert self.attention.oldest() == min(created, default=FOREVER)
+        assert self.ready_tracker.oldest() == min(created, default=FOREVER)
 
 
-AttentionMachine.TestCase.settings = settings(
+ReadyTrackerMachine.TestCase.settings = settings(
     max_examples=150, stateful_step_count=40, deadline=None
 )
-TestAttention = AttentionMachine.TestCase
+TestAttention = ReadyTrackerMachine.TestCase

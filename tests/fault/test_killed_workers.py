@@ -1,0 +1,198 @@
+"""Two workers that read, transform and write, killed (SIGKILL) again and again, and their broker.
+
+What a reader of committed records sees is the input, transformed, once and in order.
+``KPROD_CAMPAIGN=long``: 100,000 records, 100 kills of workers and 10 of brokers, for the embedded
+broker and for Apache Kafka by both protocols.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import pytest
+
+from kprod import KafkaProducer
+from tests.fault.transforming_worker import INPUT, OUTPUT
+from tests.support.apache_kafka.broker import ApacheKafka
+from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.broker_process import BrokerProcess
+from tests.support.committed_records import committed
+from tests.support.topic_admin import TopicAdmin
+
+ROOT = Path(__file__).parents[2]
+IS_LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
+EMBEDDED = "embedded"
+BROKERS = [EMBEDDED, NEWEST, OLDER] if IS_LONG else [EMBEDDED]
+WORKERS = ((0, 2), (1, 3))  # the partitions of each
+PARTITIONS = 4
+PATIENCE = 180.0
+
+
+class Size(NamedTuple):
+    records: int
+    worker_kills: int
+    broker_kills: int
+
+
+SIZE = Size(100_000, 100, 10) if IS_LONG else Size(3_000, 3, 1)
+
+
+class Broker(Protocol):
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
+@contextmanager
+def running(kind: str, folder: Path) -> Iterator[Broker]:
+    topics = {INPUT: PARTITIONS, OUTPUT: PARTITIONS}
+    if kind == EMBEDDED:
+        with BrokerProcess(folder / "data", topics) as embedded:
+            yield embedded
+        return
+    with ApacheKafka(folder, kind) as kafka:
+        for name, partitions in topics.items():
+            TopicAdmin(kafka.bootstrap_servers).create(name, partitions)
+        yield kafka
+
+
+class Workers:
+    """``reached`` is how far each partition is, as far as workers have told."""
+
+    def __init__(self, bootstrap_servers: str, folder: Path) -> None:
+        self.reached = [0] * PARTITIONS
+        self.gave_up = 0
+        self._bootstrap_servers = bootstrap_servers
+        self._errors = folder / "workers.log"
+        self._told: queue.Queue[tuple[int, subprocess.Popen[str], str | None]] = queue.Queue()
+        self._processes: dict[int, subprocess.Popen[str]] = {}
+        self._readers: list[threading.Thread] = []
+
+    def start(self, number: int) -> None:
+        command = [sys.executable, "-m", "tests.fault.transforming_worker"]
+        command += [self._bootstrap_servers, f"worker-{number}", *map(str, WORKERS[number])]
+        with self._errors.open("ab") as errors:
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        self._processes[number] = process
+        reader = threading.Thread(target=self._read, args=(number, process))
+        reader.start()
+        self._readers.append(reader)
+
+    def _read(self, number: int, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                self._told.put((number, process, line))
+        self._told.put((number, process, None))
+
+    def kill(self, number: int) -> None:
+        process = self._processes.pop(number)
+        process.kill()
+        process.wait()
+
+    def hear(self) -> int:
+        """Wait for a worker to tell how far it is; its number. One that gave up is replaced."""
+        while True:
+            number, process, line = self._told.get(timeout=PATIENCE)
+            if line is not None:
+                self._note(line)
+                return number
+            if self._processes.get(number) is process:  # nobody has killed it
+                process.wait()
+                self.gave_up += 1
+                assert self.gave_up < 100, self._errors.read_text()[-2000:]
+                self.start(number)
+
+    def _note(self, line: str) -> None:
+        for word in line.split():
+            partition, offset = map(int, word.split(":"))
+            self.reached[partition] = max(self.reached[partition], offset)
+
+    def end(self) -> None:
+        for number in list(self._processes):
+            self.kill(number)
+        for reader in self._readers:
+            reader.join()
+
+
+def lines(records: int) -> Iterator[tuple[int, bytes]]:
+    """Partition and value of each record of the input."""
+    return ((number % PARTITIONS, b"line %07d" % number) for number in range(records))
+
+
+def fill(bootstrap_servers: str, records: int) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap_servers) as producer:
+        for partition, value in lines(records):
+            producer.send(INPUT, value, partition=partition)
+        assert producer.flush(PATIENCE).failed == 0
+
+
+def transform(broker: Broker, workers: Workers, size: Size) -> None:
+    """Have everything transformed, and kill meanwhile, as evenly as work goes on."""
+    chance = random.Random(size.records)
+    kills = _moments(size.worker_kills, size.records)
+    crashes = _moments(size.broker_kills, size.records)
+    for number in range(len(WORKERS)):
+        workers.start(number)
+    while sum(workers.reached) < size.records:
+        number = workers.hear()
+        done = sum(workers.reached)
+        if kills and done >= kills[0]:
+            kills.pop(0)
+            time.sleep(chance.random() * 0.03)  # somewhere in its next transaction
+            workers.kill(number)
+            workers.start(number)
+        if crashes and done >= crashes[0]:
+            crashes.pop(0)
+            broker.kill()
+            broker.start()
+    assert not kills, "not every kill was made; the test proves less than it says"
+    assert not crashes
+
+
+def _moments(count: int, records: int) -> list[int]:
+    """How many records have been transformed when something is to happen."""
+    return [records * number // (count + 1) for number in range(count)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800 if IS_LONG else 120)
+@pytest.mark.parametrize("kind", BROKERS)
+def test_the_output_is_the_input_transformed_once(kind: str, tmp_path: Path) -> None:
+    with running(kind, tmp_path) as broker:
+        fill(broker.bootstrap_servers, SIZE.records)
+        workers = Workers(broker.bootstrap_servers, tmp_path)
+        started = time.monotonic()
+        try:
+            transform(broker, workers, SIZE)
+        finally:
+            workers.end()
+        took = time.monotonic() - started
+        found = committed(broker.bootstrap_servers, OUTPUT, PARTITIONS)
+        every = committed(
+            broker.bootstrap_servers, OUTPUT, PARTITIONS, isolation="read_uncommitted"
+        )
+    expected = sorted(lines(SIZE.records))  # partition after partition, in its order
+    assert found == [value.upper() for _, value in expected]
+    if IS_LONG:
+        assert len(every) > len(found), "no kill hit a transaction; the test proves nothing"
+    print(
+        f"{kind}: {SIZE.records:,} records, {SIZE.worker_kills} kills of workers and"
+        f" {SIZE.broker_kills} of brokers in {took:.0f} s; {len(every) - len(found):,} records of"
+        f" transactions that were aborted; {workers.gave_up} workers gave up by themselves"
+    )

@@ -1,0 +1,31 @@
+"""One Apache Kafka of each version for all tests that only need topics of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.support.apache_kafka.broker import ApacheKafka
+
+SharedKafka = Callable[[str], ApacheKafka]
+"""The broker of a version. It is neither ended nor restarted, and keeps every topic."""
+
+
+@pytest.fixture(scope="session")
+def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedKafka]:
+    """Brokers by version, each started when it is first asked for.
+
+    A name of a topic, a group or a transactional id is used by one file only.
+    """
+    running: dict[str, ApacheKafka] = {}
+    with ExitStack() as stack:
+
+        def of(version: str) -> ApacheKafka:
+            if version not in running:
+                folder = tmp_path_factory.mktemp("kafka")
+                running[version] = stack.enter_context(ApacheKafka(folder, version))
+            return running[version]
+
+        yield of

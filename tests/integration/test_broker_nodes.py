@@ -1,0 +1,119 @@
+"""Several nodes in one process: leaders that move, nodes that stop and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer
+from kio.schema.errors import ErrorCode
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+from kprod.broker.api_key import ApiKey
+from kprod.broker.log_reader import read_topic
+from kprod.errors import BrokerError, IllegalStateError
+from tests.support.wire_client import WireClient
+
+PARTITIONS = 6
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(nodes=3, topics={"t": PARTITIONS}) as broker:
+        yield broker
+
+
+def leaders(broker: EmbeddedBroker) -> list[int]:
+    return [broker.leader("t", number) for number in range(PARTITIONS)]
+
+
+def address(broker: EmbeddedBroker, node_id: int) -> str:
+    return broker.bootstrap_servers.split(",")[node_id - 1]
+
+
+def end_offset(broker: EmbeddedBroker, node_id: int, epoch: int = -1) -> tuple[int, int]:
+    """What a node answers about the end of partition 0: error code and offset."""
+    part = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
+    with WireClient(address(broker, node_id)) as client:
+        topics = [{"name": "t", "partitions": [part]}]
+        client.send(ApiKey.LIST_OFFSETS, 7, {"replica_id": -1, "topics": topics})
+        found = client.receive(ApiKey.LIST_OFFSETS, 7)[1].topics[0].partitions[0]
+    return found.error_code, found.offset
+
+
+def test_leaders_are_spread_and_move(broker: EmbeddedBroker) -> None:
+    assert sorted(leaders(broker)) == [1, 1, 2, 2, 3, 3]
+    old = broker.leader("t", 0)
+    new = old % 3 + 1
+    assert end_offset(broker, old, epoch=0) == (0, 0)
+    broker.move_leader("t", 0, new)
+    assert broker.leader("t", 0) == new
+    assert end_offset(broker, old)[0] is ErrorCode.not_leader_or_follower
+    assert end_offset(broker, new, epoch=0)[0] is ErrorCode.fenced_leader_epoch
+    assert end_offset(broker, new, epoch=1) == (0, 0)
+    assert end_offset(broker, new, epoch=2)[0] is ErrorCode.unknown_leader_epoch
+
+
+def test_a_stopped_node_leads_nothing_and_takes_its_share_back(broker: EmbeddedBroker) -> None:
+    before = leaders(broker)
+    broker.stop_node(2)
+    assert set(leaders(broker)) == {1, 3}
+    with pytest.raises(ConnectionRefusedError):
+        WireClient(address(broker, 2))
+    with pytest.raises(IllegalStateError):
+        broker.stop_node(2)
+    with pytest.raises(BrokerError):
+        broker.move_leader("t", 0, 2)
+    broker.start_node(2)
+    assert leaders(broker) == before
+    with pytest.raises(IllegalStateError):
+        broker.start_node(2)
+
+
+def test_nothing_is_lost_or_doubled_while_nodes_come_and_go(broker: EmbeddedBroker) -> None:
+    count = 3_000
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(count):
+            producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+            if number % 500 == 250:
+                broker.stop_node(number // 500 % 3 + 1)
+            if number % 500 == 499:
+                broker.start_node(number // 500 % 3 + 1)
+            if number % 100 == 99:
+                broker.move_leader("t", number % PARTITIONS, min(set(leaders(broker))))
+        producer.flush()
+    found: dict[int, list[int]] = {}
+    for partition, record in read_topic(broker.bootstrap_servers, "t"):
+        found.setdefault(partition, []).append(int(record.value or b""))
+    assert found == {p: list(range(p, count, PARTITIONS)) for p in range(PARTITIONS)}
+
+
+@pytest.mark.interop
+def test_a_group_goes_on_with_another_coordinator(broker: EmbeddedBroker) -> None:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(60):
+            producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe(["t"])
+        found: list[int] = []
+        while len(found) < 120:
+            if len(found) == 60:
+                coordinator = broker.leader("__consumer_offsets", 0)
+                broker.stop_node(coordinator)
+                for number in range(60, 120):
+                    producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                found.append(int(message.value() or b""))
+                if len(found) in (60, 120):
+                    consumer.commit(asynchronous=False)
+        consumer.close()
+    assert sorted(found) == list(range(120))

@@ -1,0 +1,244 @@
+"""Other clients' transactional producers and consumers of what is committed, on our broker."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from kprod.broker import EmbeddedBroker, TransactionConfig
+
+with warnings.catch_warnings():
+    # It reads its message schemas with a function that Python 3.11 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+    import kafka.errors
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
+]
+
+
+@pytest.fixture(scope="module", params=[2, 0], ids=["v2", "v0"])
+def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    config = TransactionConfig(transaction_version=request.param)
+    with EmbeddedBroker(default_partitions=2, transaction_config=config) as broker:
+        yield broker
+
+
+def values(broker: EmbeddedBroker, topic: str, *, committed: bool = True) -> list[bytes | None]:
+    return [record.value for record in broker.records(topic, committed=committed)]
+
+
+def confluent_producer(broker: EmbeddedBroker, name: str, timeout_ms: int = 60_000) -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": name,
+            "transaction.timeout.ms": timeout_ms,
+        }
+    )
+    producer.init_transactions(20)
+    return producer
+
+
+def confluent_consumer(broker: EmbeddedBroker, topic: str, group: str) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    return consumer
+
+
+def read(consumer: Consumer, count: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    while len(found) < count:
+        for message in consumer.consume(count, 1.0):
+            assert message.error() is None
+            found.append(message.value())
+    return found
+
+
+def test_confluent_commits_and_aborts(broker: EmbeddedBroker) -> None:
+    topic = "confluent"
+    producer = confluent_producer(broker, topic)
+    for number in range(6):
+        producer.begin_transaction()
+        for value in (b"%d a" % number, b"%d b" % number):
+            producer.produce(topic, value, partition=0)
+        if number % 2:
+            producer.flush(20)
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+    expected = [b"%d %s" % (n, part) for n in (0, 2, 4) for part in (b"a", b"b")]
+    assert values(broker, topic) == expected
+    assert len(values(broker, topic, committed=False)) == 12
+    consumer = confluent_consumer(broker, topic, "confluent-readers")
+    assert read(consumer, 6) == expected
+    consumer.close()
+
+
+def test_confluent_is_fenced_by_its_successor(broker: EmbeddedBroker) -> None:
+    topic = "fenced"
+    first = confluent_producer(broker, topic)
+    first.begin_transaction()
+    first.produce(topic, b"of the first", partition=0)
+    first.flush(20)
+    second = confluent_producer(broker, topic)
+    second.begin_transaction()
+    second.produce(topic, b"of the second", partition=0)
+    second.commit_transaction(20)
+    with pytest.raises(KafkaException) as caught:
+        first.commit_transaction(20)
+    assert caught.value.args[0].fatal()
+    assert values(broker, topic) == [b"of the second"]
+
+
+def test_confluent_consumes_transforms_and_produces(broker: EmbeddedBroker) -> None:
+    source, target = "source", "target"
+    feeder = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(20):
+        feeder.produce(source, b"%d" % number, partition=number % 2)
+    assert feeder.flush(20) == 0
+    done = 0
+    for round_number in range(4):
+        producer = confluent_producer(broker, "transformer")
+        consumer = confluent_consumer(broker, source, "transformers")
+        batch: list[bytes] = []
+        while len(batch) < 5:
+            for message in consumer.consume(5 - len(batch), 1.0):
+                value = message.value()
+                assert message.error() is None
+                assert value is not None
+                batch.append(value)
+        producer.begin_transaction()
+        for value in batch:
+            producer.produce(target, value + b"!", partition=0)
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 20)
+        if round_number == 1:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+            done += len(batch)
+        consumer.close()
+    found = [int((value or b"").rstrip(b"!")) for value in values(broker, target)]
+    assert len(found) == len(set(found)) == done == 15
+    committed = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "transformers"}
+    )
+    ends = committed.committed([TopicPartition(source, n) for n in range(2)], 20)
+    assert sum(max(end.offset, 0) for end in ends) == 15
+    committed.close()
+
+
+def test_confluent_times_out(broker: EmbeddedBroker) -> None:
+    topic = "slow"
+    producer = confluent_producer(broker, topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"too late", partition=0)
+    assert producer.flush(20) == 0
+    broker.time_out_transactions()
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(20)
+    assert values(broker, topic) == []
+    assert values(broker, topic, committed=False) == [b"too late"]
+
+
+def test_the_coordinator_moves_with_its_node() -> None:
+    with EmbeddedBroker(nodes=3, topics={"t": 3}) as broker:
+        producer = confluent_producer(broker, "moved")
+        for number in range(3):
+            producer.begin_transaction()
+            producer.produce("t", b"%d" % number, partition=number)
+            producer.flush(20)
+            if number == 1:
+                before = broker.leader("__transaction_state", 0)
+                broker.stop_node(before)
+                assert broker.leader("__transaction_state", 0) != before
+            producer.commit_transaction(20)
+        assert values(broker, "t") == [b"0", b"1", b"2"]
+        broker.kill()
+        broker.start()
+        assert values(broker, "t") == [b"0", b"1", b"2"]
+
+
+def kafka_python_producer(broker: EmbeddedBroker, name: str) -> kafka.KafkaProducer:
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=name
+    )
+    producer.init_transactions()
+    return producer
+
+
+def test_kafka_python_commits_aborts_and_is_fenced(broker: EmbeddedBroker) -> None:
+    topic = "kafka-python"
+    producer = kafka_python_producer(broker, topic)
+    for number in range(4):
+        producer.begin_transaction()
+        places = [producer.send(topic, b"%d" % number, partition=n) for n in range(2)]
+        if number % 2:
+            producer.flush()
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+        assert len(places) == 2
+    assert sorted(values(broker, topic)) == [b"0", b"0", b"2", b"2"]  # type: ignore[type-var]
+    consumer = kafka.KafkaConsumer(
+        topic,
+        bootstrap_servers=broker.bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=10_000,
+    )
+    found = sorted(next(consumer).value for _ in range(4))
+    assert found == [b"0", b"0", b"2", b"2"]
+    consumer.close()
+    kafka_python_producer(broker, topic).close()
+    producer.begin_transaction()
+    producer.send(topic, b"of a zombie", partition=0)
+    with pytest.raises(kafka.errors.KafkaError):
+        producer.commit_transaction()
+    assert b"of a zombie" not in values(broker, topic)
+    producer.close(timeout=1)
+
+
+def test_aiokafka_commits_and_aborts(broker: EmbeddedBroker) -> None:
+    topic = "aiokafka"
+
+    async def run() -> list[bytes | None]:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id=topic
+        ) as producer:
+            for number in range(4):
+                try:
+                    async with producer.transaction():
+                        for part in range(2):
+                            await producer.send_and_wait(topic, b"%d" % number, partition=part)
+                        if number % 2:
+                            raise ValueError
+                except ValueError:
+                    pass
+        async with AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap_servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            return [(await consumer.getone()).value for _ in range(4)]
+
+    found = asyncio.run(asyncio.wait_for(run(), 40))
+    assert sorted(found) == [b"0", b"0", b"2", b"2"]  # type: ignore[type-var]
+    assert sorted(values(broker, topic)) == sorted(found)  # type: ignore[type-var]

@@ -1,0 +1,166 @@
+"""``kprod log``, ``kprod consume`` and the pytest plugin, against a broker that runs."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.broker.legacy_message import LegacyMessage, read_sets
+from kprod.cli.app import app
+from kprod.errors import BrokerError
+
+LOG = "00000000000000000000.log"
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stopped broker's data: 30 records in two partitions, the last one with odd contents."""
+    path = tmp_path_factory.mktemp("data")
+    with EmbeddedBroker(path, topics={"t": 2}) as broker:
+        fill(broker)
+    return path
+
+
+def fill(broker: EmbeddedBroker) -> None:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(29):
+            producer.send("t", b"v%d" % number, key=b"k", partition=number % 2)
+        producer.send("t", b"\xff\xfe", partition=1, headers=[("h", b"1")])
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, result.output
+
+
+def test_dump_shows_batches_records_and_indexes(data_dir: Path) -> None:
+    partition = data_dir / "t-1"
+    code, text = run("log", "dump", "--records", str(partition / LOG))
+    assert code == 0
+    assert "crc: valid" in text
+    assert text.count("| offset:") == 15
+    assert "value: b'\\xff\\xfe' headers: h=b'1'" in text
+    snapshots = [str(path) for path in partition.glob("*.snapshot")]
+    code, text = run("log", "dump", str(partition / LOG.replace(".log", ".timeindex")), *snapshots)
+    assert (code, "last sequence: 14" in text) == (0, True)
+    code, text = run("log", "dump", str(partition / "partition.metadata"))
+    assert (code, "not one of .log, .index" in text) == (1, True)
+
+
+def test_verify_finds_a_flipped_bit_and_a_wrong_index(data_dir: Path, tmp_path: Path) -> None:
+    assert run("log", "verify", str(data_dir))[0] == 0
+    damaged = tmp_path / "t-0"
+    damaged.mkdir()
+    content = bytearray((data_dir / "t-0" / LOG).read_bytes())
+    content[70] ^= 1
+    (damaged / LOG).write_bytes(content)
+    (damaged / "00000000000000000000.index").write_bytes(struct.pack(">ii", 3, 7))
+    (damaged / "00000000000000000009.timeindex").write_bytes(b"")
+    code, text = run("log", "verify", str(damaged))
+    assert code == 1
+    for problem in ("the CRC does not match", "ends at offset 3", "timeindex: missing", "no .log"):
+        assert problem in text
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 2}) as broker:
+        fill(broker)
+        yield broker
+
+
+def test_consume_prints_what_there_is(broker: EmbeddedBroker) -> None:
+    server = ("--bootstrap-servers", broker.bootstrap_servers)
+    all_of_it = ("consume", "--topic", "t", *server, "--from-beginning", "--until-end")
+    code, text = run(*all_of_it, "--format", "json")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert (code, len(lines)) == (0, 30)
+    (odd,) = [line for line in lines if "value_base64" in line]
+    assert odd["headers"] == [{"name": "h", "value": "1"}]
+    code, text = run(*all_of_it, "--format", "key-value", "--count", "3")
+    assert (code, text) == (0, "k\tv0\nk\tv2\nk\tv4\n")
+    code, text = run(
+        "consume", "--topic", "absent\\name", *server, "--from-beginning", "--until-end"
+    )
+    assert (code, "kprod consume:" in text) == (1, True)
+
+
+def test_consume_goes_on_where_its_group_committed(broker: EmbeddedBroker) -> None:
+    server = ("--bootstrap-servers", broker.bootstrap_servers, "--group", "g")
+    first = run("consume", "--topic", "t", *server, "--from-beginning", "--count", "7")[1]
+    rest = run("consume", "--topic", "t", *server, "--from-beginning", "--until-end")[1]
+    lines = (first + rest).splitlines()
+    assert len(lines) == len(set(lines)) == 30
+    assert run("consume", "--topic", "t", *server, "--from-beginning", "--until-end") == (0, "")
+
+
+def test_the_pytest_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(
+        "from kprod import KafkaProducer\n"
+        "def test_one(kafka_broker, kafka_topic, kafka_records):\n"
+        "    assert kafka_records() == []\n"
+        "    with KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers) as producer:\n"
+        "        producer.send(kafka_topic, b'hello')\n"
+        "        (record,) = kafka_records(1)\n"
+        "    assert record.value == b'hello'\n"
+        "def test_two(kafka_broker, kafka_records):\n"
+        "    assert kafka_broker.node_ids == (1, 2)\n"
+        "    kafka_records(1, timeout=0.01)\n"
+    )
+    plugin = ["-p", "no:kprod", "-p", "kprod.pytest_plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *plugin, "--kafka-nodes", "2", "-q", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert "0 of 1 records are in test-" in done.stdout
+
+
+def legacy(offset: int, value: bytes | None, magic: int = 1, attributes: int = 0) -> bytes:
+    """One message of an old format, with key ``k``; the timestamp is its offset."""
+    time = struct.pack(">q", offset) if magic else b""
+    length = -1 if value is None else len(value)
+    fields = struct.pack(">ic", 1, b"k") + struct.pack(">i", length) + (value or b"")
+    checked = struct.pack(">bb", magic, attributes) + time + fields
+    return struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked)) + checked
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_read(magic: int, tmp_path: Path) -> None:
+    import gzip
+
+    inside = [legacy(n if magic else 10 + n, b"v%d" % n, magic) for n in range(3)]
+    wrapper = legacy(12, gzip.compress(b"".join(inside)), magic, attributes=1)
+    data = legacy(9, None, magic) + wrapper
+    plain, wrapped = read_sets(data + data[:20])
+    assert isinstance(plain, LegacyMessage)
+    assert plain.crc_ok
+    assert wrapped.crc_ok
+    assert [r.value for r in plain.records()] == [None]
+    assert [(r.offset, r.value) for r in wrapped.records()] == [
+        (10, b"v0"),
+        (11, b"v1"),
+        (12, b"v2"),
+    ]
+    assert (wrapped.base_offset, wrapped.last_offset) == (10, 12)
+    path = tmp_path / "00000000000000000009.log"
+    path.write_bytes(data)
+    code, text = run("log", "dump", "--records", str(path))
+    assert (code, text.count("| offset:")) == (0, 4)
+    damaged = next(read_sets(legacy(0, b"x", magic, attributes=4)))
+    with pytest.raises(CorruptBatch):
+        list(damaged.records())
+
+
+def test_records_of_no_topic(broker: EmbeddedBroker) -> None:
+    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        broker.records("absent")

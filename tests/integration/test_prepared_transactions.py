@@ -1,0 +1,147 @@
+"""A transaction that one process prepares and another one ends, and what is left open meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kprod import IllegalStateError, KafkaProducer, Transaction
+from kprod.broker import EmbeddedBroker
+from kprod.broker.open_transactions import OpenTransaction, open_transactions
+from kprod.errors import TransactionError
+from kprod.transactional.prepared_transaction import PreparedTransaction
+from kprod.types import TopicPartition
+from tests.integration.conftest import SharedKafka
+from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.committed_records import committed
+from tests.support.topic_admin import TopicAdmin
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
+
+PARTITIONS = 2
+MAX_BLOCK_MS = 60_000
+ROOT = Path(__file__).parents[2]
+PREPARES = """
+import sys, os
+from kprod import KafkaProducer
+bootstrap, name, topic = sys.argv[1:]
+producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name, max_block_ms=60_000)
+with producer.transaction() as transaction:
+    for number in range(20):
+        producer.send(topic, b"%02d" % number, partition=number % 2)
+    print(transaction.prepare(), flush=True)
+    os._exit(0)  # as if it were killed
+"""
+numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module", params=["embedded", NEWEST, OLDER])
+def bootstrap_servers(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterator[str]:
+    if request.param == "embedded":
+        with EmbeddedBroker() as embedded:
+            yield embedded.bootstrap_servers
+    else:
+        yield shared_kafka(request.param).bootstrap_servers
+
+
+@pytest.fixture
+def topic(bootstrap_servers: str) -> str:
+    name = f"prepared-{next(numbers)}"
+    TopicAdmin(bootstrap_servers).create(name, PARTITIONS)
+    return name
+
+
+def make(bootstrap_servers: str, name: str) -> KafkaProducer:
+    return KafkaProducer(
+        bootstrap_servers=bootstrap_servers, transactional_id=name, max_block_ms=MAX_BLOCK_MS
+    )
+
+
+def prepare_elsewhere(bootstrap_servers: str, topic: str) -> PreparedTransaction:
+    """By a process that is gone when this returns; the transactional id is the topic's name."""
+    command = [sys.executable, "-c", PREPARES, bootstrap_servers, topic, topic]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    return PreparedTransaction.parse(ran.stdout.strip())
+
+
+def opened(bootstrap_servers: str, name: str) -> list[OpenTransaction]:
+    return [one for one in open_transactions(bootstrap_servers) if one.transactional_id == name]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_another_process_ends_what_one_has_prepared(
+    bootstrap_servers: str, topic: str, end: str
+) -> None:
+    prepared = prepare_elsewhere(bootstrap_servers, topic)
+    (found,) = opened(bootstrap_servers, topic)
+    assert found[:4] == (topic, prepared.producer_id, prepared.epoch, "Ongoing")
+    assert found.partitions == (TopicPartition(topic, 0), TopicPartition(topic, 1))
+    assert found.started_ms > 0
+    assert found.timeout_ms == 60_000
+
+    with make(bootstrap_servers, topic) as producer:
+        transaction = Transaction.resume(producer, prepared)
+        with pytest.raises(IllegalStateError):
+            producer.send(topic, b"too late")
+        if end == "commit":
+            transaction.commit()
+        else:
+            transaction.abort()
+        with producer.transaction():
+            producer.send(topic, b"next", partition=0)
+    expected = [b"%02d" % number for number in range(20)] if end == "commit" else []
+    assert sorted(committed(bootstrap_servers, topic, PARTITIONS)) == [*expected, b"next"]
+    assert not opened(bootstrap_servers, topic)
+
+
+def test_what_is_found_open_can_be_ended(bootstrap_servers: str, topic: str) -> None:
+    """Who lost what ``prepare`` has returned asks the cluster for it."""
+    prepare_elsewhere(bootstrap_servers, topic)
+    (found,) = opened(bootstrap_servers, topic)
+    with make(bootstrap_servers, topic) as producer:
+        prepared = PreparedTransaction(found.transactional_id, found.producer_id, found.epoch)
+        Transaction.resume(producer, prepared).commit()
+    assert len(committed(bootstrap_servers, topic, PARTITIONS)) == 20
+
+
+def test_what_another_producer_has_taken_over_cannot_be_resumed(
+    bootstrap_servers: str, topic: str
+) -> None:
+    prepared = prepare_elsewhere(bootstrap_servers, topic)
+    with make(bootstrap_servers, topic) as heir, make(bootstrap_servers, topic) as late:
+        heir.init_transactions()
+        with pytest.raises(TransactionError):
+            Transaction.resume(late, prepared).commit()
+    assert committed(bootstrap_servers, topic, PARTITIONS) == []
+
+
+def test_a_prepared_block_commits_nothing_and_close_leaves_it(
+    bootstrap_servers: str, topic: str
+) -> None:
+    with make(bootstrap_servers, topic) as producer:
+        with producer.transaction() as transaction:
+            producer.send(topic, b"prepared", partition=1)
+            prepared = transaction.prepare()
+            with pytest.raises(IllegalStateError):
+                producer.send(topic, b"too late")
+        assert transaction.outcome == "prepared"
+        with pytest.raises(IllegalStateError):
+            producer.begin_transaction()
+    assert [one.state for one in opened(bootstrap_servers, topic)] == ["Ongoing"]
+    with make(bootstrap_servers, topic) as producer:
+        Transaction.resume(producer, prepared).commit()
+    assert committed(bootstrap_servers, topic, PARTITIONS) == [b"prepared"]
+
+
+def test_only_a_new_producer_of_the_same_name_resumes(bootstrap_servers: str) -> None:
+    with make(bootstrap_servers, "prepared-one") as producer:
+        with pytest.raises(IllegalStateError, match="transactional id"):
+            Transaction.resume(producer, PreparedTransaction("another", 1, 0))
+        producer.init_transactions()
+        with pytest.raises(IllegalStateError):
+            Transaction.resume(producer, PreparedTransaction("prepared-one", 1, 0))

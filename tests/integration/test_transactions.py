@@ -1,0 +1,335 @@
+"""Transactions on Apache Kafka, by both protocols: 4.3 adds partitions itself, 3.9 is told."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kprod import GroupMetadata, KafkaProducer, Transaction
+from kprod.errors import (
+    IllegalStateError,
+    ProducerFencedError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionTimeoutError,
+)
+from kprod.types import NextStep
+from tests.integration.conftest import SharedKafka
+from tests.support.apache_kafka.broker import ApacheKafka
+from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.committed_records import committed, group_offset
+from tests.support.topic_admin import TopicAdmin
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(360)]
+
+PARTITIONS = 3
+SECONDS = 60.0
+"""A call's time: a whole machine may be busy with something else."""
+numbers = itertools.count(1)
+
+Make = Callable[..., KafkaProducer]
+
+
+@pytest.fixture(scope="module", params=[NEWEST, OLDER])
+def kafka(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> ApacheKafka:
+    return shared_kafka(request.param)
+
+
+@pytest.fixture
+def topic(kafka: ApacheKafka) -> str:
+    name = f"topic-{next(numbers)}"
+    TopicAdmin(kafka.bootstrap_servers).create(name, PARTITIONS)
+    return name
+
+
+@pytest.fixture
+def make(kafka: ApacheKafka) -> Iterator[Make]:
+    made: list[KafkaProducer] = []
+
+    def producer(name: str = "", **options: Any) -> KafkaProducer:
+        options = {"transactional_id": name or f"tx-{next(numbers)}", **options}
+        made.append(
+            KafkaProducer(
+                bootstrap_servers=kafka.bootstrap_servers,
+                max_block_ms=int(SECONDS * 1000),
+                **options,
+            )
+        )
+        return made[-1]
+
+    yield producer
+    for one in made:
+        one.close(5)
+
+
+def fill(producer: KafkaProducer, topic: str, text: str, count: int = 30) -> list[bytes]:
+    """Records for every partition; their values, sorted."""
+    values = [b"%s-%02d" % (text.encode(), number) for number in range(count)]
+    for number, value in enumerate(values):
+        producer.send(topic, value, partition=number % PARTITIONS)
+    return values
+
+
+def seen(kafka: ApacheKafka, topic: str) -> list[bytes]:
+    return sorted(committed(kafka.bootstrap_servers, topic, PARTITIONS))
+
+
+def test_what_is_committed_is_seen_and_what_is_aborted_never(
+    kafka: ApacheKafka, topic: str, make: Make
+) -> None:
+    producer = make()
+    producer.init_transactions()
+    expected = []
+    for number in range(6):
+        producer.begin_transaction()
+        values = fill(producer, topic, f"t{number}")
+        if number % 3 == 1:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+            expected += values
+    assert seen(kafka, topic) == sorted(expected)
+
+
+def test_empty_transactions_cost_nothing_and_disturb_nothing(
+    kafka: ApacheKafka, topic: str, make: Make
+) -> None:
+    producer = make()
+    producer.init_transactions()
+    for end in (producer.commit_transaction, producer.abort_transaction) * 2:
+        producer.begin_transaction()
+        end()
+    with producer.transaction():
+        values = fill(producer, topic, "after")
+    assert seen(kafka, topic) == values
+
+
+def test_a_block_commits_and_an_exception_aborts(
+    kafka: ApacheKafka, topic: str, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = make("blocks")
+    with caplog.at_level("INFO", "kprod"):
+        with producer.transaction() as first:
+            values = fill(producer, topic, "first")
+        second = fails_within(producer, lambda _: fill(producer, topic, "second"))
+        with producer.transaction() as third:
+            values += fill(producer, topic, "third")
+    assert [first.outcome, second.outcome, third.outcome] == ["committed", "aborted", "committed"]
+    assert seen(kafka, topic) == sorted(values)
+    told = [line for line in caplog.messages if line.startswith("transaction")]
+    assert told == [
+        "transaction 1 of 'blocks' was committed",
+        "transaction 2 of 'blocks' was aborted: ZeroDivisionError: by the application",
+        "transaction 3 of 'blocks' was committed",
+    ]
+
+
+def fails_within(producer: KafkaProducer, work: Callable[[Transaction], object]) -> Transaction:
+    """A transaction whose block ends in an exception after ``work``."""
+    transaction = producer.transaction()
+    try:
+        with transaction:
+            work(transaction)
+            raise ZeroDivisionError("by the application")
+    except ZeroDivisionError:
+        return transaction
+
+
+def test_a_second_producer_fences_the_first(kafka: ApacheKafka, topic: str, make: Make) -> None:
+    first, second = make("shared"), make("shared")
+    first.init_transactions()
+    first.begin_transaction()
+    fill(first, topic, "zombie")
+    first.flush()
+    second.init_transactions()
+    with second.transaction():
+        values = fill(second, topic, "heir")
+    with pytest.raises(ProducerFencedError) as caught:
+        first.commit_transaction()
+    assert caught.value.next_step is NextStep.START_AGAIN
+    for call in (first.begin_transaction, first.commit_transaction, first.abort_transaction):
+        with pytest.raises(ProducerFencedError):
+            call()
+    with pytest.raises(ProducerFencedError):
+        first.send(topic, b"no more")
+    assert seen(kafka, topic) == values
+
+
+def test_a_transaction_that_takes_too_long_is_never_committed(
+    kafka: ApacheKafka, topic: str, make: Make
+) -> None:
+    """Protocol 2 recovers by an abort; in protocol 1 nobody can tell it from fencing."""
+    producer = make(transaction_timeout_ms=500)
+    producer.init_transactions()
+    producer.begin_transaction()
+    fill(producer, topic, "late")
+    producer.flush()
+    assert committed(kafka.bootstrap_servers, topic, PARTITIONS) == []
+    waits_until_stable(kafka, topic)
+    with pytest.raises((TransactionAbortableError, ProducerFencedError)) as caught:
+        producer.commit_transaction()
+    if kafka.version == NEWEST:
+        assert caught.value.next_step is NextStep.ABORT
+        producer.abort_transaction()
+    else:
+        assert caught.value.next_step is NextStep.START_AGAIN
+        producer = make()
+    with producer.transaction():
+        values = fill(producer, topic, "next")
+    assert seen(kafka, topic) == values
+
+
+def waits_until_stable(kafka: ApacheKafka, topic: str) -> None:
+    """Until the coordinator has ended what was open: a reader gets as far as one of everything."""
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as Place
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "stable",
+            "isolation.level": "read_committed",
+            "log_level": 2,
+        }
+    )
+    try:
+        for number in range(PARTITIONS):
+            place = Place(topic, number)
+            high = consumer.get_watermark_offsets(place, timeout=SECONDS)[1]
+            while high <= 10:  # the records; the marker comes after them
+                high = consumer.get_watermark_offsets(place, timeout=SECONDS)[1]
+    finally:
+        consumer.close()
+
+
+def test_a_record_that_fails_keeps_the_transaction_from_being_committed(
+    kafka: ApacheKafka, make: Make
+) -> None:
+    topic = f"narrow-{next(numbers)}"
+    TopicAdmin(kafka.bootstrap_servers).create(topic, PARTITIONS, max_message_bytes=2000)
+    producer = make()
+    producer.init_transactions()
+    producer.begin_transaction()
+    fill(producer, topic, "good")
+    broad = producer.send(topic, b"x" * 5000, partition=0)
+    with pytest.raises(TransactionAbortableError, match=r"max\.message\.bytes"):
+        producer.commit_transaction()
+    assert isinstance(broad.exception, RecordTooLargeError)
+    with pytest.raises(TransactionAbortableError):
+        producer.send(topic, b"one more")
+    with pytest.raises(TransactionAbortableError):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    with producer.transaction():
+        values = fill(producer, topic, "next")
+    assert seen(kafka, topic) == values
+
+
+def test_what_is_queued_when_a_transaction_is_aborted_is_not_sent(
+    kafka: ApacheKafka, topic: str, make: Make
+) -> None:
+    producer = make(linger_ms=60_000, delivery_timeout_ms=120_000)
+    producer.init_transactions()
+    producer.begin_transaction()
+    futures = [producer.send(topic, b"%d" % number) for number in range(10)]
+    producer.abort_transaction()
+    assert {type(future.exception) for future in futures} == {TransactionAbortedError}
+    raw = committed(kafka.bootstrap_servers, topic, PARTITIONS, isolation="read_uncommitted")
+    assert raw == []
+
+
+def test_offsets_move_with_the_records_or_not_at_all(
+    kafka: ApacheKafka, topic: str, make: Make
+) -> None:
+    producer = make()
+    group = f"group-{next(numbers)}"
+    with producer.transaction() as transaction:
+        fill(producer, topic, "first")
+        transaction.send_offsets({(topic, 0): 5, (topic, 2): 7}, group)
+    fails_within(producer, lambda it: it.send_offsets({(topic, 0): 9}, GroupMetadata(group)))
+    assert group_offset(kafka.bootstrap_servers, group, topic, 0) == 5
+    assert group_offset(kafka.bootstrap_servers, group, topic, 2) == 7
+    with producer.transaction() as transaction:
+        transaction.send_offsets({(topic, 0): 8}, group)
+    assert group_offset(kafka.bootstrap_servers, group, topic, 0) == 8
+
+
+def test_an_expelled_member_cannot_commit_offsets(
+    kafka: ApacheKafka, topic: str, make: Make
+) -> None:
+    producer = make()
+    producer.init_transactions()
+    producer.begin_transaction()
+    fill(producer, topic, "expelled")
+    member = GroupMetadata("some-group", generation_id=17, member_id="nobody")
+    with pytest.raises(TransactionAbortableError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+        producer.send_offsets_to_transaction({(topic, 0): 1}, member)
+    producer.abort_transaction()
+    assert seen(kafka, topic) == []
+    with producer.transaction():
+        values = fill(producer, topic, "next")
+    assert seen(kafka, topic) == values
+
+
+def test_calls_out_of_turn_change_nothing(kafka: ApacheKafka, topic: str, make: Make) -> None:
+    producer = make()
+    for call in (producer.begin_transaction, producer.commit_transaction):
+        with pytest.raises(IllegalStateError, match="init_transactions"):
+            call()
+    with pytest.raises(IllegalStateError, match="init_transactions"):
+        producer.send(topic, b"too early")
+    producer.init_transactions()
+    with pytest.raises(IllegalStateError):
+        producer.init_transactions()
+    for send in (producer.send, producer.send_many):
+        with pytest.raises(IllegalStateError, match="there is no transaction"):
+            send(topic, [b"outside"] if send == producer.send_many else b"outside")
+    producer.begin_transaction()
+    with pytest.raises(IllegalStateError, match="open"):
+        producer.begin_transaction()
+    values = fill(producer, topic, "inside")
+    producer.commit_transaction()
+    with pytest.raises(IllegalStateError, match="there is no transaction"):
+        producer.send(topic, b"outside")
+    assert seen(kafka, topic) == values
+
+
+def test_a_call_that_timed_out_is_called_again(kafka: ApacheKafka, topic: str, make: Make) -> None:
+    producer = make()
+    producer.init_transactions()
+    producer.begin_transaction()
+    values = fill(producer, topic, "slow")
+    with pytest.raises(TransactionTimeoutError) as caught:
+        producer.commit_transaction(timeout=0)
+    assert caught.value.next_step is NextStep.RETRY_CALL
+    with pytest.raises(IllegalStateError, match=r"call commit_transaction\(\) again"):
+        producer.abort_transaction()
+    with pytest.raises(IllegalStateError):
+        producer.send(topic, b"late")
+    producer.commit_transaction()
+    assert seen(kafka, topic) == values
+
+
+def test_many_small_transactions_in_a_row(kafka: ApacheKafka, topic: str, make: Make) -> None:
+    producer = make()
+    values = []
+    for number in range(100):
+        with producer.transaction():
+            producer.send_many(topic, [b"%d" % number] * 3, partitions=number % PARTITIONS)
+        values += [b"%d" % number] * 3
+    assert seen(kafka, topic) == sorted(values)
+
+
+def test_closing_aborts_what_is_open(kafka: ApacheKafka, topic: str, make: Make) -> None:
+    producer = make()
+    producer.init_transactions()
+    producer.begin_transaction()
+    fill(producer, topic, "left")
+    producer.flush()
+    producer.close()
+    waits_until_stable(kafka, topic)
+    assert seen(kafka, topic) == []

@@ -1,0 +1,114 @@
+"""Transactions of kprod's producer on its own broker: what a block does, and what it tells."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from kprod import KafkaProducer, NextStep, ProducerFencedError
+from kprod.broker import EmbeddedBroker
+from kprod.broker.open_transactions import open_transactions
+from kprod.confluent import KafkaException
+from kprod.confluent import Producer as ConfluentProducer
+from tests.support.committed_records import committed, group_offset
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={TOPIC: 2}) as running:
+        yield running
+
+
+def options(broker: EmbeddedBroker) -> dict[str, Any]:
+    return {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "tx"}
+
+
+def test_records_and_offsets_move_together(broker: EmbeddedBroker) -> None:
+    with KafkaProducer(**options(broker)) as producer:
+        with producer.transaction() as transaction:
+            producer.send_many(TOPIC, [b"%d" % number for number in range(50)])
+            transaction.send_offsets({(TOPIC, 0): 7}, "group")
+        assert transaction.outcome == "committed"
+        lost = producer.transaction()
+        try:
+            with lost:
+                producer.send(TOPIC, b"lost")
+                lost.send_offsets({(TOPIC, 0): 9}, "group")
+                raise ZeroDivisionError("by the application")
+        except ZeroDivisionError:
+            assert lost.outcome == "aborted"
+    found = committed(broker.bootstrap_servers, TOPIC, 2)
+    assert sorted(found) == sorted(b"%d" % number for number in range(50))
+    assert group_offset(broker.bootstrap_servers, "group", TOPIC, 0) == 7
+
+
+def test_one_transaction_over_many_partitions() -> None:
+    """A thousand with ``KPROD_CAMPAIGN=long``."""
+    places = range(1000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 100)
+    with EmbeddedBroker(topics={"wide": len(places)}) as broker:
+        with KafkaProducer(**options(broker)) as producer:
+            for end in ("lost", "kept"):
+                with suppress(ZeroDivisionError), producer.transaction():
+                    producer.send_many("wide", [end.encode()] * len(places), partitions=places)
+                    producer.flush()
+                    if end == "lost":
+                        raise ZeroDivisionError
+        assert not open_transactions(broker.bootstrap_servers)
+        found = broker.records("wide", committed=True)
+    assert len(found) == len(places)
+    assert {(record.offset, record.value) for record in found} == {(2, b"kept")}
+
+
+def test_a_block_of_a_fenced_producer_says_that_it_is_over(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with KafkaProducer(**options(broker)) as zombie, KafkaProducer(**options(broker)) as heir:
+        with zombie.transaction():
+            zombie.send(TOPIC, b"before")
+        heir.init_transactions()
+        late = zombie.transaction()
+        with pytest.raises(ProducerFencedError) as caught, late:
+            zombie.send(TOPIC, b"late")
+        assert caught.value.next_step is NextStep.START_AGAIN
+        assert late.outcome in ("aborted", "unknown")
+        with heir.transaction():
+            heir.send(TOPIC, b"after")
+    assert sorted(committed(broker.bootstrap_servers, TOPIC, 2)) == [b"after", b"before"]
+    assert "the producer can only be closed" in caplog.text
+
+
+def test_a_member_of_a_group_says_who_it_is_with_confluents_own_object(
+    broker: EmbeddedBroker,
+) -> None:
+    """What ``consumer_group_metadata()`` returns: of a member, and of one that was expelled."""
+    settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
+    consumer = Consumer({**settings, "group.id": "group", "log_level": 2})
+    producer = ConfluentProducer({**settings, "transactional.id": "tx"})
+    try:
+        consumer.subscribe([TOPIC])
+        while not consumer.assignment():
+            consumer.poll(0.05)
+        member = consumer.consumer_group_metadata()
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        places = [TopicPartition(TOPIC, 0, 7)]
+        producer.send_offsets_to_transaction(places, member, 60)
+        producer.commit_transaction(60)
+
+        consumer.close()
+        producer.begin_transaction()
+        with pytest.raises(KafkaException) as caught:
+            producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, 9)], member, 60)
+        assert caught.value.args[0].txn_requires_abort()
+        producer.abort_transaction(60)
+    finally:
+        producer.close()
+        consumer.close()
+    assert group_offset(broker.bootstrap_servers, "group", TOPIC, 0) == 7

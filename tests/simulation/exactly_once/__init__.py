@@ -1,0 +1,12 @@
+"""The real sender's transactions, byte by byte, against a model of Kafka's coordinators.
+
+* ``setup``, ``plan``, ``draw``: what determines a run.
+* ``world`` runs it: ``application`` follows its plans with the producer's own calls, ``node``,
+  ``coordinator``, ``group``, ``markers`` and ``marked_log`` are the cluster, ``wire`` its bytes.
+* ``readers`` look at what is committed meanwhile, ``judge`` at the end; ``bugs`` are planted to see
+  whether they notice.
+
+``python -m tests.simulation.exactly_once --seeds 100000 --workers 2`` for very many.
+"""
+
+from __future__ import annotations

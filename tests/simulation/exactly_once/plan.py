@@ -1,0 +1,193 @@
+"""What an application does with one transaction, and what happens around it.
+
+Plans and happenings are values. Their ``repr`` is Python: a failing run can be pasted into a test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from tests.simulation.exactly_once.setup import TransactionSetup
+from tests.simulation.interference import Interference
+
+if TYPE_CHECKING:
+    from tests.simulation.exactly_once.world import TransactionWorld
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """``pause`` seconds, then records for one topic; ``spread``: partition after partition."""
+
+    pause: float
+    topic: int
+    records: int
+    size: int = 20
+    spread: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One transaction.
+
+    ``end``: "commit", "abort", or "raise", which a block turns into an abort. ``timeout`` is that
+    of every call. ``fate`` of the producer before the end: "kill" drops it, "freeze" lets the next
+    one take over, and the old one goes on after that; "close" closes it in the middle.
+    """
+
+    before: float = 0.0
+    bursts: tuple[Burst, ...] = (Burst(0.0, 0, 1),)
+    offsets: bool = False
+    stale: bool = False  # the member that commits the offsets was expelled
+    end: str = "commit"
+    block: bool = False
+    timeout: float | None = None
+    fate: str = ""
+
+
+class Happening(Protocol):
+    """``at`` is seconds after the start."""
+
+    @property
+    def at(self) -> float: ...
+
+    def apply(self, world: TransactionWorld) -> None: ...
+
+
+COORDINATOR, GROUP_COORDINATOR = -1, -2
+"""In the place of a node's number: whichever has that office then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disturb:
+    """The next ``times`` requests of that kind at a broker meet ``fault``."""
+
+    at: float
+    node: int
+    fault: Interference
+    times: int = 1
+
+    def apply(self, world: TransactionWorld) -> None:
+        world.node(self.node).arm(self.fault, self.times)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveCoordinator:
+    """``group``: that of the group, else that of the transactions; it answers after ``gap``."""
+
+    at: float
+    to: int
+    gap: float = 0.05
+    group: bool = False
+
+    def apply(self, world: TransactionWorld) -> None:
+        if self.group:
+            world.move_group(self.to, self.gap)
+        else:
+            world.move_coordinator(self.to, self.gap)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLeader:
+    at: float
+    topic: int
+    partition: int
+    to: int
+    gap: float = 0.05
+    lose_tail: bool = False
+
+    def apply(self, world: TransactionWorld) -> None:
+        world.move_leader(self.topic, self.partition, self.to, self.gap, lose_tail=self.lose_tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A broker dies, and what it led or coordinated goes to another one after ``gap`` seconds."""
+
+    at: float
+    node: int
+    seconds: float
+    gap: float = 0.1
+    lose_tail: bool = False
+    silently: bool = False
+
+    def apply(self, world: TransactionWorld) -> None:
+        node = world.node(self.node)
+        node.crash(self.gap, lose_tail=self.lose_tail, silently=self.silently)
+        world.replace_coordinators(node.node_id, self.gap)
+        world.events.after(self.seconds, partial(node.restart))
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A broker stops in the middle of everything (SIGSTOP) and goes on later."""
+
+    at: float
+    node: int
+    seconds: float
+
+    def apply(self, world: TransactionWorld) -> None:
+        node = world.node(self.node)
+        node.pause()
+        world.events.after(self.seconds, node.resume)
+
+
+@dataclass(frozen=True, slots=True)
+class CutAll:
+    """Every connection to a broker breaks; the broker goes on."""
+
+    at: float
+    node: int
+    silently: bool = False
+
+    def apply(self, world: TransactionWorld) -> None:
+        world.node(self.node).drop_connections(silently=self.silently)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowWires:
+    """Every byte takes ``factor`` times as long."""
+
+    at: float
+    seconds: float
+    factor: float
+
+    def apply(self, world: TransactionWorld) -> None:
+        world.slow_down(self.factor, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """The cluster's ``transaction.version`` becomes 2; brokers say so to new connections."""
+
+    at: float
+
+    def apply(self, world: TransactionWorld) -> None:
+        world.upgrade()
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """The group has another generation."""
+
+    at: float
+
+    def apply(self, world: TransactionWorld) -> None:
+        world.group.generation += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Everything that determines one run. ``gentle``: nothing happens that may cost a commit."""
+
+    seed: int
+    setup: TransactionSetup
+    plans: tuple[Plan, ...]
+    happenings: tuple[Happening, ...] = ()
+    gentle: bool = False
+
+    @property
+    def calm_at(self) -> float:
+        """When faults are over; a moment after the last happening."""
+        return max((each.at for each in self.happenings), default=0.0) + 0.5

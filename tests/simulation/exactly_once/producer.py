@@ -1,0 +1,79 @@
+"""A producer of the simulation: its real sender, and the real calls of its transactions."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from kprod.latch import Latch
+from kprod.metrics import ProducerMetrics
+from kprod.sender.engine import Engine
+from kprod.sender.loop import Sender
+from kprod.sender.transactions import State
+from kprod.transactional.transaction_calls import TransactionCalls
+from tests.simulation.app import App
+from tests.simulation.backend import SimBackend
+from tests.simulation.clock import SimClock
+
+
+class SimEngine:
+    """Waits as ``Engine`` does, by letting the sender have its turns."""
+
+    def __init__(self, app: App, clock: SimClock) -> None:
+        self._app = app
+        self._clock = clock
+
+    def refuse_inside(self, call: str) -> None:
+        """Nobody calls in a callback here."""
+
+    def wait(self, told: Latch, timeout: float) -> bool:
+        self._app.wait(lambda: told.is_open, self._clock.now + timeout)
+        return told.is_open
+
+    def drain_callbacks(self, timeout: float) -> bool:
+        """The sender's turn has run them."""
+        return True
+
+
+class SimProducer(TransactionCalls):
+    """``number`` counts the producers of a run."""
+
+    def __init__(
+        self,
+        number: int,
+        sender: Sender,
+        app: App,
+        backend: SimBackend,
+        clock: SimClock,
+        max_block: float,
+    ) -> None:
+        self.number = number
+        self.sender = sender
+        self.app = app
+        self.backend = backend
+        self.closed = False
+        self._transactions = sender.transactions
+        self._engine = cast(Engine, SimEngine(app, clock))
+        self._clock = clock
+        self._max_block = max_block
+        self._metrics = ProducerMetrics()
+
+    def _ensure_usable(self) -> None:
+        """It is never called after its end."""
+
+    @property
+    def state(self) -> State:
+        if self._transactions is None:
+            raise AssertionError("a producer without transactions")
+        return self._transactions.state
+
+    def close(self, timeout: float) -> None:
+        """As ``KafkaProducer.close``: what is open is aborted."""
+        if self._transactions is not None:
+            self._transactions.close()
+        self.app.close(timeout)
+        self.closed = True
+
+    def vanish(self) -> None:
+        """The process is killed: nobody speaks on its connections any more."""
+        self.backend.close()
+        self.closed = True

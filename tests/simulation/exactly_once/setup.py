@@ -1,0 +1,28 @@
+"""The circumstances of one run with transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.simulation.setup import Setup
+
+TRANSACTIONAL_ID = "tx"
+GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSetup(Setup):
+    """``level`` is that of the cluster's feature ``transaction.version``: protocol 2 needs 2.
+
+    ``coordinated_epoch``: the last one that the coordinator knows of; near the end of all epochs,
+    the producer needs another id. Times of the producer in milliseconds, as its options are.
+    """
+
+    level: int = 2
+    find_version: int = 6
+    identity_version: int = 5
+    add_version: int = 3
+    end_version: int = 5
+    offsets_version: int = 5
+    coordinated_epoch: int = -1
+    transaction_timeout_ms: int = 60_000

@@ -1,0 +1,55 @@
+"""Whatever a seed does to brokers and requests: whole transactions or nothing, byte by byte."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.simulation.exactly_once.bugs import BUGS, Bug
+from tests.simulation.exactly_once.campaign import campaign
+from tests.simulation.exactly_once.draw import draw
+from tests.simulation.exactly_once.world import attempt
+
+SEEDS = int(os.environ.get("KPROD_EXACTLY_ONCE_SEEDS", "500"))
+CHUNK = 100
+ENOUGH_SEEDS = 1000
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_reader_sees_part_of_a_transaction(first: int) -> None:
+    failures = campaign(range(first, min(first + CHUNK, SEEDS))).failures
+    assert not failures, {seed: (violations, draw(seed)) for seed, violations in failures.items()}
+
+
+def test_a_seed_always_does_the_same() -> None:
+    digests = [attempt(draw(seed)).digest for seed in range(20)]
+    assert digests == [attempt(draw(seed)).digest for seed in range(20)]
+
+
+def test_the_seeds_reach_every_fate() -> None:
+    fates = campaign(range(50)).fates
+    assert fates["committed"] > fates["aborted"] > 0
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_noticed(bug: Bug) -> None:
+    with bug.planted():
+        found = next((seed for seed in _seeds(bug) if attempt(draw(seed)).violations), None)
+    assert found is not None, f"{ENOUGH_SEEDS} seeds did not notice {bug.name}"
+    assert not attempt(draw(found)).violations
+
+
+def _seeds(bug: Bug) -> list[int]:
+    return [KNOWN.get(bug.name, 0), *range(ENOUGH_SEEDS)]
+
+
+KNOWN = {
+    "RecoversFromFencing": 134,
+    "BelievesLostEnds": 150,
+    "TrustsLateEnds": 275,
+    "ReusesSequences": 48,
+    "GoesOnWithTheOldEpoch": 48,
+    "TakesAnyAnswerForAnEnd": 50,
+}
+"""Seeds that notice what few others do."""

@@ -1,0 +1,85 @@
+"""Broken growth of batches that cannot leave yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kprod.buffer.batch import ProducerBatch
+from kprod.buffer.batch_maker import BatchMaker
+from kprod.cluster.snapshot import Leadership
+from kprod.sender.exchange import Buffers
+from kprod.sender.sequences import PartitionSequence, Sequences, advance
+from kprod_ext import SealedPiece
+
+Encode = Callable[..., Buffers]
+
+
+def outgrows(_real: type[BatchMaker]) -> type[BatchMaker]:
+    """A batch knows no end while it waits."""
+
+    class Broken(BatchMaker):
+        def __init__(self, pool: Any, clock: Any, size: int, most: int, *parts: Any) -> None:
+            super().__init__(pool, clock, size, most if most == size else 2 * most, *parts)
+
+    return Broken
+
+
+def keeps_chunks(_real: type[ProducerBatch]) -> type[ProducerBatch]:
+    """What a batch grew into is not given back."""
+
+    class Broken(ProducerBatch):
+        def release(self) -> None:
+            if self._buffer.chunk_bytes:
+                self.records = None
+            else:
+                super().release()
+
+    return Broken
+
+
+def _pieces_by(change: Callable[[list[Any]], Sequence[Any]]) -> Callable[[Encode], Encode]:
+    def make(real: Encode) -> Encode:
+        def broken(*request: Any) -> Buffers:
+            changed: list[Any] = []
+            pieces: list[Any] = []
+            for buffer in (*real(*request), b""):
+                if isinstance(buffer, SealedPiece):
+                    pieces.append(buffer)
+                    continue
+                changed += [*change(pieces), buffer]
+                pieces = []
+            return changed
+
+        return broken
+
+    return make
+
+
+swaps_pieces = _pieces_by(lambda pieces: pieces[::-1])
+"""A batch lies in several pieces, which are sent in the wrong order."""
+
+repeats_a_piece = _pieces_by(lambda pieces: [pieces[0]] * len(pieces) if pieces else [])
+"""Where one piece of a batch ends, the same one begins again."""
+
+
+def counts_early(_real: type[Sequences]) -> type[Sequences]:
+    """The records that joined a batch after the gate had refused it get no numbers."""
+
+    class Broken(Sequences):
+        def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
+            admitted = super().admits(batch, leader)
+            if batch not in self._counted:
+                self._counted[batch] = batch.record_count
+            return admitted
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            self._counted: dict[ProducerBatch, int] = {}
+
+        def _number(self, state: PartitionSequence, batch: ProducerBatch) -> None:
+            first = state.next_sequence
+            super()._number(state, batch)
+            state.next_sequence = advance(first, self._counted.get(batch, batch.record_count))
+
+    return Broken

@@ -1,0 +1,52 @@
+"""Bugs of connections, and of the simulation itself, as the smallest schedules that show them."""
+
+from __future__ import annotations
+
+from tests.simulation.actions import Crash, Disturb, ForgetProducers, HideBroker, Send, SlowWires
+from tests.simulation.interference import Interference
+from tests.simulation.schedule import Schedule
+from tests.simulation.setup import Setup
+from tests.simulation.world import run
+
+
+def test_a_broker_that_left_the_list_for_a_moment_keeps_its_back_off() -> None:
+    """It came back as one that nothing was known of, and a batch was repeated at once."""
+    schedule = Schedule(
+        seed=888000650,
+        setup=Setup(
+            nodes=3, partitions=(1, 2), latency=0.002, window=150, reconnect_backoff_max_ms=100
+        ),
+        actions=(
+            Send(at=0.2698, topic=1, records=4, keys="explicit"),
+            SlowWires(at=0.2901, seconds=0.01, factor=500.0),
+            HideBroker(at=0.723, node=0, seconds=4.5),
+            Send(at=1.1419, topic=0, records=1, size=150, keys="few"),
+            Disturb(1.1599, 0, Interference("produce", "cut-request", partition=1), times=3),
+            HideBroker(at=1.3766, node=0, seconds=0.1),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations
+
+
+def test_a_topic_that_is_needed_after_minutes_without_a_broker_may_be_asked_for_at_once() -> None:
+    """The first answer for minutes named it; it was unused for so long that it was dropped, and
+    the next record needed it: the watch took that for a repetition.
+    """
+    schedule = Schedule(
+        seed=5500020496,
+        setup=Setup(partitions=(1, 2), handshake_version=0, latency=0.01),
+        actions=(
+            Send(at=0.2915, topic=0, records=1, size=5, keys="few"),
+            Crash(at=0.3197, node=0, seconds=1.8, gap=0.6),
+            ForgetProducers(at=0.4942),
+            ForgetProducers(at=1.8534),
+            Disturb(1.8534, 0, Interference("produce", "error-before", code=9, partition=1)),
+            Send(at=1.8967, topic=1, records=4, size=150, keys="explicit"),
+            ForgetProducers(at=1.9681),
+            ForgetProducers(at=2.1196),
+            Send(at=2.3196, topic=0, records=1, size=60, keys="explicit"),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations

@@ -1,0 +1,104 @@
+"""Certificates of an authority of the tests' own, as files: good ones and bad ones."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+from cryptography.x509.oid import NameOID
+
+DAY = datetime.timedelta(days=1)
+KEY_PASSWORD = "open-sesame"
+
+
+class Certificates:
+    """Files below ``folder``. ``server`` is for localhost and 127.0.0.1."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = trustme.CA()
+        self.ca = self._write("ca.pem", self.authority.cert_pem.bytes())
+        self.other_ca = self._write("other-ca.pem", trustme.CA().cert_pem.bytes())
+        self.server = self.issue("server", "localhost", "127.0.0.1")
+        self.client = self.issue("client", "client")
+
+    def _write(self, name: str, data: bytes) -> str:
+        path = self.folder / name
+        path.write_bytes(data)
+        return str(path)
+
+    def issue(
+        self,
+        name: str,
+        *hosts: str,
+        after: datetime.datetime | None = None,
+        before: datetime.datetime | None = None,
+        authority: trustme.CA | None = None,
+    ) -> str:
+        """A PEM with key and certificates."""
+        issued = (authority or self.authority).issue_cert(
+            *hosts, not_before=after, not_after=before
+        )
+        return self._write(f"{name}.pem", issued.private_key_and_cert_chain_pem.bytes())
+
+    def expired(self) -> str:
+        now = datetime.datetime.now(datetime.UTC)
+        return self.issue(
+            "expired", "localhost", "127.0.0.1", after=now - 2 * DAY, before=now - DAY
+        )
+
+    def not_yet_valid(self) -> str:
+        now = datetime.datetime.now(datetime.UTC)
+        return self.issue("early", "localhost", "127.0.0.1", after=now + DAY, before=now + 2 * DAY)
+
+    def of_another_authority(self, *hosts: str) -> str:
+        return self.issue("strange", *hosts, authority=trustme.CA())
+
+    def self_signed(self) -> str:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+        now = datetime.datetime.now(datetime.UTC)
+        built = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - DAY)
+            .not_valid_after(now + DAY)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return self._write("self-signed.pem", private + built.public_bytes(Encoding.PEM))
+
+    def encrypted_key(self) -> str:
+        """The client's, with its certificates."""
+        data = Path(self.client).read_bytes()
+        private = load_pem_private_key(data, None).private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(KEY_PASSWORD.encode())
+        )
+        certificates = data[data.index(b"-----BEGIN CERTIFICATE") :]
+        return self._write("encrypted.pem", private + certificates)
+
+    def client_store(self) -> str:
+        """The client's key and certificates as PKCS#12."""
+        data = Path(self.client).read_bytes()
+        key = load_pem_private_key(data, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        first, *others = x509.load_pem_x509_certificates(data)
+        secret = BestAvailableEncryption(KEY_PASSWORD.encode())
+        store = pkcs12.serialize_key_and_certificates(b"client", key, first, others, secret)
+        return self._write("client.p12", store)

@@ -1,0 +1,83 @@
+"""What a reader of committed records sees, by a consumer that is not ours."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+SECONDS = 60.0
+
+
+def committed(
+    bootstrap_servers: str, topic: str, partitions: int, *, isolation: str = "read_committed"
+) -> list[bytes]:
+    """The values of a topic up to where each log ends now, partition after partition.
+
+    A coordinator answers EndTxn once it has decided; the markers come later, partition after
+    partition, and only then does the last stable offset move. So each partition is read until it
+    is stable up to the end that its log had when the call began. AssertionError when that takes
+    longer than ``SECONDS``: a transaction may have been left open.
+    """
+    ends = _ends(bootstrap_servers, topic, partitions)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "reads-only",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+            "auto.offset.reset": "earliest",
+            "log_level": 2,
+        }
+    )
+    places = [ConfluentPartition(topic, number, 0) for number in range(partitions)]
+    found: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
+    unread = set(found)
+    consumer.assign(places)
+    deadline = time.monotonic() + SECONDS
+    try:
+        while unread:
+            assert time.monotonic() < deadline, f"partitions {unread} are not stable up to {ends}"
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                found[message.partition() or 0].append(message.value() or b"")
+                continue
+            at_end = error.code() == KafkaError._PARTITION_EOF
+            if at_end and (message.offset() or 0) >= ends[message.partition() or 0]:
+                unread.discard(message.partition())
+    finally:
+        consumer.close()
+    return [value for number in sorted(found) for value in found[number]]
+
+
+def _ends(bootstrap_servers: str, topic: str, partitions: int) -> list[int]:
+    """Where each partition's log ends, transactions that are open included."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "reads-only",
+            "isolation.level": "read_uncommitted",
+            "log_level": 2,
+        }
+    )
+    try:
+        places = [ConfluentPartition(topic, number) for number in range(partitions)]
+        return [consumer.get_watermark_offsets(place, SECONDS)[1] for place in places]
+    finally:
+        consumer.close()
+
+
+def group_offset(bootstrap_servers: str, group: str, topic: str, partition: int) -> int:
+    """What the group has committed there; below 0 for nothing. Waits for pending transactions."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 2})
+    try:
+        (place,) = consumer.committed([ConfluentPartition(topic, partition)], timeout=SECONDS)
+        offset: int = place.offset
+        return offset
+    finally:
+        consumer.close()

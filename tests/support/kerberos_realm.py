@@ -1,0 +1,116 @@
+"""A realm of MIT Kerberos with a key distribution centre of its own on loopback, by k5test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from tests.support.ports import HeldPort
+
+PROGRAMS = ("krb5kdc", "kadmin.local", "kdb5_util", "kinit")
+SERVICE = "kafka/127.0.0.1"
+
+
+def needed() -> None:
+    """Skips the test where Kerberos is not installed; where ``CI`` is set the test fails."""
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    try:
+        import gssapi  # noqa: F401
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # compiling it, Python warns of an escape sequence
+            import k5test  # noqa: F401
+    except ImportError as error:
+        missing.append(str(error))
+    if not missing:
+        return
+    why_not = f"Kerberos is tested with krb5-kdc and the extra kerberos: {', '.join(missing)}"
+    if "CI" in os.environ:
+        pytest.fail(why_not, pytrace=False)
+    pytest.skip(why_not)
+
+
+class KerberosRealm:
+    """A user with a password, and brokers that are known as ``SERVICE``, with a key tab.
+
+    ``environment`` is what programs need that log in: the realm, and a cache of tickets that is
+    empty until ``fetch_ticket``.
+    """
+
+    def __init__(self) -> None:
+        needed()
+        import k5test
+
+        os.environ["PATH"] += ":/usr/sbin"
+        self._port = HeldPort()
+        place = f"127.0.0.1:{self._port.number}"
+        self._realm: Any = k5test.K5Realm(
+            portbase=self._port.number,
+            krb5_conf={
+                "libdefaults": {
+                    "dns_canonicalize_hostname": "false",
+                    "dns_lookup_kdc": "false",
+                    "rdns": "false",
+                    "udp_preference_limit": "1",
+                },
+                "realms": {"$realm": {"kdc": place}},
+            },
+            kdc_conf={
+                "realms": {"$realm": {"kdc_listen": place, "kdc_tcp_listen": place}},
+            },
+            create_host=False,
+            get_creds=False,
+            start_kdc=False,
+        )
+        self.name: str = self._realm.realm
+        self.keytab: str = self._realm.keytab
+        self.config = Path(self._realm.tmpdir, "krb5.conf")
+        self.environment = {
+            "KRB5_CONFIG": str(self.config),
+            "KRB5CCNAME": f"FILE:{self._realm.ccache}",
+        }
+
+    def __enter__(self) -> Self:
+        self._realm.addprinc(f"{SERVICE}@{self.name}")
+        self._realm.extract_keytab(f"{SERVICE}@{self.name}", self.keytab)
+        self.start()
+        return self
+
+    def start(self, *, clock_skew: int = 300) -> None:
+        """Start the key distribution centre; returns once it answers.
+
+        ``clock_skew``: for how many seconds a ticket is good after its end, as clocks may differ.
+        """
+        config = self.config.with_name("centre.conf")
+        text = self.config.read_text()
+        config.write_text(text.replace("[libdefaults]", f"[libdefaults]\nclockskew={clock_skew}"))
+        self._realm.start_kdc(env={**self._realm.env, "KRB5_CONFIG": str(config)})
+
+    def stop(self) -> None:
+        """Stop it: nobody gets a ticket any more."""
+        self._realm.stop_kdc()
+
+    def fetch_ticket(self, lifetime: str = "1h") -> None:
+        """Put a ticket of the user's into the cache, in place of any other."""
+        password = self._realm.password("user")
+        self._realm.kinit(self._realm.user_princ, password, ["-l", lifetime])
+
+    def drop_ticket(self) -> None:
+        """Empty the cache."""
+        Path(self._realm.ccache).unlink(missing_ok=True)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._realm.stop()
+        self._port.release()

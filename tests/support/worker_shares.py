@@ -1,0 +1,83 @@
+"""Which tests a worker process takes together, and in which order: a scheduler for pytest-xdist.
+
+Its own ``--dist=loadgroup`` reads the group of a test from a suffix of the test's id, which pytest
+9.2 does not let it add: every test was a group of its own, and each worker made every fixture.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler.protocol import Scheduling
+    from xdist.workermanage import WorkerController
+
+TOGETHER = {
+    "tests/integration/test_apache_kafka.py": "shared_kafka",
+    "tests/integration/test_apache_kafka_cleaning.py": "shared_kafka",
+    "tests/integration/test_prepared_transactions.py": "shared_kafka",
+    "tests/integration/test_round_trip.py": "shared_kafka",
+    "tests/integration/test_transactional_faces.py": "shared_kafka",
+    "tests/integration/test_transactions.py": "shared_kafka",
+    "tests/simulation/test_as_written.py": "simulation",
+    "tests/simulation/test_mutants.py": "simulation",
+    "tests/spark/": "spark",
+}
+"""Files, or folders, that share what is expensive: one worker runs them all."""
+
+ALONE = (
+    "tests/docs/test_examples.py",
+    "tests/fault/test_frozen_processes.py",
+    "tests/integration/test_same_programs.py",
+    "tests/simulation/test_seeds.py",
+    "tests/unit/cli/test_demo.py",
+)
+"""Files whose tests are long and share nothing: any worker takes any of them."""
+
+
+def share(nodeid: str) -> str:
+    """The name of what is handed out together with this test: by default, the tests of its file."""
+    file = nodeid.partition("::")[0]
+    if file in ALONE:
+        return nodeid
+    return next((name for start, name in TOGETHER.items() if file.startswith(start)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """Hand out shares in the order in which the tests were collected."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+        workqueue: OrderedDict[str, dict[str, bool]]
+
+        def _split_scope(self, nodeid: str) -> str:
+            return share(nodeid)
+
+        def _reschedule(self, node: WorkerController) -> None:
+            """A worker that replaces another has nothing to choose from until it has collected."""
+            if node in self.registered_collections:
+                super()._reschedule(node)
+
+        def remove_node(self, node: WorkerController) -> str | None:
+            """Forget a worker. The test it ended in is not run again; those after it come first."""
+            left: list[tuple[str, list[str]]] = [
+                (name, [test for test, done in tests.items() if not done])
+                for name, tests in self.assigned_work.pop(node).items()
+            ]
+            left = [(name, tests) for name, tests in left if tests]
+            if not left:
+                return None
+            crashed = left[0][1].pop(0)
+            again = {name: dict.fromkeys(tests, False) for name, tests in left if tests}
+            self.workqueue = OrderedDict({**again, **self.workqueue})
+            for other in self.assigned_work:
+                self._reschedule(other)
+            return crashed
+
+    config.option.loadscopereorder = False
+    return Shares(config, log)

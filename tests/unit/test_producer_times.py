@@ -1,0 +1,62 @@
+"""The time that records get which were sent without one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer, RecordMetadata
+from kprod.transport.memory import MemoryBackend
+from tests.support.scripted_cluster import ScriptedCluster
+
+RECORDS = 20_000
+
+
+class Observer:
+    """Does nothing; that it must see every record keeps a producer on the Python path."""
+
+    def on_acknowledgement(self, metadata: RecordMetadata) -> None:
+        """Nothing to note."""
+
+
+def produced(**options: Any) -> tuple[KafkaProducer, ScriptedCluster]:
+    """A producer and its cluster."""
+    cluster = ScriptedCluster(topics={"t": [1]})
+    broker = cluster.add(1)
+    transport = lambda: MemoryBackend(cluster.listeners)  # noqa: E731
+    where = f"{broker.host}:{broker.port}"
+    return KafkaProducer(bootstrap_servers=where, transport=transport, **options), cluster
+
+
+def stored_times(cluster: ScriptedCluster) -> list[int]:
+    """Of all records, in the order of the log."""
+    ((_, batches),) = cluster.log.items()
+    return [record.timestamp for batch in batches for record in batch.records()]
+
+
+def test_time_does_not_go_back_between_the_ways_to_send() -> None:
+    producer, cluster = produced(linger_ms=5)
+    headers: list[Any] = [None, {"by": b"the Python path"}]
+    with producer:
+        for n in range(RECORDS):
+            if n % 500 == 0:
+                producer.send_many("t", [b"bulk path"] * 3)
+            producer.send("t", b"value", None, headers[n % 3 == 0])
+    times = stored_times(cluster)
+    assert len(times) == RECORDS + 3 * RECORDS // 500
+    assert all(earlier <= later for earlier, later in pairwise(times))
+
+
+@pytest.mark.parametrize("observers", [[], [Observer()]])
+def test_every_path_asks_the_same_clock(observers: list[Observer]) -> None:
+    producer, cluster = produced(interceptors=observers)
+    with producer:
+        clock = producer._accumulator.record_clock
+        before = clock.wall_ms()
+        future = producer.send("t", b"value")
+        producer.send_many("t", [b"value"])
+        after = clock.wall_ms()
+    assert before <= future.timestamp <= after
+    assert all(before <= time <= after for time in stored_times(cluster))
