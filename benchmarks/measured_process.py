@@ -19,15 +19,15 @@ class TurnFailed(Exception):
     """A measurement that has no figures, and why."""
 
 
-def figures_of(command: list[str]) -> dict[str, Any]:
-    """Run ``command``; the JSON object on its last line of output.
+def figures_of(command: list[str], folder: Path = ROOT) -> dict[str, Any]:
+    """Run ``command`` in ``folder``; the JSON object on its last line of output.
 
     Raises TurnFailed when it fails, has no end after ``SECONDS``, or prints something else.
     """
     try:
         ran = subprocess.run(
             command,
-            cwd=ROOT,
+            cwd=folder,
             check=False,
             capture_output=True,
             text=True,

@@ -1,4 +1,4 @@
-"""Where figures come from: commit, versions, machine."""
+"""Where figures come from: commit, versions, code chosen by the processor, machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rivals.clients import PACKAGES
+from kprod_ext.checksum import path
 
 ROOT = Path(__file__).parents[1]
 CPU_INFO = Path("/proc/cpuinfo")
@@ -28,6 +29,7 @@ def provenance() -> dict[str, Any]:
             **_versions(),
             "librdkafka": _librdkafka(),
         },
+        "paths": {"crc32c": path()},
         "machine": {
             "cpu": _first(CPU_INFO, "model name") or platform.processor(),
             "cores": os.cpu_count(),

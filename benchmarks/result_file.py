@@ -1,7 +1,7 @@
 """The one way results are stored: ``benchmarks/results/NAME.json``, all of the same shape.
 
 ``question``, ``command``, what ``provenance`` tells (``started``, ``commit``, ``versions``,
-``machine``), ``settings`` and ``figures``. The last two are the benchmark's own.
+``paths``, ``machine``), ``settings`` and ``figures``. The last two are the benchmark's own.
 """
 
 from __future__ import annotations

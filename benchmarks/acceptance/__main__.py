@@ -2,6 +2,8 @@
 
     python -m benchmarks.acceptance                 # 5 rounds; stores results/acceptance.json
     python -m benchmarks.acceptance --quick         # 2 short rounds; to see that it works
+    python -m benchmarks.acceptance --tls           # by TLS 1.3; stores results/tls.json
+    python -m benchmarks.acceptance --faces         # programs of others; stores results/faces.json
 
 The exit code is 0 when everything was measured, whatever the verdicts are; 1 when a turn failed;
 130 after Ctrl-C, which stores nothing. ``python -m benchmarks.report`` makes the report from it.
@@ -23,10 +25,12 @@ from benchmarks.import_cost import import_cost
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
 from benchmarks.rivals.comparison import Comparison, Taken, compare
-from benchmarks.rivals.comparisons import comparisons
+from benchmarks.rivals.comparisons import comparisons, face_comparisons, tls_comparisons
 from benchmarks.spread import significant, spread_of
 
 QUICK_SCALE, QUICK_ROUNDS, ROUNDS = 0.2, 2, 5
+_KNOWN = {None: comparisons, "tls": tls_comparisons, "faces": face_comparisons}
+"""The comparisons, by where their results are stored if not with the rest."""
 WIDTH = 150
 """Columns of a table where there is no terminal to ask."""
 
@@ -35,7 +39,8 @@ def main() -> int:
     """Run what the command line asks for; the exit code."""
     options = _parser().parse_args()
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
-    chosen = comparisons(QUICK_SCALE if options.quick else options.scale)
+    special = "tls" if options.tls else "faces" if options.faces else None
+    chosen = _KNOWN[special](QUICK_SCALE if options.quick else options.scale)
     if options.only:
         chosen = [one for one in chosen if one.name in options.only]
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -46,18 +51,19 @@ def main() -> int:
         for one in chosen:
             taken[one.name] = compare(one, rounds, lambda text: console.print(text, style="dim"))
             console.print(comparison_table(one, taken[one.name]))
-        imports = {} if options.only else import_cost(2 * rounds)
+        imports = {} if options.only or special else import_cost(2 * rounds)
     except KeyboardInterrupt:
         console.print(goals_table(judge(GOALS, taken, {})))
         console.print("Stopped: nothing is stored.")
         return 130
     judged = judge(GOALS, taken, imports)
-    if options.only:
+    if options.only or special:
         judged = [one for one in judged if one.spread]
     console.print(goals_table(judged))
-    partial = options.quick or options.only or options.scale != 1
+    partial = options.quick or options.only or (options.scale != 1 and not special)
+    stored = special or "acceptance"
     file = write_result(
-        "acceptance-quick" if partial else "acceptance",
+        f"{stored}-quick" if partial else stored,
         question="Does kprod reach what it wants to reach, against other clients and the machine?",
         command=command_line("benchmarks.acceptance"),
         origin=origin,
@@ -73,9 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.acceptance", description=described[0]
     )
-    names = [one.name for one in comparisons()]
+    names = [one.name for known in _KNOWN.values() for one in known()]
     parser.add_argument("--rounds", type=_positive, help=f"{ROUNDS}, or {QUICK_ROUNDS} if quick")
     parser.add_argument("--quick", action="store_true", help="short turns: not for quoting")
+    parser.add_argument("--tls", action="store_true", help="two clients only, by TLS 1.3")
+    parser.add_argument("--faces", action="store_true", help="kprod's faces and their originals")
     parser.add_argument("--scale", type=float, default=1.0, help="times the records of every turn")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     return parser

@@ -12,7 +12,7 @@ from benchmarks.sink.sink_process import SinkProcess
 from kprod_ext import (
     BufferPool,
     MemoryRecordsBuilder,
-    OpenBatch,
+    PartitionAppender,
     RecordFuture,
     batch_size_upper_bound,
     murmur2,
@@ -105,7 +105,7 @@ def _append(key: bytes | None, value: bytes) -> Work:
 
 def _append_with_future() -> Work:
     value = bytes(100)
-    batch = OpenBatch(RecordFuture)
+    batch = PartitionAppender(RecordFuture)
     batch.open(_builder(RECORDS * batch_size_upper_bound(None, value)), object())
     return partial(_fill, batch.try_append, TIMESTAMP_MS, None, value)
 

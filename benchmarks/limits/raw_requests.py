@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 from benchmarks.rivals.settings import TOPIC
 from kprod.wire.produce import encode_produce_request
-from kprod_ext import BufferPool, MemoryRecordsBuilder, PartitionBatch, PooledBuffer, SealedBatch
+from kprod_ext import (
+    BufferPool,
+    MemoryRecordsBuilder,
+    PartitionBatch,
+    PooledBuffer,
+    SealedBatch,
+    SealedPiece,
+)
 
 VERSION = 9
 PARTITIONS = 6
@@ -17,7 +24,7 @@ TIMESTAMP_MS = 1_700_000_000_000
 class RawRequest(NamedTuple):
     """One request as pieces for ``sendmsg``: the records are views of the memory of batches."""
 
-    pieces: Sequence[bytes | memoryview | SealedBatch]
+    pieces: Sequence[bytes | memoryview | SealedBatch | SealedPiece]
     records: int
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.pipeline.case import EMBEDDED, Case
-from kprod.cli.perf.lanes import LANES
+from kprod.cli.perf.calls import CALLS
 
 KEYED = ("--keys", "1000")
 MILLION = 1_000_000
@@ -24,7 +24,7 @@ def cases(flights: Path, scale: float) -> list[Case]:
         *_sizes(scale),
         *_codecs(flights, scale),
         *_partitions(scale),
-        *_lanes(scale),
+        *_calls(scale),
         *_rates(scale),
         *_embedded(scale),
     ]
@@ -70,8 +70,8 @@ def _partitions(scale: float) -> list[Case]:
     ]
 
 
-def _lanes(scale: float) -> list[Case]:
-    return [Case("lane", lane, _count(3 * MILLION, scale), ("--lane", lane)) for lane in LANES]
+def _calls(scale: float) -> list[Case]:
+    return [Case("call", call, _count(3 * MILLION, scale), ("--call", call)) for call in CALLS]
 
 
 def _rates(scale: float) -> list[Case]:

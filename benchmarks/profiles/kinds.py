@@ -14,7 +14,7 @@ RECORDS, CHECKSUM, CODEC, ENGINE, INTERPRETER, SYSTEM, OTHER = (
     "other",
 )
 KINDS = {
-    RECORDS: "writing records: compiled lanes, hashing, copying",
+    RECORDS: "writing records: compiled code, hashing, copying",
     CHECKSUM: "CRC-32C",
     CODEC: "compressing",
     ENGINE: "everything else that kprod has compiled: batches, queues, requests, outcomes",
@@ -25,12 +25,11 @@ KINDS = {
 """In the order of tables."""
 
 _BY_NAME = {
-    "fast_lane": RECORDS,
-    "bulk_lane": RECORDS,
+    "compiled_send": RECORDS,
+    "bulk_appender": RECORDS,
     "object_chunk": RECORDS,
-    "plain_chunk": RECORDS,
     "arrow_chunk": RECORDS,
-    "open_batch": RECORDS,
+    "partition_appender": RECORDS,
     "records_builder": RECORDS,
     "libc": RECORDS,  # nearly all of it is memmove
     "checksum": CHECKSUM,

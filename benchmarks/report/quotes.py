@@ -23,6 +23,8 @@ from benchmarks.rivals import comparisons as c
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 RESULT, PROFILES = "acceptance", "profiles"
+APART = {"tls": "--tls", "face": "--faces"}
+"""Results that are stored apart: by the last word of a comparison's name, the option for them."""
 PLACE = re.compile(
     r"(?P<begin><!-- figures: (?P<name>[a-z0-9-]+) -->\n).*?(?P<end><!-- end of figures -->)",
     re.DOTALL,
@@ -40,7 +42,11 @@ def quoted(text: str, folder: Path = FOLDER) -> str:
 
     def filled(place: re.Match[str]) -> str:
         name = place["name"]
-        body = _profiles(folder) if name == PROFILES else _body(name, result)
+        if name == PROFILES:
+            body = _profiles(folder)
+        else:
+            word = next((word for word in APART if word in name.split("-")), None)
+            body = _body(name, result) if word is None else _apart(name, word, folder)
         return place["begin"] + body + place["end"]
 
     return PLACE.sub(filled, text)
@@ -54,6 +60,17 @@ def outside(text: str) -> str:
 def _body(name: str, result: Mapping[str, Any]) -> str:
     made = _MAKERS[name](result) if name in _MAKERS else _comparison(name, result)
     return made + "\n"
+
+
+def _apart(name: str, word: str, folder: Path) -> str:
+    option = APART[word]
+    stored = option.removeprefix("--")
+    try:
+        result = read_result(stored, folder)
+    except FileNotFoundError:
+        return NOT_YET.replace("make acceptance", f"python -m benchmarks.acceptance {option}")
+    whole = name == f"{word}-origin"
+    return (_origin(result, stored) if whole else _comparison(name, result)) + "\n"
 
 
 def _profiles(folder: Path) -> str:

@@ -19,9 +19,10 @@ def origin(result: Mapping[str, Any]) -> str:
     machine, commit = result["machine"], result["commit"]
     changed = ", with changes that were not committed" if commit["dirty"] else ""
     load = machine["load_average"][0]
+    paths = "".join(f", {name} by {path}" for name, path in result.get("paths", {}).items())
     return (
         f"commit {commit['id'][:9]}{changed}; {result['started'][:10]}; {machine['cpu']},"
-        f" {machine['cores']} cores, {machine['kernel']}, load average {load} at the start"
+        f" {machine['cores']} cores, {machine['kernel']}, load average {load} at the start{paths}"
     )
 
 

@@ -12,16 +12,21 @@ from benchmarks.rivals.settings import TOPIC, Settings
 class Aiokafka(Client):
     """``await send``, with every future kept and awaited, on an event loop of its own."""
 
+    @staticmethod
+    def producer_type() -> Any:
+        """The class that is measured."""
+        from aiokafka import AIOKafkaProducer
+
+        return AIOKafkaProducer
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._runner = asyncio.Runner()
         self._producer: Any = self._runner.run(self._opened())
 
     async def _opened(self) -> Any:
-        from aiokafka import AIOKafkaProducer
-
         codec = self.settings.compression
-        producer = AIOKafkaProducer(
+        producer = self.producer_type()(
             bootstrap_servers=self.settings.bootstrap_servers,
             linger_ms=self.settings.linger_ms,
             max_batch_size=self.settings.batch_size,

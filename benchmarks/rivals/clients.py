@@ -11,6 +11,7 @@ from benchmarks.rivals.confluent_client import (
     ConfluentBounded,
     ConfluentPlain,
 )
+from benchmarks.rivals.faces import AiokafkaFace, AioNative, ConfluentFace, ConfluentFaceAsWritten
 from benchmarks.rivals.kafka_python_client import KafkaPython
 from benchmarks.rivals.kprod_client import Kprod, KprodArrow, KprodForgetting, KprodMany
 from benchmarks.rivals.spark_tasks import ConfluentTask, KprodTask, KprodTaskByRow
@@ -29,6 +30,10 @@ _KNOWN: dict[str, type[Client]] = {
     "confluent in a task": ConfluentTask,
     "kafka-python send": KafkaPython,
     "aiokafka send": Aiokafka,
+    "kprod.confluent produce + callback": ConfluentFace,
+    "kprod.confluent produce + callback, face as written": ConfluentFaceAsWritten,
+    "kprod.aio AIOKafkaProducer": AiokafkaFace,
+    "kprod.aio Producer": AioNative,
     "raw loopback": RawLoopback,
     "memory copy": MemoryCopy,
 }

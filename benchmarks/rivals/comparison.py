@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.measured_process import TurnFailed, figures_of
+from benchmarks.measured_process import ROOT, TurnFailed, figures_of
 from benchmarks.rivals.turn import Turn
 from benchmarks.sink.sink_process import SinkProcess
 from benchmarks.spread import Spread, spread_of
@@ -73,13 +76,17 @@ def compare(comparison: Comparison, rounds: int, say: Say) -> Taken:
     return taken
 
 
-def take(turn: Turn) -> dict[str, Any]:
+def take(turn: Turn, folder: Path = ROOT) -> dict[str, Any]:
     """One turn against a sink of its own; its figures, and ``sink``: what the sink has counted.
+
+    ``folder`` is the checkout whose kprod takes the turn.
 
     Raises TurnFailed when the client fails, takes too long, or the sink did not get every record.
     """
-    with SinkProcess(turn.partitions) as sink:
-        measured = _in_a_process(turn, sink.bootstrap_servers)
+    with ExitStack() as stack:
+        pems = _pems(stack) if turn.tls else None
+        sink = stack.enter_context(SinkProcess(turn.partitions, pems and pems[0]))
+        measured = _in_a_process(turn, folder, sink.bootstrap_servers, *(pems or ())[1:])
         counts = sink.counts()
     if counts["records"] != turn.expected_records or counts["malformed"]:
         raise TurnFailed(f"sent {turn.expected_records} records, but the sink counted {counts}")
@@ -88,10 +95,24 @@ def take(turn: Turn) -> dict[str, Any]:
     return measured | {"sink": {name: counts[name] for name in COUNTED}}
 
 
-def _in_a_process(turn: Turn, bootstrap_servers: str) -> dict[str, Any]:
-    described = json.dumps(turn.as_json())
+def _in_a_process(turn: Turn, folder: Path, *places: str) -> dict[str, Any]:
+    # An older checkout, to compare with, has no word for TLS, and needs none for a turn without it.
+    described = json.dumps({n: v for n, v in turn.as_json().items() if n != "tls" or v})
     module = "benchmarks.rivals.turn"
-    return figures_of([sys.executable, "-m", module, described, bootstrap_servers])
+    return figures_of([sys.executable, "-m", module, described, *places], folder)
+
+
+def _pems(stack: ExitStack) -> tuple[str, str]:
+    """Files of a server's certificate and key, and of the authority that vouches for it."""
+    import trustme
+
+    folder = Path(stack.enter_context(TemporaryDirectory()))
+    server, authority = folder / "server.pem", folder / "ca.pem"
+    made = trustme.CA()
+    made.cert_pem.write_to_path(str(authority))
+    issued = made.issue_cert("127.0.0.1")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(server))
+    return str(server), str(authority)
 
 
 def _is_number(value: object) -> bool:

@@ -21,6 +21,9 @@ BATCH = "confluent produce_batch"
 KAFKA_PYTHON, AIOKAFKA = "kafka-python send", "aiokafka send"
 KPROD_TASK, CONFLUENT_TASK = "kprod.spark in a task", "confluent in a task"
 KPROD_TASK_BY_ROW = "kprod.spark in a task, row by row"
+CONFLUENT_FACE = "kprod.confluent produce + callback"
+CONFLUENT_FACE_AS_WRITTEN = f"{CONFLUENT_FACE}, face as written"
+AIO_FACE, AIO = "kprod.aio AIOKafkaProducer", "kprod.aio Producer"
 LOOPBACK, LOOPBACK_IN_TURNS = "raw loopback", "raw loopback, 32 MB in turns"
 MEMCPY = "memory copy"
 
@@ -116,6 +119,40 @@ def _lone(scale: float) -> Comparison:
     }
     question = "How long does one record take that is sent alone and waited for?"
     return Comparison("lone", question, sides, LONE_REPEATS)
+
+
+def tls_comparisons(scale: float = 1.0) -> list[Comparison]:
+    """The keyed ones and the lone record again, by TLS 1.3 with one cipher for all sides."""
+    found = []
+    for plain in (_keyed(scale), _keyed_large(scale), _lone(scale)):
+        sides = {
+            side: replace(turn, tls=True)
+            for side, turn in plain.sides.items()
+            if side in (KPROD, CALLBACK)
+        }
+        question = plain.question.rstrip("?") + ", by TLS 1.3?"
+        found.append(Comparison(f"{plain.name}-tls", question, sides, plain.repeats))
+    return found
+
+
+def face_comparisons(scale: float = 1.0) -> list[Comparison]:
+    """Programs for other clients, and the same programs with one import changed."""
+    records = {CONFLUENT_FACE: 2 * MILLION, CONFLUENT_FACE_AS_WRITTEN: MILLION, CALLBACK: MILLION}
+    polled = {side: _turn(side, count, scale, keys=KEYS) for side, count in records.items()}
+    many = {
+        side: _turn(side, count, scale, keys=KEYS)
+        for side, count in {AIO: MILLION, AIO_FACE: MILLION / 2, AIOKAFKA: MILLION / 5}.items()
+    }
+    lone = {
+        side: _turn(side, 2_500, scale, measure="lone", linger_ms=0, warm_up=500)
+        for side in (AIO, AIO_FACE, AIOKAFKA)
+    }
+    alone = "How long does one record take that is sent and awaited, in asyncio?"
+    return [
+        Comparison("confluent-face", "Keyed records of 100 bytes, with polled callbacks?", polled),
+        Comparison("aiokafka-face", "Keyed records of 100 bytes, each awaited, in asyncio?", many),
+        Comparison("aiokafka-lone-face", alone, lone),
+    ]
 
 
 def _compressed(codec: str, level: int, scale: float) -> Comparison:

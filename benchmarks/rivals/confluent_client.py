@@ -21,9 +21,14 @@ CALL_RECORDS = 10_000
 class Confluent(Client):
     """``produce`` with a delivery callback that counts."""
 
-    def __init__(self, settings: Settings) -> None:
+    @staticmethod
+    def producer_type() -> Any:
+        """The class that is measured."""
         from confluent_kafka import Producer
 
+        return Producer
+
+    def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         options: dict[str, Any] = {
             "bootstrap.servers": settings.bootstrap_servers,
@@ -39,7 +44,9 @@ class Confluent(Client):
             options["compression.level"] = -1 if settings.level is None else settings.level
         if settings.buffer_memory is not None:
             options["queue.buffering.max.kbytes"] = settings.buffer_memory // 1024
-        self._producer: Any = Producer(options)
+        if settings.cafile is not None:
+            options |= {"security.protocol": "SSL", "ssl.ca.location": settings.cafile}
+        self._producer: Any = self.producer_type()(options)
         self._delivered = 0
 
     def _on_delivery(self, error: Any, _message: Any) -> None:

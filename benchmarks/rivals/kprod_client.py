@@ -29,6 +29,8 @@ class Kprod(Client):
             options["compression_level"] = settings.level
         if settings.buffer_memory is not None:
             options["buffer_memory"] = settings.buffer_memory
+        if settings.cafile is not None:
+            options |= {"security_protocol": "SSL", "ssl_cafile": settings.cafile}
         self._producer: Any = KafkaProducer(**options)
 
     def send(self) -> None:

@@ -14,6 +14,7 @@ class Settings:
     ``compression`` is a codec or "none", ``level`` its level, None for the client's default.
     ``buffer_memory`` None leaves each client its own default. ``records`` is how many there will be
     without an outcome at the same time, at most: librdkafka refuses more than it was told.
+    ``cafile`` asks for TLS, and tells whom to trust.
     """
 
     bootstrap_servers: str
@@ -23,3 +24,4 @@ class Settings:
     buffer_memory: int | None = None
     compression: str = "none"
     level: int | None = None
+    cafile: str | None = None

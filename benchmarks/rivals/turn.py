@@ -40,7 +40,7 @@ class Turn:
     ``keys`` is the number of different keys, 0 for none. ``measure`` is "throughput": everything at
     once, until the last outcome; "lone": one record after the other, each waited for; "memory":
     like throughput, with inputs that take no memory of their own; or "idle": what comes after the
-    last outcome. ``warm_up`` records (1 or more) go first.
+    last outcome. ``warm_up`` records (1 or more) go first. ``tls``: by TLS 1.3.
     """
 
     client: str
@@ -56,8 +56,9 @@ class Turn:
     buffer_memory: int | None = None
     compression: str = "none"
     level: int | None = None
+    tls: bool = False
 
-    def settings(self, bootstrap_servers: str) -> Settings:
+    def settings(self, bootstrap_servers: str, cafile: str | None = None) -> Settings:
         """What the client is told."""
         return Settings(
             bootstrap_servers=bootstrap_servers,
@@ -67,6 +68,7 @@ class Turn:
             buffer_memory=self.buffer_memory,
             compression=self.compression,
             level=self.level,
+            cafile=cafile,
         )
 
     @property
@@ -79,9 +81,11 @@ class Turn:
         return asdict(self)
 
 
-def run_turn(turn: Turn, bootstrap_servers: str, meter: Meter = CostMeter) -> dict[str, Any]:
+def run_turn(
+    turn: Turn, bootstrap_servers: str, meter: Meter = CostMeter, cafile: str | None = None
+) -> dict[str, Any]:
     """Take the turn in this process; the figures by name. ``meter`` is made where they begin."""
-    client = CLIENTS[turn.client](turn.settings(bootstrap_servers))
+    client = CLIENTS[turn.client](turn.settings(bootstrap_servers, cafile))
     values = flight_events() if turn.payload == "flights" else letters(turn.size)
     keys = [b"key-%d" % number for number in range(turn.keys)]
     try:
@@ -191,7 +195,8 @@ def _prepare(client: Client, values: Sequence[bytes], keys: Sequence[bytes], rec
 def main() -> None:
     """Take the turn that the arguments name."""
     turn = Turn(**json.loads(sys.argv[1]))
-    print(json.dumps(run_turn(turn, sys.argv[2])))
+    cafile = sys.argv[3] if turn.tls else None
+    print(json.dumps(run_turn(turn, sys.argv[2], cafile=cafile)))
 
 
 if __name__ == "__main__":

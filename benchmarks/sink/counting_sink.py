@@ -35,6 +35,8 @@ PROMISED = {FETCH: (4, 11), LIST_OFFSETS: (1, 5), FIND_COORDINATOR: (0, 2)}
 """What no producer asks for, but librdkafka wants to see before it uses lz4, zstd or magic 2."""
 
 SOURCE = Path(__file__).with_name("sink.c")
+TLS_FLAGS = ("-DSINK_TLS", "-lssl", "-lcrypto")
+CIPHER = "TLS_AES_256_GCM_SHA384"
 UNSUPPORTED_VERSION = 35
 NAMESPACE = UUID(int=0x6B70726F64)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -67,18 +69,28 @@ class Counts(ctypes.Structure):
 
 
 class Sink:
-    """One listening socket. Every topic has ``partitions`` partitions."""
+    """One listening socket. Every topic has ``partitions`` partitions.
 
-    def __init__(self, partitions: int) -> None:
+    ``tls``: a PEM file of certificate and key; it then ends TLS 1.3, with the cipher ``CIPHER``.
+    ``advertised``: the port in its metadata, if something stands between the clients and itself.
+    """
+
+    def __init__(
+        self, partitions: int, tls: str | None = None, advertised: int | None = None
+    ) -> None:
         self._partitions = partitions
+        self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=LISTEN_BACKLOG)
         self.port: int = self._listener.getsockname()[1]
+        self._advertised = advertised or self.port
         self.counts = Counts()
         self._told: dict[tuple[int, tuple[str, ...]], bytes] = {}
 
     def serve(self) -> None:
         """Answer until the process ends. Raises OSError when the system does not let it."""
-        library = ctypes.CDLL(str(compiled(SOURCE)))
+        library = ctypes.CDLL(str(compiled(SOURCE, *(() if self._tls is None else TLS_FLAGS))))
+        if self._tls is not None and not library.sink_tls(self._tls.encode(), CIPHER.encode()):
+            raise OSError(f"OpenSSL does not take {self._tls} and {CIPHER}")
         answer = _ANSWER(self._answer)
         error = library.sink_serve(self._listener.fileno(), answer, ctypes.byref(self.counts))
         raise OSError(-error, os.strerror(-error))
@@ -129,7 +141,7 @@ class Sink:
             {"name": name, "topic_id": uuid5(NAMESPACE, name), "partitions": partitions}
             for name in names
         ]
-        brokers = [{"node_id": 1, "host": "127.0.0.1", "port": self.port}]
+        brokers = [{"node_id": 1, "host": "127.0.0.1", "port": self._advertised}]
         return {"brokers": brokers, "cluster_id": "sink", "controller_id": 1, "topics": topics}
 
 
@@ -155,7 +167,10 @@ def main() -> None:
     """Run a sink in this process."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--partitions", type=int, default=6)
-    sink = Sink(parser.parse_args().partitions)
+    parser.add_argument("--tls", metavar="PEM", help="certificate and key: end TLS 1.3")
+    parser.add_argument("--advertised", type=int, help="the port that clients are told to come to")
+    options = parser.parse_args()
+    sink = Sink(options.partitions, options.tls, options.advertised)
     threading.Thread(target=_tell_counts, args=(sink.counts,), daemon=True).start()
     print(f"127.0.0.1:{sink.port}", flush=True)
     sink.serve()

@@ -4,6 +4,8 @@
  * In C because it shares the machine with the producers it measures, and has a part in the latency
  * of each of their records. Every byte is read into this process, as a broker would. One thread.
  *
+ * With SINK_TLS it ends TLS 1.3 by OpenSSL, with the one cipher it is told.
+ *
  * Formats: Produce versions 3 to 9 (9 is the first with compact lengths), batches of magic 2.
  */
 
@@ -18,6 +20,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#ifdef SINK_TLS
+#include <openssl/ssl.h>
+#include <poll.h>
+#endif
 
 enum {
     PRODUCE = 0,
@@ -43,6 +49,9 @@ typedef struct {
     int fd;
     uint8_t *data;
     size_t start, end, room;
+#ifdef SINK_TLS
+    SSL *tls;
+#endif
 } peer;
 
 /* A place in a request. Reading past the end makes it `bad`, and every later value 0. */
@@ -225,9 +234,75 @@ static int answer(
     return taken > 0;
 }
 
-static int send_all(int fd, const uint8_t *data, size_t size) {
+#ifdef SINK_TLS
+
+static SSL_CTX *context;
+
+/* Serve TLS 1.3 only, with that cipher and what is in the file; 0 when OpenSSL refuses that. */
+int sink_tls(const char *pem, const char *cipher) {
+    context = SSL_CTX_new(TLS_server_method());
+    if (!context) return 0;
+    SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
+    SSL_CTX_set_read_ahead(context, 1);
+    SSL_CTX_set_default_read_buffer_len(context, 256 << 10); /* of one system call */
+    return SSL_CTX_set_ciphersuites(context, cipher) == 1
+        && SSL_CTX_use_certificate_chain_file(context, pem) == 1
+        && SSL_CTX_use_PrivateKey_file(context, pem, SSL_FILETYPE_PEM) == 1;
+}
+
+/* Bytes read, 0 when there are none now, -1 at the end. */
+static ssize_t receive(peer *from) {
+    int got = SSL_read(from->tls, from->data + from->end, (int)(from->room - from->end));
+    if (got > 0) return got;
+    int error = SSL_get_error(from->tls, got);
+    return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? 0 : -1;
+}
+
+static int more_at_hand(peer *from) { return SSL_has_pending(from->tls); }
+
+static int send_all(peer *to, const uint8_t *data, size_t size) {
     while (size) {
-        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
+        int sent = SSL_write(to->tls, data, (int)size);
+        if (sent <= 0) {
+            if (SSL_get_error(to->tls, sent) != SSL_ERROR_WANT_WRITE) return 0;
+            struct pollfd room = {.fd = to->fd, .events = POLLOUT};
+            (void)poll(&room, 1, -1);
+            continue;
+        }
+        data += sent;
+        size -= (size_t)sent;
+    }
+    return 1;
+}
+
+static void begin_tls(peer *one) {
+    one->tls = SSL_new(context);
+    if (!one->tls || !SSL_set_fd(one->tls, one->fd)) abort();
+    SSL_set_accept_state(one->tls);
+}
+
+static void end_tls(peer *one) { SSL_free(one->tls); }
+
+#else
+
+static ssize_t receive(peer *from) {
+    ssize_t got = recv(from->fd, from->data + from->end, from->room - from->end, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    return got > 0 ? got : -1;
+}
+
+static int more_at_hand(peer *from) {
+    (void)from;
+    return 0;
+}
+
+static void begin_tls(peer *one) { (void)one; }
+
+static void end_tls(peer *one) { (void)one; }
+
+static int send_all(peer *to, const uint8_t *data, size_t size) {
+    while (size) {
+        ssize_t sent = send(to->fd, data, size, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
         if (sent <= 0) return 0;
         data += sent;
@@ -235,6 +310,8 @@ static int send_all(int fd, const uint8_t *data, size_t size) {
     }
     return 1;
 }
+
+#endif
 
 /* Make room for the rest of the frame that begins at `start`, or for more to read. */
 static int make_room(peer *from, size_t wanted) {
@@ -252,12 +329,8 @@ static int make_room(peer *from, size_t wanted) {
     return 1;
 }
 
-/* Read once, answer every whole frame; 0 when the connection has ended or is to be closed. */
-static int serve_peer(peer *from, writer *out, answer_t other, sink_counts *counts) {
-    ssize_t got = recv(from->fd, from->data + from->end, from->room - from->end, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 1;
-    if (got <= 0) return 0;
-    from->end += (size_t)got;
+/* Answer every whole frame that was read; 0 when the connection is to be closed. */
+static int answer_frames(peer *from, writer *out, answer_t other, sink_counts *counts) {
     out->size = 0;
     size_t wanted = 4;
     while (from->end - from->start >= 4) {
@@ -271,11 +344,26 @@ static int serve_peer(peer *from, writer *out, answer_t other, sink_counts *coun
         from->start += wanted;
         wanted = 4;
     }
-    return send_all(from->fd, out->data, out->size) && make_room(from, wanted);
+    return send_all(from, out->data, out->size) && make_room(from, wanted);
+}
+
+/* Read what is there, answer it; 0 when the connection has ended or is to be closed. */
+static int serve_peer(peer *from, writer *out, answer_t other, sink_counts *counts) {
+    do {
+        ssize_t got = receive(from);
+        if (got <= 0) return got == 0;
+        from->end += (size_t)got;
+        if (!answer_frames(from, out, other, counts)) return 0;
+    } while (more_at_hand(from));
+    return 1;
 }
 
 static void welcome(int listener, int poll, sink_counts *counts) {
+#ifdef SINK_TLS
+    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK), on = 1;
+#else
     int fd = accept(listener, NULL, NULL), on = 1;
+#endif
     if (fd < 0) return;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     peer *one = calloc(1, sizeof *one);
@@ -283,6 +371,7 @@ static void welcome(int listener, int poll, sink_counts *counts) {
     if (!one || !one->data) abort();
     one->fd = fd;
     one->room = ROOM;
+    begin_tls(one);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = one};
     epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
     counts->connections += 1;
@@ -303,6 +392,7 @@ int sink_serve(int listener, answer_t other, sink_counts *counts) {
             if (!from) {
                 welcome(listener, poll, counts);
             } else if (!serve_peer(from, &out, other, counts)) {
+                end_tls(from);
                 close(from->fd);
                 free(from->data);
                 free(from);

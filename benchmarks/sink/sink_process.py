@@ -16,13 +16,25 @@ ROOT = Path(__file__).parents[2]
 class SinkProcess:
     """A sink for the block. Thread: one."""
 
-    def __init__(self, partitions: int = 6) -> None:
-        """Start it; every topic has ``partitions`` partitions."""
+    def __init__(
+        self, partitions: int = 6, tls: str | None = None, advertised: int | None = None
+    ) -> None:
+        """Start it; every topic has ``partitions`` partitions.
+
+        ``tls``: a PEM file, for TLS. ``advertised``: the port that clients are told to come to.
+        """
         command = [sys.executable, "-m", "benchmarks.sink.counting_sink"]
         command += ["--partitions", str(partitions)]
+        command += [] if tls is None else ["--tls", tls]
+        command += [] if advertised is None else ["--advertised", str(advertised)]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
         self.bootstrap_servers = self._line()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.bootstrap_servers.rpartition(":")[2])
 
     def counts(self) -> dict[str, Any]:
         """What it has received since it began: see ``counting_sink.Counts``."""

@@ -1,0 +1,70 @@
+"""kprod's faces, by the very programs that measure the clients they stand for."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from benchmarks.rivals.aiokafka_client import Aiokafka
+from benchmarks.rivals.confluent_client import Confluent
+
+
+class ConfluentFace(Confluent):
+    """``produce`` of ``kprod.confluent`` with a delivery callback that counts."""
+
+    @staticmethod
+    def producer_type() -> Any:
+        """See Confluent."""
+        from kprod.confluent import Producer
+
+        return Producer
+
+
+class ConfluentFaceAsWritten(ConfluentFace):
+    """The same, with the face's modules as they are written; the engine stays compiled.
+
+    So it is in a process that has not imported the face before, as that of a turn.
+    """
+
+    @staticmethod
+    def producer_type() -> Any:
+        """See Confluent."""
+        import kprod.producer  # noqa: F401 - compiled: it is imported before the finder is there
+        from kprod.compiled_modules import SourceFinder
+
+        finder = SourceFinder()
+        sys.meta_path.insert(0, finder)
+        try:
+            from kprod.confluent import Producer
+        finally:
+            sys.meta_path.remove(finder)
+        return Producer
+
+
+class AiokafkaFace(Aiokafka):
+    """``await send`` of ``kprod.aio.AIOKafkaProducer``."""
+
+    @staticmethod
+    def producer_type() -> Any:
+        """See Aiokafka."""
+        from kprod.aio import AIOKafkaProducer
+
+        return AIOKafkaProducer
+
+
+class AioNative(Aiokafka):
+    """``await send`` of ``kprod.aio.Producer``."""
+
+    async def _opened(self) -> Any:
+        from kprod.aio import Producer
+
+        return Producer(
+            bootstrap_servers=self.settings.bootstrap_servers,
+            linger_ms=self.settings.linger_ms,
+            batch_size=self.settings.batch_size,
+        )
+
+    def close(self) -> None:
+        """See Client."""
+        self._runner.run(self._producer.close())
+        self._runner.close()

@@ -1,0 +1,1 @@
+"""Ways to write a DataFrame to Kafka, side by side: kprod, Spark's own sink, confluent-kafka."""
