@@ -3,7 +3,8 @@
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Modules are compiled to bytecode when they are first imported: most of them never are.
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 TYPES := $(shell find kprod -name '*.pxd')
@@ -14,18 +15,52 @@ CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False -X annot
 export KPROD_DEBUG KPROD_SANITIZE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
+# Tests that share a fixture run in one worker (tests/support/worker_shares.py says which).
+IN_WORKERS := -n auto --maxprocesses=4
+QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
+
 .DELETE_ON_ERROR:
-.PHONY: build demo test campaign sanitize lint types bench acceptance docs clean FORCE
+.PHONY: build bytecode demo test check check-source check-tests oldest as-written coverage campaign sanitize lint lint-style lint-types lint-cython lint-c wheel test-wheel bench acceptance docs clean FORCE
 
-build: $(VENV)/dev build/extensions
+# The downloads go on while the extensions are compiled.
+build:
+	@$(MAKE) --no-print-directory -j2 $(VENV)/dev build/extensions
 
-demo: $(VENV)/demo build/extensions
+demo:
+	@$(MAKE) --no-print-directory -j2 $(VENV)/demo build/extensions
 	$(BIN)/kprod demo $(ARGS)
 
-test: build
-	$(SANITIZER) $(BIN)/python -m pytest $(ARGS)
+# The jars of Apache Kafka are fetched while the first tests run; those that need them wait for them.
+test: build bytecode
+	@$(BIN)/python -m tests.support.apache_kafka.jars >/dev/null 2>&1 & \
+	$(SANITIZER) $(BIN)/python -m pytest $(IN_WORKERS) $(ARGS)
+
+# For the inner loop: style, types, and the tests that take no time.
+check: build bytecode
+	@$(MAKE) --no-print-directory -j2 check-source check-tests
+
+check-source:
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check . && $(BIN)/mypy
+
+check-tests:
+	@$(BIN)/python -m pytest $(IN_WORKERS) -q $(QUICK) $(ARGS)
+
+# The unit tests with the oldest versions that pyproject.toml allows, in an environment of their own;
+# what tests are run with is found behind these, in the usual one.
+oldest: build
+	rm -rf build/oldest && $(BIN)/python -m venv build/oldest
+	$(BIN)/python .ci/oldest.py > build/oldest/requirements.txt
+	build/oldest/bin/pip install --quiet --disable-pip-version-check --no-compile -r build/oldest/requirements.txt
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/oldest/tools.pth
+	cp build/oldest/tools.pth build/oldest/lib/python*/site-packages/
+	PYTHONPATH=$(CURDIR) build/oldest/bin/python -m pytest $(IN_WORKERS) -q -m "not slow" tests/unit tests/ext tests/golden $(ARGS)
+
+# The unit tests against the modules of kprod as they are written, although they are compiled.
+as-written: build bytecode
+	KPROD_AS_WRITTEN=1 $(BIN)/python -m pytest $(IN_WORKERS) -q -m "not compiled" tests/unit $(ARGS)
 
 campaign: build
+	$(PIP_INSTALL) grpcio grpcio-status googleapis-common-protos  # no wheels for 3.14t: not in dev
 	$(BIN)/python -m tests.fault.campaign $(ARGS)
 
 # Afterwards the extensions are compiled for release again, by the next target that needs them.
@@ -35,13 +70,53 @@ sanitize:
 	@! grep -E "ERROR|runtime error" build/sanitizer.* 2>/dev/null
 
 lint: build
+	@$(MAKE) --no-print-directory --output-sync=target -j2 lint-types lint-cython lint-style lint-c
+
+lint-style:
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/mypy && $(BIN)/python -m mypy.stubtest kprod_ext --allowlist tests/ext/stubtest_allowlist.txt
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint kprod_ext $(TYPES)
 	$(BIN)/lint-imports --no-cache
-	mkdir -p build/lint && $(BIN)/cython $(CYTHON_WARNINGS) -o build/lint/ kprod_ext/*.pyx
+
+lint-types:
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest kprod_ext --allowlist tests/ext/stubtest_allowlist.txt
+
+lint-cython:
+	@mkdir -p build/lint
+	$(BIN)/cython $(CYTHON_WARNINGS) -o build/lint/ kprod_ext/*.pyx
 	$(BIN)/cython $(CYTHON_WARNINGS) -X warn.unused=False -o build/lint/ $(TYPED)
-	CFLAGS=-Werror $(BIN)/python setup.py --quiet build_ext --force --build-temp build/lint --build-lib build/lint
+
+# What the C compiler said when the extensions were built.
+lint-c:
+	@! find build/temp.* -name '*.o.warnings' -exec cat {} + | grep .
+
+# Which lines the unit tests pass, of the Python as it is written.
+coverage: build
+	KPROD_AS_WRITTEN=1 $(BIN)/python -m coverage run -m pytest -q tests/unit $(ARGS)
+	$(BIN)/python -m coverage report
+
+# Source distribution and wheel of this machine's Python, audited and tried in a clean environment.
+wheel: $(VENV)/wheel
+	rm -rf build/wheel
+	$(BIN)/python -m build --no-isolation --outdir build/wheel
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	$(PYTHON) -m venv build/wheel/venv
+	cp build/wheel/*.tar.gz dist/
+	cp .ci/smoke_test.py build/wheel/
+	wheel=$$(ls -t dist/*.whl | head -1) && for extra in "" "[broker]"; do \
+		build/wheel/venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt "$$wheel$$extra" \
+		&& build/wheel/venv/bin/python -X dev build/wheel/smoke_test.py || exit 1; done
+
+# The tests of the compiled package and of single modules, from the source distribution, against the
+# wheel: there is no kprod to import but the installed one. The other packages are those of the
+# environment: a path file within it, which leads to the checkout, is not read then.
+test-wheel: wheel $(VENV)/dev
+	rm -rf build/wheel/tests && mkdir build/wheel/tests
+	tar -xzf build/wheel/*.tar.gz -C build/wheel/tests --strip-components=1
+	rm -rf build/wheel/tests/kprod build/wheel/tests/kprod_ext
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/wheel/tools.pth
+	cp build/wheel/tools.pth build/wheel/venv/lib/python*/site-packages/
+	cd build/wheel/tests && ../venv/bin/python -m pytest $(IN_WORKERS) -q tests/unit tests/ext tests/property $(ARGS)
 
 bench: build
 	mkdir -p benchmarks/results
@@ -69,9 +144,22 @@ $(VENV)/pip:
 	@test -n "$(PYTHON)" || { echo "kprod needs Python 3.11 or newer, and none was found on PATH. Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) && $(PIP_INSTALL) 'setuptools>=77' 'cython>=3.1' && touch $@
 
-$(VENV)/dev $(VENV)/demo $(VENV)/docs: $(VENV)/pip pyproject.toml constraints.txt
+# What Kerberos is tested with is compiled against its headers, so only where these are.
+$(VENV)/dev: KERBEROS := $(shell command -v krb5-config >/dev/null && echo ,kerberos)
+$(VENV)/dev $(VENV)/demo $(VENV)/docs $(VENV)/wheel: $(VENV)/pip pyproject.toml constraints.txt
 	@echo "Installing what '$(@F)' needs into $(VENV): a minute or two the first time."
-	$(PIP_INSTALL) --no-build-isolation -e '.[$(@F)]' && touch $@
+	KPROD_EXTENSIONS=0 $(PIP_INSTALL) --no-build-isolation -e '.[$(@F)$(KERBEROS)]' && touch $@
+
+# Tests start hundreds of processes. Each would compile what it imports, for seconds, wherever
+# PYTHONDONTWRITEBYTECODE is set: it is done once here, whatever is set.
+COMPILE := $(BIN)/python -m compileall -q -j 0
+NOT_IMPORTED := /(tests|pip|setuptools|mypy|mypyc|Cython|boto3|botocore|lexers|ml|mllib)/
+
+bytecode: $(VENV)/bytecode
+	@$(COMPILE) kprod kprod_ext pyspark_kprod tests
+
+$(VENV)/bytecode: $(VENV)/dev
+	@$(COMPILE) -x '$(NOT_IMPORTED)' $(VENV)/lib && touch $@
 
 # The extensions, compiled in place; again when a source, setup.py or a build switch changed.
 
