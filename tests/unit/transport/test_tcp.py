@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import struct
@@ -186,7 +187,9 @@ def test_buffer_sizes_and_delays_are_as_told(listener: socket.socket) -> None:
     backend.close()
 
 
+@pytest.mark.alone  # what other tests left open is closed whenever the collector finds it
 def test_every_file_descriptor_is_given_back(listener: socket.socket) -> None:
+    gc.collect()
     before = open_files()
     backend = TcpBackend()
     transports = [connect(backend, *listener.getsockname()) for _ in range(3)]
