@@ -10,14 +10,19 @@ from typing import NamedTuple
 from kprod.broker.record_batch import StoredRecord, read_batches
 from kprod.errors import DeliveryTimeoutError
 from kprod.types import Persisted, TopicPartition
+from tests.simulation.actions import Disturb
 from tests.simulation.app import uid_of
+from tests.simulation.configured import CONNECTION_SETUP_MS
 from tests.simulation.history import History, Sent
+from tests.simulation.interference import HANDSHAKE
 from tests.simulation.model.partition_log import PartitionLog, StoredBatch
 from tests.simulation.schedule import Schedule
 
 NO_OFFSET = -1
 SLACK = 0.5
 RECOVERY = 2.0
+LONGEST_SETUP = 30 * 1.2
+"""Seconds: the default of socket_connection_setup_timeout_max_ms, and its jitter."""
 MANY = 100
 
 
@@ -110,6 +115,7 @@ class Judge:
         limit = self._setup.delivery_timeout_ms / 1000 + SLACK + self._stalled
         must_work = self._keeps_trying and not nothing_works
         recovery = self._setup.request_timeout_ms / 1000 + RECOVERY + self._stalled
+        recovery += self._longest_setup()
         for sent in self._history.accepted:
             took = sent.done_at - sent.at
             if took > limit:
@@ -119,6 +125,17 @@ class Judge:
                 self._violated("I14", f"all is well, but {sent.uid}: {took:.3f} s, {sent.error!r}")
             if self._schedule.gentle and sent.error is not None:
                 self._violated("I7", f"record {sent.uid} of {sent.tp} failed: {sent.error!r}")
+
+    def _longest_setup(self) -> float:
+        """For how long a connection may wait for a handshake's answer when all is well again: one
+        that was begun before, after each disturbed one twice as long as before it (KIP-601)."""
+        disturbed = sum(
+            action.times
+            for action in self._schedule.actions
+            if isinstance(action, Disturb) and action.fault.api == HANDSHAKE
+        )
+        grown = CONNECTION_SETUP_MS / 1000 * 2**disturbed * 1.2
+        return min(grown, LONGEST_SETUP) if disturbed else 0.0
 
     def _truth_of_failure(self, sent: Sent) -> None:
         if sent.error is None or sent.error.persisted is Persisted.MAYBE:

@@ -10,6 +10,10 @@ from tests.simulation.backend import SimBackend
 from tests.simulation.model.wire import BrokerAddress
 from tests.simulation.setup import Setup
 
+CONNECTION_SETUP_MS = 1000
+"""How long connecting may take, until a broker has told its versions; twice as long after each
+time that it took too long."""
+
 
 def configured(
     setup: Setup, addresses: Iterable[BrokerAddress], backend: SimBackend, **more: Any
@@ -39,7 +43,7 @@ def configured(
             "metadata_max_age_ms": setup.metadata_max_age_ms,
             "metadata_max_idle_ms": setup.metadata_max_idle_ms,
             "connections_max_idle_ms": setup.connections_max_idle_ms,
-            "socket_connection_setup_timeout_ms": 1000,
+            "socket_connection_setup_timeout_ms": CONNECTION_SETUP_MS,
             **more,
         }
     )

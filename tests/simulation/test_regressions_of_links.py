@@ -50,3 +50,24 @@ def test_a_topic_that_is_needed_after_minutes_without_a_broker_may_be_asked_for_
         gentle=True,
     )
     assert not run(schedule).violations
+
+
+def test_a_handshake_that_was_begun_before_all_was_well_may_take_its_time() -> None:
+    """Three lost answers doubled the time that the next connection is given, to more than a
+    record of this schedule has: the judge did not grant it.
+    """
+    schedule = Schedule(
+        seed=5500031162,
+        setup=Setup(nodes=2, replication=0.05, latency=0.01, delivery_timeout_ms=3305),
+        actions=(
+            Send(at=1.0217, topic=0, records=1, size=20, keys="none"),
+            Disturb(1.1394, 0, Interference("produce", "wrong-id", partition=0)),
+            Send(at=1.9476, topic=0, records=1, size=5, keys="explicit"),
+            Disturb(
+                2.1119, 0, Interference("handshake", "lose-response", part=0.463, seconds=0.9), 3
+            ),
+            Send(at=2.3178, topic=0, records=1, size=150, keys="explicit"),
+            Send(at=5.9475, topic=0, records=1, size=60, keys="none"),
+        ),
+    )
+    assert not run(schedule).violations
