@@ -10,7 +10,8 @@ from kprod.broker.request_memory import RequestMemory
 
 _SIZE: Final = struct.Struct(">i")
 _SMALLEST_REQUEST: Final = 8
-_FIRST_STEP: Final = 1024 * 1024
+_FIRST_STEP: Final = 64 * 1024
+_SECOND_STEP: Final = 1024 * 1024
 
 
 class RequestBuffer:
@@ -44,7 +45,9 @@ class RequestBuffer:
         return memoryview(self._data)[self.filled :]
 
     def _grow(self, data: bytearray) -> bool:
-        capacity = min(self._size, max(_FIRST_STEP, 2 * len(data)))
+        # Four bytes announce anything: what comes after them is worth more.
+        step = _SECOND_STEP if data else _FIRST_STEP
+        capacity = min(self._size, max(step, 2 * len(data)))
         if capacity > self._memory.free_of_charge:
             if not self._memory.take(capacity - self._taken):
                 return False

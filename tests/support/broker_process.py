@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from tests.support.frozen import freeze, thaw
 from tests.support.ports import HeldPort, await_listener
@@ -16,10 +16,13 @@ from tests.support.ports import HeldPort, await_listener
 class BrokerProcess:
     """Starts on a fixed port and data directory; ``kill`` is SIGKILL, ``start`` starts it again.
 
-    ``freeze`` is SIGSTOP: connections stand, and nothing is answered until ``thaw``.
+    ``freeze`` is SIGSTOP: connections stand, and nothing is answered until ``thaw``. ``errors``
+    takes what the process says on stderr.
     """
 
-    def __init__(self, data_dir: Path, topics: dict[str, int]) -> None:
+    def __init__(
+        self, data_dir: Path, topics: dict[str, int], errors: IO[str] | None = None
+    ) -> None:
         self._held = HeldPort()
         self.port = self._held.number
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
@@ -27,11 +30,14 @@ class BrokerProcess:
         self._command += ["--data-dir", str(data_dir)]
         for name, partitions in topics.items():
             self._command += ["--topic", f"{name}:{partitions}"]
+        self._errors = errors
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the broker; returns once it accepts connections."""
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, stderr=self._errors
+        )
         await_listener(self.port)
 
     @property

@@ -24,6 +24,7 @@ from kprod.broker.timer import Timer
 from kprod.clock import SystemClock
 
 MIB = 1024 * 1024
+FREE = 64 * 1024
 IDLE = 600.0
 
 
@@ -49,6 +50,8 @@ def test_memory_grows_with_what_arrives() -> None:
     fill(buffer, struct.pack(">i", 64 * MIB))
     assert memory.used == 0
     fill(buffer, b"x")
+    assert memory.used == 0  # 64 KiB, which are free of charge
+    fill(buffer, bytes(FREE))
     assert memory.used == MIB
     fill(buffer, bytes(3 * MIB))
     assert memory.used == 4 * MIB
@@ -68,7 +71,7 @@ def test_big_requests_wait_for_memory_and_small_ones_do_not() -> None:
     memory = RequestMemory(2 * MIB)
     assert memory.take(2 * MIB)
     big, small = RequestBuffer(8 * MIB, memory), RequestBuffer(8 * MIB, memory)
-    fill(big, struct.pack(">i", 4 * MIB))
+    fill(big, struct.pack(">i", 4 * MIB) + bytes(FREE))
     assert big.room() is None
     assert fill(small, struct.pack(">i", 9) + b"123456789") == [b"123456789"]
     memory.give_back(2 * MIB)
