@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.aiokafka_transactions import TransactionCalls
 from kprod.aio.errors import for_aiokafka
@@ -23,6 +23,9 @@ from kprod.kafka import serializer as serializers
 from kprod.kafka.options import native_options
 from kprod.producer import KafkaProducer
 from kprod.types import RecordMetadata
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 MAX_BLOCK = 60.0
 _ACKS = (0, 1, -1, "all")
@@ -221,6 +224,19 @@ class AIOKafkaProducer(TransactionCalls):
         """The topic's partition numbers."""
         try:
             return set(range(len(await self._queueing.topic(topic, MAX_BLOCK))))
+        except KprodError as error:
+            raise for_aiokafka(error) from error
+
+    async def client_instance_id(self, timeout: float | None = None) -> UUID:
+        """The id by which brokers know this producer's metrics (KIP-714); aiokafka has none.
+
+        Waits at most ``timeout`` seconds, None for a minute. Raises KafkaTimeoutError when no
+        broker has given one, and IllegalStateError with ``enable_metrics_push=False``.
+        """
+        longest = MAX_BLOCK if timeout is None else timeout
+        ask = partial(self._queueing.native.client_instance_id, longest)
+        try:
+            return await self._queueing.elsewhere(ask, "id")  # type: ignore[no-any-return]
         except KprodError as error:
             raise for_aiokafka(error) from error
 

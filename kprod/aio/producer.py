@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.queueing import Queueing, Record
 from kprod.aio.transactions import AsyncTransactionCalls
@@ -13,6 +13,9 @@ from kprod.buffer.awaiting import SLICE
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.producer import KafkaProducer
 from kprod.types import DeliveryReport, Headers, RecordMetadata
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 MAX_BLOCK_MS = 60_000
 
@@ -101,6 +104,15 @@ class Producer(AsyncTransactionCalls):
     async def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers."""
         return set(range(len(await self._queueing.topic(topic, self._max_block))))
+
+    async def client_instance_id(self, timeout: float | None = None) -> UUID:
+        """The id by which brokers know this producer's metrics (KIP-714).
+
+        Waits at most ``timeout`` seconds, None for ``max_block_ms``. Raises KprodTimeoutError when
+        no broker has given one, and IllegalStateError with ``enable_metrics_push=False``.
+        """
+        ask = partial(self._native.client_instance_id, self._seconds(timeout))
+        return await self._queueing.elsewhere(ask, "id")  # type: ignore[no-any-return]
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Numbers under Kafka's metric names, by group."""

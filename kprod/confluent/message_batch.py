@@ -52,4 +52,6 @@ def _check(index: int, message: Any) -> None:
     if not isinstance(message.get("partition", 0), int):
         raise TypeError(f"Message partition at index {index} must be int")
     if message.get("timestamp") is not None:
-        raise NotImplementedError("Message timestamps are not currently supported for batches")
+        raise NotImplementedError(
+            "Message timestamps are not currently supported by produce_batch(): produce() takes one"
+        )

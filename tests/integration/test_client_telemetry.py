@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 import pytest
 from confluent_kafka import Producer
 
-from kprod import KafkaProducer
+from kprod import KafkaProducer, aio
 from kprod.broker import ApiKey, ClientMetricsSubscription, EmbeddedBroker
 from kprod.errors import IllegalStateError, KprodTimeoutError, ProducerClosedError
+from kprod.kafka.errors import IllegalStateError as FaceStateError
+from kprod.kafka.errors import KafkaTimeoutError
 from tests.support.metrics_data import read_metrics
 
 DOMAIN = "org.apache.kafka.producer."
@@ -77,3 +80,43 @@ def test_there_is_no_id_without_telemetry() -> None:
             producer.client_instance_id(timeout=0.01)
     with pytest.raises(ProducerClosedError):
         producer.client_instance_id()
+
+
+AsyncProducer = type[aio.Producer] | type[aio.AIOKafkaProducer]
+
+
+@pytest.mark.parametrize("kind", [aio.Producer, aio.AIOKafkaProducer])
+def test_the_id_is_awaited_from_asyncio(kind: AsyncProducer) -> None:
+    async def ask(servers: str) -> uuid.UUID:
+        async with kind(bootstrap_servers=servers) as producer:
+            own_id = await producer.client_instance_id(timeout=30)
+            assert await producer.client_instance_id() == own_id
+            return own_id
+
+    with EmbeddedBroker() as broker:
+        broker.client_metrics.subscribe(SOON)
+        own_id = asyncio.run(ask(broker.bootstrap_servers))
+        broker.client_metrics.await_pushes(1, timeout=30)
+        assert {push.instance_id for push in broker.client_metrics.pushes} == {own_id}
+
+
+@pytest.mark.parametrize(
+    ("kind", "too_late", "switched_off"),
+    [
+        (aio.Producer, KprodTimeoutError, IllegalStateError),
+        (aio.AIOKafkaProducer, KafkaTimeoutError, FaceStateError),
+    ],
+)
+def test_each_asyncio_producer_says_in_its_own_errors_that_there_is_no_id(
+    kind: AsyncProducer, too_late: type[Exception], switched_off: type[Exception]
+) -> None:
+    async def ask(servers: str) -> None:
+        async with kind(bootstrap_servers=servers) as producer:
+            with pytest.raises(too_late, match="KIP-714"):
+                await producer.client_instance_id(timeout=0.01)
+        async with kind(bootstrap_servers=servers, enable_metrics_push=False) as producer:
+            with pytest.raises(switched_off, match="enable_metrics_push"):
+                await producer.client_instance_id()
+
+    with EmbeddedBroker() as broker:
+        asyncio.run(ask(broker.bootstrap_servers))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import kprod.config.option_types
 from kprod.config.option_types import ProducerOptions
@@ -27,7 +31,8 @@ producer = KafkaProducer(client_id=None, acks="all", linger_ms=5, value_serializ
 producer.send("t", b"v", partition="1")
 offset: str = producer.send("t", b"v").get(timeout=1).offset
 """
-PLANTED = 10
+PLANTED = [*range(3, 11), 12, 13]
+"""Lines, counted from 1."""
 
 
 def test_the_types_are_those_of_the_table() -> None:
@@ -44,17 +49,35 @@ def test_the_types_are_those_of_the_table() -> None:
     assert OPTIONS.keys() <= ProducerOptions.__annotations__.keys()
 
 
-def test_a_type_checker_finds_every_planted_mistake(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(MISTAKES)
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", program],
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    written = tmp_path / "program.py"
+    written.write_text(MISTAKES)
+    return written
+
+
+def test_mypy_finds_every_planted_mistake(program: Path) -> None:
+    told = checked("mypy", "--strict", "--no-error-summary", program)
+    found = {line.split(":")[1] for line in told.splitlines() if ": error:" in line}
+    assert found == {str(number) for number in PLANTED}, told
+
+
+def test_pyright_finds_every_planted_mistake(program: Path) -> None:
+    if shutil.which("node") is None:  # pyright would fetch one
+        pytest.skip("pyright needs Node.js")
+    told = checked("pyright", "--outputjson", "--pythonpath", sys.executable, program)
+    findings = json.loads(told)["generalDiagnostics"]
+    # Its lines count from 0.
+    errors = [one["range"]["start"]["line"] + 1 for one in findings if one["severity"] == "error"]
+    assert sorted(errors) == PLANTED, told
+
+
+def checked(checker: str, *arguments: str | Path) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-m", checker, *arguments],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
     )
-    found = {line.split(":")[1] for line in checked.stdout.splitlines() if ": error:" in line}
-    planted = {str(number) for number in (*range(3, 11), 12, 13)}
-    assert len(planted) == PLANTED
-    assert found == planted, checked.stdout
+    return ran.stdout

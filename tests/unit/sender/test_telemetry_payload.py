@@ -75,6 +75,15 @@ def test_every_metric_that_the_kip_asks_of_a_producer_is_told() -> None:
     assert {f"org.apache.kafka.producer.{name}" for name in STANDARD} <= names
 
 
+def test_every_metric_has_its_unit_those_of_transactions_as_well() -> None:
+    metrics = ProducerMetrics()
+    metrics.node(1)
+    metrics.topic("t")
+    units = {one.name: one.unit for one in told(metrics.groups(0.0, {}), wanted("*"))}
+    assert [name for name, unit in units.items() if not unit] == []
+    assert units["org.apache.kafka.producer.txn.commit.time.ns.total"] == "ns"
+
+
 @pytest.mark.parametrize(
     ("prefixes", "count"),
     [
