@@ -22,7 +22,7 @@ from kprod.errors import (
     TransactionError,
 )
 from kprod.sender.sequences import Sequences
-from kprod.sender.transaction_reactions import Reaction, reaction
+from kprod.sender.transaction_reactions import AGAIN, Reaction, reaction
 from kprod.sender.transaction_requests import (
     AddOffsets,
     AddPartitions,
@@ -178,7 +178,7 @@ class Coordination:
             self._end_for_good(Reaction.START_AGAIN, error)
 
     def answered(self, ask: Ask, reply: Any) -> Reaction | None:
-        """Take the answer. What is left to do: ``RETRY`` or ``FIND_AGAIN``, or nothing."""
+        """Take the answer. What is left to do: one of ``AGAIN``, or nothing."""
         if isinstance(ask, AddPartitions):
             return self._partitions_added(ask, reply.results)
         if isinstance(ask, CommitOffsets):
@@ -279,7 +279,7 @@ class Coordination:
 
     def _react(self, ask: Ask, code: int, where: str = "") -> Reaction | None:
         found = reaction(ask.api, code, implicit=self.implicit)
-        if found in (Reaction.RETRY, Reaction.FIND_AGAIN):
+        if found in AGAIN:
             if isinstance(ask, AddPartitions | AddOffsets):
                 self._doubtful = None  # refused: it was not added
             return found

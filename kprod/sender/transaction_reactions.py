@@ -51,11 +51,13 @@ MOVED = frozenset({COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 class Reaction(enum.Enum):
     """What to do after an error code.
 
+    ``RETRY_SOON``: ask again in a moment, for the transaction before is still being ended.
     ``RETRY``: ask again after a back-off. ``FIND_AGAIN``: ask who coordinates now, then again.
     ``ABORT``: the transaction can only be aborted. ``FENCED``, ``START_AGAIN`` and ``CLOSE``: the
     producer can only be closed; a new one may go on, unless it is ``CLOSE``.
     """
 
+    RETRY_SOON = enum.auto()
     RETRY = enum.auto()
     FIND_AGAIN = enum.auto()
     ABORT = enum.auto()
@@ -64,8 +66,16 @@ class Reaction(enum.Enum):
     CLOSE = enum.auto()
 
 
+AGAIN = frozenset({Reaction.RETRY_SOON, Reaction.RETRY, Reaction.FIND_AGAIN})
+"""The same question is asked again."""
+
 _EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
     {
+        # What comes first in a transaction may find the one before still without its markers. In
+        # protocol 2 that may be the offsets: no request has added anything before them.
+        (ApiKey.ADD_PARTITIONS_TO_TXN, CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
+        (ApiKey.ADD_OFFSETS_TO_TXN, CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
+        (ApiKey.TXN_OFFSET_COMMIT, CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
         # A group's coordinator that does not get its offsets stored may be on its way out.
         (ApiKey.TXN_OFFSET_COMMIT, REQUEST_TIMED_OUT): Reaction.FIND_AGAIN,
         (ApiKey.FIND_COORDINATOR, COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,

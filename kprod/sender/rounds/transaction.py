@@ -16,17 +16,12 @@ from kprod.sender.rounds.produce import ProduceRound
 from kprod.sender.rounds.produce_exchange import TransactionOfBatches
 from kprod.sender.sequences import Sequences
 from kprod.sender.transaction_reactions import Reaction, reaction
-from kprod.sender.transaction_requests import (
-    AddPartitions,
-    Ask,
-    Coordinator,
-    FindCoordinator,
-)
+from kprod.sender.transaction_requests import Ask, Coordinator, FindCoordinator
 from kprod.sender.transactions import DOOMED, State, Transactions
 
 FOREVER = float("inf")
 SOON = 0.02
-"""Seconds until partitions are added again while the transaction before is still being ended."""
+"""Seconds until something is added again while the transaction before is still being ended."""
 FLUSHING = frozenset({State.COMMITTING, State.PREPARED})
 ENDING = FLUSHING | DOOMED
 PATIENCE = 1.0
@@ -186,8 +181,7 @@ class TransactionRound:
         else:
             if left is Reaction.FIND_AGAIN:
                 self._coordinators.pop(ask.coordinator, None)
-            hurry = isinstance(ask, AddPartitions) and not self.coordination.started
-            self._back_off(now, SOON if hurry else FOREVER)
+            self._back_off(now, SOON if left is Reaction.RETRY_SOON else FOREVER)
         throttle_ms: int = reply.throttle_ms
         return throttle_ms
 

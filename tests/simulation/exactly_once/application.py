@@ -134,7 +134,7 @@ class Application:
                 told.ends(block.outcome)
         if producer.state is State.FATAL_ERROR:
             self._renew(told)
-        elif producer.state is State.ABORTING:  # it was not confirmed in time
+        elif producer.state in (State.ABORTING, State.INITIALIZING):  # not confirmed in time
             self._complete(producer.abort_transaction, plan.timeout)
 
     def _fill(self, plan: Plan, told: Told) -> None:

@@ -12,7 +12,7 @@ from kprod.errors import (
     TransactionAbortableError,
     TransactionError,
 )
-from kprod.sender.transaction_reactions import Reaction, reaction
+from kprod.sender.transaction_reactions import AGAIN, Reaction, reaction
 from kprod.sender.transaction_requests import (
     AddOffsets,
     AddPartitions,
@@ -279,7 +279,7 @@ def test_every_code_in_every_answer(
     left = dialogue.answer(kind, code)
     expected = reaction(kind.api, code, implicit=implicit)
     state = dialogue.transactions.state
-    if expected in (Reaction.RETRY, Reaction.FIND_AGAIN):
+    if expected in AGAIN:
         assert left is expected
         assert type(dialogue.due()) is kind
         return
@@ -325,6 +325,19 @@ def hear_all(dialogue: Dialogue) -> None:
     except Exception:
         with pytest.raises(TransactionAbortableError):
             dialogue.hear(Call.COMMIT)
+
+
+@pytest.mark.parametrize("kind", [AddPartitions, AddOffsets, CommitOffsets])
+def test_what_comes_first_in_a_transaction_waits_but_a_moment_for_the_one_before(
+    kind: type[Ask],
+) -> None:
+    dialogue = asked(kind, implicit=False)
+    assert dialogue.answer(kind, 51) is Reaction.RETRY_SOON
+    assert dialogue.answer(kind, 14) is Reaction.RETRY
+
+
+def test_offsets_that_come_first_wait_but_a_moment_in_protocol_2_as_well() -> None:
+    assert asked(CommitOffsets, implicit=True).answer(CommitOffsets, 51) is Reaction.RETRY_SOON
 
 
 def test_the_table_knows_every_request() -> None:
