@@ -71,6 +71,8 @@ cdef class Sequences:
     @cython.locals(records=int64_t, earlier=ProducerBatch)
     cpdef void acknowledged(self, ProducerBatch batch, int64_t base_offset) except *
     cpdef void resolved(self, ProducerBatch batch) except *
+    cdef void _open_gap(self, PartitionSequence state, ProducerBatch batch) except *
+    cdef bint _is_of_a_new_log(self, PartitionSequence state, ProducerBatch batch) except -1
     cdef void _resolve(self, PartitionSequence state, ProducerBatch batch) except *
     cpdef void was_split(self, ProducerBatch batch, object parts) except *
     cpdef void want_new_epoch(self, ProducerBatch batch) except *

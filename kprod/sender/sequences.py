@@ -265,10 +265,9 @@ class Sequences:
         sent = len(state.in_flight)
         if not sent or state.in_flight[sent - 1] is batch or batch.overtaken:
             return False
-        before, now = state.proven_leader, batch.attempted_leader
-        if state.anchor_offset < 0 or before is None or now is None:
+        if state.anchor_offset < 0 or state.proven_leader is None:
             return False
-        return before.topic_id == now.topic_id
+        return batch.attempted_leader is not None and not self._is_of_a_new_log(state, batch)
 
     def leaves_room(self, batch: ProducerBatch, base_offset: int) -> bool:
         """True when all that was sent before ``batch`` may lie before ``base_offset``.
@@ -297,6 +296,11 @@ class Sequences:
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
         state = self._of_batch(batch)
+        in_new_log = batch.overtaken and self._is_of_a_new_log(state, batch)
+        if in_new_log and self.transactions is None:
+            # What overtook it is in the log of a topic that is gone. The new one expects the
+            # sequence behind this batch, and nobody is going to send it.
+            self._open_gap(state, batch)
         if not batch.overtaken:
             records = batch.builder.record_count
             told = 0 <= base_offset <= 0x7FFFFFFFFFFFFFFF - records  # or it is no offset
@@ -314,14 +318,26 @@ class Sequences:
         """``batch`` has its outcome, or will get none from the broker any more."""
         state = self._of_batch(batch)
         sent = len(state.in_flight)
-        if self.idempotent and sent and state.in_flight[sent - 1] is batch:
-            # Nothing behind it will tell whether the broker has it. Retried after a lost answer,
-            # the next batch would be refused as out of sequence, and given up as maybe stored.
-            state.has_gap = True
-            self._awaiting_epoch[batch.tp] = None
+        self._open_gap(state, batch)
         if self.transactions is not None and sent and batch in state.in_flight:
             self.transactions.sequence_lost()
         self._resolve(state, batch)
+
+    def _open_gap(self, state: PartitionSequence, batch: ProducerBatch) -> None:
+        """The next batch starts a new epoch, if none was sent behind ``batch``.
+
+        Nothing will tell which sequence the broker expects then. Retried after a lost answer, the
+        next batch would be refused as out of sequence, and given up as maybe stored.
+        """
+        sent = len(state.in_flight)
+        if self.idempotent and sent and state.in_flight[sent - 1] is batch:
+            state.has_gap = True
+            self._awaiting_epoch[batch.tp] = None
+
+    def _is_of_a_new_log(self, state: PartitionSequence, batch: ProducerBatch) -> bool:
+        """True when the topic was made anew since what was acknowledged last."""
+        before, now = state.proven_leader, batch.attempted_leader
+        return before is not None and now is not None and before.topic_id != now.topic_id
 
     def _resolve(self, state: PartitionSequence, batch: ProducerBatch) -> None:
         in_flight = state.in_flight

@@ -179,7 +179,7 @@ def run(hostile: Iterator[Hostile], *, every: int = 100) -> Outcomes:
                 assert outcomes.memory < MOST_MEMORY, f"{outcomes.memory} bytes after {one}"
         _behave(well, outcomes)
         said.seek(0)
-        unexpected = [line for line in said if "unexpected" in line or "Error" in line]
+        unexpected = [line for line in said if "unexpected error" in line or "Traceback" in line]
         assert not unexpected, unexpected[:20]
     return outcomes
 

@@ -1,0 +1,31 @@
+"""Bugs the simulation has found with topics that are made anew, as in ``test_regressions``."""
+
+from __future__ import annotations
+
+from tests.simulation.actions import Disturb, MoveLeader, Recreate, Send
+from tests.simulation.interference import Interference
+from tests.simulation.schedule import Schedule
+from tests.simulation.setup import Setup
+from tests.simulation.world import run
+
+
+def test_a_new_log_that_begins_with_an_overtaken_batch_expects_another_sequence() -> None:
+    """Two batches behind it were acknowledged by the log that is gone. The next record had their
+    sequences before it, its first answer was lost, and the second refused it: it failed as MAYBE.
+    """
+    schedule = Schedule(
+        seed=5600017467,
+        setup=Setup(nodes=2, replication=0.05, latency=0.01, batch_size=150),
+        actions=(
+            Send(at=0.0258, topic=0, records=4, size=20, keys="none"),
+            Send(at=0.1313, topic=0, records=1, size=150, keys="explicit"),
+            Send(at=0.1327, topic=0, records=1, size=5, keys="explicit"),
+            Send(at=0.2541, topic=0, records=1, size=5, keys="explicit"),
+            MoveLeader(at=0.2586, topic=0, partition=0, to=0, gap=0.0, lose_tail=False),
+            Recreate(at=0.4119, topic=0, gap=0.01),
+            Send(at=0.4899, topic=0, records=1, size=20, keys="explicit"),
+            Disturb(0.4976, 0, Interference("produce", "lose-response", part=1.0)),
+        ),
+        gentle=True,
+    )
+    assert not run(schedule).violations
