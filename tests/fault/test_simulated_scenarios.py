@@ -13,19 +13,16 @@ import pytest
 from tests.simulation.actions import (
     Action,
     Crash,
-    CutAll,
-    Disturb,
     FlushAll,
     ForgetProducers,
     Grow,
     HideTopic,
     MoveLeader,
-    Pause,
     Recreate,
     Send,
-    SlowWires,
     StallClient,
 )
+from tests.simulation.broker_actions import CutAll, Disturb, Pause, SlowWires
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup

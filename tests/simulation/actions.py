@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tests.simulation.app import KEYS, Intent
-from tests.simulation.interference import Interference
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -90,37 +89,7 @@ class Close:
         world.close_soon(self.timeout)
 
 
-# Requests -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Disturb:
-    """The next ``times`` requests of that kind at a broker meet ``fault``."""
-
-    at: float
-    node: int
-    fault: Interference
-    times: int = 1
-
-    def apply(self, world: World) -> None:
-        world.node(self.node).arm(self.fault, self.times)
-
-
 # Brokers --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A broker stops in the middle of everything (SIGSTOP) and goes on later."""
-
-    at: float
-    node: int
-    seconds: float
-
-    def apply(self, world: World) -> None:
-        node = world.node(self.node)
-        node.pause()
-        world.events.after(self.seconds, node.resume)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +118,6 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
-class CutAll:
-    """Every connection to a broker breaks; the broker goes on."""
-
-    at: float
-    node: int
-    silently: bool = False
-
-    def apply(self, world: World) -> None:
-        world.node(self.node).drop_connections(silently=self.silently)
-
-
-@dataclass(frozen=True, slots=True)
 class ShutDoor:
     """A broker refuses new connections, or (``silently``) does not answer the call."""
 
@@ -173,18 +130,6 @@ class ShutDoor:
         door = world.node(self.node).door
         door.closed, door.silent = not self.silently, self.silently
         world.events.after(self.seconds, lambda: world.open_door(self.node))
-
-
-@dataclass(frozen=True, slots=True)
-class SlowWires:
-    """Every byte takes ``factor`` times as long."""
-
-    at: float
-    seconds: float
-    factor: float
-
-    def apply(self, world: World) -> None:
-        world.slow_down(self.factor, self.seconds)
 
 
 # The cluster ----------------------------------------------------------------------------------

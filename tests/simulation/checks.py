@@ -10,8 +10,8 @@ from typing import NamedTuple
 from kprod.broker.record_batch import StoredRecord, read_batches
 from kprod.errors import DeliveryTimeoutError
 from kprod.types import Persisted, TopicPartition
-from tests.simulation.actions import Disturb
 from tests.simulation.app import uid_of
+from tests.simulation.broker_actions import Disturb
 from tests.simulation.configured import CONNECTION_SETUP_MS
 from tests.simulation.history import History, Sent
 from tests.simulation.interference import HANDSHAKE

@@ -8,21 +8,18 @@ from dataclasses import replace
 from tests.simulation.actions import (
     Action,
     Crash,
-    CutAll,
-    Disturb,
     ForgetProducers,
     Fragile,
     Grow,
     HideBroker,
     HideTopic,
     MoveLeader,
-    Pause,
     Recreate,
     Send,
     ShutDoor,
-    SlowWires,
     StallClient,
 )
+from tests.simulation.broker_actions import CutAll, Disturb, Pause, SlowWires
 from tests.simulation.dice import Dice
 from tests.simulation.interference import (
     DISHONEST,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 
-from tests.simulation.actions import Action, Disturb, Send
+from tests.simulation.actions import Action, Send
+from tests.simulation.broker_actions import Disturb
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.simulation.actions import (
     Crash,
-    CutAll,
-    Disturb,
     FlushAll,
     ForgetProducers,
     Fragile,
@@ -15,9 +13,9 @@ from tests.simulation.actions import (
     Recreate,
     Send,
     ShutDoor,
-    SlowWires,
     StallClient,
 )
+from tests.simulation.broker_actions import CutAll, Disturb, SlowWires
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.simulation.actions import Crash, Disturb, ForgetProducers, HideBroker, Send, SlowWires
+from tests.simulation.actions import Crash, ForgetProducers, HideBroker, Send
+from tests.simulation.broker_actions import Disturb, SlowWires
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.simulation.actions import Disturb, MoveLeader, Recreate, Send
+from tests.simulation.actions import MoveLeader, Recreate, Send
+from tests.simulation.broker_actions import Disturb
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
 from tests.simulation.setup import Setup

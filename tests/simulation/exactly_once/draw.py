@@ -5,21 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from tests.simulation.broker_actions import CutAll, Disturb, Pause, SlowWires
 from tests.simulation.exactly_once.plan import (
     COORDINATOR,
     GROUP_COORDINATOR,
     Burst,
     Crash,
-    CutAll,
-    Disturb,
     Happening,
     MoveCoordinator,
     MoveLeader,
-    Pause,
     Plan,
     Rebalance,
     Script,
-    SlowWires,
     Upgrade,
 )
 from tests.simulation.exactly_once.setup import TransactionSetup

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tests.simulation.exactly_once.setup import TransactionSetup
-from tests.simulation.interference import Interference
 
 if TYPE_CHECKING:
     from tests.simulation.exactly_once.world import TransactionWorld
@@ -60,19 +59,6 @@ COORDINATOR, GROUP_COORDINATOR = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
-class Disturb:
-    """The next ``times`` requests of that kind at a broker meet ``fault``."""
-
-    at: float
-    node: int
-    fault: Interference
-    times: int = 1
-
-    def apply(self, world: TransactionWorld) -> None:
-        world.node(self.node).arm(self.fault, self.times)
-
-
-@dataclass(frozen=True, slots=True)
 class MoveCoordinator:
     """``group``: that of the group, else that of the transactions; it answers after ``gap``."""
 
@@ -117,44 +103,6 @@ class Crash:
         node.crash(self.gap, lose_tail=self.lose_tail, silently=self.silently)
         world.replace_coordinators(node.node_id, self.gap)
         world.events.after(self.seconds, partial(node.restart))
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A broker stops in the middle of everything (SIGSTOP) and goes on later."""
-
-    at: float
-    node: int
-    seconds: float
-
-    def apply(self, world: TransactionWorld) -> None:
-        node = world.node(self.node)
-        node.pause()
-        world.events.after(self.seconds, node.resume)
-
-
-@dataclass(frozen=True, slots=True)
-class CutAll:
-    """Every connection to a broker breaks; the broker goes on."""
-
-    at: float
-    node: int
-    silently: bool = False
-
-    def apply(self, world: TransactionWorld) -> None:
-        world.node(self.node).drop_connections(silently=self.silently)
-
-
-@dataclass(frozen=True, slots=True)
-class SlowWires:
-    """Every byte takes ``factor`` times as long."""
-
-    at: float
-    seconds: float
-    factor: float
-
-    def apply(self, world: TransactionWorld) -> None:
-        world.slow_down(self.factor, self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
