@@ -263,10 +263,11 @@ def _as_tuple(version: Any) -> tuple[int, ...] | None:
 
 def _refuse_idempotence(options: dict[str, Any], version: tuple[int, ...]) -> None:
     """A broker before 0.11, says the caller: kafka-python goes on without idempotence."""
-    if options.get("enable_idempotence"):
-        raise translated(
-            ConfigError(f"idempotence needs a broker from 0.11 on, not api_version={version}")
-        )
+    for option in ("transactional_id", "enable_idempotence"):
+        if options.get(option):
+            raise translated(
+                ConfigError(f"{option} needs a broker from 0.11 on, not api_version={version}")
+            )
     options["enable_idempotence"] = False
 
 

@@ -117,6 +117,26 @@ def test_keys_go_where_theirs_go() -> None:
         assert found == original.partition("t", None, key, None, None, CLUSTER)
 
 
+class KnowsEveryPartition:
+    """What an application's tests may give to a partitioner: it knows one topic only."""
+
+    def topics(self) -> set[str]:
+        return {"t"}
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return {0, 1, 2}
+
+    available_partitions_for_topic = partitions_for_topic
+
+
+@pytest.mark.parametrize("partitioner", [DefaultPartitioner(), StickyPartitioner()])
+@pytest.mark.parametrize("cluster", [CLUSTER, KnowsEveryPartition()])
+def test_a_topic_that_is_not_known_is_refused(partitioner: Any, cluster: Any) -> None:
+    assert partitioner.partition("t", None, None, "v", b"v", cluster) in range(3)
+    with pytest.raises(ValueError, match="other not found"):
+        partitioner.partition("other", "k", b"k", "v", b"v", cluster)
+
+
 def test_records_without_a_key_stick_to_a_partition_that_has_a_leader() -> None:
     sticky = StickyPartitioner()
     first = sticky.partition("t", None, None, None, b"v", CLUSTER)

@@ -140,6 +140,11 @@ def test_idempotence_that_cannot_be_is_refused_when_asked_for_and_else_dropped(
         assert producer.config["enable_idempotence"] is False
 
 
+def test_a_transaction_with_a_broker_that_is_too_old_is_refused_for_its_version() -> None:
+    with pytest.raises(theirs.KafkaConfigurationError, match=r"api_version=\(0, 10\)"):
+        KafkaProducer(bootstrap_servers=nobody(), api_version=(0, 10), transactional_id="t")
+
+
 @pytest.mark.parametrize("option", ["bootstrap_timeout_ms", "api_version_auto_timeout_ms"])
 def test_making_one_fails_when_no_broker_answers(option: str) -> None:
     options: dict[str, Any] = {"bootstrap_servers": nobody(), option: 50}
