@@ -231,7 +231,7 @@ class AIOKafkaProducer(TransactionCalls):
         """The id by which brokers know this producer's metrics (KIP-714); aiokafka has none.
 
         Waits at most ``timeout`` seconds, None for a minute. Raises KafkaTimeoutError when no
-        broker has given one, and IllegalStateError with ``enable_metrics_push=False``.
+        broker has given one, and IllegalOperation with ``enable_metrics_push=False``.
         """
         longest = MAX_BLOCK if timeout is None else timeout
         ask = partial(self._queueing.native.client_instance_id, longest)

@@ -59,7 +59,11 @@ class TransactionCalls:
         """Let a group's offsets move with the transaction.
 
         ``offsets`` maps TopicPartition to an offset, to OffsetAndMetadata, or to both as a tuple.
+        Raises IllegalOperation outside a transaction, and ValueError without a group.
         """
+        if not group_id:
+            await self._waits("send_offsets_to_transaction", {}, "none", MAX_BLOCK)  # in one?
+            raise ValueError(f"group_id names no consumer group: {group_id!r}")
         plain = {
             place: offset[0] if type(offset) is tuple else offset
             for place, offset in offsets.items()

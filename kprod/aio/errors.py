@@ -6,11 +6,22 @@ import importlib
 from functools import cache, lru_cache
 from typing import Any, cast
 
-from kprod.errors import KprodError, ProducerClosedError
+from kprod.errors import IllegalStateError, KprodError, ProducerClosedError
 from kprod.kafka import errors as face
 from kprod.kafka.translation import translated
 
-_RENAMED = {"ProducerClosed": "IllegalStateError"}
+_RENAMED = {
+    "ProducerClosed": "IllegalStateError",
+    "IllegalOperation": "IllegalStateError",
+    "ProducerFenced": "ProducerFencedError",
+    "CorruptRecordException": "CorruptRecordError",
+}
+"""The face's names for those of aiokafka's that are more than the same without ``Error``."""
+_BY_KIND: tuple[tuple[type[KprodError], str], ...] = (
+    (ProducerClosedError, "ProducerClosed"),
+    (IllegalStateError, "IllegalOperation"),
+)
+"""The first that fits counts."""
 
 
 @lru_cache(maxsize=1)
@@ -24,7 +35,8 @@ def _theirs() -> Any:
 @cache
 def _kin(name: str) -> type[face.KafkaError]:
     """The face's class of this name, as a subclass of aiokafka's if there is one."""
-    base: type[face.KafkaError] = getattr(face, _RENAMED.get(name, name))
+    known = _face_name(name)
+    base: type[face.KafkaError] = getattr(face, name) if known == name else _kin(known)
     theirs = getattr(_theirs(), name, None)
     if not isinstance(theirs, type):
         return base
@@ -32,8 +44,22 @@ def _kin(name: str) -> type[face.KafkaError]:
     return cast(type[face.KafkaError], face.Kin(name, (base, theirs), named))
 
 
+def _face_name(name: str) -> str:
+    """The face's name for this one: aiokafka leaves ``Error`` out of many."""
+    if name in _RENAMED:
+        return _RENAMED[name]
+    return name if hasattr(face, name) else f"{name}Error"
+
+
+def _their_name(name: str) -> str:
+    """The name aiokafka has for one of the face's; the same if it has none."""
+    names = [name, *(known for known, ours in _RENAMED.items() if ours == name)]
+    names.append(name.removesuffix("Error"))
+    return next((known for known in names if hasattr(_theirs(), known)), name)
+
+
 def __getattr__(name: str) -> type[face.KafkaError]:
-    if name.startswith("_") or not (name in _RENAMED or hasattr(face, name)):
+    if name.startswith("_") or not hasattr(face, _face_name(name)):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _kin(name)
 
@@ -43,8 +69,8 @@ def for_aiokafka(error: KprodError) -> Exception:
     told = translated(error)
     if not isinstance(told, face.KafkaError):
         return told
-    name = "ProducerClosed" if isinstance(error, ProducerClosedError) else type(told).__name__
-    made = _kin(name)(*told.args)
+    named = (name for kind, name in _BY_KIND if isinstance(error, kind))
+    made = _kin(next(named, None) or _their_name(type(told).__name__))(*told.args)
     made.__dict__.update(told.__dict__)
     made.__cause__ = error
     return made

@@ -9,6 +9,7 @@ from typing import Any
 import aiokafka.errors as theirs
 import pytest
 
+from kprod import errors as native
 from kprod.aio import AIOKafkaProducer, errors
 from kprod.broker import EmbeddedBroker
 from kprod.kafka.partitioner import Partitioner
@@ -91,6 +92,46 @@ def test_errors_are_caught_under_their_names(servers: str) -> None:
             await gone.start()
 
     asyncio.run(main())
+
+
+def test_transactional_calls_at_the_wrong_time_are_illegal_operations(servers: str) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+            for call in (producer.begin_transaction, producer.commit_transaction):
+                with pytest.raises(theirs.IllegalOperation):
+                    await call()
+        async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+            with pytest.raises(theirs.IllegalOperation):
+                await producer.send("t", b"v")
+            with pytest.raises(theirs.IllegalOperation):
+                await producer.send_offsets_to_transaction({}, "")
+            async with producer.transaction():
+                with pytest.raises(ValueError, match="no consumer group"):
+                    await producer.send_offsets_to_transaction({}, "")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (native.ProducerFencedError("x"), "ProducerFenced"),
+        (native.BrokerError(45, "t"), "OutOfOrderSequenceNumber"),
+        (native.BrokerError(53, "t"), "TransactionalIdAuthorizationFailed"),
+        (native.BrokerError(2, "t"), "CorruptRecordException"),
+        (native.BrokerError(29, "t"), "TopicAuthorizationFailedError"),
+        (native.IllegalStateError("x"), "IllegalOperation"),
+        (native.ProducerClosedError("x"), "ProducerClosed"),
+    ],
+)
+def test_each_error_has_aiokafkas_name(error: native.KprodError, name: str) -> None:
+    told = errors.for_aiokafka(error)
+    assert type(told).__name__ == name
+    assert isinstance(told, getattr(theirs, name))
+    assert isinstance(told, getattr(errors, name))
+
+
+def test_what_has_no_name_there_is_no_error() -> None:
     assert issubclass(errors.KafkaTimeoutError, theirs.KafkaTimeoutError)
     with pytest.raises(AttributeError):
         errors.NoSuchError  # noqa: B018
