@@ -41,6 +41,7 @@ from kprod.errors import (
     TransactionAbortedError,
     TransactionError,
     TransactionTimeoutError,
+    UnfinishedCallError,
     UnsupportedVersionError,
 )
 from kprod.producer import KafkaProducer
@@ -110,6 +111,7 @@ __all__ = [
     "TransactionAbortedError",
     "TransactionError",
     "TransactionTimeoutError",
+    "UnfinishedCallError",
     "UnsupportedVersionError",
     "__version__",
 ]

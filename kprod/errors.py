@@ -128,6 +128,10 @@ class IllegalStateError(KprodError, RuntimeError):
     """The call is not allowed in the producer's present state."""
 
 
+class UnfinishedCallError(IllegalStateError):
+    """Another call of the transaction has not returned, or timed out: call that again first."""
+
+
 class ProducerClosedError(IllegalStateError):
     """The producer was closed before, or while, the record was sent."""
 

@@ -125,6 +125,7 @@ _CODES: tuple[tuple[type[native.KprodError], int], ...] = (
     (native.TransactionTimeoutError, -185),
     (native.ProducerFencedError, -144),
     (native.TransactionAbortedError, -152),
+    (native.UnfinishedCallError, -173),
     (native.IllegalStateError, -172),
     (native.KprodTimeoutError, -192),
     (native.PartitionError, -190),
@@ -152,7 +153,8 @@ def from_native(error: BaseException) -> KafkaError:
         return _of_transaction(error)
     code = next((code for kind, code in _CODES if isinstance(error, kind)), -196)
     words = f"{_KNOWN[code][1]}: {error}"
-    return KafkaError(code, words, retriable=bool(getattr(error, "retriable", False)))
+    again = isinstance(error, native.UnfinishedCallError)  # once the other call has returned
+    return KafkaError(code, words, retriable=again or bool(getattr(error, "retriable", False)))
 
 
 def _of_transaction(error: native.TransactionError) -> KafkaError:

@@ -23,6 +23,7 @@ from kprod.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionError,
+    UnfinishedCallError,
 )
 from kprod.latch import Latch
 from kprod.wire.transactions import GroupMember, OffsetToCommit
@@ -266,9 +267,8 @@ class Transactions:
         """Only what timed out may be called again; the lock is held."""
         pending = self._pending
         if pending is not None and self.state is not State.FATAL_ERROR:
-            raise IllegalStateError(
-                f"{call.value}(): {pending.call.value}() has not returned, or timed out: call"
-                f" {pending.call.value}() again first"
+            raise UnfinishedCallError(
+                f"{call.value}(): call {pending.call.value}() again first, to hear how it ends"
             )
 
     def _check(self, call: Call) -> None:

@@ -82,6 +82,12 @@ def test_errors_of_kprod_have_a_code(error: native.KprodError, code: str, words:
     assert told.retriable() == error.retriable
 
 
+def test_a_call_while_another_has_not_ended_is_a_conflict_that_passes() -> None:
+    told = from_native(native.UnfinishedCallError("x"))
+    assert (told.name(), told.retriable(), told.fatal()) == ("_CONFLICT", True, False)
+    assert from_native(native.IllegalStateError("x")).name() == "_STATE"
+
+
 def test_what_never_left_and_what_may_have_been_stored_are_told_apart_by_purge() -> None:
     closed = native.ProducerClosedError("x")
     assert from_native(closed).name() == "_PURGE_QUEUE"
