@@ -109,7 +109,8 @@ def check_seconds(call: str, timeout: Any, longest: float) -> None:
 
 def _integer(argument: str, value: Any) -> int:
     """The value of any integer type, numpy's for one. Floats are refused: they hide lost digits."""
-    if not isinstance(value, bool):
+    # numpy 1 takes its own truth values for integers, and warns that it will not for long.
+    if not isinstance(value, bool) and type(value).__name__ != "bool_":
         with suppress(TypeError):
             return operator.index(value)
     hint = _timestamp_hint(value) if argument == "timestamp_ms" else ""

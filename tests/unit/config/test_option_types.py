@@ -38,7 +38,7 @@ PLANTED = [*range(3, 11), 12, 13]
 def test_the_types_are_those_of_the_table() -> None:
     kept = Path(kprod.config.option_types.__file__)
     formatted = subprocess.run(
-        [Path(sys.executable).with_name("ruff"), "format", "-", "--stdin-filename", kept],
+        [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", kept],
         input=types_page(),
         capture_output=True,
         text=True,
