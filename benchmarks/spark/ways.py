@@ -1,15 +1,17 @@
-"""What is compared: each way writes the same frame to the same broker."""
+"""What is compared: each way writes the same rows to the same broker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-TOPIC = "t"
+from benchmarks.spark.rows import Rows
+
 TUNED = {"linger.ms": 50, "batch.size": 131_072, "compression.type": "lz4"}
 """What kprod sets for a job: the same for everyone."""
 
-Way = Callable[[Any, str], None]
+Way = Callable[[Rows, str, str], None]
+"""Takes the rows, the broker's address, and a topic."""
 
 
 def nothing(batches: Iterator[Any]) -> Iterator[Any]:
@@ -20,28 +22,40 @@ def nothing(batches: Iterator[Any]) -> Iterator[Any]:
     yield pa.RecordBatch.from_pydict({"rows": [rows]})
 
 
-def no_op(frame: Any, servers: str) -> None:
+def no_op(rows: Rows, servers: str, topic: str) -> None:
     """What Spark takes to hand the rows to Python at all."""
-    frame.mapInArrow(nothing, "rows bigint").collect()
+    rows.frame.mapInArrow(nothing, "rows bigint").collect()
 
 
-def kprod_write(frame: Any, servers: str, **options: Any) -> None:
+def kprod_write(rows: Rows, servers: str, topic: str, **options: Any) -> None:
     """``kprod.spark.write``."""
     from kprod.spark import write
 
-    result = write(frame, TOPIC, bootstrap_servers=servers, progress=False, **options)
-    assert result.records == frame.count_of_rows
+    write(rows.frame, topic, bootstrap_servers=servers, progress=False, **options)
 
 
-def spark_sink(frame: Any, servers: str, **options: Any) -> None:
-    """Spark's own Kafka sink."""
-    writer = frame.write.format("kafka").option("kafka.bootstrap.servers", servers)
-    for name, value in options.items():
-        writer = writer.option(f"kafka.{name}", str(value))
-    writer.option("topic", TOPIC).save()
+def repartitioned(rows: Rows, servers: str, topic: str) -> None:
+    """The same, each Kafka partition written by one task."""
+    kprod_write(rows, servers, topic, repartition="kafka")
 
 
-def confluent_recipe(frame: Any, servers: str) -> None:
+def spark_sink(rows: Rows, servers: str, topic: str) -> None:
+    """Spark's own Kafka sink at its defaults."""
+    _saved(rows.frame.write, servers, topic)
+
+
+def tuned_sink(rows: Rows, servers: str, topic: str) -> None:
+    """Spark's own Kafka sink with the batches and the codec of kprod."""
+    options = {f"kafka.{name}": str(value) for name, value in TUNED.items()}
+    _saved(rows.frame.write.options(**options), servers, topic)
+
+
+def _saved(writer: Any, servers: str, topic: str) -> None:
+    options = {"kafka.bootstrap.servers": servers, "topic": topic}
+    writer.format("kafka").options(**options).save()
+
+
+def confluent_recipe(rows: Rows, servers: str, topic: str) -> None:
     """The usual ``foreachPartition`` with confluent-kafka, with the same batches."""
 
     def send(rows: Iterable[Any]) -> None:
@@ -51,35 +65,45 @@ def confluent_recipe(frame: Any, servers: str) -> None:
         for row in rows:
             while True:
                 try:
-                    producer.produce(TOPIC, key=row.key, value=bytes(row.value))
+                    producer.produce(topic, key=row.key, value=bytes(row.value))
                     break
                 except BufferError:
                     producer.poll(0.1)
             producer.poll(0)
         producer.flush()
 
-    frame.foreachPartition(send)
+    rows.frame.foreachPartition(send)
 
 
-def iterate_rows(frame: Any, servers: str) -> None:
+def iterate_rows(rows: Rows, servers: str, topic: str) -> None:
     """Merely looks at every row of an RDD."""
-    frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
+    rows.frame.rdd.mapPartitions(lambda part: [sum(1 for _ in part)]).collect()
 
 
-def kprod_rows(frame: Any, servers: str) -> None:
+def kprod_rows(rows: Rows, servers: str, topic: str) -> None:
     """``rdd.mapPartitions(partition_writer(...))``."""
     from kprod.spark import partition_writer
 
-    frame.rdd.mapPartitions(partition_writer(TOPIC, bootstrap_servers=servers)).collect()
+    rows.frame.rdd.mapPartitions(partition_writer(topic, bootstrap_servers=servers)).collect()
 
+
+NO_OP = "no-op mapInArrow"
+WRITE = "kprod write"
+REPARTITIONED = "kprod write repartitioned"
+TUNED_SINK = "Spark sink tuned"
+DEFAULT_SINK = "Spark sink defaults"
+CONFLUENT = "confluent foreachPartition"
+ITERATE = "iterate an RDD"
+ROWS = "kprod mapPartitions"
 
 WAYS: dict[str, Way] = {
-    "no-op mapInArrow": no_op,
-    "kprod write": kprod_write,
-    "kprod write repartitioned": lambda f, s: kprod_write(f, s, repartition="kafka"),
-    "Spark sink tuned": lambda f, s: spark_sink(f, s, **TUNED),
-    "Spark sink defaults": spark_sink,
-    "confluent foreachPartition": confluent_recipe,
-    "iterate an RDD": iterate_rows,
-    "kprod mapPartitions": kprod_rows,
+    NO_OP: no_op,
+    WRITE: kprod_write,
+    REPARTITIONED: repartitioned,
+    TUNED_SINK: tuned_sink,
+    DEFAULT_SINK: spark_sink,
+    CONFLUENT: confluent_recipe,
+    ITERATE: iterate_rows,
+    ROWS: kprod_rows,
 }
+WRITE_NOTHING = {NO_OP, ITERATE}

@@ -145,6 +145,12 @@ class ApacheKafka:
                 raise AssertionError(f"Apache Kafka {state}:\n{self.log_tail()}")
             time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        """The process that runs now."""
+        assert self._process is not None
+        return self._process.pid
+
     def _listens(self) -> bool:
         try:
             socket.create_connection(("127.0.0.1", self._direct_port), timeout=1).close()
