@@ -50,6 +50,9 @@ class IdentitySource(Protocol):
     def busy(self) -> bool:
         """True while somebody waits for what this round asks brokers."""
 
+    def gather(self, now: float) -> None:
+        """Before batches are taken: end those that will not leave, hurry those that must."""
+
     def run(self, now: float) -> float:
         """Ask what is due; seconds until there may be more to do."""
         ...
@@ -138,6 +141,7 @@ class Sender:
         """Ask for and send what is due; seconds until there may be more to do."""
         self._metadata_round.run(now)  # first, or a busy connection would never have room for it
         wait = FOREVER if self.telemetry is None else self.telemetry.run(now)
+        self._identity_round.gather(now)  # first, or a commit would wait for batches that linger
         wait = min(wait, self._produce_round.run(now))
         wait = min(wait, self._identity_round.run(now))  # after: it may have used up the epochs
         # Again: a partition without a leader, or a connection that failed, made it due.

@@ -49,6 +49,27 @@ def test_records_and_offsets_move_together(broker: EmbeddedBroker) -> None:
     assert group_offset(broker.bootstrap_servers, "group", TOPIC, 0) == 7
 
 
+@pytest.mark.parametrize("end", ["commit_transaction", "prepare_transaction"])
+def test_the_end_of_a_transaction_waits_for_no_batch_that_lingers(
+    broker: EmbeddedBroker, end: str
+) -> None:
+    """The first one as well, and where the sender's own thread is at work: after much was sent."""
+    patient: dict[str, Any] = {
+        "linger_ms": 100_000,
+        "batch_size": 1000,
+        "batch_max_size": 1000,
+    }
+    with KafkaProducer(**options(broker), **patient) as producer:
+        producer.init_transactions()
+        for count in (1, 100, 1):
+            producer.begin_transaction()
+            producer.send_many(TOPIC, [b"x" * 100] * count)
+            getattr(producer, end)(timeout=20)  # raises when the time is over
+            if end == "prepare_transaction":
+                producer.commit_transaction(timeout=20)
+    assert len(committed(broker.bootstrap_servers, TOPIC, 2)) == 102
+
+
 def test_one_transaction_over_many_partitions() -> None:
     """A thousand with ``KPROD_CAMPAIGN=long``."""
     places = range(1000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 100)

@@ -37,6 +37,9 @@ class IdentityRound:
         """Why the cluster takes nothing of this producer any more; None while it may."""
         return self._sequences.fatal
 
+    def gather(self, now: float) -> None:
+        """Batches are nothing to it."""
+
     def run(self, now: float) -> float:
         """Ask if an id is needed and a broker can take the request; seconds until the next look."""
         if not self._sequences.needs_producer_id or self._in_flight or self.fatal is not None:

@@ -82,7 +82,7 @@ class TransactionRound:
 
     def run(self, now: float) -> float:
         """Ask what is due, of a coordinator that can be asked; seconds until the next look."""
-        self._gather(self._transactions.state, now)
+        self.gather(now)
         if self._in_flight is not None:
             return FOREVER
         if self.coordination.settle():
@@ -94,8 +94,9 @@ class TransactionRound:
             return self._retry_at - now
         return self._ask(ask, now)
 
-    def _gather(self, state: State, now: float) -> None:
+    def gather(self, now: float) -> None:
         """One that ends takes no more records; those that it has leave at once, or never."""
+        state = self._transactions.state
         if state in ENDING and self._sealed != self._transactions.number:
             self._accumulator.shut()  # after this a record can only be one of the next transaction
             self._sealed = self._transactions.number
