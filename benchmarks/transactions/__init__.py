@@ -1,0 +1,1 @@
+"""Transactions of kprod, confluent-kafka and the Java client on one Apache Kafka broker."""
