@@ -6,9 +6,11 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.serialization import IntegerSerializer, StringSerializer
 
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
@@ -355,3 +357,21 @@ def test_serializers_of_confluents_package_are_called_with_their_context(servers
     assert (message.key(), message.value()) == (b"k", b"\0\0\0\7")
     with pytest.raises(RuntimeError):
         producer.produce("t", value=7)
+
+
+def test_until_a_call_that_timed_out_has_ended_others_are_conflicts() -> None:
+    producer = alone(transactional_id="x")
+    with pytest.raises(KafkaException) as caught:
+        producer.init_transactions(0.01)
+    assert (caught.value.args[0].name(), caught.value.args[0].retriable()) == ("_TIMED_OUT", True)
+    for call in (
+        producer.begin_transaction,
+        partial(producer.send_offsets_to_transaction, [TopicPartition("t", 0, 1)], "g"),
+        partial(producer.commit_transaction, 0.01),
+        partial(producer.abort_transaction, 0.01),
+    ):
+        with pytest.raises(KafkaException) as caught:
+            call()
+        error = caught.value.args[0]
+        assert (error.name(), error.retriable(), error.fatal()) == ("_CONFLICT", True, False)
+    assert producer.close()
