@@ -21,6 +21,21 @@ BATCH_JOB: Mapping[str, Any] = {
 }
 """What a job sets unless it is told otherwise: larger batches than a service that counts ms."""
 
+ONE_PARTITION_A_TASK = 1_048_576
+"""The size of batches when a task has one partition, and so no more than one batch in a request.
+
+It is what a broker takes at most by default.
+"""
+SIZES = ("batch_size", "batch_max_size", "max_request_size", "buffer_memory")
+
+
+def with_large_batches(options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` with batches as large as requests, unless they say a size of their own."""
+    given = {name.replace(".", "_") for name in options}
+    spelled = {each.replace(".", "_") for name in SIZES for each in OPTIONS[name].spellings}
+    large = {"batch_size": ONE_PARTITION_A_TASK} if given.isdisjoint(spelled) else {}
+    return {**options, **large}
+
 
 def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """``options``, and ``BATCH_JOB`` where they say nothing. Raises ConfigError for a bad one."""

@@ -15,6 +15,7 @@ from kprod.intake.arguments import check_topic
 from kprod.spark.errors import WriteFailed
 from kprod.spark.kafka_partitioning import by_kafka_partition, partition_count
 from kprod.spark.partition_writer import PartitionWriter, partition_writer
+from kprod.spark.producer_options import with_large_batches
 from kprod.spark.rate_limit import RateLimit
 from kprod.spark.schema_check import check_schema
 from kprod.spark.spark_job import collect, slots
@@ -42,8 +43,9 @@ def write(
     ``max_records_per_second`` and ``max_bytes_per_second`` (of keys and values) limit the whole
     job: each task gets its share of what the tasks that run at once may write.
     ``repartition="kafka"`` shuffles the rows by the Kafka partition they go to, which the producer
-    would choose, too: each is written by one task, in large batches. ``results="summary"`` leaves
-    the single shards out of the result. ``progress`` draws a bar if standard error is a terminal.
+    would choose, too: each is written by one task, in batches of 1 MiB unless sizes are given.
+    ``results="summary"`` leaves the single shards out of the result. ``progress`` draws a bar if
+    standard error is a terminal.
 
     Raises ConfigError and SchemaError before a task starts; WriteFailed, without further attempts,
     for what no attempt can help (an unknown topic, credentials, permissions, a row that is no
@@ -54,6 +56,8 @@ def write(
     if results not in ("shards", "summary"):
         raise ConfigError(f'results: expected "shards" or "summary"; got {results!r}')
     limit = RateLimit(records=max_records_per_second, bytes=max_bytes_per_second)
+    if repartition == "kafka":
+        options = with_large_batches(options)
     writer = partition_writer(topic, bootstrap_servers=bootstrap_servers, **options)
     if topic is not None:
         check_topic(topic)
