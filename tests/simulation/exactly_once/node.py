@@ -26,6 +26,7 @@ from tests.simulation.model import wire as plain
 from tests.simulation.model.cluster import Cluster, Partition
 from tests.simulation.model.node import UNSUPPORTED_VERSION, Node
 from tests.simulation.model.partition_log import HEADER, BatchFields
+from tests.simulation.model.produce import NOT_LEADER
 from tests.simulation.model.server_end import ServerEnd
 from tests.simulation.model.wire import ProduceRequest, RequestHeader
 from tests.simulation.wires import Wires
@@ -203,7 +204,8 @@ class TransactionNode(Node):
             places = range(len(request.partitions))
             self._produce.handle(end, header, request, fault, dict.fromkeys(places, UNAUTHORIZED))
             return
-        refused: dict[int, int] = {}
+        # Who takes over meanwhile has asked nobody whether these may be stored.
+        refused = dict.fromkeys(self._led_elsewhere(request), NOT_LEADER)
         waits = {
             place: found
             for place, data in enumerate(request.partitions)
@@ -228,6 +230,15 @@ class TransactionNode(Node):
         for place, (partition, who, _) in list(waits.items()):
             at = partition.log.topic, partition.log.partition
             self._ask_coordinator(who, at, partial(told, place), implicit=implicit)
+
+    def _led_elsewhere(self, request: ProduceRequest) -> list[int]:
+        """Places in the request of partitions that this broker does not lead now."""
+        found = (self._produce.find(data)[0] for data in request.partitions)
+        return [
+            place
+            for place, partition in enumerate(found)
+            if partition is not None and partition.leader != self.node_id
+        ]
 
     def _verifiable(self, data: plain.PartitionData) -> tuple[Partition, Who, int] | None:
         """What is to be asked of the coordinator before the batch is stored; None for nothing."""
