@@ -58,9 +58,14 @@ told = {}
 
 def job(body: str, given: dict[str, Any]) -> subprocess.Popen[str]:
     """A driver in a process of its own, and its JVM with it."""
+    return program(JOB + textwrap.dedent(body), json.dumps(given))
+
+
+def program(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """A program of Spark's that makes its session itself."""
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-c", JOB + textwrap.dedent(body), json.dumps(given)],
+        [sys.executable, "-c", code, *arguments],
         env=environment | {"SPARK_SCALA_VERSION": "2.13"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -6,6 +6,7 @@ Minutes long and heavy: ``KPROD_CAMPAIGN=long``, as ``make campaign`` runs it.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log_reader import read_topic
 from tests.spark.driver_process import (
     OF_CAMPAIGNS,
+    ROOT,
     SETTINGS,
     every_row,
     finished,
     job,
+    program,
     standalone,
     values,
 )
@@ -84,6 +87,15 @@ def test_every_kind_of_cluster_delivers_everything(kind: str, tmp_path: Path) ->
         ends = Counter(str(partition) for partition, _ in read_topic(servers, "written"))
         expected = {partition: [0, end - 1, end] for partition, end in ends.items()}
         assert told["offsets"]["written"] == expected
+
+
+RECIPE = re.compile(r'^```python title="connect.py"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+
+
+def test_the_recipe_for_spark_connect_runs() -> None:
+    """It needs more packages than other recipes, which run with the other examples of the pages."""
+    (code,) = RECIPE.findall((ROOT / "docs" / "spark.md").read_text())
+    assert finished(program(code + "print('{\"ended\": true}')")) == {"ended": True}
 
 
 POISON = """
