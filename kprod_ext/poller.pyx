@@ -49,6 +49,11 @@ cdef extern from *:
         unsigned long long count;
         if (read(fd, &count, sizeof count) < 0) { /* it was still */ }
     }
+    /* poll(2) counts milliseconds, and a moment may be shorter; -1 is without limit. */
+    static int kprod_poll_for(struct pollfd *places, nfds_t count, long long nanoseconds) {
+        struct timespec limit = {nanoseconds / 1000000000, nanoseconds % 1000000000};
+        return ppoll(places, count, nanoseconds < 0 ? NULL : &limit, NULL);
+    }
     #define kprod_renew(lock) memset(&(lock), 0, sizeof(lock))
     #define kprod_load(place) __atomic_load_n(&(place), __ATOMIC_SEQ_CST)
     #define kprod_store(place, value) __atomic_store_n(&(place), (value), __ATOMIC_SEQ_CST)
@@ -61,6 +66,7 @@ cdef extern from *:
     short POLLIN
     short POLLOUT
     int poll(pollfd *places, unsigned long count, int milliseconds) noexcept nogil
+    int kprod_poll_for(pollfd *places, unsigned long count, long long nanoseconds) noexcept nogil
     int kprod_open_bell(int *ends) noexcept
     void kprod_ring_bell(int fd) noexcept
     void kprod_still_bell(int fd) noexcept
@@ -71,7 +77,6 @@ cdef extern from *:
     int kprod_swap(int place, int value) noexcept nogil
 
 cdef double SECOND = 1e9
-cdef long long MILLISECOND = 1_000_000
 cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef double LONGEST = 1e6  # seconds, of one system call; whoever waits longer is told in between
 
@@ -198,15 +203,16 @@ cdef class Poller:
         return 0 if ready < 0 and errno == EINTR else ready
 
     cdef int _sleep_until(self, long long until) except? -1:
-        cdef int ready = 0, milliseconds
+        cdef int ready = 0
+        cdef long long left
         while ready == 0:
-            milliseconds = self._milliseconds(until)
+            left = -1 if until == FOREVER else max(until - kprod_nanoseconds(), 0)
             # First this, then a look whether wake() was called; wake() looks the other way round.
             kprod_store(self._asleep, 1)
             if kprod_load(self._woken):
-                milliseconds = 0
+                left = 0
             with nogil:
-                ready = poll(self._places, <unsigned long>self._count, milliseconds)
+                ready = kprod_poll_for(self._places, <unsigned long>self._count, left)
             kprod_store(self._asleep, 0)
             if ready < 0 and errno == EINTR:
                 ready = 0
@@ -214,14 +220,6 @@ cdef class Poller:
             if kprod_load(self._woken) or (until != FOREVER and kprod_nanoseconds() >= until):
                 break
         return ready
-
-    cdef int _milliseconds(self, long long until) noexcept:
-        """As poll(2) takes it; more rather than less, or it would be called again for nothing."""
-        cdef long long left
-        if until == FOREVER:
-            return -1
-        left = max(until - kprod_nanoseconds(), 0)
-        return <int>((left + MILLISECOND - 1) // MILLISECOND)
 
     cdef list _found(self):
         cdef list found = []

@@ -58,6 +58,9 @@ class Coordination:
         self, transactions: Transactions, sequences: Sequences, drained: Callable[[], bool]
     ) -> None:
         self.implicit = False
+        self.holds = False
+        """True for a moment after a transaction: the next one asks and sends nothing yet."""
+        self._held: dict[TopicPartition, None] = {}  # what waits for that to be over
         self._transactions = transactions
         self._sequences = sequences
         self._drained = drained
@@ -79,6 +82,9 @@ class Coordination:
         """True when a batch of ``tp`` may leave; else it is noted that one wants to."""
         if self._transactions.state not in OPEN:
             return False
+        if self.holds:
+            self._held[tp] = None
+            return False
         if self.implicit:
             self.started = True
             return True
@@ -86,6 +92,13 @@ class Coordination:
             return True
         self._wanted[tp] = None
         return False
+
+    def let_go(self) -> bool:
+        """The moment after a transaction is over; True when batches have waited for that."""
+        self.holds = False
+        held, self._held = self._held, {}
+        self._sequences.reopened(held)
+        return bool(held)
 
     def sequence_lost(self) -> None:
         """Sequence numbers were used that may not be in a log: they must not be used again."""
@@ -108,6 +121,8 @@ class Coordination:
         state = transactions.state
         if state is State.INITIALIZING:
             return InitProducerId(self._request(), transactions.timeout_ms)
+        if state in OPEN and self.holds:
+            return None
         if state in OPEN:
             return self._to_add() or (self._end() if state is State.COMMITTING else None)
         if state is State.ABORTING:
@@ -194,6 +209,7 @@ class Coordination:
             if reply.producer is not None:
                 self._identify(*reply.producer)
             self._ended(renewed=reply.producer is not None)
+            self.holds = True
         else:
             self._initialized(reply)
         return None

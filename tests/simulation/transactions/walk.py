@@ -275,6 +275,7 @@ class Walk:
     def _ask(self) -> None:
         if self._transactions.state in DOOMED:
             self._drop()
+        self._coordination.let_go()
         if self._coordination.settle():
             return
         ask = self._coordination.due()

@@ -70,9 +70,11 @@ class Dialogue:
         return ask
 
     def answer(self, kind: type[Ask], code: int = 0) -> Reaction | None:
-        """The question that is due gets the usual answer, or a code."""
+        """The question that is due gets the usual answer, or a code; time passes after an end."""
         ask = self.expect(kind)
-        return self.coordination.answered(ask, self.reply(ask, code))
+        left = self.coordination.answered(ask, self.reply(ask, code))
+        self.coordination.let_go()
+        return left
 
     def reply(self, ask: Ask, code: int = 0) -> Any:
         if isinstance(ask, InitProducerId):
@@ -98,6 +100,7 @@ class Dialogue:
 
     def begin(self, *partitions: TopicPartition) -> None:
         """A transaction with records for these partitions, all of them stored."""
+        self.coordination.let_go()
         self.transactions.begin()
         for tp in partitions:
             self.coordination.may_send(tp)

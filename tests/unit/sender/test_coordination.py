@@ -37,6 +37,25 @@ def ready(implicit: bool) -> Dialogue:
     return dialogue
 
 
+@BOTH
+def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool) -> None:
+    """Its markers are on their way: what comes before them would have to wait for long."""
+    dialogue = ready(implicit)
+    dialogue.begin(T0)
+    dialogue.transactions.start(Call.COMMIT)
+    ask = dialogue.expect(EndTransaction)
+    dialogue.coordination.answered(ask, dialogue.reply(ask))
+    dialogue.hear(Call.COMMIT)
+    dialogue.transactions.begin()
+    assert not dialogue.coordination.may_send(T1)
+    pending = dialogue.transactions.start_offsets(OFFSETS, MEMBER)
+    assert dialogue.coordination.due() is None
+    assert dialogue.coordination.let_go()
+    assert dialogue.coordination.may_send(T1) is implicit
+    assert dialogue.due() is not None
+    assert not pending.ended.is_open
+
+
 # Transactions that go well ------------------------------------------------------------------------
 
 
