@@ -132,8 +132,8 @@ class Acknowledgements:
                 continue
             pending.popleft()
             self._forget(row)
-            sizes = metadata.serialized_key_size, metadata.serialized_value_size
-            self.bytes += sum(max(0, size) for size in sizes)
+            self.bytes += max(0, metadata.serialized_key_size)
+            self.bytes += max(0, metadata.serialized_value_size)
             self._count(metadata.topic_partition, metadata.offset, metadata.offset, 1)
 
     def _settle_calls(self) -> None:

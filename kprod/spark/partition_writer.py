@@ -133,7 +133,8 @@ class PartitionWriter:
     def _item_sender(
         self, producer: TaskProducer, limiter: RateLimiter | None
     ) -> Callable[[Iterable[Any]], None]:
-        send, read, rejected = row_sender(producer, limiter), self.shapes.read, producer.rejected
+        send, read = row_sender(producer, limiter), self.shapes.reader()
+        rejected = producer.rejected
 
         def send_all(items: Iterable[Any]) -> None:
             for arguments in map(read, items):

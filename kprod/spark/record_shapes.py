@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -49,6 +49,41 @@ class RecordShapes:
             "a partition must hold Rows, dicts, bytes, str or tuples of "
             f"(key, value[, headers[, timestamp[, partition]]]); got {_describe(item)}"
         )
+
+    def reader(self) -> Callable[[Any], SendArguments]:
+        """``read`` for the items of one partition; thread: one.
+
+        Rows most often have the columns of the one before. Where these are value and key alone, a
+        row is read by their places.
+        """
+        names: Any = None
+        places: tuple[int, int] | None = None
+
+        def read(item: Any) -> SendArguments:
+            nonlocal names, places
+            fields = getattr(item, "__fields__", None)
+            if fields is None:
+                return self.read(item)
+            if fields != names:
+                names, places = fields, self._places(fields)
+            if places is None or not isinstance(item, tuple) or len(item) != len(fields):
+                return self.read(item)
+            key_at, value_at = places
+            # Not row[...], which pyspark has defined in Python.
+            return self._arguments(
+                tuple.__getitem__(item, key_at) if key_at >= 0 else None,
+                tuple.__getitem__(item, value_at),
+            )
+
+        return read
+
+    def _places(self, names: Sequence[str]) -> tuple[int, int] | None:
+        """Where key (-1: nowhere) and value are; None when there is anything else, or no topic."""
+        if self.topic is None or self.value not in names or len(set(names)) < len(names):
+            return None
+        if set(names) - {self.key, self.value}:
+            return None
+        return (names.index(self.key) if self.key in names else -1), names.index(self.value)
 
     def check_columns(self, names: Collection[str]) -> None:
         """Raises RecordTypeError when the value is missing or a column would be dropped unseen."""
