@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from tests.simulation.broker_actions import Disturb
 from tests.simulation.exactly_once.setup import TransactionSetup
 
 if TYPE_CHECKING:
@@ -136,6 +137,16 @@ class Script:
     gentle: bool = False
 
     @property
-    def calm_at(self) -> float:
-        """When faults are over; a moment after the last happening."""
+    def faults_end_at(self) -> float:
+        """When no request meets a fault any more; a moment after the last happening."""
         return max((each.at for each in self.happenings), default=0.0) + 0.5
+
+    @property
+    def calm_at(self) -> float:
+        """When all is well: requests that were held up until then have reached their broker."""
+        held_up = (
+            each.fault.seconds
+            for each in self.happenings
+            if isinstance(each, Disturb) and each.fault.how == "stall"
+        )
+        return self.faults_end_at + max(held_up, default=0.0)

@@ -203,6 +203,7 @@ class TransactionWorld:
         start = self.clock.now
         for each in self._script.happenings:
             self.events.at(start + each.at, partial(each.apply, self))
+        self.events.at(start + self._script.faults_end_at, self._no_more_faults)
         self.events.at(start + self._script.calm_at, self._calm)
         with _quiet():
             try:
@@ -219,11 +220,15 @@ class TransactionWorld:
         lines = self._trace.lines or []
         return Result(self._violations, self._trace.digest, fates, self._turns, lines)
 
-    def _calm(self) -> None:
-        """Faults are over: from here on everything must come to its end."""
-        self.calm_since = self.clock.now
+    def _no_more_faults(self) -> None:
         for node in self._nodes:
             node.armed.clear()
+
+    def _calm(self) -> None:
+        """Faults are over: from here on everything must come to its end."""
+        self._no_more_faults()
+        self.calm_since = self.clock.now
+        for node in self._nodes:
             node.restart()
             node.resume()
         self._wires.slow = 1.0
