@@ -22,14 +22,16 @@ DOWN_SECONDS = 3.0
 def test_a_broker_killed_for_three_seconds_costs_no_record(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, {"outage": PARTITIONS}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        reached = threading.Event()
-        outage = threading.Thread(target=_kill_and_restart, args=(broker, reached))
-        outage.start()
+        outage = threading.Thread(target=_kill_and_restart, args=(broker,))
         futures = []
         for number in range(RECORDS):
             futures.append(producer.send("outage", numbered(number), partition=number % PARTITIONS))
             if number == RECORDS // 3:
-                reached.set()
+                broker.freeze()  # so that batches are on their way when it dies
+            if number == 2 * RECORDS // 3:
+                while not producer.metrics()["producer-metrics"]["requests-in-flight"]:
+                    time.sleep(0.01)
+                outage.start()
         report = producer.flush(timeout=50)
         outage.join()
         places = [future.get(timeout=0) for future in futures]
@@ -43,8 +45,7 @@ def test_a_broker_killed_for_three_seconds_costs_no_record(tmp_path: Path) -> No
     check_numbered(found, places, PARTITIONS)
 
 
-def _kill_and_restart(broker: BrokerProcess, reached: threading.Event) -> None:
-    reached.wait(30)
+def _kill_and_restart(broker: BrokerProcess) -> None:
     broker.kill()
     time.sleep(DOWN_SECONDS)
     broker.start()
