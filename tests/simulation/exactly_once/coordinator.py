@@ -157,7 +157,7 @@ class Coordinator:
     def _fenced(self, now: Standing) -> Standing:
         """Aborted in an epoch that nobody is told."""
         last = now.who.epoch if self.level >= 2 else -1
-        who = now.who._replace(epoch=now.who.epoch + 1)
+        who = now.who._replace(epoch=min(now.who.epoch, LAST_EPOCH) + 1)
         return replace(now, phase=Phase.PREPARED, kind=ABORT, who=who, last_epoch=last)
 
     def _take_id(self) -> int:
@@ -254,9 +254,9 @@ class Coordinator:
             return after
         epoch = now.who.epoch
         next_id = self._take_id() if epoch >= LAST_EPOCH else -1
-        return replace(
-            after, who=now.who._replace(epoch=epoch + 1), last_epoch=epoch, next_id=next_id
-        )
+        # One that was fenced by the last epoch but one may have been given the last one.
+        following = now.who._replace(epoch=min(epoch, LAST_EPOCH) + 1)
+        return replace(after, who=following, last_epoch=epoch, next_id=next_id)
 
 
 def _completed(now: Standing) -> Standing:
