@@ -151,7 +151,7 @@ class Coordinator:
             return
         if self._pending is not None:
             self._events.after(AGAIN, lambda: self._time_out(number, era))
-        else:
+        elif now.who.epoch <= LAST_EPOCH:  # else nothing could fence the producer: as Kafka
             self._write(self._fenced(now))
 
     def _fenced(self, now: Standing) -> Standing:
