@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from kprod.broker.batch_header import BatchHeader
 from kprod.broker.log.transaction_index import AbortedTransaction
 from kprod.broker.transaction_marker import TransactionMarker
+from kprod.broker.transactions.transaction import HIGHEST_EPOCH
 from kprod.broker.verifications import VerificationGuard, Verifications
 from kprod.errors import BrokerError
 
@@ -172,13 +173,14 @@ class ProducerState:
         """Raise ``BrokerError`` 47 for a marker of an epoch that is over, 52 of a coordinator.
 
         With version 2 of transactions every one that ends has begun a new epoch (KIP-890): a marker
-        of the present epoch is one that is written again.
+        of the present epoch is one that is written again. Only the highest epoch has no next one.
         """
         entry = self._producers.get(marker.producer_id)
         if entry is None:
             return
         _check_epoch(marker.producer_id, marker.producer_epoch, entry.epoch)
-        late = transaction_version >= 2 and marker.producer_epoch == entry.epoch
+        bumped = transaction_version >= 2 and marker.producer_epoch < HIGHEST_EPOCH
+        late = bumped and marker.producer_epoch == entry.epoch
         if late and entry.transaction_start != NO_TRANSACTION:
             raise BrokerError(
                 ErrorCode.invalid_producer_epoch,

@@ -14,6 +14,11 @@ NO_EPOCH: Final = -1
 NOT_STARTED: Final = -1
 LAST_EPOCH: Final = 2**15 - 2
 """The last one a producer gets: one more is left to fence it with."""
+HIGHEST_EPOCH: Final = 2**15 - 1
+"""That one more, beyond which neither protocol nor disk has any.
+
+A producer gets it nevertheless if it was fenced by a time-out and repeats its abort (KIP-890).
+"""
 
 
 class TransactionState(enum.IntEnum):
@@ -99,7 +104,10 @@ class Transaction:
         return self.started_ms + self.timeout_ms
 
     def becomes(self, state: TransactionState, now_ms: int, **changes: Any) -> Transaction:
-        """The next state. ``ValueError`` for one that ``LEGAL`` does not have."""
+        """The next state. ``ValueError`` for one that ``LEGAL`` does not have, or no such epoch."""
         if state not in LEGAL[self.state]:
             raise ValueError(f"{self.transactional_id}: {self.state.name} -> {state.name}")
-        return replace(self, state=state, updated_ms=now_ms, **changes)
+        changed = replace(self, state=state, updated_ms=now_ms, **changes)
+        if changed.producer_epoch > HIGHEST_EPOCH:
+            raise ValueError(f"{self.transactional_id}: epoch {changed.producer_epoch}")
+        return changed

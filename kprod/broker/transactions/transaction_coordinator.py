@@ -109,7 +109,10 @@ class TransactionCoordinator:
     def initialize(
         self, transactional_id: str, timeout_ms: int, present: ProducerIdentity | None = None
     ) -> ProducerIdentity:
-        """InitProducerId: 42, 50, 51, 56, 90. An open transaction is aborted first, which is 51."""
+        """InitProducerId: 42, 50, 51, 56, 90. An open transaction is aborted first, which is 51.
+
+        -1 where that is not possible, see ``rules.fence``.
+        """
         if not transactional_id:
             raise BrokerError(ErrorCode.invalid_request, "the transactional id is empty")
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
@@ -249,7 +252,8 @@ class TransactionCoordinator:
             self._store(fenced)
         except BrokerError as error:
             _log.warning("the transaction of %r could not be aborted: %s", name, error)
-            self._later(1.0, lambda: self._time_out(name))
+            if error.code == ErrorCode.kafka_storage_error:
+                self._later(1.0, lambda: self._time_out(name))
             return None
         _log.info("the transaction of %r was aborted: it was open for too long", name)
         return fenced

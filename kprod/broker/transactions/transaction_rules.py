@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.transactions.transaction import (
+    HIGHEST_EPOCH,
     LAST_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -106,8 +107,14 @@ def _next_epoch(transaction: Transaction, present: ProducerIdentity | None) -> t
 def fence(transaction: Transaction, server_version: int, now_ms: int) -> Transaction:
     """Abort an open transaction in a new epoch, which nobody is told.
 
-    For a time-out, and for the next producer of this transactional id, which has to ask again.
+    For a time-out, and for the next producer of this transactional id, which has to ask again. -1
+    where no epoch is left to fence with: only its producer can end that one.
     """
+    if transaction.producer_epoch >= HIGHEST_EPOCH:
+        raise BrokerError(
+            ErrorCode.unknown_server_error,
+            f"no epoch is left that could fence the producer of {transaction.transactional_id!r}",
+        )
     bumps = server_version >= _BUMPING_VERSION
     return transaction.becomes(
         TransactionState.PREPARE_ABORT,
@@ -214,7 +221,7 @@ def _end_and_bump(
     return transaction.becomes(
         state,
         now_ms,
-        producer_epoch=transaction.producer_epoch + 1,
+        producer_epoch=min(transaction.producer_epoch + 1, HIGHEST_EPOCH),
         last_epoch=transaction.producer_epoch,
         next_producer_id=take_id() if transaction.is_exhausted else NO_PRODUCER_ID,
         started_ms=transaction.started_ms if started else now_ms,
@@ -227,8 +234,12 @@ def _is_repeated(transaction: Transaction, who: ProducerIdentity) -> bool:
     if transaction.state in (TransactionState.EMPTY, TransactionState.ONGOING):
         return False
     bumped = who == (transaction.producer_id, transaction.producer_epoch - 1)
-    renewed = who == (transaction.previous_producer_id, LAST_EPOCH)
-    return bumped or (renewed and transaction.producer_epoch == 0)
+    if transaction.producer_epoch != 0:
+        return bumped
+    used_up = {LAST_EPOCH, HIGHEST_EPOCH}
+    if transaction.last_epoch != NO_EPOCH:  # it is not on disk
+        used_up &= {transaction.last_epoch}
+    return who.producer_id == transaction.previous_producer_id and who.producer_epoch in used_up
 
 
 def _check_repeated(transaction: Transaction, committed: bool) -> None:

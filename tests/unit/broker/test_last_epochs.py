@@ -1,0 +1,123 @@
+"""Transactions of producers without a further epoch: 32,767 is the highest there is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.node import Node
+from kprod.broker.running_cluster import committed_records
+from kprod.broker.transactions.transaction import Transaction, TransactionState
+from kprod.broker.transactions.transaction_records import transaction_value
+from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC, write_transaction
+from tests.unit.broker.asking_producer import AskingProducer, Identity
+from tests.unit.broker.nodes import running_node
+
+NONE = ErrorCode.none
+LAST, HIGHEST = 32766, 32767
+OLD_ID = 500
+
+
+@contextmanager
+def at_the_last_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingProducer]]:
+    """A node whose state topic tells of a producer that has the last epoch, and that producer."""
+    with running_node(path) as node:
+        log = node.topics.create("t", 2).partitions[0]
+        (states,) = node.topics.find_or_create(TRANSACTION_TOPIC, 1).partitions
+        write_transaction(states, Transaction("x", OLD_ID, LAST, 60_000), 2, now_ms=0)
+        node.transactions.load(states)
+        producer = AskingProducer(node, 2)
+        producer.identity = Identity("x", OLD_ID, LAST)
+        yield node, log, producer
+
+
+@contextmanager
+def at_the_highest_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingProducer]]:
+    """It was too slow, and learned of the epoch that fenced it by repeating its abort."""
+    with at_the_last_epoch(path) as (node, log, producer):
+        assert producer.send(b"slow") is NONE
+        node.transactions.time_out_all()
+        assert producer.end(committed=False) is NONE
+        assert producer.identity == ("x", OLD_ID, HIGHEST)
+        yield node, log, producer
+
+
+def values(log: PartitionLog) -> list[bytes | None]:
+    return [record.value for record in committed_records(log)]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_transaction_of_the_highest_epoch_ends_and_leads_to_a_new_id(
+    tmp_path: Path, committed: bool
+) -> None:
+    with at_the_highest_epoch(tmp_path) as (_, log, producer):
+        before = producer.identity
+        assert producer.send(b"a") is NONE
+        assert producer.end(committed=committed) is NONE
+        _, producer_id, epoch = producer.identity
+        assert producer_id != OLD_ID
+        assert epoch == 0
+        assert log.last_stable_offset == log.end_offset, "nothing is open in the partition"
+        again = {"producer_id": before.producer_id, "producer_epoch": before.epoch}
+        assert producer.end(committed=committed, **again) is NONE, "the answer was lost"
+        assert producer.identity == ("x", producer_id, 0)
+        assert producer.end(committed=not committed, **again) is ErrorCode.invalid_txn_state
+        assert producer.send(b"b") is NONE
+        assert producer.end(committed=True) is NONE
+        assert values(log) == ([b"a", b"b"] if committed else [b"b"])
+
+
+def test_nothing_is_aborted_in_the_highest_epoch_but_by_its_producer(tmp_path: Path) -> None:
+    with at_the_highest_epoch(tmp_path) as (node, log, producer):
+        assert producer.send(b"a") is NONE
+        node.transactions.time_out_all()
+        assert AskingProducer(node, 2).init() is ErrorCode.unknown_server_error
+        found = node.transactions.find("x")
+        assert found is not None
+        assert (found.state.spelled, found.producer_epoch) == ("Ongoing", HIGHEST)
+        assert producer.end(committed=True) is NONE
+        assert values(log) == [b"a"]
+        assert AskingProducer(node, 2).init() is NONE
+
+
+def test_a_new_producer_after_the_highest_epoch_has_a_new_id(tmp_path: Path) -> None:
+    with at_the_highest_epoch(tmp_path) as (node, _, producer):
+        other = AskingProducer(node, 2)
+        assert other.init() is NONE
+        assert other.identity.producer_id != OLD_ID
+        assert producer.end(committed=False) is ErrorCode.invalid_producer_id_mapping
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_what_the_state_topic_says_of_the_highest_epoch_can_be_read(
+    tmp_path: Path, opened: bool
+) -> None:
+    with at_the_highest_epoch(tmp_path) as (_, _, producer):
+        if opened:
+            assert producer.send(b"a") is NONE
+        assert producer.end(committed=False) is NONE
+        after = producer.identity
+    with running_node(tmp_path) as node:
+        found = node.transactions.find("x")
+        assert found is not None
+        assert (found.producer_id, found.producer_epoch) == after[1:]
+        assert found.previous_producer_id == OLD_ID
+        producer.node = node
+        repeated = {"producer_id": OLD_ID, "producer_epoch": HIGHEST}
+        assert producer.end(committed=False, **repeated) is NONE
+        assert producer.identity == after
+
+
+def test_an_epoch_that_does_not_fit_is_never_written() -> None:
+    present = Transaction("x", OLD_ID, HIGHEST, 60_000)
+    with pytest.raises(ValueError, match="epoch 32768"):
+        present.becomes(TransactionState.EMPTY, 0, producer_epoch=HIGHEST + 1)
+    with pytest.raises(struct.error):
+        transaction_value(replace(present, producer_epoch=HIGHEST + 1), 2)
