@@ -4,6 +4,7 @@
     python -m benchmarks.acceptance --quick         # 2 short rounds; to see that it works
     python -m benchmarks.acceptance --tls           # by TLS 1.3; stores results/tls.json
     python -m benchmarks.acceptance --faces         # programs of others; stores results/faces.json
+    python -m benchmarks.acceptance --defaults      # no option set; stores results/defaults.json
 
 The exit code is 0 when everything was measured, whatever the verdicts are; 1 when a turn failed;
 130 after Ctrl-C, which stores nothing. ``python -m benchmarks.report`` makes the report from it.
@@ -19,17 +20,28 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.acceptance.default_goals import DEFAULT_GOALS
 from benchmarks.acceptance.goals import GOALS, Judged, judge
 from benchmarks.acceptance.tables import comparison_table, goals_table
 from benchmarks.import_cost import import_cost
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
 from benchmarks.rivals.comparison import Comparison, Taken, compare
-from benchmarks.rivals.comparisons import comparisons, face_comparisons, tls_comparisons
+from benchmarks.rivals.comparisons import (
+    comparisons,
+    default_comparisons,
+    face_comparisons,
+    tls_comparisons,
+)
 from benchmarks.spread import significant, spread_of
 
 QUICK_SCALE, QUICK_ROUNDS, ROUNDS = 0.2, 2, 5
-_KNOWN = {None: comparisons, "tls": tls_comparisons, "faces": face_comparisons}
+_KNOWN = {
+    None: comparisons,
+    "defaults": default_comparisons,
+    "tls": tls_comparisons,
+    "faces": face_comparisons,
+}
 """The comparisons, by where their results are stored if not with the rest."""
 WIDTH = 150
 """Columns of a table where there is no terminal to ask."""
@@ -39,13 +51,14 @@ def main() -> int:
     """Run what the command line asks for; the exit code."""
     options = _parser().parse_args()
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
-    special = "tls" if options.tls else "faces" if options.faces else None
+    special = options.special
     chosen = _KNOWN[special](QUICK_SCALE if options.quick else options.scale)
     if options.only:
         chosen = [one for one in chosen if one.name in options.only]
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     origin = provenance()
     _warn(console, origin)
+    goals = DEFAULT_GOALS if special == "defaults" else GOALS
     taken: dict[str, Taken] = {}
     try:
         for one in chosen:
@@ -53,10 +66,10 @@ def main() -> int:
             console.print(comparison_table(one, taken[one.name]))
         imports = {} if options.only or special else import_cost(2 * rounds)
     except KeyboardInterrupt:
-        console.print(goals_table(judge(GOALS, taken, {})))
+        console.print(goals_table(judge(goals, taken, {})))
         console.print("Stopped: nothing is stored.")
         return 130
-    judged = judge(GOALS, taken, imports)
+    judged = judge(goals, taken, imports)
     if options.only or special:
         judged = [one for one in judged if one.spread]
     console.print(goals_table(judged))
@@ -82,8 +95,14 @@ def _parser() -> argparse.ArgumentParser:
     names = [one.name for known in _KNOWN.values() for one in known()]
     parser.add_argument("--rounds", type=_positive, help=f"{ROUNDS}, or {QUICK_ROUNDS} if quick")
     parser.add_argument("--quick", action="store_true", help="short turns: not for quoting")
-    parser.add_argument("--tls", action="store_true", help="two clients only, by TLS 1.3")
-    parser.add_argument("--faces", action="store_true", help="kprod's faces and their originals")
+    special = parser.add_mutually_exclusive_group()
+    for option, said in (
+        ("defaults", "every client with its default options"),
+        ("tls", "two clients only, by TLS 1.3"),
+        ("faces", "kprod's faces and their originals"),
+    ):
+        asked: dict[str, Any] = {"dest": "special", "action": "store_const", "const": option}
+        special.add_argument(f"--{option}", help=said, **asked)
     parser.add_argument("--scale", type=float, default=1.0, help="times the records of every turn")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     return parser

@@ -23,7 +23,7 @@ from benchmarks.rivals import comparisons as c
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 RESULT, PROFILES = "acceptance", "profiles"
-APART = {"tls": "--tls", "face": "--faces"}
+APART = {"tls": "--tls", "face": "--faces", "defaults": "--defaults"}
 """Results that are stored apart: by the last word of a comparison's name, the option for them."""
 PLACE = re.compile(
     r"(?P<begin><!-- figures: (?P<name>[a-z0-9-]+) -->\n).*?(?P<end><!-- end of figures -->)",
@@ -69,8 +69,10 @@ def _apart(name: str, word: str, folder: Path) -> str:
         result = read_result(stored, folder)
     except FileNotFoundError:
         return NOT_YET.replace("make acceptance", f"python -m benchmarks.acceptance {option}")
-    whole = name == f"{word}-origin"
-    return (_origin(result, stored) if whole else _comparison(name, result)) + "\n"
+    if name == f"{word}-origin":
+        return _origin(result, stored) + "\n"
+    maker = _MAKERS.get(name.removesuffix(f"-{word}"))
+    return (_comparison(name, result) if maker is None else maker(result)) + "\n"
 
 
 def _profiles(folder: Path) -> str:
@@ -111,13 +113,13 @@ def _comparison(name: str, result: Mapping[str, Any]) -> str:
 
 def _summary(result: Mapping[str, Any]) -> str:
     """The clients side by side, for the README."""
-    sides = result["figures"]["comparisons"]["keyed"]["sides"]
+    sides = result["figures"]["comparisons"]["keyed-defaults"]["sides"]
     lines = ["| keyed records of 100 B | records/s | CPU us/record |", "|---|---|---|"]
     for side in SUMMARY:
         figures = sides[side]["figures"]
         cells = [_median(figures.get(one)) for one in ("records_per_second", "cpu_us_per_record")]
         lines.append(f"| {side} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", _origin(result)])
+    return "\n".join([*lines, "", _origin(result, "defaults")])
 
 
 def _origin(result: Mapping[str, Any], stored: str = RESULT) -> str:

@@ -26,13 +26,15 @@ class Aiokafka(Client):
 
     async def _opened(self) -> Any:
         codec = self.settings.compression
-        producer = self.producer_type()(
-            bootstrap_servers=self.settings.bootstrap_servers,
-            linger_ms=self.settings.linger_ms,
-            max_batch_size=self.settings.batch_size,
-            compression_type=None if codec == "none" else codec,
-            enable_idempotence=True,
-        )
+        options: dict[str, Any] = {"bootstrap_servers": self.settings.bootstrap_servers}
+        if not self.settings.defaults:
+            options |= {
+                "linger_ms": self.settings.linger_ms,
+                "max_batch_size": self.settings.batch_size,
+                "compression_type": None if codec == "none" else codec,
+                "enable_idempotence": True,
+            }
+        producer = self.producer_type()(**options)
         await producer.start()
         return producer
 

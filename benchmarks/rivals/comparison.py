@@ -96,8 +96,9 @@ def take(turn: Turn, folder: Path = ROOT) -> dict[str, Any]:
 
 
 def _in_a_process(turn: Turn, folder: Path, *places: str) -> dict[str, Any]:
-    # An older checkout, to compare with, has no word for TLS, and needs none for a turn without it.
-    described = json.dumps({n: v for n, v in turn.as_json().items() if n != "tls" or v})
+    # An older checkout, to compare with, has no word for these, and needs none for other turns.
+    late = ("tls", "defaults")
+    described = json.dumps({n: v for n, v in turn.as_json().items() if n not in late or v})
     module = "benchmarks.rivals.turn"
     return figures_of([sys.executable, "-m", module, described, *places], folder)
 

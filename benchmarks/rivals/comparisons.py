@@ -135,6 +135,20 @@ def tls_comparisons(scale: float = 1.0) -> list[Comparison]:
     return found
 
 
+def default_comparisons(scale: float = 1.0) -> list[Comparison]:
+    """Those of a record a call, of many in a call and of the lone record, with default options."""
+    found = []
+    for tuned in (_keyed(scale), _keyed_large(scale), _bulk(scale), _lone(scale)):
+        sides = {
+            side: replace(turn, defaults=True)
+            for side, turn in tuned.sides.items()
+            if side not in (PLAIN, LOOPBACK, LOOPBACK_IN_TURNS, MEMCPY)
+        }
+        question = tuned.question.rstrip("?") + ", with default options?"
+        found.append(Comparison(f"{tuned.name}-defaults", question, sides, tuned.repeats))
+    return found
+
+
 def face_comparisons(scale: float = 1.0) -> list[Comparison]:
     """Programs for other clients, and the same programs with one import changed."""
     records = {CONFLUENT_FACE: 2 * MILLION, CONFLUENT_FACE_AS_WRITTEN: MILLION, CALLBACK: MILLION}

@@ -32,13 +32,16 @@ class Confluent(Client):
         super().__init__(settings)
         options: dict[str, Any] = {
             "bootstrap.servers": settings.bootstrap_servers,
-            "enable.idempotence": True,
-            "linger.ms": settings.linger_ms,
-            "batch.size": settings.batch_size,
             "queue.buffering.max.messages": settings.records + 1,
-            "partitioner": "murmur2_random",
             "log_level": 0,
         }
+        if not settings.defaults:
+            options |= {
+                "enable.idempotence": True,
+                "linger.ms": settings.linger_ms,
+                "batch.size": settings.batch_size,
+                "partitioner": "murmur2_random",
+            }
         if settings.compression != "none":
             options["compression.type"] = settings.compression
             options["compression.level"] = -1 if settings.level is None else settings.level

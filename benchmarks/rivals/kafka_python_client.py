@@ -15,13 +15,14 @@ class KafkaPython(Client):
         from kafka import KafkaProducer
 
         super().__init__(settings)
-        options: dict[str, Any] = {
-            "bootstrap_servers": settings.bootstrap_servers,
-            "enable_idempotence": True,
-            "acks": "all",
-            "linger_ms": settings.linger_ms,
-            "batch_size": settings.batch_size,
-        }
+        options: dict[str, Any] = {"bootstrap_servers": settings.bootstrap_servers}
+        if not settings.defaults:
+            options |= {
+                "enable_idempotence": True,
+                "acks": "all",
+                "linger_ms": settings.linger_ms,
+                "batch_size": settings.batch_size,
+            }
         if settings.compression != "none":
             options["compression_type"] = settings.compression
         if settings.buffer_memory is not None:

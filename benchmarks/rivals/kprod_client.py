@@ -19,11 +19,9 @@ class Kprod(Client):
         from kprod import KafkaProducer
 
         super().__init__(settings)
-        options: dict[str, Any] = {
-            "bootstrap_servers": settings.bootstrap_servers,
-            "linger_ms": settings.linger_ms,
-            "batch_size": settings.batch_size,
-        }
+        options: dict[str, Any] = {"bootstrap_servers": settings.bootstrap_servers}
+        if not settings.defaults:
+            options |= {"linger_ms": settings.linger_ms, "batch_size": settings.batch_size}
         if settings.compression != "none":
             options["compression_type"] = settings.compression
             options["compression_level"] = settings.level

@@ -11,6 +11,9 @@ TOPIC = "bench"
 class Settings:
     """Idempotent and acks=all wherever the client can; the rest as given here.
 
+    With ``defaults`` a client is told none of this, nor linger and size of batches: only where the
+    brokers are, and, where a client limits the records of its queue, that there may be so many.
+
     ``compression`` is a codec or "none", ``level`` its level, None for the client's default.
     ``buffer_memory`` None leaves each client its own default. ``records`` is how many there will be
     without an outcome at the same time, at most: librdkafka refuses more than it was told.
@@ -19,6 +22,7 @@ class Settings:
 
     bootstrap_servers: str
     records: int
+    defaults: bool = False
     linger_ms: int = 5
     batch_size: int = 131_072
     buffer_memory: int | None = None

@@ -40,7 +40,8 @@ class Turn:
     ``keys`` is the number of different keys, 0 for none. ``measure`` is "throughput": everything at
     once, until the last outcome; "lone": one record after the other, each waited for; "memory":
     like throughput, with inputs that take no memory of their own; or "idle": what comes after the
-    last outcome. ``warm_up`` records (1 or more) go first. ``tls``: by TLS 1.3.
+    last outcome. ``warm_up`` records (1 or more) go first. ``tls``: by TLS 1.3. ``defaults``: every
+    client with its default options, so linger and batch size are not told.
     """
 
     client: str
@@ -57,12 +58,14 @@ class Turn:
     compression: str = "none"
     level: int | None = None
     tls: bool = False
+    defaults: bool = False
 
     def settings(self, bootstrap_servers: str, cafile: str | None = None) -> Settings:
         """What the client is told."""
         return Settings(
             bootstrap_servers=bootstrap_servers,
             records=max(self.records, self.warm_up),
+            defaults=self.defaults,
             linger_ms=self.linger_ms,
             batch_size=self.batch_size,
             buffer_memory=self.buffer_memory,
