@@ -19,10 +19,10 @@ class TurnFailed(Exception):
     """A measurement that has no figures, and why."""
 
 
-def figures_of(command: list[str], folder: Path = ROOT) -> dict[str, Any]:
+def figures_of(command: list[str], folder: Path = ROOT, seconds: float = SECONDS) -> dict[str, Any]:
     """Run ``command`` in ``folder``; the JSON object on its last line of output.
 
-    Raises TurnFailed when it fails, has no end after ``SECONDS``, or prints something else.
+    Raises TurnFailed when it fails, has no end after ``seconds``, or prints something else.
     """
     try:
         ran = subprocess.run(
@@ -31,11 +31,11 @@ def figures_of(command: list[str], folder: Path = ROOT) -> dict[str, Any]:
             check=False,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
             env=os.environ | QUIET,
         )
     except subprocess.TimeoutExpired:
-        raise TurnFailed(f"no end after {SECONDS:.0f} s") from None
+        raise TurnFailed(f"no end after {seconds:.0f} s") from None
     if ran.returncode:
         raise TurnFailed(ran.stderr.strip()[-LAST_WORDS:] or f"exit code {ran.returncode}")
     try:

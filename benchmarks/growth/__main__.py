@@ -42,6 +42,8 @@ WORKLOADS = {
 }
 FEWER = {("delay", BOUNDED): 10}
 """Sides that send so many times fewer records: they take about as long."""
+ONCE = ("uneven",)
+"""Taken once, however many rounds there are: a turn takes minutes, and asks whether it ends."""
 
 
 def main() -> int:
@@ -49,7 +51,7 @@ def main() -> int:
     options = _parser().parse_args()
     origin = provenance()
     chosen = options.only or list(WORKLOADS)
-    figures = {name: _measured(name, options.rounds) for name in chosen}
+    figures = {name: _measured(name, 1 if name in ONCE else options.rounds) for name in chosen}
     file = write_result(
         "growth-quick" if options.only else "growth",
         question="What do batches gain that go on filling, and how much memory do they take?",

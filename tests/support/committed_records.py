@@ -20,7 +20,7 @@ def committed(
     is stable up to the end that its log had when the call began. AssertionError when that takes
     longer than ``SECONDS``: a transaction may have been left open.
     """
-    ends = _ends(bootstrap_servers, topic, partitions)
+    ends = log_ends(bootstrap_servers, topic, partitions)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -55,7 +55,7 @@ def committed(
     return [value for number in sorted(found) for value in found[number]]
 
 
-def _ends(bootstrap_servers: str, topic: str, partitions: int) -> list[int]:
+def log_ends(bootstrap_servers: str, topic: str, partitions: int) -> list[int]:
     """Where each partition's log ends, transactions that are open included."""
     consumer = Consumer(
         {

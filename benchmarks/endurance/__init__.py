@@ -1,0 +1,1 @@
+"""Minutes of one workload on Apache Kafka: rates that last, requests, memory."""
