@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import warnings
+from collections.abc import Generator
 from functools import partial
 
 import pytest
@@ -67,6 +69,20 @@ def pytest_sessionstart() -> None:
         from kprod.compiled_modules import stale_modules
     if stale := stale_modules():
         pytest.exit(f"newer than what is compiled, run make build: {', '.join(stale)}", 3)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the bytecode that pytest makes of tests, whatever is set, as ``make bytecode`` does.
+
+    Where PYTHONDONTWRITEBYTECODE is set each worker would rewrite the assertions of every file in
+    every run: half the time of collecting them.
+    """
+    set_before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = set_before
 
 
 def pytest_runtest_setup() -> None:
