@@ -1,8 +1,8 @@
-"""Bugs the simulation has found with topics that are made anew, as in ``test_regressions``."""
+"""Bugs and mistakes the simulation has found with topics, as in ``test_regressions``."""
 
 from __future__ import annotations
 
-from tests.simulation.actions import MoveLeader, Recreate, Send
+from tests.simulation.actions import ForgetProducers, MoveLeader, Recreate, Send
 from tests.simulation.broker_actions import Disturb
 from tests.simulation.interference import Interference
 from tests.simulation.schedule import Schedule
@@ -28,5 +28,27 @@ def test_a_new_log_that_begins_with_an_overtaken_batch_expects_another_sequence(
             Disturb(0.4976, 0, Interference("produce", "lose-response", part=1.0)),
         ),
         gentle=True,
+    )
+    assert not run(schedule).violations
+
+
+def test_a_topic_to_which_nothing_went_for_long_is_looked_up_at_once() -> None:
+    """Records had failed for want of an identity: that used the topic for the judge only. Metadata
+    was asked for anew without the topic, and 60 ms later for the record that came then.
+    """
+    refused = Interference(api="identity", how="error-before", code=53, part=0.5)
+    schedule = Schedule(
+        seed=67975,
+        setup=Setup(),
+        actions=(
+            Disturb(at=0.1143, node=0, fault=refused),
+            Send(at=0.2247, topic=0, records=1, size=20, keys="none"),
+            ForgetProducers(at=0.3914),
+            Send(at=1.2469, topic=0, records=1, size=150, keys="explicit"),
+            ForgetProducers(at=1.3016),
+            ForgetProducers(at=1.402),
+            Send(at=1.4615, topic=0, records=1, size=20, keys="few"),
+        ),
+        gentle=False,
     )
     assert not run(schedule).violations

@@ -142,11 +142,14 @@ class WireWatch:
         return (topic, data.topic_id, data.partition), fields
 
     def looked_up(self, topic: str) -> None:
-        """The application needs ``topic``; after a long time it is as one it never had."""
+        """The application needs ``topic``; after a long time it is as one it never had.
+
+        A topic is used by batches that leave, not by records that fail before they are in one.
+        """
         now = self._clock.now
-        if self._used.get(topic, now) <= self._idle_since(now):
+        if self._used.setdefault(topic, now) <= self._idle_since(now):
             self._asked.discard(topic)
-        self._used[topic] = now
+            self._used[topic] = now
 
     def _idle_since(self, now: float) -> float:
         return now - self._setup.metadata_max_idle_ms / 1000
