@@ -18,6 +18,7 @@ from kprod.spark.producer_options import config_of, fingerprint_of, job_options
 from kprod.spark.rate_limit import RateLimit, RateLimiter
 from kprod.spark.record_shapes import RecordShapes, as_it_came
 from kprod.spark.row_policy import RowPolicy
+from kprod.spark.row_slices import RowSlices
 from kprod.spark.task_identity import this_task
 from kprod.spark.task_producer import TaskProducer
 from kprod.spark.writer_options import take_writer_options
@@ -133,8 +134,10 @@ class PartitionWriter:
     def _item_sender(
         self, producer: TaskProducer, limiter: RateLimiter | None
     ) -> Callable[[Iterable[Any]], None]:
-        send, read = row_sender(producer, limiter), self.shapes.reader()
         rejected = producer.rejected
+        if rejected is None and limiter is None and not self.plan.by_row:
+            return RowSlices(self.shapes, producer).send_all
+        send, read = row_sender(producer, limiter), self.shapes.reader()
 
         def send_all(items: Iterable[Any]) -> None:
             for arguments in map(read, items):

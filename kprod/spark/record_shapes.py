@@ -65,7 +65,7 @@ class RecordShapes:
             if fields is None:
                 return self.read(item)
             if fields != names:
-                names, places = fields, self._places(fields)
+                names, places = fields, self.places(fields)
             if places is None or not isinstance(item, tuple) or len(item) != len(fields):
                 return self.read(item)
             key_at, value_at = places
@@ -77,7 +77,7 @@ class RecordShapes:
 
         return read
 
-    def _places(self, names: Sequence[str]) -> tuple[int, int] | None:
+    def places(self, names: Sequence[str]) -> tuple[int, int] | None:
         """Where key (-1: nowhere) and value are; None when there is anything else, or no topic."""
         if self.topic is None or self.value not in names or len(set(names)) < len(names):
             return None

@@ -74,6 +74,28 @@ class TaskProducer:
         self.outcomes.expect(future, row)
         return future
 
+    def send_many(self, topic: str, values: list[Any], keys: list[Any] | None) -> int:
+        """Send records by ``KafkaProducer.send_many``, in a task without a policy; their bytes.
+
+        ``values`` and ``keys`` are bytes or None. Raises what that raises, and DeliveryError when
+        an earlier record has failed.
+        """
+        nbytes = sum(map(len, filter(None, values)))
+        if keys is not None:
+            nbytes += sum(map(len, filter(None, keys)))
+        try:
+            delivery = self._producer.send_many(topic, values, keys=keys)
+        except KprodError as error:
+            self._place(error)
+            raise
+        self.outcomes.expect_call(delivery, nbytes)
+        return nbytes
+
+    def _place(self, error: KprodError) -> None:
+        """Tell which record of the task was the first one of a call."""
+        if self.outcomes.sent:
+            error.add_note(f"record 0 of this call is record {self.outcomes.sent} of the task")
+
     def send_batch(self, topic: str, batch: Any, columns: dict[str, str | None]) -> None:
         """Send the rows of a ``pyarrow.RecordBatch`` by ``KafkaProducer.send_arrow``.
 
@@ -84,8 +106,7 @@ class TaskProducer:
         try:
             delivery = self._producer.send_arrow(topic, batch, **columns)
         except KprodError as error:
-            if self.outcomes.sent:
-                error.add_note(f"record 0 of this call is record {self.outcomes.sent} of the task")
+            self._place(error)
             raise
         rows = None if self.rejected is None else BatchRows(topic, batch)
         self.outcomes.expect_call(delivery, nbytes, rows)

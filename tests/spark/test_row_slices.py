@@ -1,0 +1,124 @@
+"""Items that go to the producer by the slice: the records and the order of one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import Row
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log_reader import read_topic
+from kprod.errors import RecordTooLargeError, RecordTypeError
+from kprod.spark import partition_writer
+from kprod.spark.record_shapes import RecordShapes
+from kprod.spark.row_slices import MOST_BYTES, MOST_ROWS, RowSlices
+from kprod.spark.task_producer import TaskProducer
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker(default_partitions=1) as broker:
+        yield broker.bootstrap_servers
+
+
+def stored(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for _, record in read_topic(bootstrap, topic)]
+
+
+Keyed = Row("key", "value")
+Turned = Row("value", "key")
+Alone = Row("value")
+Marked = Row("value", "headers")
+
+KINDS: list[tuple[Any, bytes | None, bytes | None]] = [
+    (Keyed("k", bytearray(b"v")), b"k", b"v"),
+    (Keyed(None, "v"), None, b"v"),
+    (Keyed(b"k", None), b"k", None),
+    (Turned("v", "k"), b"k", b"v"),
+    (Alone(b"v"), None, b"v"),
+    (Marked("v", [("h", b"1")]), None, b"v"),
+    (("k", "v"), b"k", b"v"),
+    (("k", "v", None, 1_700_000_000_000), b"k", b"v"),
+    ({"key": "k", "value": bytearray(b"v")}, b"k", b"v"),
+    (b"v", None, b"v"),
+    (bytearray(b"v"), None, b"v"),
+    ("v", None, b"v"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(KINDS)))
+def test_items_of_one_kind(number: int, bootstrap: str) -> None:
+    item, key, value = KINDS[number]
+    writer = partition_writer(f"kind-{number}", bootstrap_servers=bootstrap)
+    (report,) = writer(iter([item] * 100))
+    assert stored(bootstrap, f"kind-{number}") == [(key, value)] * 100
+    payload = len(key or b"") + len(value or b"")
+    assert (report["records"], report["bytes"]) == (100, 100 * payload)
+
+
+def test_items_of_all_kinds_keep_their_order(bootstrap: str) -> None:
+    items, expected = [], []
+    for turn in range(40):
+        for number, (item, key, value) in enumerate(KINDS):
+            items += [item] * (turn * number % 7) + [Alone(f"{turn} {number}")]
+            expected += [(key, value)] * (turn * number % 7) + [(None, b"%d %d" % (turn, number))]
+    writer = partition_writer("mixed", bootstrap_servers=bootstrap)
+    (report,) = writer(iter(items))
+    assert stored(bootstrap, "mixed") == expected
+    assert report["records"] == len(expected)
+
+
+def test_what_is_no_record_fails_in_the_midst_of_a_slice(bootstrap: str) -> None:
+    writer = partition_writer("odd", bootstrap_servers=bootstrap)
+    with pytest.raises(RecordTypeError, match="a tuple of 7"):
+        writer(iter([b"v"] * 100 + [tuple(range(7))] + [b"v"] * 100))
+    with pytest.raises(RecordTooLargeError):
+        writer(iter([b"v"] * 100 + [bytes(2_000_000)]))
+
+
+class Slices:
+    """Takes what a task sends, and keeps how many records came at a time."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def send(self, *arguments: Any) -> None:
+        self.sizes.append(1)
+
+    def send_many(self, topic: str, values: list[Any], keys: list[Any] | None) -> int:
+        self.sizes.append(len(values))
+        return sum(map(len, values))
+
+
+def sizes(items: Iterator[Any], clock: list[float]) -> list[int]:
+    slices = Slices()
+    producer = cast("TaskProducer", slices)
+    RowSlices(RecordShapes(topic="t"), producer, lambda: clock[0]).send_all(items)
+    return slices.sizes
+
+
+def test_slices_grow_while_items_are_small_and_come_at_once() -> None:
+    found = sizes(iter([b"v"] * 4_000), [0.0])
+    assert found[:4] == [1, 2, 4, 8]
+    assert max(found) == MOST_ROWS
+
+
+def test_large_items_do_not_wait_for_many_others() -> None:
+    found = sizes(iter([bytes(MOST_BYTES // 4)] * 100), [0.0])
+    assert max(found) * MOST_BYTES // 4 <= 2 * MOST_BYTES
+
+
+def test_items_that_come_slowly_do_not_wait_for_each_other() -> None:
+    clock = [0.0]
+
+    def slow() -> Iterator[bytes]:
+        yield from [b"v"] * 2_000
+        for _ in range(2_000):
+            clock[0] += 1
+            yield b"v"
+
+    found = sizes(slow(), clock)
+    assert max(found) == MOST_ROWS
+    assert set(found[-500:]) == {1}
