@@ -11,7 +11,13 @@ from benchmarks.rivals.confluent_client import (
     ConfluentBounded,
     ConfluentPlain,
 )
-from benchmarks.rivals.faces import AiokafkaFace, AioNative, ConfluentFace, ConfluentFaceAsWritten
+from benchmarks.rivals.faces import (
+    AiokafkaFace,
+    AioNative,
+    AioNativeAll,
+    ConfluentFace,
+    ConfluentFaceAsWritten,
+)
 from benchmarks.rivals.kafka_python_client import KafkaPython
 from benchmarks.rivals.kprod_client import Kprod, KprodArrow, KprodForgetting, KprodMany
 from benchmarks.rivals.spark_tasks import ConfluentTask, KprodTask, KprodTaskByRow
@@ -34,6 +40,7 @@ _KNOWN: dict[str, type[Client]] = {
     "kprod.confluent produce + callback, face as written": ConfluentFaceAsWritten,
     "kprod.aio AIOKafkaProducer": AiokafkaFace,
     "kprod.aio Producer": AioNative,
+    "kprod.aio Producer send_all": AioNativeAll,
     "raw loopback": RawLoopback,
     "memory copy": MemoryCopy,
 }

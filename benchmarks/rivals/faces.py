@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.rivals.aiokafka_client import Aiokafka
 from benchmarks.rivals.confluent_client import Confluent
+from benchmarks.rivals.settings import TOPIC
 
 
 class ConfluentFace(Confluent):
@@ -68,3 +69,11 @@ class AioNative(Aiokafka):
         """See Client."""
         self._runner.run(self._producer.close())
         self._runner.close()
+
+
+class AioNativeAll(AioNative):
+    """``send_all`` of ``kprod.aio.Producer``: everything with one call."""
+
+    async def _send(self) -> None:
+        stored = await self._producer.send_all(TOPIC, self.values, self.keys)
+        assert len(stored) == len(self.values)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import asyncio
 import warnings
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -14,8 +13,7 @@ from kprod.aio.aiokafka_transactions import TransactionCalls
 from kprod.aio.errors import for_aiokafka
 from kprod.aio.queueing import Queueing, Record
 from kprod.aio.record_batch import RecordBatch
-from kprod.buffer.awaiting import in_slices
-from kprod.buffer.delivery import BatchDelivery
+from kprod.aio.sent_record import Settling
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import KprodError
 from kprod.kafka import partitioner as partitioners
@@ -60,8 +58,9 @@ class AIOKafkaProducer(TransactionCalls):
             self._native = KafkaProducer(**{**native_options(options), "max_block_ms": 0})
         except KprodError as error:
             raise for_aiokafka(error) from error
-        self._queueing = Queueing(self._native, MAX_BLOCK)
-        self._outcomes: dict[BatchDelivery, list[_Waiting]] = {}
+        settling = partial(Settling, error=for_aiokafka, tells=self._acks != 0)
+        self._queueing = Queueing(self._native, MAX_BLOCK, settling)
+        self._send_at_once: Any = self._queueing.send_at_once
         self._closed = False
 
     # Life -----------------------------------------------------------------------------------------
@@ -118,11 +117,16 @@ class AIOKafkaProducer(TransactionCalls):
         headers: Any = None,
     ) -> asyncio.Future[RecordMetadata | None]:
         """Queue one record; the future's result tells where it was stored, None with ``acks=0``."""
-        future = self._put_at_once(topic, value, key, headers, partition, timestamp_ms)
+        future: asyncio.Future[RecordMetadata | None] | None = None
+        if not (self._plugged or (value is None and key is None)):
+            try:
+                future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
+            except KprodError as error:
+                raise for_aiokafka(error) from error
         if future is None:
             record = Record(topic, value, key, headers, partition, timestamp_ms)
-            future = await self._put(record)
-        return self._future(future)
+            future = self._sent(await self._put(record))
+        return future
 
     async def send_and_wait(
         self,
@@ -171,33 +175,9 @@ class AIOKafkaProducer(TransactionCalls):
         except KprodError as error:
             raise for_aiokafka(error) from error
 
-    def _future(self, native: FutureRecordMetadata) -> asyncio.Future[RecordMetadata | None]:
-        """An asyncio future for a record: all those of a batch are settled by one call."""
-        future: asyncio.Future[RecordMetadata | None] = self._loop.create_future()
-        delivery = native.delivery
-        waiting = self._outcomes.get(delivery)
-        if waiting is None:
-            waiting = self._outcomes[delivery] = []
-            delivery.on_done(partial(self._ended, delivery, waiting))
-        waiting.append((future, native))
-        return future
-
-    def _ended(self, delivery: BatchDelivery, waiting: list[_Waiting]) -> None:
-        """In the callbacks' thread."""
-        in_slices(self._loop, self._settle(delivery, waiting))
-
-    def _settle(self, delivery: BatchDelivery, waiting: list[_Waiting]) -> Iterator[None]:
-        if self._outcomes.get(delivery) is waiting:
-            del self._outcomes[delivery]
-        for future, native in waiting:
-            yield
-            if future.done():  # cancelled
-                continue
-            failure = native.exception
-            if failure is not None:
-                future.set_exception(for_aiokafka(failure))
-            else:
-                future.set_result(None if self._acks == 0 else native.value)
+    def _sent(self, native: FutureRecordMetadata) -> asyncio.Future[RecordMetadata | None]:
+        made: Any = self._queueing.sent(native)  # which asyncio takes for one of its own
+        return made  # type: ignore[no-any-return]
 
     def create_batch(self) -> RecordBatch:
         """Records that are gathered by the application, for ``send_batch``."""
@@ -214,7 +194,7 @@ class AIOKafkaProducer(TransactionCalls):
         ]
         if not futures:
             raise ValueError("the batch is empty")
-        return self._future(futures[0])
+        return self._sent(futures[0])
 
     async def flush(self) -> None:
         """Wait until every record queued so far has its outcome."""
@@ -256,6 +236,3 @@ def _check(options: dict[str, Any]) -> None:
     encrypted = protocol in ("SSL", "SASL_SSL")
     if encrypted and not any(v for k, v in options.items() if k.startswith("ssl_")):
         raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
-
-
-_Waiting = tuple["asyncio.Future[RecordMetadata | None]", FutureRecordMetadata]

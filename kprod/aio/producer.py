@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.queueing import Queueing, Record
+from kprod.aio.sending import NOTHING
+from kprod.aio.sent_record import SentRecord, Settling
 from kprod.aio.transactions import AsyncTransactionCalls
-from kprod.buffer.awaiting import SLICE
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.producer import KafkaProducer
 from kprod.types import DeliveryReport, Headers, RecordMetadata
@@ -34,7 +35,8 @@ class Producer(AsyncTransactionCalls):
     def __init__(self, *, max_block_ms: int = MAX_BLOCK_MS, **options: Any) -> None:
         self._max_block = max_block_ms / 1000
         self._native = KafkaProducer(max_block_ms=0, **options)
-        self._queueing = Queueing(self._native, self._max_block)
+        self._queueing = Queueing(self._native, self._max_block, partial(Settling, renews=True))
+        self._send_at_once = self._queueing.send_at_once
 
     async def start(self) -> None:
         """Wait until a broker has answered, at most ``max_block_ms``. Not needed before ``send``.
@@ -52,15 +54,17 @@ class Producer(AsyncTransactionCalls):
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-    ) -> FutureRecordMetadata:
+    ) -> SentRecord:
         """Queue one record, and return its future: ``await`` that for where it was stored.
 
         Raises what ``KafkaProducer.send`` raises; BufferFullError and KprodTimeoutError when memory
         or the topic were not to be had within ``max_block_ms``.
         """
-        given = topic, value, key, headers, partition, timestamp_ms
-        future = self._queueing.put_at_once(*given)
-        return future if future is not None else await self._queueing.put(Record(*given))
+        future = self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
+        if future is not None:
+            return future
+        record = Record(topic, value, key, headers, partition, timestamp_ms)
+        return self._queueing.sent(await self._queueing.put(record))
 
     async def send_and_wait(
         self,
@@ -78,17 +82,26 @@ class Producer(AsyncTransactionCalls):
             future = await self._queueing.put(Record(*given))
         return await future
 
-    async def send_all(self, topic: str, values: Iterable[Any]) -> list[RecordMetadata]:
+    async def send_all(
+        self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None = None
+    ) -> list[RecordMetadata]:
         """Queue a record for each value, in order, and wait until all are stored.
 
-        Raises what ended the first that failed.
+        ``keys`` has one for each of them. The quickest way for many. Raises what ended the first
+        that failed, and what ``send`` raises.
         """
-        futures = [await self._queueing.put(Record(topic, value)) for value in values]
-        stored = []
-        for number, future in enumerate(futures):
-            if number % SLICE == 0:  # those that are done are awaited without a turn of the loop
-                await asyncio.sleep(0)
-            stored.append(await future)
+        queueing, queued = self._queueing, list[FutureRecordMetadata]()
+        left, their_keys = iter(values), None if keys is None else iter(keys)
+        while (last := queueing.put_until_waiting(topic, left, their_keys, queued)) is not None:
+            if last is NOTHING:
+                await queueing.turn()
+            else:
+                queued.append(await queueing.put(Record(topic, *last)))
+        stored: list[RecordMetadata] = []
+        while len(stored) < len(queued):
+            waited_for = queued[len(stored)]
+            await (asyncio.sleep(0) if waited_for.is_done else waited_for)
+            queueing.take_outcomes(queued, stored)
         return stored
 
     async def flush(self, timeout: float | None = None) -> DeliveryReport:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kprod.aio.lookups import TopicLookups
 from kprod.aio.loop_waiting import call_soon, in_thread
-from kprod.aio.turns import TURN, Turns
+from kprod.aio.sending import Sending
+from kprod.aio.sent_record import Settling
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import TopicInfo
-from kprod.errors import BufferFullError, KprodTimeoutError, PartitionError
+from kprod.errors import BufferFullError, KprodTimeoutError
 from kprod.intake.arguments import check_topic
 from kprod.producer import KafkaProducer
 
@@ -32,48 +32,22 @@ class Record(NamedTuple):
     timestamp_ms: int | None = None
 
 
-class Queueing:
+class Queueing(Sending):
     """Puts records into a producer that never waits itself (``max_block_ms=0``).
 
     Used by the tasks of one loop at a time. A task that is cancelled while it waits leaves nothing
     behind: its record was not queued.
     """
 
-    def __init__(self, native: KafkaProducer, max_block: float) -> None:
-        self.native = native
-        self._send = native.send
-        self._max_block = max_block
-        self._queued = 0
-        self._turns = Turns()
-        self._under_way: deque[FutureRecordMetadata] = deque()  # every TURN-th, the oldest first
-        self._lookups = TopicLookups(native.metadata)
-
-    def put_at_once(
+    def __init__(
         self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        headers: Any = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> FutureRecordMetadata | None:
-        """Queue a record if nothing has to be waited for; else None, and ``put`` is to be awaited.
-
-        Raises what ``KafkaProducer.send`` raises for a bad argument.
-        """
-        if not self._turns.admit():
-            return None
-        try:
-            future = self._send(topic, value, key, headers, partition, timestamp_ms)
-        except (KprodTimeoutError, PartitionError):
-            # It has woken the sender: as that is a system call, another thread may run meanwhile
-            # for as long as the interpreter lets it, 5 ms.
-            self._turns.spend()
-            return None
-        self._queued += 1
-        if self._queued % TURN == 0:
-            self._remember(future)
-        return future
+        native: KafkaProducer,
+        max_block: float,
+        settling: Callable[[asyncio.AbstractEventLoop], Settling],
+    ) -> None:
+        super().__init__(native, settling)
+        self._max_block = max_block
+        self._lookups = TopicLookups(native.metadata)
 
     async def put(self, record: Record) -> FutureRecordMetadata:
         """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
@@ -84,11 +58,9 @@ class Queueing:
             self._remember(future)
         return future
 
-    def _remember(self, future: FutureRecordMetadata) -> None:
-        under_way = self._under_way
-        while under_way and under_way[0].is_done:
-            under_way.popleft()
-        under_way.append(future)
+    async def turn(self) -> None:
+        """Wait for a later turn of the loop."""
+        await self._turns.wait()
 
     async def _put_later(self, record: Record) -> FutureRecordMetadata:
         loop = asyncio.get_running_loop()

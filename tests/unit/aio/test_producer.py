@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 from kprod.aio import Producer
+from kprod.aio.turns import MOST
 from kprod.broker import EmbeddedBroker
-from kprod.errors import BufferFullError, KprodTimeoutError, PartitionError, ProducerClosedError
+from kprod.errors import (
+    BufferFullError,
+    KprodTimeoutError,
+    PartitionError,
+    ProducerClosedError,
+    RecordTypeError,
+)
 from tests.support.ports import free_port
 
 LONG = 30.0
@@ -73,6 +80,24 @@ def test_records_are_stored_and_told_of(servers: str) -> None:
             assert producer.metrics()["producer-metrics"]["record-send-total"] == 302
         with pytest.raises(ProducerClosedError):
             await producer.send("t", b"v")
+
+    asyncio.run(main())
+
+
+def test_many_are_sent_with_their_keys_in_order(servers: str) -> None:
+    async def main() -> None:
+        async with Producer(bootstrap_servers=servers) as producer:
+            keys = [b"%d" % (number % 7) for number in range(3000)]
+            stored = await producer.send_all("t", (b"v" * n for n in range(3000)), iter(keys))
+            assert [told.serialized_value_size for told in stored] == list(range(3000))
+            for partition in (0, 1):
+                offsets = [told.offset for told in stored if told.partition == partition]
+                assert offsets == sorted(offsets)
+            with pytest.raises(ValueError, match="there are 1 keys, and more values"):
+                await producer.send_all("t", [b"v", b"w"], [b"k"])
+            with pytest.raises(RecordTypeError):
+                await producer.send_all("t", [b"v", 5])
+            assert await producer.send_all("t", []) == []
 
     asyncio.run(main())
 
@@ -171,8 +196,8 @@ def test_a_long_row_of_sends_lets_others_have_their_turn(servers: str) -> None:
     async def main() -> None:
         async with Producer(bootstrap_servers=servers) as producer:
             await producer.partitions_for("t")
-            _, had = await turns_while(producer.send_all("t", [b"v"] * 5000))
-            assert had >= 5000 // 64
+            _, had = await turns_while(producer.send_all("t", [b"v"] * 20_000))
+            assert had >= 20_000 // MOST
 
     asyncio.run(main())
 

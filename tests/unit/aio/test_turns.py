@@ -4,35 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from kprod.aio.turns import TURN, Turns
+from kprod.aio.turns import LONGEST, MOST, TURN, Turns
 from kprod.buffer.awaiting import SLICE, WaitingTasks
+from kprod.clock import SystemClock
 
 
-def test_however_many_ask_at_once_a_turn_lets_few_through() -> None:
-    async def main() -> list[int]:
-        turns, passed, by_turn = Turns(), 0, []
+async def ended_by(ask: Callable[[Turns], Awaitable[None]], tasks: int) -> list[int]:
+    """How many of so many tasks a turn of the loop lets pass, by turn; one of them is cancelled."""
+    turns, passed, by_turn = Turns(), 0, list[int]()
 
-        async def ask() -> None:
-            nonlocal passed
-            if not turns.admit():
-                await turns.wait()
-            passed += 1
+    async def pass_by() -> None:
+        nonlocal passed
+        await ask(turns)
+        passed += 1
 
-        tasks = [asyncio.create_task(ask()) for _ in range(1000)]
-        cancelled = tasks.pop(500)
-        while passed < len(tasks):
-            before = passed
-            await asyncio.sleep(0)
-            cancelled.cancel()
-            by_turn.append(passed - before)
-        return by_turn
+    made = [asyncio.create_task(pass_by()) for _ in range(tasks)]
+    cancelled = made.pop(len(made) // 2)
+    while passed < len(made):
+        before = passed
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        by_turn.append(passed - before)
+    return by_turn
 
-    by_turn = asyncio.run(main())
-    assert max(by_turn) <= TURN
-    assert sum(by_turn) == 999
+
+def test_however_many_ask_at_once_a_turn_has_an_end() -> None:
+    async def ask(turns: Turns) -> None:
+        if not turns.admit():
+            await turns.wait()
+
+    by_turn = asyncio.run(ended_by(ask, 3 * MOST))
+    assert max(by_turn) <= MOST
+    assert max(by_turn[2:]) <= TURN  # those who were told to wait
+    assert sum(by_turn) in {3 * MOST - 1, 3 * MOST}
+
+
+def test_records_that_take_long_end_a_turn_soon() -> None:
+    async def ask(turns: Turns) -> None:
+        if turns.admit():
+            until = SystemClock.monotonic() + LONGEST
+            while SystemClock.monotonic() < until:
+                pass
+        else:
+            await turns.wait()
+
+    assert max(asyncio.run(ended_by(ask, 300))) <= TURN
 
 
 def test_a_batch_of_many_records_wakes_those_who_wait_a_slice_at_a_time() -> None:

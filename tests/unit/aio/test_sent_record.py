@@ -1,0 +1,311 @@
+"""The future of a record that a loop has sent: asyncio takes it for one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kprod.aio.errors import for_aiokafka
+from kprod.aio.sent_record import SentRecord, Settling, sent
+from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.future import FutureRecordMetadata
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+
+LONG = 20.0
+INVALID_RECORD = 87
+
+
+class Batch:
+    """Records of one batch, settled by the test."""
+
+    def __init__(self, count: int, *, renews: bool = True, **options: Any) -> None:
+        self.delivery = BatchDelivery(TopicPartition("t", 0), lambda: None)
+        settling = Settling(asyncio.get_running_loop(), renews=renews, **options)
+        natives = [FutureRecordMetadata(self.delivery, n, 0, 0, 0, -1) for n in range(count)]
+        self.records: list[Any] = [sent(settling, native) for native in natives]
+
+    def end(self) -> None:
+        """It is stored; another thread tells."""
+        self._elsewhere(lambda: self.delivery.succeed(100, -1))
+
+    def fail(self) -> None:
+        self._elsewhere(lambda: self.delivery.fail(BrokerError(INVALID_RECORD, "t")))
+
+    def _elsewhere(self, settle: Callable[[], object]) -> None:
+        thread = threading.Thread(target=settle)
+        thread.start()
+        thread.join(LONG)
+
+
+@pytest.fixture(params=[True, False], ids=["kprod", "aiokafka"])
+def renews(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+async def soon(wait: Awaitable[Any]) -> Any:
+    return await asyncio.wait_for(wait, LONG)
+
+
+def test_asyncio_takes_it_for_a_future_and_makes_no_task(renews: bool) -> None:
+    async def main() -> None:
+        batch = Batch(300, renews=renews)
+        one = batch.records[0]
+        assert asyncio.isfuture(one)
+        assert isinstance(one, asyncio.Future)
+        assert asyncio.ensure_future(one) is one
+        with pytest.raises(TypeError):
+            asyncio.create_task(one)  # noqa: RUF006
+        together = asyncio.gather(*batch.records)
+        assert len(asyncio.all_tasks()) == 1
+        asyncio.get_running_loop().call_soon(batch.end)
+        stored = await soon(together)
+        assert [told.offset for told in stored] == list(range(100, 400))
+        assert stored == await soon(asyncio.gather(*batch.records))
+
+    asyncio.run(main())
+
+
+def test_before_and_after_its_outcome_it_tells_what_asyncios_futures_do(renews: bool) -> None:
+    async def main() -> None:
+        batch = Batch(1, renews=renews)
+        record = batch.records[0]
+        assert not record.done()
+        assert not record.cancelled()
+        assert "pending" in repr(record)
+        for ask in (record.result, record.exception):
+            with pytest.raises(asyncio.InvalidStateError):
+                ask()
+        batch.end()
+        assert (record.done(), record.exception(), record.result().offset) == (True, None, 100)
+        assert record.cancel() is False
+        assert record.get_loop() is asyncio.get_running_loop()
+        with pytest.raises(AttributeError):
+            record.no_such_name  # noqa: B018
+        assert record.topic_partition == ("t", 0)  # of the native future
+        assert record.is_done
+        assert (await soon(record)).offset == 100
+
+    asyncio.run(main())
+
+
+def test_what_ended_a_record_is_raised_by_every_way_of_waiting() -> None:
+    async def main() -> None:
+        batch = Batch(3)
+        waiting = asyncio.gather(*batch.records, return_exceptions=True)
+        batch.fail()
+        told = await soon(waiting)
+        assert {type(error) for error in told} == {BrokerError}
+        assert len({id(error) for error in told}) == 3
+        for wait in (batch.records[0], asyncio.gather(*batch.records)):
+            with pytest.raises(BrokerError):
+                await soon(wait)
+        done, _ = await asyncio.wait(batch.records)
+        assert all(isinstance(record.exception(), BrokerError) for record in done)
+
+    asyncio.run(main())
+
+
+def test_in_the_drop_in_errors_are_those_of_aiokafka_and_acks_0_tells_nothing() -> None:
+    async def main() -> None:
+        failed = Batch(1, renews=False, error=for_aiokafka)
+        failed.fail()
+        with pytest.raises(type(for_aiokafka(BrokerError(INVALID_RECORD, "t")))):
+            await soon(failed.records[0])
+        unknown = Batch(1, renews=False, tells=False)
+        unknown.end()
+        assert await soon(unknown.records[0]) is None
+
+    asyncio.run(main())
+
+
+def test_a_wait_that_was_given_up_can_begin_anew() -> None:
+    async def main() -> None:
+        batch = Batch(3)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batch.records[0], 0.001)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*batch.records), 0.001)
+        together = asyncio.gather(*batch.records)
+        asyncio.get_running_loop().call_soon(batch.end)
+        assert [told.offset for told in await soon(together)] == [100, 101, 102]
+        assert (await soon(batch.records[0])).offset == 100
+
+    asyncio.run(main())
+
+
+def test_a_task_that_is_cancelled_ends_no_other_wait() -> None:
+    async def main() -> None:
+        batch = Batch(1)
+
+        async def outcome() -> Any:
+            return await batch.records[0]
+
+        cancelled, other = asyncio.create_task(outcome()), asyncio.create_task(outcome())
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        asyncio.get_running_loop().call_soon(batch.end)
+        assert (await soon(other)).offset == 100
+        assert cancelled.cancelled()
+
+    asyncio.run(main())
+
+
+def test_in_the_drop_in_a_cancelled_future_stays_cancelled() -> None:
+    async def main() -> None:
+        batch = Batch(2, renews=False)
+        record = batch.records[0]
+        called: list[Any] = []
+        record.add_done_callback(called.append)
+        assert record.cancel("why")
+        assert record.cancel() is False
+        batch.end()
+        with pytest.raises(asyncio.CancelledError, match="why"):
+            await record
+        assert record.cancelled()
+        await asyncio.sleep(0)  # the turn in which callbacks are called
+        assert called == [record]
+        assert (await soon(batch.records[1])).offset == 101
+
+    asyncio.run(main())
+
+
+def test_callbacks_run_in_the_loop_in_their_contexts_and_may_fail(renews: bool) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
+
+    async def main() -> None:
+        batch = Batch(2, renews=renews)
+        record, other = batch.records
+        loop, seen, problems = asyncio.get_running_loop(), list[Any](), list[Any]()
+        loop.set_exception_handler(lambda _, told: problems.append(told["exception"]))
+
+        def note(of: Any) -> None:
+            seen.append((of, name.get(), asyncio.get_running_loop()))
+
+        def fail(_: Any) -> None:
+            raise LookupError
+
+        name.set("first")
+        record.add_done_callback(fail)
+        record.add_done_callback(note)
+        name.set("second")
+        record.add_done_callback(note)
+        other.add_done_callback(note)
+        other.add_done_callback(fail)
+        assert other.remove_done_callback(fail) == 1
+        assert other.remove_done_callback(fail) == 0
+        record.add_done_callback(seen.append)
+        assert record.remove_done_callback(seen.append) == 1
+        last = loop.create_future()
+        other.add_done_callback(last.set_result)
+        batch.end()
+        await soon(last)
+        assert seen == [(record, "first", loop), (record, "second", loop), (other, "second", loop)]
+        assert [type(problem) for problem in problems] == [LookupError]
+        late = loop.create_future()
+        record.add_done_callback(late.set_result)
+        assert not late.done()  # soon, not at once
+        assert await soon(late) is record
+
+    asyncio.run(main())
+
+
+def test_a_callback_that_was_taken_back_is_not_called(renews: bool) -> None:
+    async def main() -> None:
+        batch = Batch(2, renews=renews)
+        called: list[Any] = []
+        batch.records[0].add_done_callback(called.append)
+        assert batch.records[0].remove_done_callback(called.append) == 1
+        asyncio.get_running_loop().call_soon(batch.end)
+        await soon(asyncio.gather(*batch.records))
+        assert called == []
+
+    asyncio.run(main())
+
+
+def test_the_first_of_several_is_enough_for_wait(renews: bool) -> None:
+    async def main() -> None:
+        early, late = Batch(1, renews=renews), Batch(1, renews=renews)
+        asyncio.get_running_loop().call_soon(early.end)
+        both = {*early.records, *late.records}
+        done, left = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        assert (done, left) == (set(early.records), set(late.records))
+        shielded = asyncio.shield(late.records[0])
+        asyncio.get_running_loop().call_soon(late.end)
+        assert (await soon(shielded)).offset == 100
+
+    asyncio.run(main())
+
+
+def test_other_threads_and_loops_may_wait_too() -> None:
+    async def main() -> None:
+        batch = Batch(1)
+        record, told = batch.records[0], list[Any]()
+
+        async def outcome() -> Any:
+            return await record
+
+        threads = [
+            threading.Thread(target=lambda: told.append(record.get(LONG))),
+            threading.Thread(target=lambda: told.append(asyncio.run(outcome()))),
+        ]
+        for thread in threads:
+            thread.start()
+        batch.end()
+        for thread in threads:
+            await asyncio.to_thread(thread.join, LONG)
+        assert [stored.offset for stored in told] == [100, 100]
+
+    asyncio.run(main())
+
+
+def test_nobody_is_told_in_a_loop_that_was_closed(renews: bool) -> None:
+    made: list[Batch] = []
+
+    async def main() -> None:
+        made.append(Batch(1, renews=renews))
+        made[0].records[0].add_done_callback(pytest.fail)
+
+    asyncio.run(main())
+    made[0].end()
+    assert made[0].records[0].done()
+
+
+@pytest.mark.threads
+def test_no_callback_is_lost_between_asking_and_settling(renews: bool) -> None:
+    async def main() -> None:
+        for _ in range(200):
+            batch = Batch(3, renews=renews)
+            start = threading.Barrier(2)
+
+            def settle(start: threading.Barrier = start, batch: Batch = batch) -> None:
+                start.wait(LONG)
+                batch.delivery.succeed(0, -1)
+
+            settler = threading.Thread(target=settle)
+            settler.start()
+            start.wait(LONG)
+            told = await soon(asyncio.gather(*batch.records))
+            assert [stored.offset for stored in told] == [0, 1, 2]
+            settler.join(LONG)
+
+    asyncio.run(main())
+
+
+def test_a_made_one_is_the_same_as_one_that_was_made_quickly() -> None:
+    async def main() -> None:
+        delivery = BatchDelivery(TopicPartition("t", 0), lambda: None)
+        native = FutureRecordMetadata(delivery, 0, 0, 0, 0, -1)
+        settling = Settling(asyncio.get_running_loop())
+        for record in (SentRecord(settling, native), sent(settling, native)):
+            assert not record.cancelled()
+            assert record.native is native
+            assert record.remove_done_callback(print) == 0
+
+    asyncio.run(main())
