@@ -170,8 +170,10 @@ def can_choose_ports() -> bool:
     return True
 
 
+@pytest.mark.alone  # a descriptor that another test left would be closed, and its number taken
 def test_buffer_sizes_and_delays_are_as_told(listener: socket.socket) -> None:
     """Seen through the one file descriptor that is open now and was not before."""
+    gc.collect()
     backend = TcpBackend(send_buffer_bytes=40_000, receive_buffer_bytes=50_000)
     before = open_files()
     transport = connect(backend, *listener.getsockname())
