@@ -41,6 +41,7 @@ CAMPAIGNS: dict[str, list[str]] = {
         "tests/spark/test_pipeline_exits.py",
         "tests/spark/test_kills.py",
     ],
+    "shipping": ["tests/spark/test_shipping.py"],
     "apache-kafka": ["tests/integration/test_apache_kafka_faults.py"],
     "security": ["tests/integration/security"],
 }

@@ -1,0 +1,133 @@
+"""The guide's ways to ship kprod to executors, by its own commands, away from the checkout.
+
+Each makes an environment from a wheel of this checkout, and starts a cluster: ``make campaign``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from tests.spark.driver_process import OF_CAMPAIGNS, ROOT, every_row, standalone, values
+
+pytestmark = OF_CAMPAIGNS
+
+ROWS = 10_000
+RECIPE = re.compile(r'^```console title="([a-z-]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+RECIPES = dict(RECIPE.findall((ROOT / "docs" / "spark.md").read_text()))
+JOB = Path(__file__).with_name("shipped_job.py")
+
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of this checkout, of the extensions that are compiled already."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for package in ("kprod", "kprod_ext"):
+        for extension in (ROOT / package).rglob("*.so"):
+            copy = folder / "lib" / extension.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(extension, copy)  # newer than its source: it is not compiled again
+    build = ["build", f"--build-lib={folder}/lib", f"--build-temp={folder}/temp"]
+    pack = ["bdist_wheel", f"--bdist-dir={folder}/bdist", f"--dist-dir={folder}"]
+    subprocess.run([sys.executable, "setup.py", "--quiet", *build, *pack], cwd=ROOT, check=True)
+    (made,) = folder.glob("kprod-*.whl")
+    return made
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A shell's variables: its ``spark-submit`` has a cluster, its ``python`` no packages."""
+    spark, workers, conf = Path(pyspark.__file__).parent, tmp_path / "workers", tmp_path / "conf"
+    for folder in (workers, conf, tmp_path / "job"):
+        folder.mkdir()
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {Path(sys.executable).resolve()} "$@"\n')
+    python.chmod(0o755)
+    shutil.copy(JOB, tmp_path / "job" / "job.py")
+    hidden = {"PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "VIRTUAL_ENV"}
+    with standalone(workers) as address:
+        unpacked = {"spark.executorEnv.PEX_ROOT": str(tmp_path / "pex")}
+        settings = SETTINGS | unpacked | {"spark.master": address}
+        lines = [f"{name} {value}\n" for name, value in settings.items()]
+        (conf / "spark-defaults.conf").write_text("".join(lines))
+        yield {name: value for name, value in os.environ.items() if name not in hidden} | {
+            "PATH": f"{tmp_path}/bin:{spark}/bin:/usr/bin:/bin",
+            "PEX_ROOT": str(tmp_path / "pex"),
+            "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+            "SPARK_CONF_DIR": str(conf),
+            "SPARK_HOME": str(spark),
+            "SPARK_SCALA_VERSION": "2.13",
+        }
+
+
+def run(commands: str, folder: Path, shell: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        cwd=folder / "job",
+        env=shell,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def with_wheel(recipe: str, wheel: Path) -> str:
+    """The commands, with this wheel in the place of the published package."""
+    given = rf"\1 --constraint {ROOT / 'constraints.txt'} {wheel}"
+    commands, count = re.subn(r"(pip install|bin/pex) kprod\b", given, recipe)
+    assert count == 1, recipe
+    return commands
+
+
+@pytest.mark.parametrize("name", ["venv-pack", "pex"])
+def test_a_shipped_environment_writes_everything(
+    name: str, wheel: Path, cluster: dict[str, str], tmp_path: Path
+) -> None:
+    with EmbeddedBroker(default_partitions=3) as broker:
+        commands = with_wheel(RECIPES[name], wheel).replace(
+            "job.py", f"job.py {broker.bootstrap_servers} {ROWS}"
+        )
+        ended = run(commands, tmp_path, cluster)
+        assert ended.returncode == 0, ended.stderr[-4_000:]
+        for topic in ("written", "saved", "mapped"):
+            assert values(broker.bootstrap_servers, topic) == every_row(ROWS), topic
+    # An archive is unpacked in the executor's own folder, a PEX once on each machine.
+    shipped = tmp_path / ("workers" if name == "venv-pack" else "pex")
+    for where in json.loads(ended.stdout.splitlines()[-1]):
+        assert all(Path(place).is_relative_to(shipped) for place in where), where
+
+
+@pytest.mark.parametrize(
+    ("kind", "missed"),
+    [("whl", "No module named 'kprod'"), ("zip", "No module named 'kprod_ext.")],
+)
+def test_py_files_cannot_ship_it(
+    kind: str, missed: str, wheel: Path, cluster: dict[str, str], tmp_path: Path
+) -> None:
+    """Executors look into no wheel; in a zip they find the compiled package, and cannot load it."""
+    file = shutil.copy(wheel, tmp_path / wheel.with_suffix(f".{kind}").name)
+    python = Path(sys.executable).resolve()  # without packages: kprod's own are missed first
+    submit = f"PYSPARK_PYTHON={python} spark-submit --py-files {file} job.py none 1"
+    ended = run(submit, tmp_path, cluster)
+    assert ended.returncode != 0
+    assert missed in ended.stdout + ended.stderr
