@@ -125,6 +125,21 @@ def test_what_asyncio_does_with_awaitables_works_with_sending(servers: str) -> N
     asyncio.run(main())
 
 
+def test_records_that_are_sent_alone_or_at_once_all_arrive(servers: str) -> None:
+    async def main() -> None:
+        async with Producer(bootstrap_servers=servers) as producer:
+            alone = [(await producer.send_and_wait("t", b"v", partition=0)) for _ in range(100)]
+            sends = [producer.send_and_wait("t", b"v", partition=0) for _ in range(100)]
+            at_once = await asyncio.gather(*sends)
+            first = alone[0].offset
+            offsets = [stored.offset for stored in (*alone, *at_once)]
+            assert offsets == list(range(first, first + 200))
+            counts = producer.metrics()["producer-metrics"]
+            assert counts["record-send-total"] == 200
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("call", ["send", "start", "partitions_for"])
 def test_without_a_broker_other_tasks_go_on_until_it_is_given_up(call: str) -> None:
     async def main() -> None:
