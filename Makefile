@@ -43,7 +43,7 @@ check-source:
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check . && $(BIN)/mypy
 
 check-tests:
-	@$(BIN)/python -m pytest -n logical --maxprocesses=4 -q $(QUICK) $(ARGS)
+	@$(BIN)/python -m pytest $(IN_WORKERS) -q $(QUICK) $(ARGS)
 
 # The unit tests with the oldest versions that pyproject.toml allows, in an environment of their own;
 # what tests are run with is found behind these, in the usual one.

@@ -6,7 +6,6 @@ Its own ``--dist=loadgroup`` reads the group of a test from a suffix of the test
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -46,16 +45,6 @@ def share(nodeid: str) -> str:
     if file in ALONE:
         return nodeid
     return next((name for start, name in TOGETHER.items() if file.startswith(start)), file)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """``-n auto``: one more than there are cores, for tests often wait for other processes.
-
-    ``-n logical``: one for each core, for tests that wait for nothing.
-    """
-    cores = len(os.sched_getaffinity(0))
-    return cores if config.option.numprocesses == "logical" else cores + 1
 
 
 @pytest.hookimpl(optionalhook=True)
