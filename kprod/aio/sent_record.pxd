@@ -15,7 +15,10 @@ cdef class Settling:
     cdef list _latest_records
     cdef object _due
     cdef bint _scheduled
+    cdef double _rests_at
 
+    @cython.locals(now=double)
+    cpdef bint rests(self) except -1
     @cython.locals(delivery=BatchDelivery)
     cpdef void watch(self, SentRecord record) except *
 

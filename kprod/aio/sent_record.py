@@ -43,6 +43,7 @@ class Settling:
         "_due",
         "_latest",
         "_latest_records",
+        "_rests_at",
         "_scheduled",
         "error",
         "loop",
@@ -67,6 +68,19 @@ class Settling:
         self._latest_records: list[SentRecord] = []
         self._due: deque[SentRecord] = deque()
         self._scheduled = False
+        self._rests_at = 0.0  # when one that awaits records that are done gives others their turn
+
+    def rests(self) -> bool:
+        """Whether records that are done were awaited for so long that other tasks are due.
+
+        One ``await`` of such a record takes no turn of the loop, and a hundred thousand in a row
+        would take none either.
+        """
+        now = monotonic()
+        if now < self._rests_at:
+            return False
+        self._rests_at = now + LONGEST
+        return True
 
     def watch(self, record: SentRecord) -> None:
         """Tell its callbacks once its batch has ended; soon, if it has or is not waited for."""
@@ -195,6 +209,8 @@ class SentRecord(LoopFuture):
     # Waiting --------------------------------------------------------------------------------------
 
     def __await__(self) -> Generator[Any, None, RecordMetadata | None]:
+        if self.done() and self._settling.rests():
+            yield  # as asyncio.sleep(0) does
         if self._settling.renews:
             # By a waiter of its own: cancelling a task ends its wait and no other.
             stored: RecordMetadata = yield from self.native.__await__()

@@ -309,3 +309,26 @@ def test_a_made_one_is_the_same_as_one_that_was_made_quickly() -> None:
             assert record.remove_done_callback(print) == 0
 
     asyncio.run(main())
+
+
+def test_other_tasks_get_their_turns_while_records_that_are_done_are_awaited(renews: bool) -> None:
+    """None of these awaits has anything to wait for; together they take many milliseconds."""
+
+    async def main() -> None:
+        batch = Batch(1, renews=renews)
+        batch.end()
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        running = asyncio.create_task(other())
+        for _ in range(200_000):
+            await batch.records[0]
+        running.cancel()
+        assert turns > 1
+
+    asyncio.run(main())
