@@ -19,6 +19,7 @@ cdef class Settling:
 
     @cython.locals(now=double)
     cpdef bint rests(self) except -1
+
     @cython.locals(delivery=BatchDelivery)
     cpdef void watch(self, SentRecord record) except *
 
