@@ -10,6 +10,7 @@ cdef class Producing:
     cdef object _on_delivery
     cdef Py_ssize_t _most_messages
     cdef bint _keys_by_crc32
+    cdef tuple _counts
     cdef bint _tells_statistics
     cdef readonly object _unplaced
     cdef dict _unplaced_topics
@@ -26,4 +27,5 @@ cdef class Producing:
         object headers=*,
         object callback=*,
     )
+    @cython.locals(counts=dict)
     cpdef object _partition(self, object native, object topic, object key)

@@ -16,12 +16,14 @@ from kprod.intake.key_hash import CRC32
 monotonic = SystemClock.monotonic
 
 CLOSED = "Producer has been closed"
+by_crc32 = CRC32.partition
 
 
 class Producing:
     """What a Producer does with each record; the rest is in its subclass."""
 
     __slots__ = (
+        "_counts",
         "_keys_by_crc32",
         "_most_messages",
         "_native",
@@ -38,6 +40,7 @@ class Producing:
         self._on_delivery = settings.on_delivery
         self._most_messages = settings.most_messages
         self._keys_by_crc32 = settings.keys_by_crc32
+        self._counts: tuple[Any, dict[str, int]] = (None, {})  # partitions of topics, in a snapshot
         self._tells_statistics = settings.stats_cb is not None
 
     def _use(self, native: NativeProducer, unplaced: UnplacedRecords) -> None:
@@ -95,8 +98,18 @@ class Producing:
         """Where a key belongs, if the face decides and knows the topic; else None."""
         if not key or not self._keys_by_crc32:
             return None
-        known = native.metadata.snapshot.topic(topic)
-        return CRC32.partition(key, len(known)) if known is not None else None
+        snapshot = native.metadata.snapshot
+        seen, counts = self._counts  # together: another thread may replace them
+        if snapshot is not seen:
+            counts = {}
+            self._counts = snapshot, counts
+        count = counts.get(topic)
+        if count is None:
+            known = snapshot.topic(topic)
+            if known is None:
+                return None
+            count = counts[topic] = len(known)
+        return by_crc32(key, count)
 
     def poll(self, timeout: float | None = -1) -> int:
         """Call back what there is to tell, waiting at most ``timeout`` seconds for the first.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.serialization import IntegerSerializer, StringSerializer
 
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
@@ -122,6 +125,25 @@ def test_keys_go_where_librdkafka_puts_them(producer: Producer) -> None:
     producer.flush(LONG)
     found = {message.key(): message.partition() for _, message in reports.heard}
     assert found == {key: consistent(key, 3) for key in keys}
+
+
+def test_keys_go_by_the_partitions_there_are_now(servers: str) -> None:
+    admin, reports = AdminClient({"bootstrap.servers": servers}), Reports()
+    wanted = {key: consistent(key, 7) for key in (b"a", b"b", b"c")}
+    admin.create_topics([NewTopic("grows", 1, 1)])["grows"].result(LONG)
+    with Producer({"bootstrap.servers": servers, "metadata.max.age.ms": 100}) as producer:
+        producer.produce("grows", b"v", b"a", on_delivery=reports)
+        assert producer.flush(LONG) == 0
+        assert reports.heard.pop()[1].partition() == 0
+        admin.create_partitions([NewPartitions("grows", 7)])["grows"].result(LONG)
+        deadline, found = time.monotonic() + LONG, {}
+        while found != wanted:
+            assert time.monotonic() < deadline, "the producer never learnt of new partitions"
+            for key in wanted:
+                producer.produce("grows", b"v", key, on_delivery=reports)
+            assert producer.flush(LONG) == 0
+            found = {told.key(): told.partition() for _, told in reports.heard}
+            reports.heard.clear()
 
 
 def test_a_partition_that_is_not_there_is_reported(producer: Producer) -> None:
