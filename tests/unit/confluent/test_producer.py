@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from confluent_kafka.serialization import IntegerSerializer, StringSerializer
 
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
@@ -136,7 +136,8 @@ def test_keys_go_by_the_partitions_there_are_now(servers: str) -> None:
         assert producer.flush(LONG) == 0
         assert reports.heard.pop()[1].partition() == 0
         admin.create_partitions([NewPartitions("grows", 7)])["grows"].result(LONG)
-        deadline, found = time.monotonic() + LONG, {}
+        found: dict[Any, int | None] = {}
+        deadline = time.monotonic() + LONG
         while found != wanted:
             assert time.monotonic() < deadline, "the producer never learnt of new partitions"
             for key in wanted:
