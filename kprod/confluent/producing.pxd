@@ -27,5 +27,6 @@ cdef class Producing:
         object headers=*,
         object callback=*,
     )
+
     @cython.locals(counts=dict)
     cpdef object _partition(self, object native, object topic, object key)
