@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.acceptance.tables import FIGURES, figure
@@ -22,7 +23,7 @@ from benchmarks.rivals import comparisons as c
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
-RESULT, PROFILES = "acceptance", "profiles"
+RESULT, PROFILES, ENDURANCE = "acceptance", "profiles", "endurance"
 APART = {"tls": "--tls", "face": "--faces", "defaults": "--defaults"}
 """Results that are stored apart: by the last word of a comparison's name, the option for them."""
 PLACE = re.compile(
@@ -30,6 +31,14 @@ PLACE = re.compile(
     re.DOTALL,
 )
 NOT_YET = "Not measured yet: `make acceptance` does it, and writes the figures here.\n"
+LASTING = {
+    "records_per_second": "records/s",
+    "cpu_us_per_record": "CPU us/record",
+    "requests_per_gigabyte": "requests/GB",
+    "last_by_first": "rate of the last third by that of the first",
+    "rss_mb_after_first_part": "RSS MB after a third",
+    "rss_mb_at_the_end": "RSS MB at the end",
+}
 SUMMARY = (c.KPROD, c.CALLBACK, c.KAFKA_PYTHON, c.AIOKAFKA)
 
 
@@ -42,8 +51,8 @@ def quoted(text: str, folder: Path = FOLDER) -> str:
 
     def filled(place: re.Match[str]) -> str:
         name = place["name"]
-        if name == PROFILES:
-            body = _profiles(folder)
+        if name in _BY_THEMSELVES:
+            body = _BY_THEMSELVES[name](folder)
         else:
             word = next((word for word in APART if word in name.split("-")), None)
             body = _body(name, result) if word is None else _apart(name, word, folder)
@@ -83,6 +92,20 @@ def _profiles(folder: Path) -> str:
     lines = ["| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows(result["figures"]["profiles"])]
     return "\n".join([*lines, "", _origin(result, PROFILES)]) + "\n"
+
+
+def _endurance(folder: Path) -> str:
+    """A line for each client and size of value: of several rounds the middle one."""
+    try:
+        result = read_result(ENDURANCE, folder)
+    except FileNotFoundError:
+        return NOT_YET.replace("make acceptance", "python -m benchmarks.endurance")
+    lines = ["| | " + " | ".join(LASTING.values()) + " |", "|---" * (len(LASTING) + 1) + "|"]
+    for load, sides in result["figures"]["rounds"].items():
+        for side, rounds in sides.items():
+            cells = [figure(median(one[name] for one in rounds)) for name in LASTING]
+            lines.append(f"| {load}, {side} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", _origin(result, ENDURANCE)]) + "\n"
 
 
 def _goals(result: Mapping[str, Any]) -> str:
@@ -140,6 +163,7 @@ def _median(spread: Mapping[str, Any] | None) -> str:
     return "-" if spread is None else figure(spread["median"])
 
 
+_BY_THEMSELVES: dict[str, Callable[[Path], str]] = {PROFILES: _profiles, ENDURANCE: _endurance}
 _MAKERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "goals": _goals,
     "summary": _summary,
