@@ -4,8 +4,9 @@
 
 kprod, confluent-kafka and the Java client send keyed records to one broker, each in a process of
 its own and to a topic of its own, which keeps the newest segments only. Every second round goes the
-other way round. Needs Java and Maven. Stores ``results/endurance.json`` when a turn took five
-minutes; a shorter run goes to ``endurance-quick.json``.
+other way round, and so does the first one of every second size. Needs Java and Maven. Stores
+``results/endurance.json`` when a turn took five minutes; a shorter run goes to
+``endurance-quick.json``.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def main() -> int:
         with ApacheKafka(folder / "kafka", NEWEST, guards=guards) as kafka:
             turns = Turns(kafka.bootstrap_servers, folder / "classes")
             taken = {
-                name: _taken(turns, name, load, options.rounds) for name, load in loads.items()
+                name: _taken(turns, name, load, options.rounds, first)
+                for first, (name, load) in enumerate(loads.items())
             }
     file = write_result(
         "endurance" if options.seconds >= SECONDS else "endurance-quick",
@@ -136,11 +138,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _taken(turns: Turns, name: str, load: Load, rounds: int) -> dict[str, list[Figures]]:
+def _taken(
+    turns: Turns, name: str, load: Load, rounds: int, first: int
+) -> dict[str, list[Figures]]:
     sides = [*SIDES, JAVA]
     taken: dict[str, list[Figures]] = {side: [] for side in sides}
     for number in range(rounds):
-        for place, side in enumerate(sides if number % 2 == 0 else sides[::-1]):
+        for place, side in enumerate(sides if (first + number) % 2 == 0 else sides[::-1]):
             found = turns.take(side, load, f"size-{load.size}-{number}-{place}")
             rounded = {what: significant(value) for what, value in found.items()}
             taken[side].append(rounded)
