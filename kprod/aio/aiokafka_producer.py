@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.aiokafka_transactions import TransactionCalls
-from kprod.aio.errors import for_aiokafka
+from kprod.aio.errors import for_aiokafka, told_by_cluster
 from kprod.aio.queueing import Queueing, Record
 from kprod.aio.record_batch import RecordBatch
 from kprod.aio.sent_record import Settling
@@ -59,7 +59,9 @@ class AIOKafkaProducer(TransactionCalls):
         except KprodError as error:
             raise for_aiokafka(error) from error
         settling = partial(Settling, error=for_aiokafka, tells=self._acks != 0)
-        self._queueing = Queueing(self._native, MAX_BLOCK, settling)
+        # aiokafka gives what is looked up, and what waits for memory, as long as a request.
+        self._longest = self._native.config.request_timeout_ms / 1000
+        self._queueing = Queueing(self._native, self._longest, settling)
         self._send_at_once: Any = self._queueing.send_at_once
         self._closed = False
 
@@ -167,13 +169,13 @@ class AIOKafkaProducer(TransactionCalls):
         wire_value = value if self._value is None else self._value(topic, headers or [], value)
         try:
             if partition is None and self._choose is not None:
-                await self._queueing.topic(topic, MAX_BLOCK)
+                await self._queueing.topic(topic, self._longest)
                 cluster = partitioners.Cluster(self._queueing.native.cluster)
                 partition = self._choose(topic, key, wire_key, value, wire_value, cluster)
             made = Record(topic, wire_value, wire_key, headers, partition, timestamp_ms)
             return await self._queueing.put(made)
         except KprodError as error:
-            raise for_aiokafka(error) from error
+            raise for_aiokafka(told_by_cluster(error)) from error
 
     def _sent(self, native: FutureRecordMetadata) -> asyncio.Future[RecordMetadata | None]:
         made: Any = self._queueing.sent(native)  # which asyncio takes for one of its own
@@ -203,9 +205,9 @@ class AIOKafkaProducer(TransactionCalls):
     async def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers."""
         try:
-            return set(range(len(await self._queueing.topic(topic, MAX_BLOCK))))
+            return set(range(len(await self._queueing.topic(topic, self._longest))))
         except KprodError as error:
-            raise for_aiokafka(error) from error
+            raise for_aiokafka(told_by_cluster(error)) from error
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
         """The id by which brokers know this producer's metrics (KIP-714); aiokafka has none.

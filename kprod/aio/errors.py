@@ -6,7 +6,13 @@ import importlib
 from functools import cache, lru_cache
 from typing import Any, cast
 
-from kprod.errors import IllegalStateError, KprodError, ProducerClosedError
+from kprod.errors import (
+    BrokerError,
+    IllegalStateError,
+    KprodError,
+    KprodTimeoutError,
+    ProducerClosedError,
+)
 from kprod.kafka import errors as face
 from kprod.kafka.translation import translated
 
@@ -62,6 +68,16 @@ def __getattr__(name: str) -> type[face.KafkaError]:
     if name.startswith("_") or not hasattr(face, _face_name(name)):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _kin(name)
+
+
+def told_by_cluster(error: KprodError) -> KprodError:
+    """Why a search for a topic was in vain, if the cluster has told; else the time-out itself.
+
+    aiokafka raises the last answer (UnknownTopicOrPartitionError, LeaderNotAvailableError).
+    """
+    cause = error.__cause__
+    told = isinstance(error, KprodTimeoutError) and isinstance(cause, BrokerError)
+    return cause if told and isinstance(cause, BrokerError) else error
 
 
 def for_aiokafka(error: KprodError) -> Exception:

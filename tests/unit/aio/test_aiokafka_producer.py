@@ -15,6 +15,8 @@ from kprod.broker import EmbeddedBroker
 from kprod.kafka.partitioner import Partitioner
 from tests.support.ports import free_port
 
+LONG = 30.0
+
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
@@ -90,6 +92,21 @@ def test_errors_are_caught_under_their_names(servers: str) -> None:
         )
         with pytest.raises(theirs.KafkaConnectionError, match="Unable to bootstrap from"):
             await gone.start()
+
+    asyncio.run(main())
+
+
+def test_a_topic_that_is_not_there_is_looked_for_as_long_as_a_request_may_take() -> None:
+    async def main() -> None:
+        with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
+            async with AIOKafkaProducer(
+                bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=200
+            ) as producer:
+                with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
+                    await asyncio.wait_for(producer.send_and_wait("missing", b"v"), LONG)
+                with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
+                    await asyncio.wait_for(producer.partitions_for("missing"), LONG)
+                assert (await producer.send_and_wait("t", b"v")).offset == 0
 
     asyncio.run(main())
 
