@@ -106,7 +106,9 @@ def test_a_topic_that_is_not_there_is_looked_for_as_long_as_a_request_may_take()
                     await asyncio.wait_for(producer.send_and_wait("missing", b"v"), LONG)
                 with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
                     await asyncio.wait_for(producer.partitions_for("missing"), LONG)
-                assert (await producer.send_and_wait("t", b"v")).offset == 0
+                stored = await producer.send_and_wait("t", b"v")
+                assert stored is not None
+                assert stored.offset == 0
 
     asyncio.run(main())
 
