@@ -26,7 +26,6 @@ cdef class Sending:
         object timestamp_ms=*,
     )
 
-    @cython.locals(native=RecordFuture)
     cpdef RecordFuture put_at_once(
         self,
         object topic,
@@ -45,4 +44,16 @@ cdef class Sending:
 
     @cython.locals(settling=Settling)
     cpdef SentRecord sent(self, RecordFuture native)
+
+    @cython.final
+    @cython.locals(native=RecordFuture)
+    cdef RecordFuture _queue(
+        self,
+        object topic,
+        object value,
+        object key,
+        object headers,
+        object partition,
+        object timestamp_ms,
+    )
     cpdef void _remember(self, object native) except *

@@ -83,19 +83,7 @@ class Sending:
         """
         if not self._turns.admit():
             return None
-        native = None
-        try:
-            native = self._send(topic, value, key, headers, partition, timestamp_ms)
-        except (KprodTimeoutError, PartitionError):
-            # It has woken the sender: as that is a system call, another thread may run meanwhile
-            # for as long as the interpreter lets it, 5 ms.
-            self._turns.spend()
-        if native is None:
-            return None
-        self._queued += 1
-        if self._queued % REMEMBERED == 0:
-            self._remember(native)
-        return native
+        return self._queue(topic, value, key, headers, partition, timestamp_ms)
 
     def put_until_waiting(
         self, topic: str, values: Iterator[Any], keys: Iterator[Any] | None, queued: list[Any]
@@ -105,7 +93,7 @@ class Sending:
         None when there are no more values; ``NOTHING`` before the next turn; else the value and the
         key that ``put`` is to be awaited for. Raises ValueError when there are fewer keys.
         """
-        turns, send = self._turns, self._send
+        turns = self._turns
         while turns.admit():
             value = next(values, _END)
             if value is _END:
@@ -113,17 +101,10 @@ class Sending:
             key = None if keys is None else next(keys, _END)
             if key is _END:
                 raise ValueError(f"there are {len(queued)} keys, and more values")
-            native = None
-            try:
-                native = send(topic, value, key)
-            except (KprodTimeoutError, PartitionError):
-                turns.spend()
+            native = self._queue(topic, value, key, None, None, None)
             if native is None:
                 return value, key
             queued.append(native)
-            self._queued += 1
-            if self._queued % REMEMBERED == 0:
-                self._remember(native)
         return NOTHING
 
     def take_outcomes(self, queued: list[Any], stored: list[RecordMetadata]) -> None:
@@ -149,6 +130,30 @@ class Sending:
         if settling is None or settling.loop is not loop:
             settling = self._settling = self._make_settling(loop)
         return sent(settling, native)
+
+    def _queue(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> FutureRecordMetadata | None:
+        """Queue a record if nothing has to be waited for; else None, and this turn is over."""
+        native = None
+        try:
+            native = self._send(topic, value, key, headers, partition, timestamp_ms)
+        except (KprodTimeoutError, PartitionError):
+            # It has woken the sender: as that is a system call, another thread may run meanwhile
+            # for as long as the interpreter lets it, 5 ms.
+            self._turns.spend()
+        if native is None:
+            return None
+        self._queued += 1
+        if self._queued % REMEMBERED == 0:
+            self._remember(native)
+        return native
 
     def _remember(self, native: FutureRecordMetadata) -> None:
         under_way = self._under_way
