@@ -76,8 +76,9 @@ def told_by_cluster(error: KprodError) -> KprodError:
     aiokafka raises the last answer (UnknownTopicOrPartitionError, LeaderNotAvailableError).
     """
     cause = error.__cause__
-    told = isinstance(error, KprodTimeoutError) and isinstance(cause, BrokerError)
-    return cause if told and isinstance(cause, BrokerError) else error
+    if isinstance(error, KprodTimeoutError) and isinstance(cause, BrokerError):
+        return cause
+    return error
 
 
 def for_aiokafka(error: KprodError) -> Exception:
