@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.endurance.load import KEYS, PARTS, Load
 from benchmarks.endurance.turn import SIDES
+from benchmarks.measured_kafka import BROKER_JVM, MeasuredKafka
 from benchmarks.measured_process import ROOT, figures_of
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
 from benchmarks.spread import significant, spread_of
-from tests.support.apache_kafka.broker import ApacheKafka, Guards
-from tests.support.apache_kafka.jars import NEWEST, jars
+from tests.support.apache_kafka.jars import NEWEST
 from tests.support.committed_records import log_ends
 from tests.support.topic_admin import TopicAdmin
 
@@ -35,8 +33,6 @@ QUESTION = "Does the rate last for minutes, and at what cost in CPU time, reques
 PARTITIONS = 6
 KPROD, RIVAL, JAVA = "kprod send", "confluent produce + callback", "java send + callback"
 JAVA_SOURCE = Path(__file__).with_name("Endurance.java")
-QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-BROKER_JVM = ("-Xmx1g", "-XX:TieredStopAtLevel=4")
 KEPT = {"segment_bytes": 128 << 20, "retention_bytes": 256 << 20, "file_delete_delay_ms": 1000}
 """Of each partition; five minutes of all records would fill a disk."""
 BROKER = {"log.retention.check.interval.ms": 2000}
@@ -56,10 +52,10 @@ Figures = dict[str, float]
 class Turns:
     """Takes turns on one broker, each on a topic of its own."""
 
-    def __init__(self, bootstrap_servers: str, classes: Path) -> None:
-        self._address = bootstrap_servers
-        self._admin = TopicAdmin(bootstrap_servers)
-        self._java = ["java", QUIET, "-cp", f"{classes}:{jars(NEWEST)}/*", "Endurance"]
+    def __init__(self, kafka: MeasuredKafka) -> None:
+        self._kafka = kafka
+        self._address = kafka.bootstrap_servers
+        self._admin = TopicAdmin(self._address)
 
     def take(self, side: str, load: Load, topic: str) -> Figures:
         """The figures of one turn; AssertionError if fewer records arrived than were sent."""
@@ -73,8 +69,7 @@ class Turns:
 
     def _command(self, side: str, load: Load, topic: str) -> list[str]:
         if side == JAVA:
-            numbers = (load.size, load.warm_up, load.seconds, PARTS, KEYS)
-            return [*self._java, self._address, topic, *map(str, numbers)]
+            return self._kafka.java(topic, load.size, load.warm_up, load.seconds, PARTS, KEYS)
         turn = [sys.executable, "-m", "benchmarks.endurance.turn", side]
         return [*turn, json.dumps(load.as_json()), self._address, topic]
 
@@ -107,17 +102,12 @@ def main() -> int:
         for size in options.sizes
     }
     origin = provenance()
-    with tempfile.TemporaryDirectory(prefix="kprod-endurance-") as name:
-        folder = Path(name)
-        compiler = ["javac", "-cp", f"{jars(NEWEST)}/*", "-d", str(folder / "classes")]
-        subprocess.run([*compiler, str(JAVA_SOURCE)], check=True)
-        guards = Guards({}, dict(BROKER), [], BROKER_JVM)
-        with ApacheKafka(folder / "kafka", NEWEST, guards=guards) as kafka:
-            turns = Turns(kafka.bootstrap_servers, folder / "classes")
-            taken = {
-                name: _taken(turns, name, load, options.rounds, first)
-                for first, (name, load) in enumerate(loads.items())
-            }
+    with MeasuredKafka(JAVA_SOURCE, BROKER) as kafka:
+        turns = Turns(kafka)
+        taken = {
+            name: _taken(turns, name, load, options.rounds, first)
+            for first, (name, load) in enumerate(loads.items())
+        }
     file = write_result(
         "endurance" if options.seconds >= SECONDS else "endurance-quick",
         question=QUESTION,

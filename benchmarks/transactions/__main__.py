@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.measured_kafka import BROKER_JVM, MeasuredKafka
 from benchmarks.measured_process import ROOT, figures_of
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
@@ -26,8 +25,7 @@ from benchmarks.spread import Spread, significant, spread_of
 from benchmarks.transactions.load import Load
 from benchmarks.transactions.turn import SIDES
 from kprod.cli.perf.latencies import percentiles
-from tests.support.apache_kafka.broker import ApacheKafka, Guards
-from tests.support.apache_kafka.jars import NEWEST, jars
+from tests.support.apache_kafka.jars import NEWEST
 from tests.support.committed_records import committed
 from tests.support.topic_admin import TopicAdmin
 
@@ -37,9 +35,6 @@ JAVA = "java send"
 OURS = ("kprod send", "kprod send_many")
 RIVALS = ("confluent produce", JAVA)
 JAVA_SOURCE = Path(__file__).with_name("Transactions.java")
-QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-BROKER_JVM = ("-Xmx1g", "-XX:TieredStopAtLevel=4")
-"""More than the broker of the tests has: room, and the compiler that makes the fastest code."""
 
 LOADS = {
     "small": Load(transactions=400, records=100, warm_up=200),
@@ -81,10 +76,10 @@ GOALS = (
 class Turns:
     """Takes turns on one broker: each on a topic, and with a transactional id, of its own."""
 
-    def __init__(self, bootstrap_servers: str, classes: Path) -> None:
-        self._address = bootstrap_servers
-        self._admin = TopicAdmin(bootstrap_servers)
-        self._java = ["java", QUIET, "-cp", f"{classes}:{jars(NEWEST)}/*", "Transactions"]
+    def __init__(self, kafka: MeasuredKafka) -> None:
+        self._kafka = kafka
+        self._address = kafka.bootstrap_servers
+        self._admin = TopicAdmin(self._address)
 
     def take(self, side: str, load: Load, topic: str) -> Figures:
         """The figures of one turn; AssertionError if not every record was committed once."""
@@ -97,8 +92,7 @@ class Turns:
 
     def _command(self, side: str, load: Load, topic: str) -> list[str]:
         if side == JAVA:
-            numbers = (load.warm_up, load.transactions, load.records, load.size)
-            return [*self._java, self._address, topic, *map(str, numbers)]
+            return self._kafka.java(topic, load.warm_up, load.transactions, load.records, load.size)
         turn = [sys.executable, "-m", "benchmarks.transactions.turn", side]
         return [*turn, json.dumps(load.as_json()), self._address, topic]
 
@@ -122,15 +116,9 @@ def main() -> int:
     if options.quick:
         loads = {name: _fewer(load) for name, load in loads.items()}
     origin = provenance()
-    with tempfile.TemporaryDirectory(prefix="kprod-transactions-") as name:
-        folder = Path(name)
-        compiler = ["javac", "-cp", f"{jars(NEWEST)}/*", "-d", str(folder / "classes")]
-        subprocess.run([*compiler, str(JAVA_SOURCE)], check=True)
-        with ApacheKafka(folder / "kafka", NEWEST, guards=Guards({}, {}, [], BROKER_JVM)) as kafka:
-            turns = Turns(kafka.bootstrap_servers, folder / "classes")
-            taken = {
-                name: _taken(turns, name, load, options.rounds) for name, load in loads.items()
-            }
+    with MeasuredKafka(JAVA_SOURCE) as kafka:
+        turns = Turns(kafka)
+        taken = {name: _taken(turns, name, load, options.rounds) for name, load in loads.items()}
     ratios = _ratios(taken)
     file = write_result(
         "transactions-quick" if partial else "transactions",
