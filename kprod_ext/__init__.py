@@ -28,6 +28,7 @@ from kprod_ext.record_rules import (
     largest_payload,
     murmur2,
     partition_for_key,
+    partitions_for_keys,
 )
 from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
 from kprod_ext.sealed_batch import SealedBatch, SealedPiece
@@ -73,6 +74,7 @@ __all__ = [
     "let_signals_in",
     "murmur2",
     "partition_for_key",
+    "partitions_for_keys",
     "raised_by_signal",
     "read_produce_response",
     "receive",

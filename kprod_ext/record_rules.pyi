@@ -2,6 +2,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from kprod_ext.record_chunk import RecordChunk
+
 def is_timestamp(number: Any, /) -> bool:
     """Whether ``number`` is an exact ``int`` from 0 to 2**63 - 1: a record's time in ms."""
 
@@ -37,4 +39,11 @@ def partition_for_key(key: Buffer, partitions: int, /) -> int:
 
     After ``BuiltInPartitioner.partitionForKey``. Raises ValueError for a number of partitions that
     no topic has, TypeError for a key that is no buffer. Thread-safe.
+    """
+
+def partitions_for_keys(chunk: RecordChunk, rows: int, partitions: int, /) -> bytes:
+    """``partition_for_key`` of the keys of the next ``rows`` rows, which are taken from the chunk.
+
+    Returns integers of 32 bits in the machine's byte order, -1 for a row without a key. Raises
+    ValueError for a number of partitions that no topic has, or when there are fewer rows.
     """

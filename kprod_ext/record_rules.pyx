@@ -6,11 +6,14 @@ without a second look, and to which partition a key goes.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT32_MAX, uint32_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport INT32_MAX, int32_t, uint32_t
+from libc.string cimport memcpy
 
 from kprod_ext.held_record cimport are_frozen, partition_of, timestamp_of
 from kprod_ext.murmur2 cimport murmur2_hash, partition_of_key
-from kprod_ext.record_layout cimport surely_within
+from kprod_ext.record_chunk cimport UNSET, RecordChunk
+from kprod_ext.record_layout cimport Field, surely_within
 
 
 def is_timestamp(number, /):
@@ -53,6 +56,44 @@ def partition_for_key(key, Py_ssize_t partitions, /):
         return partition_of_key(<const char*>view.buf, view.len, partitions)
     finally:
         PyBuffer_Release(&view)
+
+
+def partitions_for_keys(RecordChunk chunk not None, Py_ssize_t rows, Py_ssize_t partitions, /):
+    """The partitions of the next rows by their keys, as 32-bit integers; -1 without a key."""
+    cdef Py_ssize_t at = 0
+    cdef char* place
+    if not 0 < partitions <= INT32_MAX:
+        raise ValueError(f"a topic has 1 to 2**31 - 1 partitions, not {partitions}")
+    if rows < 0:
+        raise ValueError(f"there are {rows} rows")
+    found = PyBytes_FromStringAndSize(NULL, rows * <Py_ssize_t>sizeof(int32_t))
+    place = PyBytes_AS_STRING(found)
+    with nogil:
+        while at < rows and (chunk.at < chunk.count or chunk.refill()):
+            at += place_keys(chunk, place + at * sizeof(int32_t), rows - at, partitions)
+    if at < rows:
+        raise ValueError(f"there are {at} rows, not {rows}")
+    return found
+
+
+cdef Py_ssize_t place_keys(
+    RecordChunk chunk, char* place, Py_ssize_t room, Py_ssize_t partitions
+) noexcept nogil:
+    """The partitions of a chunk's next rows, as many as there is room for; how many those are."""
+    cdef Py_ssize_t count = min(chunk.count - chunk.at, room)
+    cdef Py_ssize_t i
+    cdef int32_t partition
+    cdef Field key
+    for i in range(count):
+        partition = UNSET
+        key.size = -1
+        if chunk.keyed:
+            key = chunk.keys[chunk.at + i]
+        if key.size >= 0:
+            partition = <int32_t>partition_of_key(key.data, key.size, partitions)
+        memcpy(place + i * sizeof(int32_t), &partition, sizeof(int32_t))
+    chunk.at += count
+    return count
 
 
 def fnv1a(data, /):

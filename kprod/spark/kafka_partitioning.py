@@ -2,65 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import AtomicType
+from pyspark.sql.types import AtomicType, NullType
 
 from kprod.errors import ConfigError, KprodError
 from kprod.spark.executor_producer import lent_producer
+from kprod.spark.key_partitions import key_partitions
 from kprod.spark.partition_writer import PartitionWriter
 from kprod.spark.task_outcome import OUTCOME_SCHEMA, TaskOutcome
 
-SEED = 0x9747B28C
-M = 0x5BD1E995
 MASK = 0xFFFFFFFF
 HELD = "__kprod_task"
+CHOSEN = "__kprod_partition"
 
 
-def murmur2_expression(key: str) -> str:
-    """Kafka's ``Utils.murmur2`` of a binary column, as Spark SQL.
+def partition_expression(chosen: str | None, partition: str | None, spread: str, count: int) -> str:
+    """The Kafka partition of a row of a topic of ``count``: as named, else the ``chosen`` one.
 
-    All numbers are bigint and cut to 32 bits after each step: a product of two of them stays below
-    2**63, so it does not matter whether arithmetic is ANSI. ``conv`` makes a number of the eight
-    hexadecimal digits of four bytes, the first byte being the highest; the hash wants it lowest.
+    ``chosen`` is a column, negative without a key. Rows with neither are spread by the hash of
+    ``spread``, the columns that remain.
     """
-    length = f"octet_length({key})"
-    word = _word("substr(digits, i * 8 + 1, 8)")
-    mixed = _let("k", f"({word} * {M}) & {MASK}", f"({_shifted('k', 24)} * {M}) & {MASK}")
-    body = (
-        f"aggregate(if({length} < 4, cast(array() as array<bigint>),"
-        f" sequence(cast(0 as bigint), cast({length} div 4 - 1 as bigint))),"
-        f" cast({SEED} ^ {length} as bigint),"
-        f" (h, i) -> ((h * {M}) & {MASK}) ^ ({mixed}))"
-    )
-    tail = _word(f"rpad(substr(digits, {length} div 4 * 8 + 1, 8), 8, '0')")
-    after_tail = f"if({length} % 4 = 0, h, ((h ^ {tail}) * {M}) & {MASK})"
-    last = f"((({_shifted(after_tail, 13)}) * {M}) & {MASK})"
-    return _let("digits", f"hex({key})", _let("h", body, _let("g", last, _shifted("g", 15))))
-
-
-def _word(digits: str) -> str:
-    """The number that eight hexadecimal digits stand for, its four bytes in reversed order."""
-    reversed_bytes = (
-        "(shiftleft(w & 255, 24) | shiftleft(w & 65280, 8)"
-        " | (shiftright(w, 8) & 65280) | shiftright(w, 24))"
-    )
-    return _let("w", f"cast(conv({digits}, 16, 10) as bigint)", reversed_bytes)
-
-
-def partition_expression(key: str | None, partition: str | None, spread: str, count: int) -> str:
-    """The Kafka partition of a row of a topic of ``count``: as named, else by its key.
-
-    Rows with neither are spread by the hash of ``spread``, the columns that remain.
-    """
-    chosen = f"pmod(hash({spread}), {count})"
-    if key is not None:
-        positive = f"({murmur2_expression(key)} & {0x7FFFFFFF})"
-        chosen = f"if({key} is null, {chosen}, cast({positive} % {count} as int))"
-    return chosen if partition is None else f"coalesce(cast({partition} as int), {chosen})"
+    found = f"pmod(hash({spread}), {count})"
+    if chosen is not None:
+        found = f"if({chosen} < 0, {found}, {chosen})"
+    return found if partition is None else f"coalesce(cast({partition} as int), {found})"
 
 
 def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) -> DataFrame:
@@ -76,35 +46,59 @@ def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) ->
         )
     found = writer.plan.roles.find(frame.columns)
     key, partition = found.get("key"), found.get("partition")
-    others = [
+    spread = [
         _quoted(field.name)
         for field in frame.schema
         if isinstance(field.dataType, AtomicType) and field.name not in (key, partition)
     ]
-    target = partition_expression(
-        None if key is None else f"cast({_quoted(key)} as binary)",
-        None if partition is None else _quoted(partition),
-        ", ".join(others) or "1",
-        count,
-    )
     name = "partition" if partition is None else partition
     others = [_quoted(other) for other in frame.columns if other != name]
+    keyed = key is not None and not isinstance(frame.schema[key].dataType, NullType)
+    if keyed:
+        frame = frame.withColumn(CHOSEN, key_partitions(count)(frame[_quoted(str(key))]))
+    target = partition_expression(
+        CHOSEN if keyed else None,
+        None if partition is None else _quoted(partition),
+        ", ".join(spread) or "1",
+        count,
+    )
     placed = frame.selectExpr(*others, f"{target} as {_quoted(name)}")
     return _each_to_its_task(placed, _quoted(name), count)
 
 
 def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame:
     """Spark puts a row into the task ``pmod(hash(x), count)``: so find an ``x`` for every task."""
-    spark = frame.sparkSession
-    numbers = spark.range(0, 64 * count + 1024).selectExpr(
-        "cast(id as int) as x", f"pmod(hash(cast(id as int)), {count}) as task"
-    )
-    rows = numbers.groupBy("task").agg({"x": "min"}).collect()
-    found = {row["task"]: row["min(x)"] for row in rows}
-    images = ", ".join(str(found[task]) for task in range(count))
+    images = ", ".join(map(str, numbers_by_task(count)))
     # A partition that the topic does not have is a row's fault, to be judged by the task.
     task = f"element_at(array({images}), pmod({partition}, {count}) + 1) as {HELD}"
     return frame.selectExpr("*", task).repartition(count, HELD).drop(HELD)
+
+
+def numbers_by_task(count: int) -> list[int]:
+    """For each task the least number of 0, 1, 2 ... that Spark puts there: a column of type int."""
+    found: dict[int, int] = {}
+    for x in itertools.count():
+        found.setdefault(spark_hash(x) % count, x)
+        if len(found) == count:
+            return [found[task] for task in range(count)]
+    raise AssertionError  # numbers do not end
+
+
+def spark_hash(number: int) -> int:
+    """Spark's ``hash`` of an int from 0 to 2**31 - 1: MurmurHash3 (32 bit, Appleby) with seed 42.
+
+    Asking Spark takes a job of its own, a quarter of a second.
+    """
+    word = _rotated(number * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
+    state = (_rotated(42 ^ word, 13) * 5 + 0xE6546B64 & MASK) ^ 4  # the length in bytes
+    state = (state ^ state >> 16) * 0x85EBCA6B & MASK
+    state = (state ^ state >> 13) * 0xC2B2AE35 & MASK
+    state ^= state >> 16
+    return state - (state >> 31 << 32)
+
+
+def _rotated(word: int, bits: int) -> int:
+    return (word << bits | word >> 32 - bits) & MASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +140,6 @@ def partition_count(frame: DataFrame, writer: PartitionWriter) -> int:
         assert told.failure is not None
         raise told.failure
     return int(told)
-
-
-def _shifted(number: str, bits: int) -> str:
-    """``x ^ (x >>> bits)``: of a positive bigint ``shiftright`` is the unsigned one."""
-    if number.isidentifier():
-        return f"({number} ^ shiftright({number}, {bits}))"
-    return _let("x", number, f"(x ^ shiftright(x, {bits}))")
-
-
-def _let(name: str, value: str, body: str) -> str:
-    """``body`` with ``name`` standing for ``value``, which is computed once.
-
-    SQL has no other way: a function of each element of an array, which has one.
-    """
-    return f"element_at(transform(array({value}), {name} -> {body}), 1)"
 
 
 def _quoted(name: str) -> str:

@@ -14,8 +14,9 @@ from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import read_topic
 from kprod.errors import BrokerError, ConfigError, InvalidTopicError
 from kprod.spark import OffsetRange, SchemaError, WriteFailed, WriteResult, foreach_batch, write
-from kprod.spark.kafka_partitioning import murmur2_expression
-from kprod_ext import murmur2
+from kprod.spark.kafka_partitioning import numbers_by_task, spark_hash
+from kprod.spark.key_partitions import key_partitions
+from kprod_ext import partition_for_key
 from tests.support.steady_names import steady_repr
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -66,11 +67,27 @@ def test_each_kafka_partition_is_written_by_one_task(cluster: SparkSession, kafk
     assert gathered == chosen
 
 
-def test_spark_computes_the_producer_s_hash(cluster: SparkSession) -> None:
+@pytest.mark.parametrize("arrow", [True, False])
+def test_workers_choose_the_partitions_that_the_producer_would(
+    cluster: SparkSession, arrow: bool
+) -> None:
     keys = [bytes(range(200, 200 + length)) for length in range(12)] + [b"\x80\xff\x00\x7f" * 9]
-    frame = cluster.createDataFrame([(bytearray(key),) for key in keys], "k binary")
-    hashes = frame.selectExpr(f"{murmur2_expression('k')} as hash").collect()
-    assert [row["hash"] for row in hashes] == [murmur2(key) & 0xFFFFFFFF for key in keys]
+    rows = [("", b""), *[(f"ключ {key.hex()}", key) for key in keys]]
+    frame = cluster.createDataFrame([(None, None), *rows], "text string, bytes binary")
+    chosen = key_partitions(7, arrow=arrow)
+    columns = [chosen(frame[name]).alias(name) for name in ("text", "bytes")]
+    assert [tuple(row) for row in frame.select(*columns).collect()] == [
+        (-1, -1),
+        *[(partition_for_key(text.encode(), 7), partition_for_key(key, 7)) for text, key in rows],
+    ]
+
+
+def test_every_task_gets_the_number_that_spark_puts_there(cluster: SparkSession) -> None:
+    numbers = [*numbers_by_task(12), 2**31 - 1]
+    listed = ", ".join(map(str, numbers))
+    row = cluster.sql(f"select transform(array({listed}), x -> hash(x)) as hashes").collect()[0]
+    assert row["hashes"] == [spark_hash(number) for number in numbers]
+    assert [found % 12 for found in row["hashes"][:-1]] == list(range(12))
 
 
 def test_rows_without_a_key_are_spread_and_named_partitions_kept(
