@@ -58,6 +58,11 @@ class Engine:
         self._callbacks.stop()
 
     @property
+    def is_stopping(self) -> bool:
+        """True once it was told to stop, however much of it still runs."""
+        return self._stopping
+
+    @property
     def is_sender(self) -> bool:
         """True in the sender's thread, where waiting for what the sender does has no end.
 

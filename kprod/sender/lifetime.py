@@ -80,7 +80,8 @@ def forget(engine: Engine) -> None:
 def _end_dropped(engine: Engine, seconds: float) -> None:
     if engine not in _engines:
         return
-    warnings.warn(f"{engine!r} was not closed; it ends in the background", ResourceWarning, 2)
+    if not engine.is_stopping:  # it is where close() did not wait until it had stopped
+        warnings.warn(f"{engine!r} was not closed; it ends in the background", ResourceWarning, 2)
     # The garbage collector may call this in any thread at any moment, also where that thread holds
     # one of our locks, or one of the threading module. So another thread must do it, started by one
     # that is started without any. When the interpreter exits there is none: _close_all does it.

@@ -73,6 +73,15 @@ def test_one_that_only_a_callback_knows_is_not_dropped_before_it_ran(
     assert sent[0].succeeded()
 
 
+def test_one_that_a_callback_closed_goes_in_silence(broker: ScriptedBroker) -> None:
+    producer = lingering(broker)
+    future = producer.send("t", b"v").add_both(lambda _, known=producer: known.close(0))
+    producer.flush(LONG)
+    del producer
+    gc.collect()
+    assert has_ended(future)
+
+
 def test_a_closed_one_goes_in_silence(broker: ScriptedBroker) -> None:
     producer = lingering(broker)
     producer.send("t", b"v")
