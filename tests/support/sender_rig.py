@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
+from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.config import ProducerConfig
+from kprod.errors import ProducerClosedError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.load_watcher import LoadWatcher
@@ -15,6 +20,22 @@ from kprod.types import TopicPartition
 from tests.support.fake_clock import FakeClock
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.virtual_backend import VirtualBackend
+
+_queues: weakref.WeakSet[RecordAccumulator] = weakref.WeakSet()
+
+
+@pytest.fixture(autouse=True)
+def records_end() -> Iterator[None]:
+    """After a test, no record of a rig's is without an outcome.
+
+    The garbage collector does not look into batches that go well, so it would never find the
+    queues that still had one, and the descriptor that the sender is woken by would stay open.
+    """
+    yield
+    over = ProducerClosedError("the test is over")
+    while _queues:
+        for batch in _queues.pop().incomplete.copy():
+            batch.delivery.fail(over)
 
 
 class SenderRig:
@@ -49,6 +70,7 @@ class SenderRig:
             config, self.metrics, self.clock, rng or random.Random(1), load_watcher
         )
         self.turns = 0
+        _queues.add(self.sender.accumulator)
 
     def know(self, *topics: str) -> None:
         """Let the sender learn of the topics, as if somebody had waited for them."""
