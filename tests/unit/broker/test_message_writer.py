@@ -21,9 +21,14 @@ from kprod.broker.message_writer import Frame, message_writer
 from kprod.broker.messages import Message
 from tests.unit.broker.requests import EVERY_VERSION
 
+NEWEST = dict(EVERY_VERSION)
 # Loaded by the test that needs it: each worker collects all of them, and runs half.
 EVERY = [
-    pytest.param(partial(load, api, version), id=f"{api.name}-{side}-{version}")
+    pytest.param(
+        partial(load, api, version),
+        id=f"{api.name}-{side}-{version}",
+        marks=() if version == NEWEST[api] else pytest.mark.slow,
+    )
     for api, version in EVERY_VERSION
     for side, load in (("request", load_request_schema), ("response", load_response_schema))
 ]

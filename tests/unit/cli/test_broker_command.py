@@ -31,6 +31,7 @@ def test_it_listens_and_stops_cleanly(number: signal.Signals) -> None:
         assert broker.command.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_its_data_outlive_it(tmp_path: Path) -> None:
     arguments = ("broker", "--port", "0", "--data-dir", str(tmp_path), "--topic", "t:1")
     with family(*arguments) as broker, KafkaProducer(bootstrap_servers=address(broker)) as producer:
@@ -41,6 +42,7 @@ def test_its_data_outlive_it(tmp_path: Path) -> None:
         assert [record.value for _p, record in read_topic(address(broker), "t")] == [b"kept"]
 
 
+@pytest.mark.slow
 def test_it_ends_with_its_parent_when_asked_to() -> None:
     with family("broker", "--port", "0", "--until-stdin-closes") as broker:
         address(broker)

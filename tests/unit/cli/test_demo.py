@@ -61,6 +61,7 @@ def test_the_demo_with_spark_is_exact_and_clean() -> None:
     assert err == "", "none of Spark's noise comes through"
 
 
+@pytest.mark.slow
 def test_what_was_in_the_topic_before_does_not_count(bootstrap: str) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         for partition in range(3):
@@ -71,6 +72,7 @@ def test_what_was_in_the_topic_before_does_not_count(bootstrap: str) -> None:
     assert sum(end_offsets(bootstrap, "flights").values()) == 503
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_not_there_is_named() -> None:
     ran = demo("--no-spark", "--bootstrap-servers", "127.0.0.1:1")
     assert ran.returncode == 1
@@ -90,6 +92,7 @@ def test_options_of_the_embedded_broker_need_it() -> None:
     assert ran.exit_code == 2
 
 
+@pytest.mark.slow
 def test_the_broker_is_kept_when_asked_for(tmp_path: Path) -> None:
     arguments = ("demo", "--no-spark", "--records", "100", "--keep", "--data-dir", str(tmp_path))
     with family(*arguments) as process:
@@ -124,6 +127,7 @@ def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) 
     return out
 
 
+@pytest.mark.slow
 def test_ctrl_c_tells_what_was_delivered(bootstrap: str) -> None:
     out = interrupted(
         "--no-spark", "--bootstrap-servers", bootstrap, number=signal.SIGINT, bootstrap=bootstrap
@@ -131,6 +135,7 @@ def test_ctrl_c_tells_what_was_delivered(bootstrap: str) -> None:
     assert 0 < delivered(out) <= sum(end_offsets(bootstrap, "flights").values())
 
 
+@pytest.mark.slow
 def test_sigterm_stops_the_embedded_broker_too() -> None:
     interrupted("--no-spark", number=signal.SIGTERM, bootstrap=None)
 
@@ -142,6 +147,7 @@ def test_ctrl_c_ends_spark_and_its_workers(bootstrap: str) -> None:
     assert 0 < delivered(out) <= sum(end_offsets(bootstrap, "flights").values())
 
 
+@pytest.mark.slow
 def test_nobody_outlives_a_demo_that_was_killed() -> None:
     with family("demo", "--no-spark") as process:
         assert process.command.stdout is not None

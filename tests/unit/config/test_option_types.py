@@ -62,6 +62,7 @@ def test_mypy_finds_every_planted_mistake(program: Path) -> None:
     assert found == {str(number) for number in PLANTED}, told
 
 
+@pytest.mark.slow
 def test_pyright_finds_every_planted_mistake(program: Path) -> None:
     if shutil.which("node") is None:  # pyright would fetch one
         pytest.skip("pyright needs Node.js")

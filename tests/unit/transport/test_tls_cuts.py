@@ -118,6 +118,7 @@ def rig(request: pytest.FixtureRequest, certificates: Certificates) -> Rig:
 NEVER = 10**9
 
 
+@pytest.mark.slow
 def test_a_handshake_that_is_cut_at_any_byte_is_a_lost_connection(rig: Rig) -> None:
     assert rig.echoed(NEVER, NEVER) == b"0123456789" * 20
     taken, given = rig.taken, rig.given
