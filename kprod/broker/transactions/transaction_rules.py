@@ -164,10 +164,7 @@ def _check_identity(transaction: Transaction, who: ProducerIdentity) -> None:
     # Before anything else: a producer that was told its next id may come before that one counts.
     if transaction.state in PREPARED:
         raise _wait(transaction)
-    if transaction.producer_id != who.producer_id:
-        raise _unmapped(transaction, who)
-    if transaction.producer_epoch != who.producer_epoch:
-        raise _fenced(transaction, who)
+    _check_producer(transaction, who)
 
 
 def end(
@@ -185,15 +182,19 @@ def end(
     """
     if client_version >= _BUMPING_VERSION:
         return _end_and_bump(transaction, who, committed, client_version, now_ms, take_id)
-    if transaction.producer_id != who.producer_id:
-        raise _unmapped(transaction, who)
-    if transaction.producer_epoch != who.producer_epoch:
-        raise _fenced(transaction, who)
+    _check_producer(transaction, who)
     if transaction.state is not TransactionState.ONGOING:
         _check_repeated(transaction, committed)
         return transaction
     state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
     return transaction.becomes(state, now_ms, client_version=client_version)
+
+
+def _check_producer(transaction: Transaction, who: ProducerIdentity) -> None:
+    if transaction.producer_id != who.producer_id:
+        raise _unmapped(transaction, who)
+    if transaction.producer_epoch != who.producer_epoch:
+        raise _fenced(transaction, who)
 
 
 def _end_and_bump(
