@@ -1,12 +1,12 @@
 """Does a rate last? Three clients with default options, for minutes each, on one Apache Kafka.
 
-    python -m benchmarks.endurance [--seconds N] [--rounds N] [--sizes N [N ...]]
+    python -m benchmarks.endurance [--seconds N] [--rounds N] [--sizes N [N ...]] [--reversed]
 
 kprod, confluent-kafka and the Java client send keyed records to one broker, each in a process of
 its own and to a topic of its own, which keeps the newest segments only. Every second round goes the
-other way round, and so does the first one of every second size. Needs Java and Maven. Stores
-``results/endurance.json`` when a turn took five minutes; a shorter run goes to
-``endurance-quick.json``.
+other way round, and so does the first one of every second size; with ``--reversed`` it is the
+others. Needs Java and Maven. Stores ``results/endurance.json``, or ``endurance-reversed.json``,
+when a turn took five minutes; a shorter run's name ends with ``-quick``.
 """
 
 from __future__ import annotations
@@ -106,10 +106,11 @@ def main() -> int:
         turns = Turns(kafka)
         taken = {
             name: _taken(turns, name, load, options.rounds, first)
-            for first, (name, load) in enumerate(loads.items())
+            for first, (name, load) in enumerate(loads.items(), start=options.reversed)
         }
+    name = "endurance-reversed" if options.reversed else "endurance"
     file = write_result(
-        "endurance" if options.seconds >= SECONDS else "endurance-quick",
+        name if options.seconds >= SECONDS else f"{name}-quick",
         question=QUESTION,
         command=command_line("benchmarks.endurance"),
         origin=origin,
@@ -125,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="that each turn sends for")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1_000], metavar="BYTES")
+    parser.add_argument(
+        "--reversed", action="store_true", help="begin each size with the other client"
+    )
     return parser
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,7 +24,12 @@ from benchmarks.rivals import comparisons as c
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
-RESULT, PROFILES, ENDURANCE = "acceptance", "profiles", "endurance"
+RESULT, PROFILES = "acceptance", "profiles"
+ENDURANCE, REVERSED = "endurance", "endurance-reversed"
+COMMANDS = {
+    ENDURANCE: "python -m benchmarks.endurance",
+    REVERSED: "python -m benchmarks.endurance --reversed",
+}
 APART = {"tls": "--tls", "face": "--faces", "defaults": "--defaults"}
 """Results that are stored apart: by the last word of a comparison's name, the option for them."""
 PLACE = re.compile(
@@ -94,18 +100,18 @@ def _profiles(folder: Path) -> str:
     return "\n".join([*lines, "", _origin(result, PROFILES)]) + "\n"
 
 
-def _endurance(folder: Path) -> str:
+def _endurance(folder: Path, name: str) -> str:
     """A line for each client and size of value: of several rounds the middle one."""
     try:
-        result = read_result(ENDURANCE, folder)
+        result = read_result(name, folder)
     except FileNotFoundError:
-        return NOT_YET.replace("make acceptance", "python -m benchmarks.endurance")
+        return NOT_YET.replace("make acceptance", COMMANDS[name])
     lines = ["| | " + " | ".join(LASTING.values()) + " |", "|---" * (len(LASTING) + 1) + "|"]
     for load, sides in result["figures"]["rounds"].items():
         for side, rounds in sides.items():
             cells = [figure(median(one[name] for one in rounds)) for name in LASTING]
             lines.append(f"| {load}, {side} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", _origin(result, ENDURANCE)]) + "\n"
+    return "\n".join([*lines, "", _origin(result, name)]) + "\n"
 
 
 def _goals(result: Mapping[str, Any]) -> str:
@@ -163,7 +169,11 @@ def _median(spread: Mapping[str, Any] | None) -> str:
     return "-" if spread is None else figure(spread["median"])
 
 
-_BY_THEMSELVES: dict[str, Callable[[Path], str]] = {PROFILES: _profiles, ENDURANCE: _endurance}
+_BY_THEMSELVES: dict[str, Callable[[Path], str]] = {
+    PROFILES: _profiles,
+    ENDURANCE: partial(_endurance, name=ENDURANCE),
+    REVERSED: partial(_endurance, name=REVERSED),
+}
 _MAKERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "goals": _goals,
     "summary": _summary,
