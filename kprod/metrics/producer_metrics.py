@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from kprod.metrics.counters import BatchCounters, NodeCounters, Values
-from kprod.metrics.sender_counters import SenderCounters
+from kprod.metrics.counters import BatchCounters, NodeCounters, SenderCounters, Values
 from kprod.metrics.table import (
     NODE_METRICS,
     PRODUCER_METRICS,

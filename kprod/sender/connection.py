@@ -183,10 +183,7 @@ class BrokerConnection:
     @property
     def unanswered(self) -> list[Exchange]:
         """These, oldest first."""
-        exchanges: list[Exchange] = []
-        for entry in self._unanswered:
-            exchanges.append(entry.exchange)  # noqa: PERF401 (decision 0016)
-        return exchanges
+        return [entry.exchange for entry in self._unanswered]
 
     def open(self, now: float) -> None:
         """Bytes may flow: start the handshake."""

