@@ -22,7 +22,7 @@ from kprod.errors import (
     TransactionError,
 )
 from kprod.sender.sequences import Sequences
-from kprod.sender.transaction_reactions import AGAIN, Reaction, reaction
+from kprod.sender.transaction_reactions import AGAIN, LATE, Reaction, reaction
 from kprod.sender.transaction_requests import (
     AddOffsets,
     AddPartitions,
@@ -74,6 +74,7 @@ class Coordination:
         self._groups: set[str] = set()
         self._doubtful: Ask | None = None  # whether this was added is not known
         self._end_in_doubt = False
+        self._refused_commit: BrokerError | None = None  # an abort tells what it means
         self._resumed = False  # another process has begun it
 
     # What the gate asks ---------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class Coordination:
             return None
         if self._resumed:  # brokers have told meanwhile, before the coordinator was found
             self.implicit = self._transactions.level >= IMPLICIT_FROM
-        committed = self._transactions.state is State.COMMITTING
+        committed = self._transactions.state is State.COMMITTING and self._refused_commit is None
         return EndTransaction(self._request(), committed=committed)
 
     def settle(self) -> bool:
@@ -208,7 +209,7 @@ class Coordination:
         elif isinstance(ask, EndTransaction):
             if reply.producer is not None:
                 self._identify(*reply.producer)
-            self._ended(renewed=reply.producer is not None)
+            self._end_taken(renewed=reply.producer is not None)
             self.holds = True
         else:
             self._initialized(reply)
@@ -231,6 +232,17 @@ class Coordination:
     def _begin_anew(self) -> None:
         self._forget_transaction()
         self.implicit = self._transactions.level >= IMPLICIT_FROM
+
+    def _end_taken(self, *, renewed: bool) -> None:
+        """The coordinator has done what the end asked for; ``renewed`` as in ``_ended``."""
+        refused = self._refused_commit
+        if refused is None or self._transactions.state is not State.COMMITTING:
+            self._ended(renewed=renewed)
+            return
+        # It has taken an abort where it had refused the commit: nobody was fenced.
+        self._needs_epoch = not renewed
+        self._forget_transaction()
+        self._transactions.fail(refused)
 
     def _ended(self, *, renewed: bool) -> None:
         """The transaction is over; ``renewed``: its end has brought another epoch."""
@@ -294,6 +306,9 @@ class Coordination:
         return self._react(ask, refused[worst], str(worst))
 
     def _react(self, ask: Ask, code: int, where: str = "") -> Reaction | None:
+        if isinstance(ask, EndTransaction) and ask.committed and self.implicit and code in LATE:
+            self._refused_commit = BrokerError(code, str(ask))
+            return None
         found = reaction(ask.api, code, implicit=self.implicit)
         if found in AGAIN:
             if isinstance(ask, AddPartitions | AddOffsets):

@@ -33,6 +33,12 @@ PRODUCER_FENCED = 90
 
 FENCING = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
 """Told by a coordinator: this producer's epoch is not the last one any more."""
+LATE = FENCING | {INVALID_TXN_STATE}
+"""Told in protocol 2 of a commit: its producer was fenced, or its coordinator's abort was faster.
+
+Brokers say the second by ``INVALID_TXN_STATE``, those with KAFKA-20785 by ``PRODUCER_FENCED``. The
+coordinator takes an abort of that producer in the second case only.
+"""
 LOST = frozenset({INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING})
 """What the coordinator knows of this producer is not what the producer knows."""
 REFUSALS = frozenset(
@@ -89,6 +95,16 @@ _EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
 )
 
 
+_ABORT_TELLS = frozenset(
+    {
+        (ApiKey.END_TXN, INVALID_TXN_STATE),
+        (ApiKey.TXN_OFFSET_COMMIT, INVALID_PRODUCER_EPOCH),
+        (ApiKey.TXN_OFFSET_COMMIT, PRODUCER_FENCED),
+    }
+)
+"""In protocol 2: answers to a producer that was fenced, or that the coordinator's abort was faster
+than."""
+
 _BY_CODE: tuple[tuple[frozenset[int], Reaction], ...] = (
     (MOVED, Reaction.FIND_AGAIN),
     (RETRIABLE, Reaction.RETRY),
@@ -103,14 +119,15 @@ def reaction(api: ApiKey, code: int, *, implicit: bool = False) -> Reaction:
     """What to do when a coordinator answers ``api`` with ``code``, which is not 0.
 
     ``implicit``: the brokers add partitions to the transaction themselves (KIP-890). Then a
-    transaction that is not there any more was ended by its coordinator, after its time-out, and
-    aborting it tells with which epoch to go on (KIP-588: it is no fencing).
+    transaction that is not there any more may have been ended by its coordinator, after its
+    time-out. An abort tells whether that is so, and with which epoch to go on (KIP-588: it is no
+    fencing). See ``LATE`` besides.
     """
     code = code if code in ERROR_NAMES else UNKNOWN_SERVER_ERROR
     special = _EXCEPTIONS.get((api, code))
     if special is not None:
         return special
-    if implicit and api is ApiKey.END_TXN and code == INVALID_TXN_STATE:
+    if implicit and (api, code) in _ABORT_TELLS:
         return Reaction.ABORT
     for codes, found in _BY_CODE:
         if code in codes:

@@ -183,6 +183,30 @@ def test_a_transaction_that_takes_too_long_is_never_committed(
     assert seen(kafka, topic) == values
 
 
+def test_offsets_for_a_transaction_that_took_too_long_fence_nobody(
+    kafka: ApacheKafka, topic: str, make: Make
+) -> None:
+    """As with a commit: in protocol 2 an abort tells, and the producer goes on."""
+    producer, group = make(transaction_timeout_ms=500), f"group-{next(numbers)}"
+    producer.init_transactions()
+    producer.begin_transaction()
+    fill(producer, topic, "late")
+    producer.flush()
+    waits_until_stable(kafka, topic)
+    with pytest.raises((TransactionAbortableError, ProducerFencedError)) as caught:
+        producer.send_offsets_to_transaction({(topic, 0): 5}, group)
+    if kafka.version != NEWEST:
+        assert caught.value.next_step is NextStep.START_AGAIN
+        return
+    assert caught.value.next_step is NextStep.ABORT
+    producer.abort_transaction()
+    with producer.transaction() as transaction:
+        values = fill(producer, topic, "next")
+        transaction.send_offsets({(topic, 0): 7}, group)
+    assert seen(kafka, topic) == values
+    assert group_offset(kafka.bootstrap_servers, group, topic, 0) == 7
+
+
 def waits_until_stable(kafka: ApacheKafka, topic: str) -> None:
     """Until the coordinator has ended what was open: a reader gets as far as one of everything."""
     from confluent_kafka import Consumer

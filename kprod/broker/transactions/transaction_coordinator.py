@@ -169,7 +169,13 @@ class TransactionCoordinator:
         with self._lock:
             found = self._find(transactional_id, who)
             ended = rules.end(
-                found, who, committed, client_version, self._clock.wall_ms(), self._take_id
+                found,
+                who,
+                committed,
+                client_version,
+                self._clock.wall_ms(),
+                self._take_id,
+                fences_late_commits=self._config.fences_late_commits,
             )
             if ended is not found:
                 self._store(ended)

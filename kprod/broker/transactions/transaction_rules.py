@@ -174,13 +174,17 @@ def end(
     client_version: int,
     now_ms: int,
     take_id: TakeId,
+    *,
+    fences_late_commits: bool = False,
 ) -> Transaction:
     """EndTxn: it is decided how the transaction ends. The same object for a repeated request.
 
     49 for another producer id, 90 for another epoch, 51 while the markers are written, 48 for what
-    cannot follow the present state.
+    cannot follow the present state; ``fences_late_commits`` as in ``TransactionConfig``.
     """
     if client_version >= _BUMPING_VERSION:
+        if fences_late_commits and committed and _was_aborted(transaction, who):
+            raise _fenced(transaction, who)
         return _end_and_bump(transaction, who, committed, client_version, now_ms, take_id)
     _check_producer(transaction, who)
     if transaction.state is not TransactionState.ONGOING:
@@ -241,6 +245,11 @@ def _is_repeated(transaction: Transaction, who: ProducerIdentity) -> bool:
     if transaction.last_epoch != NO_EPOCH:  # it is not on disk
         used_up &= {transaction.last_epoch}
     return who.producer_id == transaction.previous_producer_id and who.producer_epoch in used_up
+
+
+def _was_aborted(transaction: Transaction, who: ProducerIdentity) -> bool:
+    """Whether the coordinator has aborted what this producer wants to commit (KAFKA-20785)."""
+    return transaction.state is TransactionState.COMPLETE_ABORT and _is_repeated(transaction, who)
 
 
 def _check_repeated(transaction: Transaction, committed: bool) -> None:

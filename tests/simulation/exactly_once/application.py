@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from kprod.errors import IllegalStateError, KprodError
+from kprod.errors import IllegalStateError, KprodError, ProducerFencedError
 from kprod.sender.transactions import State
 from kprod.transactional.group_offsets import GroupMetadata
 from kprod.types import NextStep
@@ -44,6 +44,8 @@ class Surroundings(Protocol):
     def turn(self, producer: SimProducer, longest: float) -> bool: ...
 
     def violated(self, what: str) -> None: ...
+
+    def takes_abort(self, producer: SimProducer) -> bool: ...
 
     @property
     def calm_since(self) -> float: ...
@@ -229,10 +231,18 @@ class Application:
 
     def _renew(self, told: Told) -> None:
         """Close the producer, and go on with another one."""
+        self._judge_fencing()
         told.given_up()
         self._producer.close(0.0)
         self._producer = self._world.start_producer()
         self._initialize()
+
+    def _judge_fencing(self) -> None:
+        """Where the protocol is 2 from the start, its own end does not fence a producer."""
+        error = self._producer.error
+        told = isinstance(error, ProducerFencedError) and self._world.setup.level == 2
+        if told and self._world.takes_abort(self._producer):
+            self._world.violated(f"nobody has taken over, but: {error!r}")
 
     def _initialize(self) -> None:
         while True:

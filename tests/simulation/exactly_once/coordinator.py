@@ -245,7 +245,12 @@ class Coordinator:
         elif now.phase is Phase.COMPLETE and now.kind == kind and (repeated or not implicit):
             reply(0, now.who)
         else:
-            reply(BAD_STATE, Who())
+            late = repeated and now.phase is Phase.COMPLETE and kind != ABORT
+            reply(FENCED if late and self._setup.fences_late_commits else BAD_STATE, Who())
+
+    def takes_abort(self, who: Who) -> bool:
+        """Whether a producer of protocol 2 may go on, though its transaction was aborted."""
+        return self.standing.kind == ABORT and _has_ended(self.standing, who)
 
     def _ending(self, now: Standing, kind: bytes, *, implicit: bool) -> Standing:
         places = now.places if now.phase is Phase.ONGOING else frozenset()

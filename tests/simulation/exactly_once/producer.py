@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from kprod.errors import KprodError
 from kprod.latch import Latch
 from kprod.metrics import ProducerMetrics
 from kprod.sender.engine import Engine
@@ -65,6 +66,16 @@ class SimProducer(TransactionCalls):
         if self._transactions is None:
             raise AssertionError("a producer without transactions")
         return self._transactions.state
+
+    @property
+    def error(self) -> KprodError | None:
+        """Why the transaction, or everything, has failed."""
+        return None if self._transactions is None else self._transactions.error
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Its producer id and epoch."""
+        return None if self._transactions is None else self._transactions.producer
 
     def close(self, timeout: float) -> None:
         """As ``KafkaProducer.close``: what is open is aborted."""

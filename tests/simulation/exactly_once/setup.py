@@ -15,7 +15,9 @@ class TransactionSetup(Setup):
     """``level`` is that of the cluster's feature ``transaction.version``: protocol 2 needs 2.
 
     ``coordinated_epoch``: the last one that the coordinator knows of; near the end of all epochs,
-    the producer needs another id. Times of the producer in milliseconds, as its options are.
+    the producer needs another id. ``fences_late_commits``: a commit that the coordinator's own
+    abort was faster than is answered as one of a fenced producer (KAFKA-20785). Times of the
+    producer in milliseconds, as its options are.
     """
 
     level: int = 2
@@ -25,4 +27,5 @@ class TransactionSetup(Setup):
     end_version: int = 5
     offsets_version: int = 5
     coordinated_epoch: int = -1
+    fences_late_commits: bool = False
     transaction_timeout_ms: int = 60_000

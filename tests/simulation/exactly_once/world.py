@@ -28,6 +28,7 @@ from tests.simulation.exactly_once.producer import SimProducer
 from tests.simulation.exactly_once.readers import Readers
 from tests.simulation.exactly_once.setup import TRANSACTIONAL_ID
 from tests.simulation.exactly_once.silent_watcher import SilentWatcher
+from tests.simulation.exactly_once.wire import Who
 from tests.simulation.model.cluster import Cluster
 from tests.simulation.trace import Trace
 from tests.simulation.wires import Wires
@@ -143,6 +144,11 @@ class TransactionWorld:
         if self._turns > MOST_TURNS:
             raise RuntimeError("the sender takes turn after turn")
         return not producer.backend.stuck
+
+    def takes_abort(self, producer: SimProducer) -> bool:
+        """Whether the coordinator would let it go on after an abort (protocol 2)."""
+        who = producer.identity
+        return who is not None and self._coordinator.takes_abort(Who(*who))
 
     # What happenings ask for ------------------------------------------------------------------
 

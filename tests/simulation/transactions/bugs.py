@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kprod.errors import KprodError
+from kprod.errors import BrokerError, KprodError
 from kprod.sender.coordination import Coordination
-from kprod.sender.transaction_reactions import Reaction
+from kprod.sender.transaction_reactions import PRODUCER_FENCED, Reaction
 from kprod.sender.transaction_requests import AddPartitions, Ask, CommitOffsets, EndTransaction
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.types import TopicPartition
@@ -110,6 +110,16 @@ class ReusesSequences(Coordination):
         pass
 
 
+class TakesLateCommitsForFencing(Coordination):
+    """The coordinator's own abort ends the producer (KAFKA-20785)."""
+
+    def _react(self, ask: Ask, code: int, where: str = "") -> Reaction | None:
+        if isinstance(ask, EndTransaction) and code == PRODUCER_FENCED:
+            self._end_for_good(Reaction.FENCED, BrokerError(code, str(ask)))
+            return None
+        return super()._react(ask, code, where)
+
+
 class TakesAnyAnswerForOffsets(Coordination):
     def answered(self, ask: Ask, reply: Any) -> Reaction | None:
         if isinstance(ask, CommitOffsets):
@@ -140,6 +150,7 @@ BUGS: tuple[type[Transactions] | type[Coordination], ...] = (
     TrustsLateEnds,
     KeepsTheEpoch,
     ReusesSequences,
+    TakesLateCommitsForFencing,
     TakesAnyAnswerForOffsets,
     TakesAnyAnswerForAnEnd,
 )

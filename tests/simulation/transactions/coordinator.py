@@ -58,12 +58,17 @@ class Log:
 
 
 class Coordinator:
-    """Of one transactional id. Every method answers with an error code, 0 for none."""
+    """Of one transactional id. Every method answers with an error code, 0 for none.
 
-    def __init__(self, partitions: int) -> None:
+    ``fences_late_commits``: a commit that comes after a time-out is answered as one of a fenced
+    producer (KAFKA-20785).
+    """
+
+    def __init__(self, partitions: int, *, fences_late_commits: bool = False) -> None:
         self.logs = [Log() for _ in range(partitions)]
         self.offsets: dict[int, int] = {}
         self.epoch = -1
+        self._fences_late_commits = fences_late_commits
         self.state = "empty"  # "open", "commit", "abort"
         self._former = -1  # the epoch that the last bump was asked for with
         self._added: set[int] = set()
@@ -117,7 +122,10 @@ class Coordinator:
     def end(self, epoch: int, kind: str, *, implicit: bool) -> int:
         """Commit or abort; once more is answered as the first time."""
         if implicit and epoch == self.epoch - 1 and self.state in ("commit", "abort"):
-            return 0 if kind == self.state else BAD_STATE
+            if kind == self.state:
+                return 0
+            late = kind == "commit"
+            return FENCED if late and self._fences_late_commits else BAD_STATE
         if epoch != self.epoch:
             return FENCED
         if self.state != "open":
@@ -131,6 +139,10 @@ class Coordinator:
         self._end(kind)
         self.state = kind
         return 0
+
+    def takes_abort(self, epoch: int) -> bool:
+        """Whether a producer with this epoch may go on, though its transaction was aborted."""
+        return epoch == self.epoch - 1 and self.state == "abort"
 
     def time_out(self) -> None:
         """What is open has lasted too long."""

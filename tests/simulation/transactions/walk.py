@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from kprod.errors import BrokerError, ConnectionLost, DeliveryTimeoutError, KprodError
+from kprod.errors import (
+    BrokerError,
+    ConnectionLost,
+    DeliveryTimeoutError,
+    KprodError,
+    ProducerFencedError,
+)
 from kprod.sender.coordination import Coordination
 from kprod.sender.sequences import Sequences
 from kprod.sender.transaction_requests import (
@@ -34,6 +39,7 @@ from kprod.wire.transactions import (
 )
 from kprod.wire.versions import ApiVersions
 from tests.simulation.transactions.coordinator import PRODUCER_ID, Coordinator
+from tests.simulation.transactions.told import Record, Told
 
 PARTITIONS = 3
 STEPS = 150
@@ -45,22 +51,6 @@ LOST = ConnectionLost("the connection broke")
 MEMBER = GroupMember("group")
 
 
-@dataclass(eq=False)
-class Record:
-    value: bytes
-    partition: int
-    place: tuple[int, int] | None = None  # epoch and sequence, once it was sent
-
-
-@dataclass(eq=False)
-class Told:
-    """A transaction as the application knows it."""
-
-    values: list[tuple[int, bytes]] = field(default_factory=list)
-    offset: bool = False
-    fate: str = "open"
-
-
 class Walk:
     """``swap`` replaces the classes of the producer by broken ones; ``gentle``: nothing fails."""
 
@@ -70,7 +60,7 @@ class Walk:
         self._gentle = seed % 10 == 0
         self._swap = swap
         self._level = self._rng.choice((1, 2))
-        self._coordinator = Coordinator(PARTITIONS)
+        self._coordinator = Coordinator(PARTITIONS, fences_late_commits=seed % 2 == 1)
         self._told: list[Told] = []
         self._heirs: list[Told] = []  # of another producer, that took over for a moment
         self._late: list[Callable[[], object]] = []
@@ -205,11 +195,19 @@ class Walk:
             told.fate = "aborted"
             self._pending = self._transactions.start(Call.ABORT)
         elif error.next_step in (NextStep.START_AGAIN, NextStep.CLOSE):
+            self._judge_fencing(error)
             if told.fate == "open":
                 told.fate = "unknown" if call is Call.COMMIT else "aborted"
             self._start()
         else:
             raise error
+
+    def _judge_fencing(self, error: KprodError) -> None:
+        """In protocol 2 a producer is not fenced by the end of its own transaction."""
+        producer = self._transactions.producer
+        fenced = isinstance(error, ProducerFencedError) and self._coordination.implicit
+        if fenced and producer is not None and self._coordinator.takes_abort(producer[1]):
+            self.violations.append(f"nobody has taken over, but: {error!r}")
 
     # Records --------------------------------------------------------------------------------------
 

@@ -113,6 +113,34 @@ def test_ending_by_version_2(state: TransactionState, epoch: int, commit: Any, a
     assert end(present, epoch, True, 2, producer_id=8) == (WAIT if ends else UNMAPPED)
 
 
+@pytest.mark.parametrize(
+    ("state", "epoch", "commit", "abort"),
+    [
+        (COMPLETE_ABORT, 3, FENCED, COMPLETE_ABORT),
+        (COMPLETE_ABORT, 4, ILLEGAL, PREPARE_ABORT),
+        (PREPARE_ABORT, 4, WAIT, WAIT),
+        (COMPLETE_COMMIT, 3, COMPLETE_COMMIT, ILLEGAL),
+        (EMPTY, 4, ILLEGAL, PREPARE_ABORT),
+    ],
+)
+def test_brokers_that_fence_late_commits(
+    state: TransactionState, epoch: int, commit: Any, abort: Any
+) -> None:
+    """KAFKA-20785 changes one answer: to a commit that the coordinator's abort was faster than."""
+
+    def end_late(committed: bool) -> TransactionState | ErrorCode:
+        who = ProducerIdentity(7, epoch)
+        present = transaction(state)
+        return outcome(
+            lambda: rules.end(
+                present, who, committed, 2, NOW, lambda: FRESH_ID, fences_late_commits=True
+            )
+        )
+
+    assert end_late(True) == commit
+    assert end_late(False) == abort
+
+
 def test_by_version_2_each_end_begins_an_epoch() -> None:
     ended = rules.end(transaction(ONGOING), WHO, True, 2, NOW, lambda: FRESH_ID)
     assert (ended.producer_epoch, ended.last_epoch, ended.client_version) == (5, 4, 2)
