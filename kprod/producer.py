@@ -63,9 +63,9 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     background on first use. A pickle of a producer holds its options only. A forked child that uses
     an inherited producer gets connections of its own, with a warning.
 
-    As a context manager it is closed at the end of the block; when an exception ends the block, it
-    takes at most ``close_timeout_ms_at_exit`` to deliver what is queued. So does one that is still
-    open when the interpreter exits; one nobody refers to any more is closed in the background.
+    As a context manager it closes at the end of the block. After an exception, and when the
+    interpreter exits, it takes at most ``close_timeout_ms_at_exit`` to deliver what is queued. A
+    producer that nobody refers to any more is closed in the background.
     """
 
     def __init__(self, *misplaced: object, **options: Unpack[ProducerOptions]) -> None:
@@ -101,13 +101,14 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         )
         self._compiled_partitioner = compiled_partitioner(config, self._partitioner)
         self._callbacks = Callbacks(f"kprod-callbacks-{config.client_id}")
+        self.record_clock = self._record_clock()
         self._sender = assemble(
             config,
             self._metrics,
             self._clock,
             load_watcher=watched,
             callbacks=self._callbacks,
-            record_clock=self._record_clock(),
+            record_clock=self.record_clock,
         )
         self._metadata = self._sender.metadata
         self._metadata.on_forgotten = getattr(self._partitioner, "forget", None)
@@ -342,8 +343,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def connect(self, timeout: float | None = None) -> None:
         """Wait until a broker has told about the cluster: a health check, or a warm start.
 
-        ``timeout`` is seconds, None for ``max_block_ms``. Raises KprodTimeoutError, naming what
-        every broker that was tried failed with.
+        ``timeout``: seconds, None for ``max_block_ms``. KprodTimeoutError names all failures.
         """
         check_seconds("connect", timeout, FOREVER)
         self._ensure_usable()

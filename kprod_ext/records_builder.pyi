@@ -1,9 +1,14 @@
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Final, final
 
 from typing_extensions import Buffer
 
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+
+HEADER_BYTES: Final[int]
+"""Bytes of a batch before its first record."""
+RECORD_OVERHEAD: Final[int]
+"""Bytes that length, attributes, timestamp and offset of a record take at most."""
 
 def batch_size_upper_bound(
     key: Buffer | None,

@@ -33,8 +33,17 @@ from kprod_ext.held_record cimport (
     release_record,
 )
 from kprod_ext.memory_block cimport Chunk, chunk_data
-from kprod_ext.record_layout cimport Record, batch_bound, body_size, checked_payload
+from kprod_ext.record_layout cimport (
+    RECORD_OVERHEAD as LAID_OUT_OVERHEAD,
+    Record,
+    batch_bound,
+    body_size,
+    checked_payload,
+)
 from kprod_ext.varint cimport varint_size
+
+HEADER_BYTES = HEADER_SIZE
+RECORD_OVERHEAD = LAID_OUT_OVERHEAD
 
 cdef enum:
     LAST_CODEC = 4      # zstd

@@ -183,20 +183,41 @@ class AIOKafkaProducer(TransactionCalls):
 
     def create_batch(self) -> RecordBatch:
         """Records that are gathered by the application, for ``send_batch``."""
-        return RecordBatch(self._queueing.native.config.batch_size)
+        native = self._queueing.native
+        serialize = self._serialized if self._key or self._value else None
+        return RecordBatch(native.config.batch_size, native.record_clock, serialize)
+
+    def _serialized(self, key: Any, value: Any) -> tuple[Any, Any]:
+        """As aiokafka, which does not know the topic of a batch yet."""
+        wire_key = key if self._key is None else self._key("", [], key)
+        wire_value = value if self._value is None else self._value("", [], value)
+        return wire_key, wire_value
 
     async def send_batch(
         self, batch: RecordBatch, topic: str, *, partition: int
     ) -> asyncio.Future[RecordMetadata | None]:
-        """Queue the records of a batch, in order; the future tells where the first was stored."""
+        """Queue the records of a batch, in order; the future tells where the first was stored.
+
+        It is done once all records have their outcome, and fails with the first that failed.
+        """
         batch.close()
-        futures = [
-            await self._put(Record(topic, value, key, headers, partition, timestamp))
-            for key, value, timestamp, headers in batch.records
-        ]
-        if not futures:
+        if not batch.records:
             raise ValueError("the batch is empty")
-        return self._sent(futures[0])
+        try:
+            futures = [
+                await self._queueing.put(Record(topic, value, key, headers, partition, stamp))
+                for key, value, stamp, headers in batch.records
+            ]
+        except KprodError as error:
+            raise for_aiokafka(told_by_cluster(error)) from error
+        if len({id(future.delivery) for future in futures}) == 1:
+            return self._sent(futures[0])
+        return asyncio.ensure_future(self._all_stored(futures))
+
+    async def _all_stored(self, futures: list[FutureRecordMetadata]) -> RecordMetadata | None:
+        """Where the first record was stored, once all of them are. Raises what ended one."""
+        first, *_ = [await self._sent(future) for future in futures]
+        return first
 
     async def flush(self) -> None:
         """Wait until every record queued so far has its outcome."""

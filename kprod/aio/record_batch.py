@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from kprod.clock import SystemClock
-
-OVERHEAD = 61
-"""Bytes of a batch before its first record."""
-PER_RECORD = 21
-"""Bytes a record takes at most besides its key, value and headers."""
+from kprod_ext import RecordClock, batch_size_upper_bound
+from kprod_ext.records_builder import HEADER_BYTES
 
 
 class BatchRecord(NamedTuple):
@@ -19,7 +15,7 @@ class BatchRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp: int
-    headers: Sequence[tuple[str, bytes]]
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 class AppendedRecord(NamedTuple):
@@ -28,33 +24,52 @@ class AppendedRecord(NamedTuple):
     offset: int
     size: int
     timestamp: int
+    crc: None = None
 
 
 class RecordBatch:
-    """Takes records until they would not fit into ``batch_size`` bytes. For one task."""
+    """Takes records until they would not fit into ``batch_size`` bytes. For one task.
 
-    def __init__(self, batch_size: int) -> None:
+    ``clock`` stamps records without a time; ``serialize`` makes the bytes of a key and a value.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        clock: RecordClock,
+        serialize: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+    ) -> None:
         self.records: list[BatchRecord] = []
         self._batch_size = batch_size
-        self._size = OVERHEAD
+        self._clock = clock
+        self._serialize = serialize
+        self._size = HEADER_BYTES
         self._closed = False
 
     def append(
         self,
         *,
-        key: bytes | None,
-        value: bytes | None,
+        key: Any,
+        value: Any,
         timestamp: int | None,
-        headers: Sequence[tuple[str, bytes]] = (),
+        headers: Sequence[tuple[str, bytes | None]] | None = (),
     ) -> AppendedRecord | None:
-        """Add a record; None when it does not fit, or the batch is closed."""
-        size = PER_RECORD + len(key or b"") + len(value or b"")
-        size += sum(len(name) + len(data) + 10 for name, data in headers)
-        too_large = self.records and self._size + size > self._batch_size
-        if self._closed or too_large:
+        """Add a record; None when it does not fit, which closes the batch, or it is closed.
+
+        ``timestamp`` is milliseconds since the epoch, None for now. The first record always fits.
+        Raises TypeError for what is not bytes, and what a serializer raises.
+        """
+        if self._closed:
             return None
-        stamp = SystemClock().wall_ms() if timestamp is None else timestamp
-        self.records.append(BatchRecord(key, value, stamp, headers))
+        if self._serialize is not None:
+            key, value = self._serialize(key, value)
+        pairs = tuple(headers or ())
+        size = batch_size_upper_bound(key, value, pairs) - HEADER_BYTES
+        if self.records and self._size + size > self._batch_size:
+            self.close()
+            return None
+        stamp = self._clock.wall_ms() if timestamp is None else timestamp
+        self.records.append(BatchRecord(key, value, stamp, pairs))
         self._size += size
         return AppendedRecord(len(self.records) - 1, size, stamp)
 
@@ -65,6 +80,10 @@ class RecordBatch:
     def size(self) -> int:
         """Bytes, at most, before compression."""
         return self._size
+
+    def closed(self) -> bool:
+        """Whether it takes no more records."""
+        return self._closed
 
     def close(self) -> None:
         """Take no more records."""

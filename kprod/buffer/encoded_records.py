@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kprod.types import Header
-
-LONGEST_PREFIX = 21
-"""Bytes that length, timestamp, offset and attributes of a record take at most."""
+from kprod_ext.records_builder import RECORD_OVERHEAD
 
 
 class EncodedRecord(NamedTuple):
@@ -37,7 +35,7 @@ def read_records(encoded: memoryview, base_timestamp: int) -> Iterator[EncodedRe
         headers = tuple(
             (str(cursor.sized() or b"", "utf-8"), cursor.sized()) for _ in range(cursor.varint())
         )
-        yield EncodedRecord(timestamp, key, value, headers, length + LONGEST_PREFIX)
+        yield EncodedRecord(timestamp, key, value, headers, length + RECORD_OVERHEAD)
 
 
 class _Cursor:

@@ -8,8 +8,7 @@ from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.compression import Decompressor
 from kprod.buffer.encoded_records import EncodedRecord, read_records
 from kprod_ext import BufferPool, MemoryRecordsBuilder
-
-HEADER_BYTES = 61
+from kprod_ext.records_builder import HEADER_BYTES
 
 
 def split(

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from kprod.metrics.view import View
+from kprod_ext.records_builder import HEADER_BYTES
 
 Reading: TypeAlias = Callable[[View], float]
-
-BATCH_HEADER_BYTES = 61
 
 
 class Metric(NamedTuple):
@@ -53,7 +52,7 @@ def _peak(name: str, unit: str, what: str, counter: str, scale: float = 1) -> Me
 
 def _compression(view: View) -> float:
     before = view.grown("uncompressed_bytes")
-    after = view.grown("bytes_sent") - BATCH_HEADER_BYTES * view.grown("batches_sent")
+    after = view.grown("bytes_sent") - HEADER_BYTES * view.grown("batches_sent")
     return after / before if before else 0.0
 
 

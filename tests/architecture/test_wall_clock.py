@@ -21,17 +21,21 @@ def test_only_the_clock_looks_at_the_wall() -> None:
 
 
 TELLERS = (
-    "kprod/aio/record_batch.py",
     "kprod/confluent/statistics.py",
     "kprod/sender/assembly.py",  # when the producer was made, for telemetry
     "kprod/sender/rounds/telemetry.py",
 )
 """What they tell has a date in it that is the business of whoever reads it."""
+STAMPERS = {"kprod/aio/record_batch.py", "kprod/buffer/batch_queue.py"}
+"""Each takes the one clock of its producer, so that timestamps do not go back."""
 
 
-def test_only_a_batch_asks_for_the_date() -> None:
-    askers = {_name(path) for path in _client() if "wall_ms()" in path.read_text()}
-    assert askers - set(TELLERS) == {"kprod/buffer/batch_queue.py"}
+def test_only_batches_ask_for_the_date() -> None:
+    texts = {_name(path): path.read_text() for path in _client()}
+    askers = {name: text for name, text in texts.items() if "wall_ms()" in text}
+    assert askers.keys() - set(TELLERS) == STAMPERS
+    assert all("RecordClock" in askers[name] for name in STAMPERS)
+    assert not any("SystemClock" in askers[name] for name in STAMPERS)
 
 
 def test_only_send_asks_for_the_date_in_compiled_code() -> None:

@@ -1,0 +1,116 @@
+"""Records that a program written for aiokafka gathers itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import aiokafka.errors as theirs
+import pytest
+
+from kprod.aio import AIOKafkaProducer
+from kprod.aio.record_batch import RecordBatch
+from kprod.broker import EmbeddedBroker
+from kprod.broker.api_key import ApiKey
+from kprod.broker.faults import Fault
+from kprod_ext import RecordClock, batch_size_upper_bound
+
+DENIED = 29  # TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 2}) as made:
+        yield made
+
+
+def new_batch(limit: int = 1_000) -> RecordBatch:
+    return RecordBatch(limit, RecordClock(lambda: 7))
+
+
+def test_the_producers_clock_stamps_gathered_records_too() -> None:
+    appended = new_batch().append(key=None, value=b"v", timestamp=None)
+    assert appended is not None
+    assert appended.timestamp == 7
+
+
+def test_timestamps_never_go_back_between_a_batch_and_a_record(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for _ in range(500):
+                batch = producer.create_batch()
+                batch.append(key=None, value=b"gathered", timestamp=None)
+                await producer.send_batch(batch, "t", partition=0)
+                await producer.send("t", b"sent", partition=0)
+
+    asyncio.run(main())
+    stamps = [record.timestamp for record in broker.records("t")]
+    assert len(stamps) == 1_000
+    assert stamps == sorted(stamps)
+
+
+def test_a_record_takes_what_the_format_takes_at_most() -> None:
+    batch = new_batch()
+    empty = batch.size()
+    headers = [("h", None), ("name", b"value")]
+    appended = batch.append(key=b"k" * 200, value=b"v", timestamp=None, headers=headers)
+    assert appended is not None
+    assert empty + appended.size == batch.size()
+    assert batch.size() == batch_size_upper_bound(b"k" * 200, b"v", headers)
+
+
+def test_a_batch_that_refused_a_record_takes_no_other() -> None:
+    batch = new_batch(200)
+    assert batch.append(key=None, value=bytes(300), timestamp=None) is not None  # the first
+    assert batch.append(key=None, value=b"", timestamp=None) is None
+    assert batch.closed()
+    assert batch.record_count() == 1
+
+
+def test_what_is_no_record_leaves_the_batch_as_it_is() -> None:
+    batch = new_batch()
+    wrong: Any = "text"
+    with pytest.raises(TypeError):
+        batch.append(key=None, value=wrong, timestamp=None)
+    assert (batch.record_count(), batch.closed()) == (0, False)
+
+
+def test_gathered_records_are_serialized_as_others_are(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            key_serializer=str.encode,
+            value_serializer=lambda value: b"%d" % value["amount"],
+        ) as producer:
+            batch = producer.create_batch()
+            for amount in (1, 2):
+                batch.append(key="k", value={"amount": amount}, timestamp=None)
+            await (await producer.send_batch(batch, "t", partition=1))
+
+    asyncio.run(main())
+    assert [(r.key, r.value) for r in broker.records("t")] == [(b"k", b"1"), (b"k", b"2")]
+
+
+def test_the_future_of_a_batch_tells_of_its_last_record_too(broker: EmbeddedBroker) -> None:
+    """It finds room for its first record in a batch that is open, and for others in another."""
+
+    async def main() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, max_batch_size=1_000, linger_ms=60_000
+        ) as producer:
+            await producer.partitions_for("t")
+            denied = broker.faults.add(Fault(api=ApiKey.PRODUCE, after=1, error=DENIED, times=None))
+            before = await producer.send("t", bytes(600), partition=0)
+            batch = producer.create_batch()
+            for _ in range(3):
+                assert batch.append(key=None, value=bytes(200), timestamp=None)
+            future = await producer.send_batch(batch, "t", partition=0)
+            await producer.flush()
+            assert await before
+            with pytest.raises(theirs.TopicAuthorizationFailedError):
+                await future
+            broker.faults.remove(denied)
+
+    asyncio.run(main())
+    assert len(broker.records("t")) == 2
