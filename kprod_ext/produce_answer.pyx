@@ -6,12 +6,15 @@ read or allocated. Malformed bytes raise ValueError saying what was found, and w
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kprod_ext.endian cimport get_int16, get_int32, get_int64
+
+from kprod_ext.peer_text import LONGEST as LONGEST_TEXT, decoded, printable
 
 cdef enum:
     LOG_START_FROM = 5          # versions
@@ -26,6 +29,8 @@ cdef enum:
     UUID_BYTES = 16
     LEADER_HINT = 0             # tags
     NODE_ENDPOINTS = 0
+
+cdef int64_t LONGEST_STRING = LONGEST_TEXT  # bytes; a longer one may have to be cut
 
 
 @cython.final
@@ -233,6 +238,7 @@ cdef int64_t array(Cursor* cursor, Py_ssize_t smallest_item) except -1:
 cdef object nullable_string(Cursor* cursor):
     cdef int64_t size
     cdef const unsigned char* data
+    cdef str text
     if cursor.flexible:
         size = uvarint(cursor) - 1
     else:
@@ -245,7 +251,10 @@ cdef object nullable_string(Cursor* cursor):
         return ""
     data = taken(cursor, size)
     try:
-        return PyUnicode_DecodeUTF8(<const char*>data, size, NULL)
+        if size > LONGEST_STRING:
+            return decoded(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
+        text = PyUnicode_DecodeUTF8(<const char*>data, size, NULL)
+        return text if text.isprintable() else printable(text)
     except UnicodeDecodeError:
         raise ValueError(f"a string that is not UTF-8 at byte {cursor.at}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
 
 from kprod.config.jaas import read_jaas
@@ -44,6 +45,11 @@ _PACKAGES = {
     "AWS_MSK_IAM": ("aws_msk_iam_sasl_signer", "kprod[msk]"),
     "GSSAPI": ("gssapi", "kprod[gssapi]"),
 }
+_ENDPOINT = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+    r"([/?][!-.0-\[\]-~/]*)?"
+)
+"""Whole URLs of which no two parsers can think differently: no user, no backslash, no blank."""
 
 
 def check_security(reader: OptionReader) -> Iterable[str]:
@@ -161,15 +167,9 @@ def _missing_token(reader: OptionReader) -> Iterable[str]:
 
 def _endpoint(url: str) -> Iterable[str]:
     """Only https, or this machine: another URL could be one that reads files (CVE-2025-27817)."""
-    from urllib.parse import urlsplit
-
-    try:
-        found = urlsplit(url)
-        host = found.hostname or ""
-    except ValueError:
-        host, found = "", urlsplit("")
-    local = host in ("localhost", "127.0.0.1", "::1")
-    if not host or (found.scheme != "https" and not (found.scheme == "http" and local)):
+    found = _ENDPOINT.fullmatch(url)
+    local = found is not None and found["host"].lower() in ("localhost", "127.0.0.1", "[::1]")
+    if found is None or (found["scheme"] != "https" and not local):
         yield f"{_CLIENT[0]}: expected https://HOST/..., or http on this machine"
     elif not _is_installed("urllib3"):
         yield f"{_CLIENT[0]} needs the package kprod[oauth], which is not installed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kprod.errors import SaslAuthenticationError
+from kprod_ext.peer_text import printable
 
 _NO_LAYER = 1
 _SIZE = 4
@@ -58,7 +59,7 @@ class KerberosConversation:
     def _explained(self, error: Any) -> SaslAuthenticationError:
         """Kerberos' own words; those of GSSAPI say no more than that there is a problem."""
         found = error.get_all_statuses(error.min_code, False) if error.min_code else ()
-        said = " ".join("; ".join(found or (str(error),)).split())
+        said = printable(" ".join("; ".join(found or (str(error),)).split()))
         hint = next((hint for words, hint in _HINTS.items() if words in said), "")
         return SaslAuthenticationError(f"GSSAPI with {self._host}: {said}{hint}")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from kprod.errors import SaslAuthenticationError
 from kprod.security.plain import Login
+from kprod_ext.peer_text import printable
 
 LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 1_000_000
@@ -41,7 +42,7 @@ class ScramConversation:
             reason = "its message is not text"
         except ScramException as error:
             reason = error.message if hasattr(error, "message") else str(error)
-        raise SaslAuthenticationError(f"SCRAM: the broker cannot be trusted: {reason}")
+        raise SaslAuthenticationError(f"SCRAM: the broker cannot be trusted: {printable(reason)}")
 
     def _answer_first(self, message: str) -> bytes:
         found = _ITERATIONS.search(message)

@@ -1,4 +1,4 @@
-"""Brokers behind a proxy, SOCKS5 or HTTP CONNECT; the package python-socks talks to it."""
+"""Brokers behind a proxy: SOCKS5, to which the package python-socks talks, or HTTP CONNECT."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from kprod.errors import ConnectionLost
+from kprod.transport.http_tunnel import open_tunnel
 from kprod.transport.tcp import TcpBackend
 from kprod.transport.tcp_transport import TcpTransport
 from kprod_ext import Mutex
+from kprod_ext.peer_text import printable
 
 TIMEOUT = 30.0
 """Seconds for the proxy to connect: nobody waits that long, but the thread ends then."""
@@ -86,15 +88,14 @@ class _Request:
         self._thread.start()
 
     def _ask(self, url: str, host: str, port: int, wake: Callable[[], None]) -> None:
-        from python_socks.sync import Proxy
-
-        remote = url.startswith("socks5h://")
-        plain = "socks5://" + url.removeprefix("socks5h://") if remote else url
         try:
-            proxy = Proxy.from_url(plain, rdns=remote or plain.startswith("http://"))
-            found = proxy.connect(dest_host=host, dest_port=port, timeout=TIMEOUT)
+            if url.startswith("http://"):
+                found = open_tunnel(url, host, port, TIMEOUT)
+            else:
+                found = _by_socks(url, host, port)
         except Exception as error:  # python-socks has errors of its own; none tells a password
-            self.problem = str(error) or type(error).__name__
+            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.problem = printable(said) or type(error).__name__
         else:
             found.setblocking(False)
             with self._lock:
@@ -111,3 +112,14 @@ class _Request:
             self._dropped = True
             if self.connected is not None:
                 self.connected.close()
+
+
+def _by_socks(url: str, host: str, port: int) -> socket.socket:
+    from python_socks.sync import Proxy
+
+    remote = url.startswith("socks5h://")
+    plain = "socks5://" + url.removeprefix("socks5h://") if remote else url
+    found = Proxy.from_url(plain, rdns=remote).connect(
+        dest_host=host, dest_port=port, timeout=TIMEOUT
+    )
+    return found

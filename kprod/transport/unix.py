@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
+from kprod.errors import ConnectionLost
 from kprod.transport.tcp import Address, TcpBackend
+
+_IN_FOLDER = re.compile(r"[^/\0]+")
 
 
 class UnixBackend(TcpBackend):
@@ -24,5 +28,8 @@ class UnixBackend(TcpBackend):
         self._path = path
 
     def _known(self, host: str, port: int) -> list[Address]:
+        """Raises ConnectionLost for a host that would lead to another folder: brokers name them."""
+        if "{host}" in self._path and (host in {".", ".."} or not _IN_FOLDER.fullmatch(host)):
+            raise ConnectionLost(f"the host {host!r} does not fit into the path {self._path!r}")
         path = self._path.replace("{host}", host).replace("{port}", str(port))
         return [Address(socket.AF_UNIX, (path,))]

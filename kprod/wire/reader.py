@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kprod.errors import ProtocolError
+from kprod_ext.peer_text import decoded
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -78,12 +79,14 @@ class WireReader:
         return value
 
     def string(self) -> str:
+        """A name, or a text for people: fit for a log, cut if need be (``peer_text``)."""
         text = self.nullable_string()
         if text is None:
             raise self._malformed("null where a string must be")
         return text
 
     def nullable_string(self) -> str | None:
+        """The same; None for null."""
         size = self.uvarint() - 1 if self._flexible else self.int16()
         if size == -1:
             return None
@@ -91,7 +94,7 @@ class WireReader:
             raise self._malformed(f"a string of {size} bytes")
         at = self._advance(size)
         try:
-            return str(self._data[at : at + size], "utf-8")
+            return decoded(self._data[at : at + size])
         except UnicodeDecodeError:
             raise self._malformed("a string that is not UTF-8") from None
 

@@ -14,6 +14,7 @@ from kprod.sender.outcomes import Outcomes
 from kprod.types import TopicPartition
 from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
+from kprod_ext.peer_text import printable
 from kprod_ext.produce_answer import PartitionResponse
 from kprod_ext.produce_frame import PartitionBatch
 
@@ -129,7 +130,7 @@ class ProduceExchange:
             self._outcomes.stored(batch, part.base_offset, part.log_append_time_ms)
             return
         error = BrokerError(part.error_code, _detail(batch, part))
-        error.record_errors = {index: _printable(text) for index, text in part.record_errors}
+        error.record_errors = dict(part.record_errors)
         # With an error, too, a leader tells an offset if it has stored the batch: it lost its
         # office or its disk while replicas were fetching it (Kafka's DelayedProduce).
         stored = part.base_offset >= 0
@@ -146,18 +147,9 @@ class ProduceExchange:
 
 
 def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
-    """Where it happened and what the broker said, its own text made safe to print."""
+    """Where it happened and what the broker said."""
     said = [part.error_message] if part.error_message else []
     for index, text in part.record_errors[:5]:
         if text:
             said.append(f"record {index}: {text}")
-    printable = _printable("; ".join(said))
-    return f"{batch.tp}: {printable}" if printable else str(batch.tp)
-
-
-def _printable(text: str | None) -> str:
-    return "".join(map(_shown, (text or "")[:500]))
-
-
-def _shown(character: str) -> str:
-    return character if character.isprintable() else "?"
+    return f"{batch.tp}: {printable('; '.join(said))}" if said else str(batch.tp)

@@ -296,4 +296,4 @@ def test_what_is_said_of_records_is_made_safe_to_print(broker: ScriptedBroker) -
     assert rig.run(lambda: future.is_done)
     text = str(error_of(future))
     assert "\x1b" not in text
-    assert len(text) < 1000
+    assert len(text) < 1200

@@ -1,0 +1,137 @@
+"""What HTTP proxies may answer to CONNECT: in pieces, slowly, and with what they were told."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from kprod.errors import ConnectionLost
+from kprod.transport.http_tunnel import LONGEST_HEAD, open_tunnel
+from kprod.transport.proxy import ProxyBackend
+from kprod.transport.tcp_transport import TcpTransport
+
+OK = b"HTTP/1.1 200 Connection established\r\n\r\n"
+FROM_BROKER = b"\x00\x00\x00\x05\x00\x00\x00\x00\x00"
+
+
+class Proxy:
+    """Answers one CONNECT with ``pieces``, each a moment after the other."""
+
+    def __init__(self, pieces: Sequence[bytes], port: int, leave: threading.Event) -> None:
+        self.url = f"http://us%65r:pass%40word@127.0.0.1:{port}"
+        self.request = b""
+        self._pieces = pieces
+        self._leave = leave
+
+    def serve(self, listener: socket.socket) -> None:
+        with suppress(OSError), listener.accept()[0] as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while not self.request.endswith(b"\r\n\r\n"):
+                self.request += client.recv(65536)
+            for piece in self._pieces:
+                client.sendall(piece.replace(b"ECHO", self.request))
+                if self._leave.wait(0.02):
+                    return
+
+
+@contextmanager
+def answering(*pieces: bytes) -> Iterator[Proxy]:
+    leave = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        proxy = Proxy(pieces, listener.getsockname()[1], leave)
+        thread = threading.Thread(target=proxy.serve, args=(listener,))
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            leave.set()
+            thread.join(20)
+
+
+@contextmanager
+def dialled(proxy: Proxy) -> Iterator[tuple[ProxyBackend, TcpTransport]]:
+    """A connection by the proxy, as soon as it stands; raises what keeps it from that."""
+    backend = ProxyBackend(proxy.url)
+    transport = backend.dial("broker", 9092)
+    try:
+        while not transport.advance():
+            backend.poll(1)
+        yield backend, transport
+    finally:
+        transport.close()
+        backend.close()
+
+
+IN_PIECES = {
+    "at once": [OK],
+    "status and headers": [b"HTTP/1.1 200 OK\r\n", b"via: proxy\r\n\r\n"],
+    "single bytes": [bytes([byte]) for byte in OK],
+    "within the end": [OK[:-1], OK[-1:]],
+    "headers of many kinds": [OK[:-2] + b"x: " + b"y" * 60_000, b"\r\n\r\n"],
+    "an interim answer first": [b"HTTP/1.1 103 Early Hints\r\na: b\r\n\r\n", OK],
+    "plain line feeds": [b"HTTP/1.0 200 OK\n\n"],
+    "another success": [b"HTTP/1.1 204\r\n\r\n"],
+    "the broker's bytes with it": [OK + FROM_BROKER],
+}
+
+
+@pytest.mark.parametrize("pieces", IN_PIECES.values(), ids=IN_PIECES)
+def test_an_answer_in_any_pieces_is_read_to_its_end_and_no_further(pieces: list[bytes]) -> None:
+    more = [] if pieces[-1].endswith(FROM_BROKER) else [FROM_BROKER]
+    with answering(*pieces, *more) as proxy, dialled(proxy) as (backend, transport):
+        received = b""
+        while len(received) < len(FROM_BROKER):
+            backend.poll(1)
+            received += transport.receive(100) or b""
+    assert received == FROM_BROKER
+
+
+def test_what_the_proxy_is_asked() -> None:
+    with answering(OK) as proxy, open_tunnel(proxy.url, "::1", 9092, 20):
+        lines = proxy.request.split(b"\r\n")
+    assert lines[:2] == [b"CONNECT [::1]:9092 HTTP/1.1", b"Host: [::1]:9092"]
+    kind, login = lines[2].rsplit(b" ", 1)
+    assert (kind, base64.b64decode(login)) == (
+        b"Proxy-Authorization: Basic",
+        b"user:pass@word",
+    )
+
+
+REFUSALS = {
+    "the request repeated as reason": (b"HTTP/1.1 407 ECHO\r\n\r\n", "407 Proxy Authentication"),
+    "the request repeated": (b"ECHO", "none of HTTP"),
+    "escape codes": (b"HTTP/1.1 502 \x1b[31mno\r\n\r\n", "502 Bad Gateway"),
+    "a status nobody knows": (b"HTTP/1.1 599 \xff" + b"x" * 1000 + b"\r\n\r\n", "it answers 599"),
+    "garbage": (b"SSH-2.0-x\r\n\r\n", "none of HTTP"),
+    "no status": (b"HTTP/1.1 2000 OK\r\n\r\n", "none of HTTP"),
+    "an end": (b"HTTP/1.1 200", "ended the connection"),
+    "headers without end": (OK[:-2] + b"x: y\r\n" * LONGEST_HEAD, "more than 65536 bytes"),
+}
+
+
+@pytest.mark.parametrize(("answer", "words"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_is_told_without_the_words_of_the_proxy(answer: bytes, words: str) -> None:
+    with answering(answer) as proxy, pytest.raises(OSError, match=words) as raised:
+        open_tunnel(proxy.url, "broker", 9092, 20)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 200
+    assert base64.b64encode(b"user:pass@word").decode() not in str(raised.value)
+
+
+def test_an_answer_that_never_ends_is_left_in_time() -> None:
+    late = pytest.raises(TimeoutError, match=r"no answer within 0\.2 s")
+    with answering(*[b"x"] * 1000) as proxy, late:
+        open_tunnel(proxy.url, "broker", 9092, 0.2)
+
+
+def test_the_backend_tells_of_it_by_the_place_of_the_proxy() -> None:
+    refused = pytest.raises(ConnectionLost, match="by the proxy 127")
+    with answering(b"HTTP/1.1 407 ECHO\r\n\r\n") as proxy, refused as raised, dialled(proxy):
+        raise AssertionError("it let us through")
+    assert "pass" not in str(raised.value)
+    assert "Basic" not in str(raised.value)

@@ -1,0 +1,83 @@
+"""What brokers call a text: whatever it says, a log and a terminal can bear it."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from kprod.cluster.snapshot import Broker
+from kprod.errors import ProtocolError
+from kprod.wire.control import decode_metadata_response
+from kprod.wire.produce import decode_produce_response
+from kprod.wire.reader import WireReader
+from kprod_ext.peer_text import LONGEST, decoded, printable
+
+EVIL = {
+    "an entry of its own": "host\n2026-01-01 CRITICAL root: all is lost",
+    "escape codes": "\x1b]0;title\x07\x1b[2J",
+    "writing from right to left": "txt.\u202eexe",
+    "a lone surrogate's escape": "\ud7ff\ufffe",
+    "blanks that are none": "a\u00a0b\u2028c\x85d",
+    "without end": "h" * 800_000,
+    "all of it": "\x1b\U0001f3f4" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", EVIL.values(), ids=EVIL)
+def test_it_is_one_line_of_bounded_length(text: str) -> None:
+    for shown in (printable(text), decoded(text.encode())):
+        assert shown.isprintable()
+        assert len(shown) <= LONGEST + 3
+
+
+@pytest.mark.parametrize(
+    "text", ["", "broker-1.example.org", "T" * 249, "h" * LONGEST, "bücher.de"]
+)
+def test_names_pass_unchanged(text: str) -> None:
+    assert printable(text) == decoded(text.encode()) == text
+
+
+def test_what_is_left_out_is_marked() -> None:
+    assert printable("x" * (LONGEST + 1)) == "x" * LONGEST + "..."
+    assert printable("\n" * LONGEST) == "\\n" * (LONGEST // 2) + "..."
+    assert decoded(b"\xff" * 5000) == "\ufffd" * LONGEST + "..."
+    with pytest.raises(UnicodeDecodeError):
+        decoded(b"\xff")
+
+
+def classic(text: bytes) -> bytes:
+    return struct.pack(">h", len(text)) + text
+
+
+@pytest.mark.parametrize("text", EVIL.values(), ids=EVIL)
+def test_the_host_of_a_broker(text: str) -> None:
+    """Metadata 4: what it is called in logs and errors, and where it would be looked for."""
+    host = text.encode()[:30_000].decode(errors="ignore").encode()
+    brokers = struct.pack(">ii", 1, 7) + classic(host) + struct.pack(">ih", 9092, -1)
+    body = struct.pack(">i", 0) + brokers + struct.pack(">hii", -1, 7, 0)
+    (found,) = decode_metadata_response(4, memoryview(body)).brokers
+    assert str(Broker(*found)).isprintable()
+    assert len(str(Broker(*found))) < 1100
+
+
+@pytest.mark.parametrize("text", EVIL.values(), ids=EVIL)
+def test_the_message_of_a_produce_answer(text: str) -> None:
+    message = text.encode()[:30_000].decode(errors="ignore").encode()
+    errors = struct.pack(">ii", 1, 0) + classic(message)
+    result = struct.pack(">ihqqq", 0, 87, -1, -1, -1) + errors + classic(message)
+    body = struct.pack(">i", 1) + classic(b"topic") + struct.pack(">i", 1) + result + bytes(4)
+    (part,) = decode_produce_response(8, memoryview(body)).partitions
+    ((_, told),) = part.record_errors
+    for shown in (told, part.error_message):
+        assert shown is not None
+        assert shown.isprintable()
+        assert len(shown) <= LONGEST + 3
+
+
+def test_what_is_not_utf8_is_refused_in_both() -> None:
+    with pytest.raises(ProtocolError, match="not UTF-8"):
+        WireReader(memoryview(classic(b"\xff")), "it", flexible=False).string()
+    body = struct.pack(">i", 1) + classic(b"\xff") + bytes(40)
+    with pytest.raises(ProtocolError, match="not UTF-8"):
+        decode_produce_response(8, memoryview(body))
