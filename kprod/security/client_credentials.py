@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import ssl
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlencode
 
 from kprod.errors import SaslAuthenticationError
+from kprod.security.time_limit import TimeLimit
+from kprod_ext.peer_text import printable
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
@@ -57,19 +60,21 @@ class ClientCredentials:
             raise self._none("its answer has no access_token")
         if lifetime is None:
             return token
-        try:
-            return token, time.time() + float(lifetime)
-        except (ValueError, TypeError):
-            raise self._none("its answer has no number for expires_in") from None
+        if (seconds := _seconds(lifetime)) is None:
+            raise self._none("its answer has no number of seconds for expires_in")
+        return token, time.time() + seconds
 
     def _ask(self) -> tuple[int, dict[str, Any]]:
         """The status of the answer, and the object in it, which may be empty on an error."""
         from urllib3 import PoolManager, Timeout
         from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
 
-        until = time.monotonic() + self._timeout
         timeout = Timeout(total=self._timeout)
-        with PoolManager(ssl_context=self._trust(), timeout=timeout) as pool:
+        with (
+            TimeLimit(self._timeout) as limit,
+            PoolManager(ssl_context=self._trust(), timeout=timeout) as pool,
+        ):
+            pool.pool_classes_by_scheme = limit.pool_classes()
             reason = ""
             try:
                 response = pool.request(
@@ -80,15 +85,18 @@ class ClientCredentials:
                     redirect=False,
                     retries=False,
                     preload_content=False,
+                    decode_content=False,  # asked for as it is: a bomb stays as small as it came
                 )
-                return response.status, self._object(response.status, _body(response, until))
+                body = _body(response)
+                if not limit.over:  # then it may end too early
+                    return response.status, self._object(response.status, body)
             except NewConnectionError as error:  # which is a TimeoutError to urllib3
                 reason = _cause(error)
-            except (TimeoutError, _TooLate):
-                reason = f"no answer within {self._timeout:g} s"
+            except TimeoutError:
+                pass
             except HTTPError as error:
-                reason = _cause(error)
-        raise self._none(reason)
+                reason = "" if limit.over else _cause(error)
+        raise self._none(reason or f"no answer within {self._timeout:g} s")
 
     def _form(self) -> str:
         scope = {} if self._scope is None else {"scope": self._scope}
@@ -120,22 +128,25 @@ class ClientCredentials:
         return SaslAuthenticationError(f"OAUTHBEARER: no token from {self._url}: {reason}")
 
 
-class _TooLate(Exception):
-    """The answer comes, but too slowly."""
-
-
-def _body(response: BaseHTTPResponse, until: float) -> bytes:
+def _body(response: BaseHTTPResponse) -> bytes:
     """Its first ``MOST_BYTES``; no token is longer."""
     parts, room = [], MOST_BYTES
     try:
         while room and (part := response.read1(room)):
             parts.append(part)
             room -= len(part)
-            if time.monotonic() > until:
-                raise _TooLate
     finally:
         response.close()
     return b"".join(parts)
+
+
+def _seconds(told: object) -> float | None:
+    """A number, perhaps as text; None for what is none, or has no end."""
+    try:
+        seconds = float(told)  # type: ignore[arg-type]
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return seconds if math.isfinite(seconds) else None
 
 
 def _cause(error: Exception) -> str:
@@ -144,7 +155,7 @@ def _cause(error: Exception) -> str:
     while (deeper := found.__cause__ or found.__context__) is not None:
         found = deeper
     said = found.strerror if isinstance(found, OSError) and found.strerror else str(found)
-    return " ".join(said.split()) or type(found).__name__
+    return printable(" ".join(said.split())) or type(found).__name__
 
 
 def _code(told: object) -> str:

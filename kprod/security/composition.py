@@ -28,14 +28,17 @@ def open_network(config: ProducerConfig) -> Backend:
     return TlsBackend(_way(config), contexts)
 
 
-def open_steps(mechanism: Mechanism, host: str, wake: Callable[[], None]) -> Steps:
-    """What works out the messages of one login; ``wake`` is called when one that took long is."""
-    conversation = Begun(mechanism, host)
-    if not mechanism.slow:
-        return InlineSteps(conversation)
-    from kprod.security.threaded_steps import ThreadedSteps
+def steps_of(mechanism: Mechanism) -> Callable[[str, Callable[[], None]], Steps]:
+    """What works out the messages of one login with a host, in threads that all logins share.
 
-    return ThreadedSteps(conversation, wake)
+    It gets the host, and what is to be called when a message that took long is worked out.
+    """
+    if not mechanism.slow:
+        return lambda host, wake: InlineSteps(Begun(mechanism, host))
+    from kprod.security.threaded_steps import StepThreads, ThreadedSteps
+
+    threads = StepThreads()
+    return lambda host, wake: ThreadedSteps(Begun(mechanism, host), wake, threads)
 
 
 def _way(config: ProducerConfig) -> Backend:

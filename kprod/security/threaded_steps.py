@@ -3,19 +3,73 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from kprod.errors import KprodError
 from kprod.security.steps import Conversation, Message, respond
+from kprod_ext import Mutex
+
+MOST_THREADS = 32
+"""Of one producer: whoever issues tokens may hang, and connections are tried again meanwhile."""
+MOST_WAITING = 1000
+"""Steps without a thread. The oldest are forgotten: their connections have ended long ago."""
+
+
+class StepThreads:
+    """Runs steps in daemon threads, at most ``MOST_THREADS`` at a time, the others in their turn.
+
+    Any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Mutex()  # guards both
+        self._running = 0
+        self._waiting: deque[Callable[[], None]] = deque(maxlen=MOST_WAITING)
+
+    def run(self, step: Callable[[], None]) -> None:
+        """Run it soon. Raises RuntimeError when there can be no more threads; nothing is left."""
+        with self._lock:
+            if self._running >= MOST_THREADS:
+                self._waiting.append(step)
+                return
+            self._running += 1
+        try:
+            threading.Thread(
+                target=self._work, args=(step,), name="kprod-login", daemon=True
+            ).start()
+        except BaseException:
+            self._has_ended()
+            raise
+
+    def _work(self, step: Callable[[], None]) -> None:
+        following: Callable[[], None] | None = step
+        while following is not None:
+            try:
+                following()
+            finally:
+                following = self._has_ended()
+
+    def _has_ended(self) -> Callable[[], None] | None:
+        """The step that follows; None: the thread is not needed any more."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._running -= 1
+            return None
 
 
 class ThreadedSteps:
-    """Works each message out in a daemon thread of its own, then calls ``wake`` from there.
+    """Works each message out in one of ``threads``, then calls ``wake`` from there.
 
     ``begin`` and ``take`` are for one thread. A step nobody waits for any more ends by itself.
     """
 
-    def __init__(self, conversation: Conversation, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, conversation: Conversation, wake: Callable[[], None], threads: StepThreads
+    ) -> None:
+        self._threads = threads
         self._conversation = conversation
         self._wake = wake
         self._found: Message | KprodError | None = None  # set once per step, by its thread
@@ -23,9 +77,7 @@ class ThreadedSteps:
     def begin(self, challenge: bytes | None) -> None:
         """See ``Steps``."""
         self._found = None
-        threading.Thread(
-            target=self._work, args=(challenge,), name="kprod-login", daemon=True
-        ).start()
+        self._threads.run(partial(self._work, challenge))
 
     def _work(self, challenge: bytes | None) -> None:
         found: Message | KprodError

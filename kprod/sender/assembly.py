@@ -17,7 +17,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
-from kprod.security.composition import open_network, open_steps
+from kprod.security.composition import open_network, steps_of
 from kprod.security.mechanisms import mechanism_of
 from kprod.sender.green_threads import refuse_green_threads
 from kprod.sender.leadership import SenderLeadership
@@ -264,9 +264,8 @@ def _login(config: ProducerConfig, rng: random.Random) -> Callable[[str], LoginS
     if mechanism is None:
         return None
     part = partial(rng.uniform, *RENEWED_AT)
-    return lambda host: LoginSettings(
-        mechanism.name, lambda wake: open_steps(mechanism, host, wake), part
-    )
+    steps = steps_of(mechanism)
+    return lambda host: LoginSettings(mechanism.name, partial(steps, host), part)
 
 
 def _needed(config: ProducerConfig) -> tuple[ApiKey, ...]:

@@ -251,7 +251,7 @@ class BrokerConnection:
             and not self._output
             and len(self._unanswered) < self._max_in_flight
             and now >= self._throttled_until
-            and (self._login is None or now < self._login.due)
+            and (self._login is None or now < self._login.holds_until)
         )
 
     def throttled_for(self, now: float) -> float:

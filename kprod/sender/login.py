@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kprod.errors import BrokerError, KprodError, ProtocolError, SaslAuthenticationError
+from kprod.errors import (
+    BrokerError,
+    ConnectionLost,
+    KprodError,
+    ProtocolError,
+    SaslAuthenticationError,
+)
 from kprod.security.steps import Steps
 from kprod.sender.exchange import Buffers, Exchange
 from kprod.wire.sasl import (
@@ -20,15 +26,15 @@ from kprod.wire.sasl import (
     encode_sasl_handshake_request,
 )
 from kprod.wire.versions import ApiKey
+from kprod_ext.peer_text import printable
 
 FOREVER = float("inf")
 UNSUPPORTED_MECHANISM = 33
 ILLEGAL_STATE = 34
 AUTHENTICATION_FAILED = 58
 MOST_ROUNDS = 100
-LEAST_PAUSE = 0.1
-"""Seconds between two logins: a broker that asks for more would get nothing else."""
-LONGEST_TEXT = 1024
+LEAST_PAUSE = 1.0
+"""Seconds between two logins: Apache Kafka takes none sooner, by its own clock."""
 
 
 class LoginSettings(NamedTuple):
@@ -60,7 +66,10 @@ class Login:
         self._rounds = 0
         self._first_over = False
         self._begun = 0.0
+        self._taken_up = 0.0  # when the broker had begun the last login, at the latest
         self._last_reply: int = 0
+        self.holds_until = FOREVER
+        """When the broker should be asked nothing else any more; ``due`` may be later."""
         self.due = FOREVER
 
     @property
@@ -83,9 +92,11 @@ class Login:
         self._steps = self._settings.start(self._wake)
         self._rounds = 0
         self.due = FOREVER
-        self._enqueue(_Handshake(self._settings.mechanism, self._begin_steps), now)
+        handshake = _Handshake(self._settings.mechanism, self._first_over, self._begin_steps)
+        self._enqueue(handshake, now)
 
     def _begin_steps(self, now: float) -> None:
+        self._taken_up = now
         self._step(None, now)
 
     def _step(self, challenge: bytes | None, now: float) -> None:
@@ -120,9 +131,10 @@ class Login:
     def _end(self, now: float) -> None:
         self._steps = None
         self._first_over = True
+        self.holds_until = FOREVER
         if self._last_reply > 0:
-            part = self._last_reply / 1000 * self._settings.part()
-            self.due = now + max(part, LEAST_PAUSE)
+            self.holds_until = now + self._last_reply / 1000 * self._settings.part()
+            self.due = max(self.holds_until, self._taken_up + LEAST_PAUSE)
 
 
 class _Handshake:
@@ -132,8 +144,9 @@ class _Handshake:
     expects_response = True
     version_cap: int | None = None
 
-    def __init__(self, mechanism: str, done: Callable[[float], None]) -> None:
+    def __init__(self, mechanism: str, again: bool, done: Callable[[float], None]) -> None:
         self._mechanism = mechanism
+        self._again = again
         self._done = done
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
@@ -147,6 +160,8 @@ class _Handshake:
             raise SaslAuthenticationError(
                 f"the broker does not offer sasl_mechanism={self._mechanism!r}; it offers {offered}"
             )
+        if reply.error_code == ILLEGAL_STATE and self._again:
+            raise ConnectionLost("the broker takes no other login on a connection that has one")
         if reply.error_code == ILLEGAL_STATE:
             raise SaslAuthenticationError(
                 "this port takes no logins; set security_protocol to what it expects"
@@ -183,7 +198,7 @@ class _Authenticate:
         if reply.error_code:
             code = BrokerError(reply.error_code)
             refused = reply.error_code == AUTHENTICATION_FAILED and reply.error_message
-            said = printable(reply.error_message or "")
+            said = reply.error_message or ""
             why = said if refused else f"{code}" + (said and f": {said}")
             raise SaslAuthenticationError(
                 f"the broker refused the login by {self._mechanism}: {why}"
@@ -193,9 +208,3 @@ class _Authenticate:
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """The connection ends anyway; whoever closed it knows why."""
-
-
-def printable(text: str) -> str:
-    """What a broker says, fit for a log: one line, and not without end."""
-    short = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in short)

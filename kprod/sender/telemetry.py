@@ -16,6 +16,8 @@ from kprod.wire.versions import ApiKey, ApiVersions
 FOREVER = float("inf")
 USUAL_INTERVAL = 300.0
 """Seconds, where a broker has told none that can be."""
+SHORTEST_INTERVAL = 0.1
+"""Seconds between pushes, whatever a broker asks for: less cannot be set at Apache Kafka's."""
 UNANSWERED = 30.0
 """Seconds until a question is asked again whose answer was lost."""
 JITTER = (0.5, 1.5)
@@ -128,4 +130,6 @@ class Telemetry:
 
 
 def _interval(reply: Subscription) -> float:
-    return reply.push_interval_ms / 1000 if reply.push_interval_ms > 0 else USUAL_INTERVAL
+    if reply.push_interval_ms <= 0:
+        return USUAL_INTERVAL
+    return max(reply.push_interval_ms / 1000, SHORTEST_INTERVAL)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.errors import KprodError, ProtocolError, SaslAuthenticationError
+from kprod.errors import ConnectionLost, KprodError, ProtocolError, SaslAuthenticationError
 from kprod.security.steps import Begun, InlineSteps, Mechanism, Steps
 from kprod.sender.connection import MAX_FRAME_OF_STRANGERS, BrokerConnection
 from kprod.sender.login import LEAST_PAUSE, MOST_ROUNDS, LoginSettings
@@ -205,13 +205,27 @@ def test_a_repeated_login_that_is_refused() -> None:
         rig.go_on(NOW + 9, error_code=ErrorCode(58), error_message="not any more")
 
 
-@pytest.mark.parametrize("seconds", [0.001, 0.05])
-def test_a_lifetime_too_short_to_send_anything(seconds: float) -> None:
+def test_a_repeated_login_that_comes_too_soon_for_the_broker() -> None:
+    """Nobody has refused who we are, nor is the port one without logins."""
     rig = Rig()
     rig.shake()
-    rig.go_on(session_lifetime=timedelta(seconds=seconds))
-    assert rig.connection.login_due_in(NOW) == pytest.approx(LEAST_PAUSE)
-    assert rig.connection.can_send(NOW)
+    rig.go_on(session_lifetime=timedelta(seconds=10))
+    rig.connection.tend_login(NOW + 9)
+    rig.write()
+    with pytest.raises(ConnectionLost, match="no other login"):
+        rig.shake(NOW + 9, error_code=ErrorCode(34))
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.05, 0.9])
+def test_a_login_is_not_repeated_sooner_than_apache_kafka_takes_one(seconds: float) -> None:
+    """Its clock begins before our handshake is answered. What is sent meanwhile it would refuse."""
+    rig = Rig()
+    rig.shake(NOW + 0.3)
+    rig.go_on(NOW + 0.3, session_lifetime=timedelta(seconds=seconds))
+    assert rig.connection.login_due_in(NOW + 0.3) == pytest.approx(LEAST_PAUSE)
+    assert LEAST_PAUSE >= 1.0
+    assert rig.connection.can_send(NOW + 0.3)
+    assert not rig.connection.can_send(NOW + 0.3 + seconds)
 
 
 @pytest.mark.parametrize("lifetime", [0, -1, -(2**62), 2**62])

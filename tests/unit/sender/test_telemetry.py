@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.sender.telemetry import Telemetry
+from kprod.sender.telemetry import SHORTEST_INTERVAL, Telemetry
 from kprod.wire.telemetry import NO_ID, PushReply, Subscription
 from kprod.wire.versions import ApiKey, ApiVersions
 
@@ -94,6 +94,14 @@ def test_who_wants_nothing_is_asked_again_after_the_interval() -> None:
     made.subscribed(subscription(metrics=()), 10)
     assert made.subscription is None
     assert made.due_in(10) == 60
+
+
+def test_an_interval_is_at_least_the_shortest_that_apache_kafka_allows() -> None:
+    made = telemetry(0.5)
+    made.subscribed(subscription(interval_ms=1), 10)
+    assert made.due_in(10) == pytest.approx(SHORTEST_INTERVAL / 2)
+    assert made.pushed(PushReply(0, 0), 11, last=False)
+    assert made.due_in(11) == pytest.approx(SHORTEST_INTERVAL)
 
 
 @pytest.mark.parametrize("interval_ms", [0, -1])

@@ -1,0 +1,110 @@
+"""What an issuer of tokens may answer: slowly, without end, and things that are no answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from kprod.errors import SaslAuthenticationError
+from kprod.security.client_credentials import ClientCredentials
+
+PAUSE = 0.1
+LIMIT = 0.3
+STATUS = b"HTTP/1.1 200 OK\r\n"
+TOKEN = b'{"access_token": "t", "expires_in": 60}'
+
+
+@contextmanager
+def issuer(
+    pieces: Sequence[bytes], pause: float = 0.0, sent: list[bytes] | None = None
+) -> Iterator[ClientCredentials]:
+    """One that answers with ``pieces``, so many seconds apart, and ends the connection.
+
+    ``sent`` gets those that were sent while the client was there.
+    """
+    leaves = threading.Event()
+
+    def serve() -> None:
+        with suppress(OSError), listener.accept()[0] as client:
+            client.recv(65536)
+            for piece in pieces:
+                client.sendall(piece)
+                if sent is not None:
+                    sent.append(piece)
+                if leaves.wait(pause):
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            port = listener.getsockname()[1]
+            timeout = LIMIT if pause else 20.0
+            yield ClientCredentials(
+                f"http://127.0.0.1:{port}/token", "client", lambda: "secret", timeout=timeout
+            )
+        finally:
+            leaves.set()
+            thread.join(20)
+
+
+def answer(body: bytes, *headers: bytes) -> bytes:
+    length = b"content-length: %d" % len(body)
+    return STATUS + b"\r\n".join([length, *headers, b"", b""]) + body
+
+
+LATE = {
+    "slow headers": [STATUS, *(b"x-%d: y\r\n" % number for number in range(90)), b"\r\n", TOKEN],
+    "a header in single bytes": [STATUS, b"x: ", *[b"y"] * 90, b"\r\n\r\n", TOKEN],
+    "continue, without end": [*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 90, answer(TOKEN)],
+    "a slow body without a length": [STATUS + b"\r\n", *[b" "] * 90, TOKEN],
+    "a slow body": [answer(b" " * 90 + TOKEN)[: -90 - len(TOKEN)], *[b" "] * 90, TOKEN],
+}
+
+
+@pytest.mark.parametrize("pieces", LATE.values(), ids=LATE)
+def test_the_time_limit_holds_whatever_comes_meanwhile(pieces: list[bytes]) -> None:
+    """All of it would come in 9 s, and be a token."""
+    before = threading.active_count()
+    sent: list[bytes] = []
+    with issuer(pieces, PAUSE, sent) as provider:
+        with pytest.raises(SaslAuthenticationError, match=r"no answer within 0\.3 s"):
+            provider.token()
+        assert len(sent) < len(pieces)
+    assert threading.active_count() == before
+
+
+def test_an_answer_in_time() -> None:
+    with issuer([b"HTTP/1.1 100 Continue\r\n\r\n", answer(TOKEN)]) as provider:
+        told = provider.token()
+    assert told[0] == "t"
+    assert isinstance(told[1], float)
+
+
+@pytest.mark.parametrize("lifetime", ["1e400", "Infinity", "-Infinity", "NaN", '"inf"', '"soon"'])
+def test_a_lifetime_that_is_no_number_of_seconds(lifetime: str) -> None:
+    """A token that never expires would never be replaced."""
+    body = b'{"access_token": "t", "expires_in": %s}' % lifetime.encode()
+    refused = pytest.raises(SaslAuthenticationError, match="no number of seconds")
+    with issuer([answer(body)]) as provider, refused:
+        provider.token()
+
+
+def test_a_lifetime_as_text_is_taken() -> None:
+    told = json.dumps({"access_token": "t", "expires_in": "3600"}).encode()
+    with issuer([answer(told)]) as provider:
+        assert provider.token()[0] == "t"
+
+
+def test_what_the_issuer_says_is_told_in_one_line() -> None:
+    refused = pytest.raises(SaslAuthenticationError)
+    said = b"HTTP/1.1 \x1b[31mno\x85 " + b"x" * 60_000 + b"\r\n\r\n"
+    with issuer([said]) as provider, refused as raised:
+        provider.token()
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 1500
