@@ -42,6 +42,9 @@ _PRODUCER_EXPIRATION_MS: Final = 24 * 3_600_000
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _START_OFFSETS: Final = "log-start-offset-checkpoint"
 _PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,5})")
+_DELETED_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+-\d{1,5}\.)?[0-9a-f]{32}-delete")
+"""Kafka's form, and the one without topic and partition that older releases of kprod wrote."""
+_LONGEST_NAME: Final = 255
 _LOADING_THREADS: Final = 2
 _CLOSING_THREADS: Final = 16
 """Closing a log is waiting for the disk, which forces many files at once for the price of one."""
@@ -122,8 +125,9 @@ class LogDirectory:
         flush_directory(self.path)
         points = read_offsets(self.path / _RECOVERY_POINTS)
         starts = read_offsets(self.path / _START_OFFSETS)
-        for doomed in self.path.glob("*-delete"):
-            shutil.rmtree(doomed)
+        for directory in self.path.glob("*-delete"):
+            if _DELETED_NAME.fullmatch(directory.name):
+                shutil.rmtree(directory)
         found = list(self._partitions())
         loaders = [
             LogLoader(
@@ -197,7 +201,7 @@ class LogDirectory:
         """Take a partition off the disk; readers that still hold its log find nothing in it."""
         log = self.logs.pop(where)
         log.abandon()
-        doomed = self.path / f"{uuid.uuid4().hex}-delete"
+        doomed = self.path / deleted_name(where)
         log.directory.rename(doomed)
         flush_directory(self.path)
         shutil.rmtree(doomed)
@@ -274,6 +278,16 @@ def _close(log: PartitionLog) -> bool:
         log.abandon()
         return False
     return True
+
+
+def deleted_name(where: TopicPartition) -> str:
+    """A fresh name for the directory of a deleted partition (Kafka: LocalLog.logDeleteDirName).
+
+    ``topic-partition.uuid-delete``, the topic cut so that the file system takes the name. Kafka's
+    own parser reads it, so Kafka starts on a data directory that a crash left with one.
+    """
+    ending = f"-{where.partition}.{uuid.uuid4().hex}-delete"
+    return where.topic[: _LONGEST_NAME - len(ending)] + ending
 
 
 def known_cluster_id(path: Path) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from pathlib import Path
 
 import pytest
 
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directory import LogDirectory, decode_id, encode_id
+from kprod.broker.log.log_directory import LogDirectory, decode_id, deleted_name, encode_id
 from kprod.broker.log.offset_checkpoint import read_offsets
 from kprod.broker.log.storage_error import StorageError
 from kprod.types import TopicPartition
@@ -108,9 +109,27 @@ def test_a_removed_partition_is_gone(tmp_path: Path) -> None:
 def test_directories_that_are_no_partitions_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes-1").mkdir(parents=True)
     (tmp_path / "other").mkdir()
-    (tmp_path / "0123-delete").mkdir()
+    (tmp_path / "not-ours-delete").mkdir()
     open_directory(tmp_path).close()
-    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"notes-1", "other"}
+    left = {path.name for path in tmp_path.iterdir() if path.is_dir()}
+    assert left == {"notes-1", "other", "not-ours-delete"}
+
+
+@pytest.mark.parametrize("name", [f"{'0f' * 16}-delete", f"some-topic.v1-3.{'0f' * 16}-delete"])
+def test_what_a_crash_left_of_a_deleted_partition_goes(tmp_path: Path, name: str) -> None:
+    with_one_partition(tmp_path).close()
+    (tmp_path / "some-topic.v1-3").rename(tmp_path / name)
+    directory = open_directory(tmp_path)
+    assert directory.logs == {}
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+    directory.close()
+
+
+def test_a_deleted_partition_has_the_name_that_kafka_gives_it() -> None:
+    assert re.fullmatch(r"some-topic\.v1-3\.[0-9a-f]{32}-delete", deleted_name(WHERE))
+    longest = deleted_name(TopicPartition("t" * 249, 12))
+    assert len(longest) == 255
+    assert re.fullmatch(r"t{212}-12\.[0-9a-f]{32}-delete", longest)
 
 
 @pytest.mark.parametrize("content", ["", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt zero 5\n", "0\n1\nt"])
