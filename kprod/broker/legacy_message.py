@@ -1,4 +1,4 @@
-"""Messages of the formats 0 and 1, as brokers before 0.11 wrote them; read only."""
+"""Messages of the formats 0 and 1, as brokers before 0.11 wrote them: read, never written."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self, TypeAlias
 
-from kprod.broker.batch_header import LENGTH_PREFIX_BYTES, MAGIC_AT, MAGIC_V2
+from kprod.broker.batch_header import LENGTH_PREFIX_BYTES, MAGIC_AT, MAGIC_V2, BatchHeader
 from kprod.broker.codecs import CODEC_NAMES, decompress
 from kprod.broker.corrupt_batch import CorruptBatch
 from kprod.broker.record_batch import RecordBatch, read_batches
@@ -20,6 +20,7 @@ _TIME: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
+_SIZE_AT: Final = 8
 _CRC_START: Final = 16
 _SMALLEST: Final = 14
 _ZSTD: Final = CODEC_NAMES.index("zstd")
@@ -34,7 +35,8 @@ class LegacyMessage:
         8 size i32       16 magic i8, 17 attributes i8             then key and value, i32 lengths
 
     The offset of a wrapper is that of its last message. In format 1 the messages inside count
-    from 0, in format 0 they have their own offsets.
+    from 0, in format 0 they have their own offsets. A log takes one for a batch without producer
+    and leader epoch, which the formats do not have.
     """
 
     offset: int
@@ -45,6 +47,15 @@ class LegacyMessage:
 
     is_control = False
     is_transactional = False
+    producer_id = -1
+    producer_epoch = -1
+    partition_leader_epoch = -1
+
+    @classmethod
+    def parse(cls, data: memoryview) -> Self:
+        """The message that ``data`` holds from its first to its last byte."""
+        offset, _, crc, magic, attributes = _ENTRY.unpack_from(data)
+        return cls(offset, crc, magic, attributes, data)
 
     @property
     def size(self) -> int:
@@ -63,8 +74,19 @@ class LegacyMessage:
 
     @property
     def base_offset(self) -> int:
-        """The offset of the first message."""
-        return next((record.offset for record in self.records()), self.offset)
+        """The offset of the first message; of the last one if the others cannot be read."""
+        if not self.codec:
+            return self.offset
+        try:
+            return next(self.records()).offset
+        except CorruptBatch:
+            return self.offset
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp, which a wrapper repeats; -1 in format 0, which has none."""
+        timestamp: int = _TIME.unpack_from(self.data, _ENTRY.size)[0] if self.magic else -1
+        return timestamp
 
     @property
     def crc_ok(self) -> bool:
@@ -92,6 +114,25 @@ class LegacyMessage:
                 stamped = timestamp if self.attributes & _LOG_APPEND_TIME else record.timestamp
                 yield record._replace(offset=record.offset + first, timestamp=stamped)
 
+    def header_as_v2(self, records: list[StoredRecord]) -> BatchHeader:
+        """The header of a batch of format v2 with these records of the message, CRC and size 0."""
+        first, last = records[0], records[-1]
+        return BatchHeader(
+            base_offset=first.offset,
+            batch_length=0,
+            partition_leader_epoch=self.partition_leader_epoch,
+            magic=MAGIC_V2,
+            crc=0,
+            attributes=self.attributes,
+            last_offset_delta=last.offset - first.offset,
+            base_timestamp=first.timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=-1,
+            record_count=len(records),
+        )
+
     def _fields(self) -> tuple[int, bytes | None, bytes | None]:
         at, timestamp = _ENTRY.size, -1
         try:
@@ -116,7 +157,21 @@ class LegacyMessage:
         return bytes(self.data[start : start + length]), start + length
 
 
-def read_sets(data: BytesLike) -> Iterator[RecordBatch | LegacyMessage]:
+StoredBatch: TypeAlias = RecordBatch | LegacyMessage
+"""What a log may hold, all of it."""
+StoredHeader: TypeAlias = BatchHeader | LegacyMessage
+"""What tells enough of a stored batch to find it."""
+
+
+def legacy_size(data: BytesLike, at: int = 0) -> int:
+    """Bytes of the message of format 0 or 1 at ``at``. ``CorruptBatch`` for a size of none."""
+    (length,) = _LENGTH.unpack_from(data, at + _SIZE_AT)
+    if length < _SMALLEST:
+        raise CorruptBatch(f"a message claims a length of {length}")
+    return LENGTH_PREFIX_BYTES + int(length)
+
+
+def read_sets(data: BytesLike) -> Iterator[StoredBatch]:
     """Everything in ``data`` by whichever format it is; what is cut off at the end is left out.
 
     Raises ``CorruptBatch`` where the bytes can be no format. CRCs are not checked.
@@ -124,15 +179,11 @@ def read_sets(data: BytesLike) -> Iterator[RecordBatch | LegacyMessage]:
     view = memoryview(data).toreadonly()
     at = 0
     while len(view) - at > MAGIC_AT:
-        (length,) = _LENGTH.unpack_from(view, at + 8)
-        end = at + LENGTH_PREFIX_BYTES + length
-        if length < _SMALLEST:
-            raise CorruptBatch(f"a message claims a length of {length}")
+        end = at + legacy_size(view, at)
         if end > len(view):
             return
         if view[at + MAGIC_AT] < MAGIC_V2:
-            offset, _, crc, magic, attributes = _ENTRY.unpack_from(view, at)
-            yield LegacyMessage(offset, crc, magic, attributes, view[at:end])
+            yield LegacyMessage.parse(view[at:end])
         else:
             yield from read_batches(view[at:end])
         at = end

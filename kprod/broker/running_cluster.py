@@ -20,6 +20,7 @@ from kprod.broker.groups.group_coordinator import GroupCoordinator
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.handler_pool import HandlerPool
 from kprod.broker.handlers import HANDLERS
+from kprod.broker.legacy_message import read_sets
 from kprod.broker.listener import Listener
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
@@ -28,7 +29,6 @@ from kprod.broker.log.transaction_index import is_aborted
 from kprod.broker.node import Node
 from kprod.broker.producer_ids import ProducerIds
 from kprod.broker.purgatory import Purgatory
-from kprod.broker.record_batch import read_batches
 from kprod.broker.server import Server
 from kprod.broker.stored_record import StoredRecord
 from kprod.broker.timer import Timer
@@ -291,7 +291,7 @@ def log_records(log: PartitionLog) -> Iterator[StoredRecord]:
         data = log.read(at, _READ_BYTES, whole_first=True)
         if not data:
             return
-        for batch in read_batches(data):
+        for batch in read_sets(data):
             if not batch.is_control:
                 yield from (record for record in batch.records() if record.offset >= at)
             at = batch.last_offset + 1
@@ -305,7 +305,7 @@ def committed_records(log: PartitionLog) -> Iterator[StoredRecord]:
         data = found.records.read() if isinstance(found.records, FileSlice) else found.records
         if not data:
             return
-        for batch in read_batches(data):
+        for batch in read_sets(data):
             if not batch.is_control and not is_aborted(batch, found.aborted or ()):
                 yield from (record for record in batch.records() if record.offset >= at)
             at = batch.last_offset + 1

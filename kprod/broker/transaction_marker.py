@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kprod.broker.batch_header import CONTROL, TRANSACTIONAL
 from kprod.broker.batch_writer import write_batch
 from kprod.broker.corrupt_batch import CorruptBatch
-from kprod.broker.record_batch import RecordBatch
+from kprod.broker.legacy_message import StoredBatch
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
@@ -37,7 +37,7 @@ def write_marker(marker: TransactionMarker, now_ms: int) -> bytes:
     return write_batch([(key, value)], now_ms, TRANSACTIONAL | CONTROL, producer)
 
 
-def read_marker(batch: RecordBatch) -> TransactionMarker | None:
+def read_marker(batch: StoredBatch) -> TransactionMarker | None:
     """The marker in a control batch; None for any other kind, and for one that is empty.
 
     Raises ``CorruptBatch``.

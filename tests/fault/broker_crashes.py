@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from kprod.broker.batch_header import BatchHeader
 from kprod.broker.log.file_check import check_directory
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
@@ -117,6 +118,7 @@ def judge(point: Point) -> None:
     if point.acknowledged:
         # The producer that had no answer sends its last record again, in a batch as it was.
         last = [h for s in log.segments for _, h in s.records.headers()][-1]
+        assert isinstance(last, BatchHeader)
         first = last.base_sequence
         again = produce(log, first, last.record_count)
         assert again.base_offset == last.base_offset, (point, again)

@@ -12,9 +12,12 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.file_check import check_directory
 from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_directory import deleted_name
 from kprod.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from kprod.types import TopicPartition
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER, jars
+from tests.support.legacy_messages import legacy_message, legacy_wrapper
 from tests.support.topic_admin import TopicAdmin
 
 # The first run may have to fetch the jars.
@@ -22,7 +25,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
 
 JAVA = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-GROUP_READER = Path(__file__).parents[1] / "support" / "apache_kafka" / "GroupReader.java"
+PROGRAMS = Path(__file__).parents[1] / "support" / "apache_kafka"
+GROUP_READER = PROGRAMS / "GroupReader.java"
+DIRECTORY_NAMES = PROGRAMS / "DirectoryNames.java"
 DUMP = "kafka.tools.DumpLogSegments"
 COMPLAINTS = ["ismatch", "isvalid: false", "not found", "orrupt"]
 
@@ -118,6 +123,34 @@ def test_its_tool_reads_what_transactions_leave(tmp_path: Path) -> None:
     assert records.count("endTxnMarker: COMMIT") == records.count("endTxnMarker: ABORT") == 2
     assert dump(tmp_path / "t-0", "txnindex").count("producerId: ") == 2
     dump(tmp_path / "t-0", "snapshot")
+
+
+@pytest.mark.parametrize(
+    ("version", "parser"),
+    [
+        (NEWEST, "org.apache.kafka.storage.internals.log.UnifiedLog"),
+        (OLDER, "kafka.log.UnifiedLog"),
+    ],
+)
+def test_its_parser_reads_the_name_of_a_deleted_partition(version: str, parser: str) -> None:
+    names = [deleted_name(TopicPartition(topic, 12)) for topic in ("a.b-7_c", "t" * 249)]
+    printed = java(str(DIRECTORY_NAMES), parser, *names, version=version).splitlines()
+    assert printed == ["a.b-7_c-12", f"{'t' * 212}-12"]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_its_tool_and_consumer_read_a_log_of_an_old_format(tmp_path: Path, magic: int) -> None:
+    broker = EmbeddedBroker(tmp_path, topics={"t": 1})
+    with broker:
+        pass
+    old = legacy_message(0, b"0", magic) + legacy_wrapper(1, [b"1", b"2"], magic)
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(old)
+    with broker:
+        broker.records("t")
+        printed = java(str(GROUP_READER), broker.bootstrap_servers, "t", "g", "3").splitlines()
+        assert [line for line in printed if line.isdigit()] == ["0", "1", "2"]
+    for kind in ("log", "index", "timeindex"):
+        dump(tmp_path / "t-0", kind, "--deep-iteration")
 
 
 def test_its_data_directory_is_opened(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import struct
 import subprocess
 import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from kprod.broker.corrupt_batch import CorruptBatch
 from kprod.broker.legacy_message import LegacyMessage, read_sets
 from kprod.cli.app import app
 from kprod.errors import BrokerError
+from tests.support.legacy_messages import legacy_message, legacy_wrapper
 
 LOG = "00000000000000000000.log"
 
@@ -125,22 +125,10 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert "0 of 1 records are in test-" in done.stdout
 
 
-def legacy(offset: int, value: bytes | None, magic: int = 1, attributes: int = 0) -> bytes:
-    """One message of an old format, with key ``k``; the timestamp is its offset."""
-    time = struct.pack(">q", offset) if magic else b""
-    length = -1 if value is None else len(value)
-    fields = struct.pack(">ic", 1, b"k") + struct.pack(">i", length) + (value or b"")
-    checked = struct.pack(">bb", magic, attributes) + time + fields
-    return struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked)) + checked
-
-
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_are_read(magic: int, tmp_path: Path) -> None:
-    import gzip
-
-    inside = [legacy(n if magic else 10 + n, b"v%d" % n, magic) for n in range(3)]
-    wrapper = legacy(12, gzip.compress(b"".join(inside)), magic, attributes=1)
-    data = legacy(9, None, magic) + wrapper
+    wrapper = legacy_wrapper(10, [b"v0", b"v1", b"v2"], magic)
+    data = legacy_message(9, None, magic) + wrapper
     plain, wrapped = read_sets(data + data[:20])
     assert isinstance(plain, LegacyMessage)
     assert plain.crc_ok
@@ -156,7 +144,7 @@ def test_old_formats_are_read(magic: int, tmp_path: Path) -> None:
     path.write_bytes(data)
     code, text = run("log", "dump", "--records", str(path))
     assert (code, text.count("| offset:")) == (0, 4)
-    damaged = next(read_sets(legacy(0, b"x", magic, attributes=4)))
+    damaged = next(read_sets(legacy_message(0, b"x", magic, attributes=4)))
     with pytest.raises(CorruptBatch):
         list(damaged.records())
 

@@ -18,8 +18,8 @@ from kprod.broker.groups.group_records import (
     read_key,
     read_offset,
 )
+from kprod.broker.legacy_message import StoredBatch, read_sets
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.record_batch import RecordBatch, read_batches
 from kprod.broker.stored_record import StoredRecord
 from kprod.broker.transaction_marker import read_marker
 from kprod.broker.verifications import VerificationGuard
@@ -74,7 +74,7 @@ class OffsetsReader:
         """From the first record to the last; one that cannot be read is left out and logged."""
         at = log.start_offset
         while at < log.end_offset:
-            for batch in read_batches(log.read(at, _READ_BYTES, whole_first=True)):
+            for batch in read_sets(log.read(at, _READ_BYTES, whole_first=True)):
                 if batch.is_control:
                     self._end_transaction(batch)
                 else:
@@ -82,7 +82,7 @@ class OffsetsReader:
                         self._take(record, batch)
                 at = batch.last_offset + 1
 
-    def _end_transaction(self, batch: RecordBatch) -> None:
+    def _end_transaction(self, batch: StoredBatch) -> None:
         marker = read_marker(batch)
         pending = {} if marker is None else self.pending.pop(marker.producer_id, {})
         if marker is not None and marker.committed:
@@ -91,7 +91,7 @@ class OffsetsReader:
                 if present is None or present.record_offset < committed.record_offset:
                     self.offsets[key] = committed
 
-    def _take(self, record: StoredRecord, batch: RecordBatch) -> None:
+    def _take(self, record: StoredRecord, batch: StoredBatch) -> None:
         try:
             key = read_key(record.key or b"")
             if isinstance(key, str):

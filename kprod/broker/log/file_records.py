@@ -7,9 +7,16 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kprod.broker.batch_header import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC_V2, BatchHeader
+from kprod.broker.batch_header import (
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_AT,
+    MAGIC_V2,
+    BatchHeader,
+)
 from kprod.broker.corrupt_batch import CorruptBatch
 from kprod.broker.file_slice import FileSlice, OpenFile
+from kprod.broker.legacy_message import LegacyMessage, StoredHeader, legacy_size
 from kprod.types import BytesLike
 
 
@@ -53,16 +60,23 @@ class FileRecords:
         length = min(length, self.size - position)
         return FileSlice(file, position, length) if file is not None and length > 0 else b""
 
-    def header_at(self, position: int) -> BatchHeader | None:
+    def header_at(self, position: int) -> StoredHeader | None:
         """The header of the batch at ``position``, or None when no whole batch starts there.
 
-        Raises ``CorruptBatch`` for bytes that are no batch of format v2.
+        Of the formats 0 and 1 it is the whole message. Raises ``CorruptBatch`` for bytes of no
+        format.
         """
         if position < 0:
             raise CorruptBatch(f"{self.path} has no position {position}")
-        if self.size - position < HEADER_BYTES:
+        left = self.size - position
+        data = self.read(position, min(HEADER_BYTES, left)) if left > MAGIC_AT else b""
+        if len(data) <= MAGIC_AT:
             return None
-        data = self.read(position, HEADER_BYTES)
+        try:
+            if data[MAGIC_AT] < MAGIC_V2:
+                return self._legacy_message(position, legacy_size(data))
+        except CorruptBatch as error:
+            raise CorruptBatch(f"{self.path}: position {position}: {error}") from None
         if len(data) < HEADER_BYTES:
             return None
         header = BatchHeader.parse(data)
@@ -70,7 +84,13 @@ class FileRecords:
             raise CorruptBatch(f"{self.path}: no record batch at position {position}")
         return header if position + header.size <= self.size else None
 
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    def _legacy_message(self, position: int, size: int) -> LegacyMessage | None:
+        if position + size > self.size:
+            return None
+        data = self.read(position, size)
+        return LegacyMessage.parse(memoryview(data)) if len(data) == size else None
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, StoredHeader]]:
         """Position and header of each whole batch from ``position`` on, or ``CorruptBatch``."""
         while (header := self.header_at(position)) is not None:
             yield position, header

@@ -61,8 +61,11 @@ class LeaderEpochs:
         self._replace([*kept, EpochEntry(epoch, start_offset)])
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch was found in the log, on recovery; writes nothing."""
-        if not self.entries or epoch > self.latest:
+        """A batch of this epoch was found in the log, on recovery; writes nothing.
+
+        -1 stands for none: the formats 0 and 1 have no epochs.
+        """
+        if epoch >= 0 and (not self.entries or epoch > self.latest):
             self.entries.append(EpochEntry(epoch, start_offset))
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from kprod.broker.batch_header import BatchHeader
+from kprod.broker.legacy_message import StoredHeader
 from kprod.broker.log.doomed_segments import DoomedSegments
 from kprod.broker.log.durable_file import flush_directory
 from kprod.broker.log.log_config import LogConfig
@@ -44,7 +44,7 @@ class LocalLog:
         """The segment that is written to."""
         return self.segments[-1]
 
-    def has_room_for(self, header: BatchHeader) -> bool:
+    def has_room_for(self, header: StoredHeader) -> bool:
         """Whether a batch, whose offsets are final, belongs into the active segment."""
         return self.active.size == 0 or self.active.has_room_for(header)
 

@@ -9,15 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from kprod.broker.batch_header import BatchHeader
 from kprod.broker.batch_writer import rewrite_batch
+from kprod.broker.legacy_message import LegacyMessage, StoredBatch
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.offset_checkpoint import read_offsets, write_offsets
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.log.transaction_index import AbortedTransaction, is_aborted
 from kprod.broker.producer_state import NO_PRODUCER
-from kprod.broker.record_batch import RecordBatch
+from kprod.broker.record_batch import RecordBatch, read_batches
 from kprod.broker.stored_record import StoredRecord
 from kprod.types import TopicPartition
 
@@ -127,7 +127,7 @@ def _latest_offsets(
     return latest
 
 
-def _batches(segments: Sequence[LogSegment]) -> Iterator[RecordBatch]:
+def _batches(segments: Sequence[LogSegment]) -> Iterator[StoredBatch]:
     for segment in segments:
         for position, header in segment.records.headers():
             yield segment.batch_at(position, header)
@@ -178,32 +178,35 @@ class _Cleaning:
         for batch in _batches(segments):
             kept = self._kept(batch)
             if kept is not None:
-                fresh.append(BatchHeader.parse(kept), [kept])
+                fresh.append(kept, [kept.data])
 
-    def _kept(self, batch: RecordBatch) -> bytes | memoryview | None:
+    def _kept(self, batch: StoredBatch) -> StoredBatch | None:
         """What is left of a batch; None for nothing at all."""
         if batch.is_control:
-            return batch.data
-        records = [] if is_aborted(batch, self._aborted) else list(batch.records())
-        horizon = self._horizon(batch, records)
-        kept = [record for record in records if self._stays(record, horizon)]
+            return batch
+        records = list(batch.records())
+        if is_aborted(batch, self._aborted):
+            kept, horizon = [], None
+        else:
+            horizon = self._horizon(batch, records)
+            kept = [record for record in records if self._stays(record, horizon)]
         stamped = horizon is not None and not batch.attributes & HAS_DELETE_HORIZON
-        if kept and len(kept) == batch.record_count and not stamped:
-            return batch.data
+        if kept and len(kept) == len(records) and not stamped:
+            return batch
         if not kept and (
             batch.producer_id == NO_PRODUCER or batch.last_offset not in self._last_of_producer
         ):
             return None
-        attributes = batch.attributes
-        header = batch
+        header = batch.header_as_v2(kept) if isinstance(batch, LegacyMessage) else batch
+        attributes = header.attributes
         if stamped and horizon is not None:
             attributes |= HAS_DELETE_HORIZON
-            header = replace(batch, base_timestamp=horizon)
-        return rewrite_batch(header, kept, attributes)
+            header = replace(header, base_timestamp=horizon)
+        return next(read_batches(rewrite_batch(header, kept, attributes)))
 
-    def _horizon(self, batch: RecordBatch, records: list[StoredRecord]) -> int | None:
+    def _horizon(self, batch: StoredBatch, records: list[StoredRecord]) -> int | None:
         """When the tombstones of a batch may go: some time after they were cleaned first."""
-        if batch.attributes & HAS_DELETE_HORIZON:
+        if isinstance(batch, RecordBatch) and batch.attributes & HAS_DELETE_HORIZON:
             return batch.base_timestamp
         if any(record.value is None and self._is_latest(record) for record in records):
             return self._now_ms + self._log.config.delete_retention_ms

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kprod.broker.batch_header import BatchHeader
 from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.broker.legacy_message import StoredHeader
 from kprod.broker.log.leader_epochs import LEADER_EPOCHS_FILE, LeaderEpochs
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_outcomes import OnFailure, ignore_failure
@@ -51,7 +51,19 @@ class LogLoader:
         self._unindexed: int | None = None
 
     def load(self) -> PartitionLog:
-        """Raises ``OSError`` when files cannot be read or written."""
+        """Raises ``OSError`` when files cannot be read or written.
+
+        ``StorageError`` when a batch is damaged that neither recovery may cut off nor the log do
+        without.
+        """
+        try:
+            return self._load()
+        except CorruptBatch as error:
+            raise StorageError(
+                f"{error}; restore the directory from a copy, or move it away"
+            ) from error
+
+    def _load(self) -> PartitionLog:
         self._drop_leftovers()
         bases = self._bases()
         unindexed = {base for base in bases if not self._has_indexes(base)}
@@ -176,7 +188,7 @@ class LogLoader:
             segment.delete()
 
 
-def _readable_headers(segment: LogSegment) -> Iterator[BatchHeader]:
+def _readable_headers(segment: LogSegment) -> Iterator[StoredHeader]:
     """All headers, up to one that is damaged."""
     with contextlib.suppress(CorruptBatch):
         for _, header in segment.records.headers():

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kprod.broker.batch_header import BatchHeader
 from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.broker.legacy_message import LegacyMessage, StoredHeader
 from kprod.broker.log.producer_snapshot import drop_snapshot, read_snapshot, snapshot_offsets
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.producer_state import NO_PRODUCER, ProducerState
@@ -44,7 +44,7 @@ class ProducerLoader:
             if header.base_offset >= offset and not resumed:
                 state.resume(snapshot)
                 resumed = True
-            if header.producer_id == NO_PRODUCER:
+            if isinstance(header, LegacyMessage) or header.producer_id == NO_PRODUCER:
                 continue
             if not header.is_control:
                 state.update(header)
@@ -54,14 +54,14 @@ class ProducerLoader:
             state.resume(snapshot)
         return state
 
-    def _batches(self, start: int) -> Iterator[tuple[LogSegment, int, BatchHeader]]:
+    def _batches(self, start: int) -> Iterator[tuple[LogSegment, int, StoredHeader]]:
         for segment in self._segments:
             for position, header in _readable(segment, max(start, segment.base_offset)):
                 if header.base_offset >= start:
                     yield segment, position, header
 
     def _end_transaction(
-        self, state: ProducerState, segment: LogSegment, position: int, header: BatchHeader
+        self, state: ProducerState, segment: LogSegment, position: int, header: StoredHeader
     ) -> None:
         try:
             marker = read_marker(segment.batch_at(position, header))
@@ -87,7 +87,7 @@ class ProducerLoader:
         return found
 
 
-def _readable(segment: LogSegment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+def _readable(segment: LogSegment, offset: int) -> Iterator[tuple[int, StoredHeader]]:
     """The batches from an offset on, up to one that is damaged: the rest of the log is not."""
     try:
         yield from segment.headers_from(offset)

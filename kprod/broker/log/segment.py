@@ -9,15 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kprod.broker.batch_header import BatchHeader
 from kprod.broker.corrupt_batch import CorruptBatch
 from kprod.broker.file_slice import FileSlice
+from kprod.broker.legacy_message import StoredBatch, StoredHeader, read_sets
 from kprod.broker.log.file_records import FileRecords
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.offset_index import OffsetIndex
 from kprod.broker.log.time_index import TimeIndex, TimestampOffset
 from kprod.broker.log.transaction_index import TransactionIndex
-from kprod.broker.record_batch import RecordBatch, read_batches
 from kprod.types import BytesLike
 
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -83,7 +82,7 @@ class LogSegment:
         """When the file was written last, in milliseconds since the epoch."""
         return self.records.path.stat().st_mtime_ns // 1_000_000
 
-    def has_room_for(self, header: BatchHeader) -> bool:
+    def has_room_for(self, header: StoredHeader) -> bool:
         """Whether a batch, whose offsets are final, still belongs into this segment."""
         return (
             self._age(header) <= self.config.segment_ms
@@ -93,7 +92,7 @@ class LogSegment:
             and header.last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
         )
 
-    def _age(self, header: BatchHeader) -> int:
+    def _age(self, header: StoredHeader) -> int:
         """Milliseconds from the segment's first record to this one, or else since its start."""
         if self._rolling_from is None:
             first = self.records.header_at(0)
@@ -102,7 +101,7 @@ class LogSegment:
             return header.max_timestamp - self._rolling_from
         return time.time_ns() // 1_000_000 - self._created_ms
 
-    def append(self, header: BatchHeader, buffers: Sequence[BytesLike]) -> None:
+    def append(self, header: StoredHeader, buffers: Sequence[BytesLike]) -> None:
         """Write one batch, whose ``header`` has its final offsets. ``undo`` after an error."""
         position = self.size
         self.records.append(buffers)
@@ -128,7 +127,7 @@ class LogSegment:
         self._largest, self._bytes_since_index_entry = mark.largest, mark.since_index_entry
         self.records.truncate(mark.size)
 
-    def _index(self, header: BatchHeader, position: int) -> None:
+    def _index(self, header: StoredHeader, position: int) -> None:
         if header.max_timestamp > self._largest.timestamp:
             self._largest = TimestampOffset(header.max_timestamp, header.last_offset)
         if self._bytes_since_index_entry > self.config.index_interval_bytes:
@@ -157,7 +156,7 @@ class LogSegment:
         length = max(max_bytes, header.size) if whole_first else max_bytes
         return self.records.slice(position, min(length, end - position))
 
-    def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
+    def _find(self, offset: int) -> tuple[int, StoredHeader] | None:
         """Position and header of the first batch that ends at or after ``offset``."""
         start = self.offset_index.lookup(offset)
         if start:
@@ -169,7 +168,7 @@ class LogSegment:
             _log.warning("%s did not lead to offset %d", self.offset_index.entries.path, offset)
         return self._scan(0, offset)
 
-    def _scan(self, position: int, offset: int) -> tuple[int, BatchHeader] | None:
+    def _scan(self, position: int, offset: int) -> tuple[int, StoredHeader] | None:
         for at, header in self.records.headers(position):
             if header.last_offset >= offset:
                 if at == position and at > 0 and header.base_offset > offset:
@@ -194,13 +193,13 @@ class LogSegment:
                         return TimestampOffset(record.timestamp, record.offset)
         return None
 
-    def batch_at(self, position: int, header: BatchHeader) -> RecordBatch:
+    def batch_at(self, position: int, header: StoredHeader) -> StoredBatch:
         """The whole batch behind a header."""
-        for batch in read_batches(self.records.read(position, header.size)):
+        for batch in read_sets(self.records.read(position, header.size)):
             return batch
         raise CorruptBatch(f"{self.records.path}: no whole batch at position {position}")
 
-    def headers_from(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    def headers_from(self, offset: int) -> Iterator[tuple[int, StoredHeader]]:
         """Position and header of the batches that end at or after ``offset``."""
         found = self._find(offset)
         if found is not None:
@@ -252,10 +251,13 @@ class LogSegment:
         return dropped
 
     def rebuild_indexes(self) -> None:
-        """Index the batches anew from their headers."""
+        """Index the batches anew from their headers, up to one that is damaged."""
         self._clear_indexes()
-        for position, header in self.records.headers():
-            self._index(header, position)
+        try:
+            for position, header in self.records.headers():
+                self._index(header, position)
+        except CorruptBatch as error:
+            _log.warning("%s; what comes after it is not indexed", error)
 
     def _clear_indexes(self) -> None:
         self.offset_index.entries.cut(0)

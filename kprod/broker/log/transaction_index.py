@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kprod.broker.batch_header import BatchHeader
+from kprod.broker.legacy_message import StoredHeader
 from kprod.broker.log.storage_error import StorageError
 
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -28,7 +28,7 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-def is_aborted(batch: BatchHeader, aborted: Sequence[AbortedTransaction]) -> bool:
+def is_aborted(batch: StoredHeader, aborted: Sequence[AbortedTransaction]) -> bool:
     """Whether a batch belongs to one of these transactions."""
     return batch.is_transactional and any(
         one.producer_id == batch.producer_id

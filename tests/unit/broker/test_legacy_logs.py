@@ -1,0 +1,213 @@
+"""Logs with messages of the formats 0 and 1: opened, recovered, read, cleaned, never damaged."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from kprod.broker.legacy_message import read_sets
+from kprod.broker.log.file_check import check_directory
+from kprod.broker.log.log_cleaner import LogCleaner
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.log.storage_error import StorageError
+from kprod.broker.log.time_index import TimestampOffset
+from tests.support.legacy_messages import CODECS, legacy_message, legacy_wrapper
+from tests.support.raw_batch import raw_batch
+from tests.unit.broker.logs import SMALL, append, open_log
+
+Found = list[tuple[int, bytes | None]]
+FORMATS = [
+    pytest.param(magic, codec, id=f"format {magic}, {name}")
+    for magic in (0, 1)
+    for codec, name in enumerate(CODECS)
+    if (magic, name) != (0, "lz4")  # its frames have a wrong checksum (KAFKA-3160)
+]
+DAY_MS = 24 * 3_600_000
+
+
+def messages(first: int, count: int, magic: int, codec: int) -> bytes:
+    """So many messages, each with a value of 100 bytes that begins with its offset."""
+    values = [b"%d " % n + b"x" * 100 for n in range(first, first + count)]
+    if codec:
+        return legacy_wrapper(first, values, magic, codec)
+    return b"".join(legacy_message(first + n, value, magic) for n, value in enumerate(values))
+
+
+def write(directory: Path, base: int, content: bytes) -> Path:
+    path = directory / f"{base:020d}.log"
+    path.write_bytes(content)
+    return path
+
+
+def found(log: PartitionLog, start: int = 0) -> Found:
+    """Offsets and values from ``start`` on, CRCs checked."""
+    records: Found = []
+    while start < log.end_offset:
+        for batch in read_sets(log.read(start, 1_500, whole_first=True)):
+            assert batch.crc_ok
+            records += [(r.offset, r.value) for r in batch.records() if r.offset >= start]
+            start = batch.last_offset + 1
+    return records
+
+
+def numbers(records: Found) -> list[int]:
+    assert all(value is not None and int(value.split()[0]) == n for n, value in records)
+    return [offset for offset, _ in records]
+
+
+@pytest.mark.parametrize("recovery_point", [None, 0], ids=["clean", "crashed"])
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_an_old_active_segment_is_read_and_written_on(
+    tmp_path: Path, magic: int, codec: int, recovery_point: int | None
+) -> None:
+    before = messages(0, 5, magic, codec) + messages(5, 5, magic, codec)
+    path = write(tmp_path, 0, before)
+    log = open_log(tmp_path, recovery_point)
+    assert path.read_bytes() == before
+    assert (log.start_offset, log.end_offset, log.leader_epoch) == (0, 10, 0)
+    for start in range(10):
+        assert numbers(found(log, start)) == list(range(start, 10))
+    assert append(log, b"10").base_offset == 10
+    log.close()
+    again = open_log(tmp_path, recovery_point)
+    assert numbers(found(again)) == list(range(11))
+    again.close()
+    assert path.read_bytes().startswith(before)
+    assert not list(check_directory(tmp_path))
+
+
+@pytest.mark.parametrize("recovery_point", [None, 0], ids=["clean", "crashed"])
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_an_old_segment_may_stand_anywhere(
+    tmp_path: Path, magic: int, codec: int, recovery_point: int | None
+) -> None:
+    old = messages(2, 8, magic, codec)
+    contents = {0: raw_batch([b"0", b"1"]), 2: old, 10: raw_batch([b"10"], base_offset=10)}
+    paths = {base: write(tmp_path, base, content) for base, content in contents.items()}
+    log = open_log(tmp_path, recovery_point)
+    assert numbers(found(log)) == list(range(11))
+    log.close()
+    assert {base: path.read_bytes() for base, path in paths.items()} == contents
+
+
+def test_recovery_cuts_off_what_is_torn_and_nothing_else(tmp_path: Path) -> None:
+    whole = messages(0, 3, 1, 0)
+    path = write(tmp_path, 0, whole + messages(3, 1, 1, 0)[:-1])
+    log = open_log(tmp_path, recovery_point=0)
+    assert numbers(found(log)) == [0, 1, 2]
+    log.close()
+    assert path.read_bytes() == whole
+
+
+def test_recovery_cuts_off_what_has_a_wrong_crc(tmp_path: Path) -> None:
+    damaged = bytearray(messages(3, 1, 1, 0))
+    damaged[-1] ^= 1
+    path = write(tmp_path, 0, messages(0, 3, 1, 0) + damaged + messages(4, 2, 1, 0))
+    log = open_log(tmp_path, recovery_point=0)
+    assert numbers(found(log)) == [0, 1, 2]
+    log.close()
+    assert path.read_bytes() == messages(0, 3, 1, 0)
+
+
+def test_what_cannot_be_decompressed_is_kept_and_handed_out(tmp_path: Path) -> None:
+    content = legacy_message(4, b"frames of lz4 with a wrong checksum", 0, attributes=3)
+    path = write(tmp_path, 0, content)
+    log = open_log(tmp_path, recovery_point=0)
+    assert log.end_offset == 5
+    assert log.read(0, 1_000, whole_first=True) == content
+    log.close()
+    assert path.read_bytes() == content
+
+
+def test_a_time_finds_an_old_message(tmp_path: Path) -> None:
+    write(tmp_path, 0, messages(0, 5, 1, 1) + messages(5, 5, 1, 0))
+    log = open_log(tmp_path)
+    assert log.find_timestamp(3) == TimestampOffset(3, 3)
+    assert log.largest_timestamp() == TimestampOffset(9, 9)
+    log.close()
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_segments_expire(tmp_path: Path, magic: int) -> None:
+    """By their timestamps, or by the time of the file where the format has none."""
+    write(tmp_path, 0, messages(0, 5, magic, 0))
+    write(tmp_path, 5, messages(5, 5, magic, 0))
+    log = open_log(tmp_path, config=LogConfig(retention_ms=DAY_MS))
+    modified = log.segments[-1].modified_ms if magic == 0 else 9
+    assert log.delete_old_segments(modified + DAY_MS) == (1 if magic else 0)
+    assert log.delete_old_segments(modified + DAY_MS + 1_000) == (1 if magic else 2)
+    assert (log.start_offset, log.end_offset) == (10, 10)
+    log.close()
+
+
+def test_old_segments_go_by_size(tmp_path: Path) -> None:
+    content = messages(0, 5, 1, 0)
+    write(tmp_path, 0, content)
+    write(tmp_path, 5, messages(5, 5, 1, 0))
+    log = open_log(tmp_path, config=LogConfig(retention_bytes=len(content)))
+    assert log.delete_old_segments(0) == 1
+    assert numbers(found(log, 5)) == list(range(5, 10))
+    log.close()
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_compaction_keeps_the_last_message_of_each_key(
+    tmp_path: Path, magic: int, codec: int
+) -> None:
+    keys = [b"a", b"b", b"a", b"gone", b"gone"]
+    values: list[bytes | None] = [b"0", b"1", b"2", b"3", None]
+    if codec:
+        content = legacy_wrapper(0, values, magic, codec, keys=keys)
+    else:
+        content = b"".join(
+            legacy_message(n, value, magic, key=key)
+            for n, (key, value) in enumerate(zip(keys, values, strict=True))
+        )
+    write(tmp_path, 0, content)
+    write(tmp_path, 5, legacy_message(5, b"5", magic, key=b"c"))
+    log = open_log(tmp_path)
+    cleaner = LogCleaner(tmp_path)
+    cleaner.clean(log, 1_000)
+    kept: Found = [(1, b"1"), (2, b"2"), (4, None), (5, b"5")]
+    assert found(log) == kept
+    log.close()
+    again = open_log(tmp_path, recovery_point=0)
+    assert found(again) == kept
+    assert again.find_timestamp(-1) == TimestampOffset(1 if magic else -1, 1)
+    LogCleaner(tmp_path).clean(again, 1_000 + 2 * SMALL.delete_retention_ms)
+    assert found(again) == [(1, b"1"), (2, b"2"), (5, b"5")]
+    again.close()
+
+
+def test_compaction_leaves_what_has_nothing_to_lose_as_it_is(tmp_path: Path) -> None:
+    content = legacy_wrapper(0, [b"0", b"1"], keys=[b"a", b"b"])
+    path = write(tmp_path, 0, content)
+    write(tmp_path, 2, legacy_message(2, b"2", key=b"c"))
+    log = open_log(tmp_path)
+    LogCleaner(tmp_path).clean(log, 1_000)
+    assert path.read_bytes() == content
+    log.close()
+
+
+def test_a_damaged_segment_without_an_index_is_left_as_it_is(tmp_path: Path) -> None:
+    content = raw_batch([b"0"]) + b"\xff" * 100
+    path = write(tmp_path, 0, content)
+    write(tmp_path, 1, raw_batch([b"1"], base_offset=1))
+    for _ in range(2):
+        log = open_log(tmp_path)
+        assert log.end_offset == 2
+        log.close()
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_swap_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    content = struct.pack(">qi", 0, -1) + b"\xff" * 100
+    swapped = tmp_path / f"{0:020d}.log.swap"
+    for _ in range(2):
+        swapped.write_bytes(content)
+        with pytest.raises(StorageError, match="restore the directory"):
+            open_log(tmp_path)
+        assert swapped.read_bytes() == content
