@@ -20,7 +20,7 @@ IN_WORKERS := -n auto --maxprocesses=4
 QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
-.PHONY: build bytecode demo test check check-source check-tests oldest as-written coverage campaign sanitize lint lint-style lint-types lint-cython lint-c wheel test-wheel bench acceptance docs clean FORCE
+.PHONY: build bytecode demo test check check-source check-tests oldest as-written coverage campaign sanitize lint lint-style lint-types lint-cython lint-c wheel test-wheel bench acceptance file-map docs clean FORCE
 
 # The downloads go on while the extensions are compiled.
 build:
@@ -129,6 +129,10 @@ bench: build
 acceptance: build
 	$(BIN)/python -m benchmarks.acceptance $(ARGS)
 	$(BIN)/python -m benchmarks.report
+
+# The page that names every module, from the first lines of their docstrings.
+file-map:
+	$(BIN)/python -m tests.architecture.file_map
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -5,21 +5,22 @@ Depends on nothing in ``kprod`` and raises only built-in exceptions.
 
 from __future__ import annotations
 
-from kprod_ext.arrow_chunk import ArrowChunk, ArrowSource
+from kprod_ext.arrow import ArrowChunk, ArrowSource
+from kprod_ext.batch import MemoryRecordsBuilder, SealedBatch, SealedPiece, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
-from kprod_ext.bulk_appender import BulkAppender, BulkTurn
-from kprod_ext.bulk_stop import BulkStop
-from kprod_ext.compiled_send import CompiledSend, TopicAppender, TopicAppenders
+from kprod_ext.bulk import BulkAppender, BulkStop, BulkTurn, RecordRun, SentRecords
+from kprod_ext.futures import RecordFuture
 from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signal
 from kprod_ext.mutex import Mutex
-from kprod_ext.object_chunk import ObjectChunk, all_plain
-from kprod_ext.partition_appender import PartitionAppender, write_first
-from kprod_ext.poller import Poller
-from kprod_ext.produce_answer import PartitionResponse, read_produce_response
-from kprod_ext.produce_frame import PartitionBatch, frame_produce
-from kprod_ext.record_chunk import RecordChunk
+from kprod_ext.network import Poller, receive, send_buffers
+from kprod_ext.partition_queue import PartitionAppender, StickyPartition, write_first
+from kprod_ext.produce import (
+    PartitionBatch,
+    PartitionResponse,
+    frame_produce,
+    read_produce_response,
+)
 from kprod_ext.record_clock import RecordClock
-from kprod_ext.record_future import RecordFuture
 from kprod_ext.record_rules import (
     fnv1a,
     is_frozen,
@@ -30,11 +31,8 @@ from kprod_ext.record_rules import (
     partition_for_key,
     partitions_for_keys,
 )
-from kprod_ext.records_builder import MemoryRecordsBuilder, batch_size_upper_bound
-from kprod_ext.sealed_batch import SealedBatch, SealedPiece
-from kprod_ext.sent_records import RecordRun, SentRecords
-from kprod_ext.socket_calls import receive, send_buffers
-from kprod_ext.sticky_partition import StickyPartition
+from kprod_ext.rows import ObjectChunk, RecordChunk, all_plain
+from kprod_ext.send import CompiledSend, TopicAppender, TopicAppenders
 
 __all__ = [
     "ArrowChunk",

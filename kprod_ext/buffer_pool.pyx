@@ -12,11 +12,8 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 
-from kprod_ext.memory_block cimport Block, Chunk, free_blocks, kprod_poison
-
 import threading
 from time import monotonic
-
 
 cdef double LONGEST_WAIT = threading.TIMEOUT_MAX
 

@@ -1,6 +1,6 @@
 """What an object holds that has its lock within itself."""
 
-from kprod_ext.record_lock cimport RecordLock
+from kprod_ext.shared cimport RecordLock
 
 
 cdef class Guarded:

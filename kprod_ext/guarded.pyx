@@ -1,7 +1,7 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 """Objects that have their lock within themselves, not as an object of its own."""
 
-from kprod_ext cimport record_lock
+from kprod_ext cimport shared
 
 
 cdef class Guarded:
@@ -9,8 +9,8 @@ cdef class Guarded:
 
     cpdef void take_lock(self) noexcept:
         """Wait until no other thread has it."""
-        record_lock.take_lock(&self._own_lock)
+        shared.take_lock(&self._own_lock)
 
     cpdef void release_lock(self) noexcept:
         """Let the next thread have it."""
-        record_lock.release_lock(&self._own_lock)
+        shared.release_lock(&self._own_lock)

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from kprod_ext.record_future cimport RecordFuture
+from kprod_ext.futures cimport RecordFuture
 
 
 @cython.no_gc

@@ -2,7 +2,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from kprod_ext.record_chunk import RecordChunk
+from kprod_ext.rows import RecordChunk
 
 def is_timestamp(number: Any, /) -> bool:
     """Whether ``number`` is an exact ``int`` from 0 to 2**63 - 1: a record's time in ms."""

@@ -10,10 +10,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, uint32_t
 from libc.string cimport memcpy
 
-from kprod_ext.held_record cimport are_frozen, partition_of, timestamp_of
-from kprod_ext.murmur2 cimport murmur2_hash, partition_of_key
-from kprod_ext.record_chunk cimport UNSET, RecordChunk
-from kprod_ext.record_layout cimport Field, surely_within
+from kprod_ext.record cimport are_frozen, partition_of, timestamp_of
+from kprod_ext.record cimport murmur2_hash, partition_of_key
+from kprod_ext.rows cimport UNSET, RecordChunk
+from kprod_ext.record cimport Field, surely_within
 
 
 def is_timestamp(number, /):

@@ -25,12 +25,12 @@ KINDS = {
 """In the order of tables."""
 
 _BY_NAME = {
-    "compiled_send": RECORDS,
-    "bulk_appender": RECORDS,
-    "object_chunk": RECORDS,
-    "arrow_chunk": RECORDS,
-    "partition_appender": RECORDS,
-    "records_builder": RECORDS,
+    "send": RECORDS,
+    "bulk": RECORDS,
+    "rows": RECORDS,
+    "arrow": RECORDS,
+    "partition_queue": RECORDS,
+    "batch": RECORDS,
     "libc": RECORDS,  # nearly all of it is memmove
     "checksum": CHECKSUM,
     "lz4": CODEC,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kprod_ext import RecordClock, batch_size_upper_bound
-from kprod_ext.records_builder import HEADER_BYTES
+from kprod_ext.batch import HEADER_BYTES
 
 
 class BatchRecord(NamedTuple):

@@ -3,7 +3,7 @@ cimport cython
 from kprod.aio.sent_record cimport SentRecord, Settling, sent
 from kprod.aio.turns cimport Turns
 from kprod.buffer.delivery cimport BatchDelivery
-from kprod_ext.record_future cimport RecordFuture
+from kprod_ext.futures cimport RecordFuture
 
 
 cdef class Sending:

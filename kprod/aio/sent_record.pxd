@@ -2,7 +2,7 @@ cimport cython
 
 from kprod.buffer.delivery cimport BatchDelivery
 from kprod_ext.loop_future cimport LoopFuture
-from kprod_ext.record_future cimport RecordFuture
+from kprod_ext.futures cimport RecordFuture
 
 
 cdef class Settling:

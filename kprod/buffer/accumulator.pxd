@@ -8,9 +8,9 @@ from kprod.buffer.delivery cimport BatchDelivery
 from kprod.buffer.incomplete cimport IncompleteBatches
 from kprod.buffer.queue_list cimport QueueList
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.partition_appender cimport PartitionAppender
+from kprod_ext.partition_queue cimport PartitionAppender
 from kprod_ext.record_clock cimport RecordClock
-from kprod_ext.records_builder cimport batch_size_upper_bound
+from kprod_ext.batch cimport batch_size_upper_bound
 from kprod_ext.shared cimport SharedCount, SharedFlag
 
 

@@ -31,10 +31,10 @@ from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.types import BytesLike, Header, TopicPartition
+from kprod_ext.batch import batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
-from kprod_ext.partition_appender import PartitionAppender
+from kprod_ext.partition_queue import PartitionAppender
 from kprod_ext.record_clock import RecordClock
-from kprod_ext.records_builder import batch_size_upper_bound
 
 log = logging.getLogger(__name__)
 

@@ -2,9 +2,9 @@ from libc.stdint cimport int32_t
 
 from kprod.buffer.delivery cimport BatchDelivery
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.gc_tracking cimport track, untrack
-from kprod_ext.partition_appender cimport write_first
-from kprod_ext.records_builder cimport MemoryRecordsBuilder
+from kprod_ext.futures cimport track, untrack
+from kprod_ext.partition_queue cimport write_first
+from kprod_ext.batch cimport MemoryRecordsBuilder
 
 
 cdef class ProducerBatch:

@@ -18,11 +18,10 @@ from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import KprodError
 from kprod.types import BytesLike, Header, TopicPartition
+from kprod_ext.batch import MemoryRecordsBuilder, SealedBatch
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
-from kprod_ext.gc_tracking import track, untrack
-from kprod_ext.partition_appender import write_first
-from kprod_ext.records_builder import MemoryRecordsBuilder
-from kprod_ext.sealed_batch import SealedBatch
+from kprod_ext.futures import track, untrack
+from kprod_ext.partition_queue import write_first
 
 NO_SEQUENCE = -1
 

@@ -1,7 +1,7 @@
 from kprod.buffer.batch cimport ProducerBatch
 from kprod.buffer.batch_queue cimport BatchQueue
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.records_builder cimport MemoryRecordsBuilder
+from kprod_ext.batch cimport MemoryRecordsBuilder
 
 
 cdef class SpareBatch:

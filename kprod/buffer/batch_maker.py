@@ -10,8 +10,8 @@ from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios
 from kprod.clock import Clock, in_seconds
 from kprod.errors import BufferFullError, ProducerClosedError
+from kprod_ext.batch import MemoryRecordsBuilder
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
-from kprod_ext.records_builder import MemoryRecordsBuilder
 
 SPARE_BYTES = 1024 * 1024
 """Of all batches that one call fills before it queues them, about: so many stay in the caches."""

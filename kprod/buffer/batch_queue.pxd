@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from kprod.buffer.batch cimport ProducerBatch
 from kprod.buffer.queue_list cimport NodeQueues, QueueListMember
-from kprod_ext.partition_appender cimport PartitionAppender
+from kprod_ext.partition_queue cimport PartitionAppender
 
 
 @cython.no_gc           # only the caller that asked for the append refers to it

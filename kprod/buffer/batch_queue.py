@@ -15,7 +15,7 @@ from kprod.buffer.queue_list import NodeQueues, QueueListMember
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.cluster.snapshot import Leadership
 from kprod.types import BytesLike, Header, TopicPartition
-from kprod_ext.partition_appender import PartitionAppender
+from kprod_ext.partition_queue import PartitionAppender
 from kprod_ext.record_clock import RecordClock
 
 

@@ -9,8 +9,8 @@ from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.types import TopicPartition
-from kprod_ext.compiled_send import TopicAppender, TopicAppenders
-from kprod_ext.sticky_partition import StickyPartition
+from kprod_ext.partition_queue import StickyPartition
+from kprod_ext.send import TopicAppender, TopicAppenders
 
 MANY = 1000
 """Appenders that take room worth to be given back."""

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from kprod_ext.gc_tracking cimport track, untrack
+from kprod_ext.futures cimport track, untrack
 from kprod_ext.guarded cimport Guarded
 from kprod_ext.shared cimport SharedFlag
 

@@ -12,7 +12,7 @@ from kprod.clock import SystemClock
 from kprod.errors import IllegalStateError, KprodError
 from kprod.latch import Latch
 from kprod.types import TopicPartition
-from kprod_ext.gc_tracking import track, untrack
+from kprod_ext.futures import track, untrack
 from kprod_ext.guarded import Guarded
 
 if TYPE_CHECKING:

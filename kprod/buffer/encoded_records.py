@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kprod.types import Header
-from kprod_ext.records_builder import RECORD_OVERHEAD
+from kprod_ext.batch import RECORD_OVERHEAD
 
 
 class EncodedRecord(NamedTuple):

@@ -1,8 +1,8 @@
 cimport cython
 
 from kprod.buffer.delivery cimport BatchDelivery
-from kprod_ext.gc_tracking cimport untrack
-from kprod_ext.record_future cimport RecordFuture
+from kprod_ext.futures cimport untrack
+from kprod_ext.futures cimport RecordFuture
 
 
 @cython.no_gc

@@ -17,8 +17,7 @@ from kprod.buffer.delivery import NO_OFFSET, NO_TIMESTAMP, BatchDelivery
 from kprod.clock import in_seconds
 from kprod.errors import InvalidRecordError, KprodError, KprodTimeoutError, RecordTypeError
 from kprod.types import RecordMetadata, TopicPartition
-from kprod_ext.gc_tracking import untrack
-from kprod_ext.record_future import RecordFuture
+from kprod_ext.futures import RecordFuture, untrack
 
 if TYPE_CHECKING:
     import concurrent.futures

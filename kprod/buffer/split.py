@@ -8,7 +8,7 @@ from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.compression import Decompressor
 from kprod.buffer.encoded_records import EncodedRecord, read_records
 from kprod_ext import BufferPool, MemoryRecordsBuilder
-from kprod_ext.records_builder import HEADER_BYTES
+from kprod_ext.batch import HEADER_BYTES
 
 
 def split(

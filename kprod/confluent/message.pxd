@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 cimport cython
 
 from kprod.buffer.delivery cimport BatchDelivery
-from kprod_ext.record_future cimport RecordFuture
+from kprod_ext.futures cimport RecordFuture
 
 
 @cython.freelist(64)

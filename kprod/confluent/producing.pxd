@@ -1,7 +1,7 @@
 cimport cython
 
 from kprod.confluent.reports cimport DeliveryReports
-from kprod_ext.record_future cimport RecordFuture
+from kprod_ext.futures cimport RecordFuture
 
 
 cdef class Producing:

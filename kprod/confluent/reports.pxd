@@ -2,7 +2,7 @@ cimport cython
 
 from kprod.confluent.message cimport Message, delivered, queued
 from kprod_ext.guarded cimport Guarded
-from kprod_ext.record_future cimport RecordFuture
+from kprod_ext.futures cimport RecordFuture
 
 
 cdef class ReportedBatch:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from kprod.config import ProducerConfig
 from kprod.errors import RecordTooLargeError
 from kprod.types import BytesLike, ProducerRecord
+from kprod_ext.batch import batch_size_upper_bound
 from kprod_ext.record_rules import largest_payload
-from kprod_ext.records_builder import batch_size_upper_bound
 
 
 class SizeLimits:

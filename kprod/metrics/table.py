@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from kprod.metrics.view import View
-from kprod_ext.records_builder import HEADER_BYTES
+from kprod_ext.batch import HEADER_BYTES
 
 Reading: TypeAlias = Callable[[View], float]
 

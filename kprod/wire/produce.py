@@ -14,9 +14,13 @@ from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import encode_request_header
 from kprod.wire.versions import ApiKey, is_flexible
 from kprod.wire.writer import WireWriter
-from kprod_ext.produce_answer import PartitionResponse, read_produce_response
-from kprod_ext.produce_frame import PartitionBatch, frame_produce
-from kprod_ext.sealed_batch import SealedBatch, SealedPiece
+from kprod_ext.batch import SealedBatch, SealedPiece
+from kprod_ext.produce import (
+    PartitionBatch,
+    PartitionResponse,
+    frame_produce,
+    read_produce_response,
+)
 
 _TOPIC_IDS_FROM = 13
 

@@ -37,7 +37,7 @@ def test_the_patterns_see_what_they_should() -> None:
     assert IMPORT.search("    from kprod.errors import KprodError")
     assert IMPORT.search("from kprod cimport x")
     assert IMPORT.search("import kprod")
-    assert not IMPORT.search("from kprod_ext.varint cimport put_varint")
+    assert not IMPORT.search("from kprod_ext.record cimport put_varint")
     assert RAISE.findall("    raise errors.Broken('x')\n    raise\n    leave()\n") == [
         "errors.Broken"
     ]

@@ -13,13 +13,13 @@ from benchmarks.profiles.tables import HEAD, rows
 @pytest.mark.parametrize(
     ("library", "expected"),
     [
-        ("/venv/kprod_ext/compiled_send.cpython-311-x86_64-linux-gnu.so", "records"),
+        ("/venv/kprod_ext/send.cpython-311-x86_64-linux-gnu.so", "records"),
         ("/lib/x86_64-linux-gnu/libc.so.6", "records"),
         ("/venv/kprod_ext/checksum.cpython-311-x86_64-linux-gnu.so", "checksum"),
         ("/venv/lz4/block/_block.cpython-311-x86_64-linux-gnu.so", "codec"),
         ("/venv/zstandard/backend_c.cpython-311-x86_64-linux-gnu.so", "codec"),
         ("/venv/kprod/sender/loop.cpython-311-x86_64-linux-gnu.so", "engine"),
-        ("/venv/kprod_ext/poller.cpython-311-x86_64-linux-gnu.so", "engine"),
+        ("/venv/kprod_ext/network.cpython-311-x86_64-linux-gnu.so", "engine"),
         ("/usr/lib/libpython3.11.so.1.0", "interpreter"),
         ("/usr/bin/python3.12", "interpreter"),
         ("[kernel.kallsyms]", "system"),
@@ -33,7 +33,7 @@ def test_a_library_tells_the_kind_of_work(library: str, expected: str) -> None:
 
 
 WRITTEN = """\
-    840  7f3a10 __pyx_f_take_values+0x1b (/venv/kprod_ext/bulk_appender.cpython-311.so)
+    840  7f3a10 __pyx_f_take_values+0x1b (/venv/kprod_ext/bulk.cpython-311.so)
     843  ffffffff81 _copy_from_iter+0x40 ([kernel.kallsyms])
     843  7f3a11 operator new(unsigned long)+0x2 (/lib/libstdc++.so.6)
 
@@ -45,7 +45,7 @@ perf: something else
 def test_every_sample_counts_once() -> None:
     found = list(parsed(WRITTEN.splitlines()))
     assert found == [
-        (840, "/venv/kprod_ext/bulk_appender.cpython-311.so"),
+        (840, "/venv/kprod_ext/bulk.cpython-311.so"),
         (843, "[kernel.kallsyms]"),
         (843, "/lib/libstdc++.so.6"),
         (843, "[unknown]"),

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kprod_ext.gc_tracking import track, untrack
+from kprod_ext.futures import track, untrack
 from kprod_ext.guarded import Guarded
 
 LONG = 20.0

@@ -15,8 +15,7 @@ from kprod.types import TopicPartition
 from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
 from kprod_ext.peer_text import printable
-from kprod_ext.produce_answer import PartitionResponse
-from kprod_ext.produce_frame import PartitionBatch
+from kprod_ext.produce import PartitionBatch, PartitionResponse
 
 NOBODY: Mapping[int, Broker] = MappingProxyType({})
 LAST_VERSION_BY_NAME = 12  # from 13 on topics are named by id (KIP-516)

@@ -1,0 +1,365 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""Records from the columns of Arrow batches: nothing of them becomes a Python object.
+
+More rows are read without the interpreter (``refill``), so that a batch of any length is written in
+one go. Batches come from whatever exports Arrow's C interfaces in capsules.
+"""
+
+cimport cython
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.string cimport memset
+
+from kprod_ext.record cimport Field, HEADER_LENGTHS, Record, batch_bound, surely_within
+from kprod_ext.rows cimport RecordChunk, UNSET
+
+cdef enum:
+    NO_MEMORY = -2              # instead of a size
+
+cdef dict KINDS = {
+    "n": ABSENT, "z": SHORT_BYTES, "u": SHORT_BYTES, "Z": LONG_BYTES, "U": LONG_BYTES,
+    "vz": VIEWED_BYTES, "vu": VIEWED_BYTES, "w": FIXED_BYTES, "i": INT32, "l": INT64, "ts": INT64,
+    "+l": SHORT_LIST, "+m": SHORT_LIST, "+L": LONG_LIST,
+}
+
+
+@cython.final
+cdef class ArrowSource:
+    """One batch, or a stream of them; it owns what was exported and releases it."""
+
+    # Each is released once: when it is replaced, or with this object. Zero: there is none.
+    cdef ArrowSchema _schema
+    cdef ArrowArray array           # the batch at hand
+    cdef ArrowArrayStream _stream
+    cdef bint _begun                # the single batch there is without a stream was handed out
+
+    def __cinit__(self, data):
+        memset(&self._schema, 0, sizeof(ArrowSchema))
+        memset(&self.array, 0, sizeof(ArrowArray))
+        memset(&self._stream, 0, sizeof(ArrowArrayStream))
+        if hasattr(data, "__arrow_c_array__"):
+            self._take_array(data)
+        elif hasattr(data, "__arrow_c_stream__"):
+            self._take_stream(data)
+        else:
+            raise TypeError("no Arrow data")
+        if self._schema.format == NULL or <bytes>self._schema.format != b"+s":
+            raise TypeError("no columns")
+
+    def __dealloc__(self):
+        self._release_array()
+        if self._schema.release != NULL:
+            self._schema.release(&self._schema)
+        if self._stream.release != NULL:
+            self._stream.release(&self._stream)
+
+    def columns(self):
+        """(name, format, is dictionary-encoded, [the same of its children]) of every column."""
+        return described_children(&self._schema)
+
+    def next_batch(self):
+        """Go on to the next batch; its number of rows, -1 when there is none."""
+        cdef ArrowArray array
+        cdef int code
+        if self._stream.release == NULL:
+            if self._begun:
+                return -1
+            self._begun = True
+            return self._judged()
+        self._release_array()
+        memset(&array, 0, sizeof(ArrowArray))
+        code = self._stream.get_next(&self._stream, &array)
+        if code != 0:
+            raise OSError(code, self._trouble())
+        self.array = array
+        return -1 if array.release == NULL else self._judged()
+
+    def _judged(self):
+        if self.array.n_children != self._schema.n_children or self.array.length < 0:
+            raise ValueError("the batch does not fit its schema")
+        return self.array.length
+
+    def _trouble(self):
+        cdef const char* text = self._stream.get_last_error(&self._stream)
+        return "the stream failed" if text == NULL else text.decode("utf-8", "replace")
+
+    cdef int _take_array(self, object data) except -1:
+        cdef ArrowSchema* schema
+        cdef ArrowArray* array
+        schema_capsule, array_capsule = data.__arrow_c_array__()
+        schema = <ArrowSchema*>PyCapsule_GetPointer(schema_capsule, "arrow_schema")
+        array = <ArrowArray*>PyCapsule_GetPointer(array_capsule, "arrow_array")
+        # Moved, as the specification says: a capsule whose structure has no release has nothing.
+        self._schema = schema[0]
+        schema.release = NULL
+        self.array = array[0]
+        array.release = NULL
+        return 0
+
+    cdef int _take_stream(self, object data) except -1:
+        cdef ArrowArrayStream* stream
+        cdef int code
+        capsule = data.__arrow_c_stream__()
+        stream = <ArrowArrayStream*>PyCapsule_GetPointer(capsule, "arrow_array_stream")
+        self._stream = stream[0]
+        stream.release = NULL
+        code = self._stream.get_schema(&self._stream, &self._schema)
+        if code != 0:
+            raise OSError(code, self._trouble())
+        return 0
+
+    cdef void _release_array(self) noexcept:
+        if self.array.release != NULL:
+            self.array.release(&self.array)
+        self.array.release = NULL
+
+
+cdef tuple described(ArrowSchema* schema):
+    return (
+        "" if schema.name == NULL else schema.name.decode("utf-8", "replace"),
+        schema.format.decode("ascii", "replace"),
+        schema.dictionary != NULL,
+        described_children(schema),
+    )
+
+
+cdef list described_children(ArrowSchema* schema):
+    cdef list found = []
+    cdef int64_t i
+    for i in range(schema.n_children):
+        found.append(described(schema.children[i]))
+    return found
+
+
+@cython.final
+cdef class ArrowChunk(RecordChunk):
+    """Rows that belong to an Arrow batch."""
+
+    cdef ArrowSource _source
+    cdef Column _value, _key, _headers, _header, _header_name, _header_value, _partition, _timestamp
+    cdef Column _whole              # the rows themselves: asked for nulls only
+    cdef bint _has_more             # than keys and values
+    cdef bint _has_nulls            # whether a row as a whole may be one
+    cdef int64_t _next              # row of the batch that is read next
+    cdef int64_t _rows
+    cdef int64_t _size              # of a batch with the row that is too large
+    cdef tuple _numbers
+    cdef readonly int32_t largest_partition
+
+    def __cinit__(
+        self, Py_ssize_t capacity, ArrowSource source not None, int value, int key, int headers,
+        int partition, int timestamp, int64_t multiplier, int64_t divisor
+    ):
+        cdef list columns = source.columns()
+        if min(multiplier, divisor) < 1:
+            raise ValueError("a unit of time is a positive number of others")
+        self._source = source
+        self._numbers = (value, key, headers, partition, timestamp)
+        self.largest_partition = UNSET
+        prepare(&self._value, columns, value)
+        prepare(&self._key, columns, key)
+        prepare(&self._headers, columns, headers)
+        prepare(&self._partition, columns, partition)
+        prepare(&self._timestamp, columns, timestamp)
+        self._has_more = max(headers, partition, timestamp) >= 0
+        self._timestamp.multiplier, self._timestamp.divisor = multiplier, divisor
+        self._whole.kind = FIXED_BYTES
+        if headers >= 0:
+            self._header.kind = FIXED_BYTES     # asked for nulls only
+            pair = columns[headers][3][0][3]
+            prepare(&self._header_name, pair, 0)
+            prepare(&self._header_value, pair, 1)
+
+    def next_batch(self, int64_t largest):
+        """Go on to the next batch, and look at every row of it: (rows, what is wrong or None)."""
+        cdef ArrowArray* batch = &self._source.array
+        cdef int value, key, headers, partition, timestamp
+        value, key, headers, partition, timestamp = self._numbers
+        if self._source.next_batch() < 0:
+            return None
+        point(&self._value, batch, value)
+        point(&self._key, batch, key)
+        point(&self._headers, batch, headers)
+        point(&self._partition, batch, partition)
+        point(&self._timestamp, batch, timestamp)
+        if headers >= 0:
+            items = batch.children[headers].children[0]
+            self._header.array, self._header.offset = items, items.offset
+            point(&self._header_name, items, 0)
+            point(&self._header_value, items, 1)
+        self._whole.array, self._whole.offset = batch, batch.offset
+        self._has_nulls = batch.null_count != 0 and batch.buffers[0] != NULL
+        self.forget_rows()
+        self._next = 0
+        self._size = -1
+        self._rows = batch.length
+        return batch.length, self._first_bad(largest)
+
+    @property
+    def left(self):
+        return self._rows - self._next
+
+    def next_row(self):
+        """Take the next record as Python objects."""
+        cdef object place
+        if self.at == self.count and not self.refill():
+            return None
+        place = self.partitions[self.at] if self.placed else UNSET
+        timestamp_ms, key, value, headers = self.row()
+        self.at += 1
+        return (
+            None if place == UNSET else place,
+            timestamp_ms,
+            None if key is None else bytes(key),
+            None if value is None else bytes(value),
+            headers,
+        )
+
+    cdef object _first_bad(self, int64_t largest):
+        cdef int64_t row
+        cdef int64_t plain = surely_within(<Py_ssize_t>largest)
+        cdef const char* why = NULL
+        with nogil:
+            if self._has_more or self._has_nulls or not (
+                all_within(&self._key, self._rows, plain // 2)
+                and all_within(&self._value, self._rows, plain // 2)
+            ):
+                for row in range(self._rows):
+                    why = self._fault(row, plain, largest)
+                    if why != NULL:
+                        break
+            self.forget_rows()
+        if self._size == NO_MEMORY:
+            raise MemoryError("no memory for the headers of a record")
+        return None if why == NULL else (row, why.decode(), self._size)
+
+    cdef const char* _fault(self, int64_t row, int64_t plain, int64_t largest) noexcept nogil:
+        """What is wrong with a row. With up to ``plain`` bytes it is small enough in any case."""
+        cdef Field key, value
+        cdef int64_t number, size
+        if self._has_nulls and is_null(&self._whole, row):
+            return b"null"
+        read_bytes(&self._key, row, &key)
+        read_bytes(&self._value, row, &value)
+        if key.size < UNSET or value.size < UNSET:
+            return b"broken"
+        if self._partition.kind != ABSENT and not is_null(&self._partition, row):
+            number = read_integer(&self._partition, row)
+            if not 0 <= number <= INT32_MAX:
+                return b"partition"
+            self.largest_partition = max(self.largest_partition, <int32_t>number)
+        if self._timestamp.kind != ABSENT and not is_null(&self._timestamp, row):
+            number = read_integer(&self._timestamp, row)
+            if number < 0:
+                return b"timestamp"
+        size = self._headers_size(row)
+        if size < 0:
+            return b"headers"
+        if key.size <= plain and value.size <= plain:
+            if max(key.size, 0) + max(value.size, 0) + size <= plain:
+                return NULL
+        self._size = self._batch_size(row)
+        if 0 <= self._size <= largest:
+            return NULL
+        return b"size"
+
+    cdef int64_t _headers_size(self, int64_t row) noexcept nogil:
+        """Bytes of a row's headers at most; -1 when one or its name is null, or a size is none."""
+        cdef int64_t item, start, end
+        cdef int64_t size = 0
+        cdef Field name, value
+        if self._headers.kind == ABSENT:
+            return 0
+        read_list(&self._headers, row, &start, &end)
+        for item in range(start, end):
+            read_bytes(&self._header_name, item, &name)
+            read_bytes(&self._header_value, item, &value)
+            if is_null(&self._header, item) or name.size < 0 or value.size < UNSET:
+                return -1
+            # No sum overflows, however large a cell says it is.
+            size += min(name.size, INT32_MAX) + min(max(value.size, 0), INT32_MAX) + HEADER_LENGTHS
+        return size
+
+    cdef int64_t _batch_size(self, int64_t row) noexcept nogil:
+        """See batch_bound, for a row without other faults; NO_MEMORY for its headers."""
+        cdef Record record
+        self.forget_rows()
+        if self._headers.kind != ABSENT and self._read_headers(0, row) < 0:
+            return NO_MEMORY
+        read_bytes(&self._key, row, &record.key)
+        read_bytes(&self._value, row, &record.value)
+        record.headers = self.headers
+        record.header_count = self.header_fields // 2
+        return batch_bound(&record)
+
+    cdef Py_ssize_t to_follow(self) noexcept nogil:
+        return <Py_ssize_t>(self._rows - self._next)
+
+    cdef bint refill(self) noexcept nogil:
+        cdef Py_ssize_t count = <Py_ssize_t>min(<int64_t>self.capacity, self._rows - self._next)
+        cdef Py_ssize_t i
+        cdef int64_t row
+        self.forget_rows()
+        self.keyed = self._key.kind != ABSENT
+        self.stamped = self._timestamp.kind != ABSENT
+        self.placed = self._partition.kind != ABSENT
+        read_many_bytes(&self._value, self._next, count, self.values)
+        if self.keyed:
+            read_many_bytes(&self._key, self._next, count, self.keys)
+        for i in range(count if self._has_more else 0):
+            row = self._next + i
+            if self.placed:
+                self.partitions[i] = UNSET
+                if not is_null(&self._partition, row):
+                    self.partitions[i] = <int32_t>read_integer(&self._partition, row)
+            if self.stamped:
+                self.timestamps[i] = UNSET
+                if not is_null(&self._timestamp, row):
+                    self.timestamps[i] = read_integer(&self._timestamp, row)
+            if self._headers.kind != ABSENT and self._read_headers(i, row) < 0:
+                count = i       # no memory for the headers of more: `left` tells if there is none
+                break
+        self._next += count
+        self.count = count
+        return count > 0
+
+    cdef int _read_headers(self, Py_ssize_t i, int64_t row) noexcept nogil:
+        cdef int64_t item, start, end
+        cdef Field field
+        read_list(&self._headers, row, &start, &end)
+        for item in range(start, end):
+            read_bytes(&self._header_name, item, &field)
+            if self.add_header_field(field.data, field.size) < 0:
+                return -1
+            read_bytes(&self._header_value, item, &field)
+            if self.add_header_field(field.data, field.size) < 0:
+                return -1
+        self.header_ends[i] = self.header_fields
+        return 0
+
+
+cdef int prepare(Column* column, list columns, int number) except -1:
+    """Note how the cells of a column are read, from its format."""
+    cdef str form
+    column.kind = ABSENT
+    column.multiplier = column.divisor = 1
+    if number < 0:
+        return 0
+    form = columns[number][1]
+    column.width = 0
+    if form.startswith("w:"):
+        column.width = int(form[2:])
+        form = "w"
+    elif form.startswith("ts"):
+        form = "ts"
+    if form not in KINDS or columns[number][2]:
+        raise TypeError(f"cannot read the Arrow format {form!r}")
+    column.kind = <Kind><int>KINDS[form]
+    return 0
+
+
+cdef void point(Column* column, ArrowArray* parent, int number) noexcept:
+    """Let a column be that of a batch; a parent that is a slice slices its children."""
+    if column.kind != ABSENT:
+        column.array = parent.children[number]
+        column.offset = parent.offset + column.array.offset

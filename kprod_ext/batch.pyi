@@ -1,0 +1,213 @@
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+from typing_extensions import Buffer
+
+from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+
+HEADER_BYTES: Final[int]
+"""Bytes of a batch before its first record."""
+RECORD_OVERHEAD: Final[int]
+"""Bytes that length, attributes, timestamp and offset of a record take at most."""
+
+def batch_size_upper_bound(
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Sequence[tuple[str, Buffer | None]] = (),
+) -> int:
+    """Bytes an uncompressed batch with this one record can take at most.
+
+    Holds for any timestamp and offset (``AbstractRecords.estimateSizeInBytesUpperBound``). Raises
+    what ``MemoryRecordsBuilder.append`` raises for the same arguments. Thread-safe.
+    """
+
+@final
+class MemoryRecordsBuilder:
+    """Writes one record batch (magic 2) into a pooled buffer.
+
+    After ``org.apache.kafka.common.record.MemoryRecordsBuilder``. Stages: open; closed for append
+    (full or told so; header not written); closed (``build`` returns the batch).
+    Not thread-safe: the caller holds the partition's lock.
+
+    ``buffer`` must hold at least 61 bytes; the builder never gives it back. ``write_limit`` is the
+    size in bytes the batch should not exceed, checked from the second record on. From ``full_size``
+    bytes on, if that is less, it is full: it should leave, and takes more records until it does. As
+    soon as one of them finds no room in the buffer, it goes on in chunks of ``pool``, while they
+    are there at once.
+    ``compression`` is the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd), ``compression_ratio``
+    the expected compressed size of one uncompressed byte. Records to be compressed may outgrow
+    the buffer as long as their estimated compressed size is below the limit: then it grows, if
+    ``pool``, the one it came from, has the memory at once. Raises ValueError for values out of
+    range.
+    """
+
+    def __new__(
+        cls,
+        buffer: PooledBuffer,
+        *,
+        write_limit: int,
+        compression: int = 0,
+        compression_ratio: float = 1.0,
+        pool: BufferPool | None = None,
+        full_size: int | None = None,
+    ) -> MemoryRecordsBuilder: ...
+    def has_room_for(
+        self,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+    ) -> bool:
+        """Whether ``try_append`` would take the record now. Raises as ``append`` does."""
+
+    def try_append(
+        self,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+    ) -> int:
+        """Append a record if there is room for it, else close for append.
+
+        Returns the bytes the record takes, or 0 when it was not appended. The first record needs
+        only memory, the next ones room below the write limit too. Raises as ``append`` does for
+        bad arguments; the batch is unchanged then.
+        """
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]] = (),
+    ) -> int:
+        """Append a record at the next offset, whatever the write limit; returns its bytes.
+
+        ``timestamp_ms`` is milliseconds since the epoch. Key, value and header values are
+        C-contiguous buffers, read as raw bytes, or None for null; header keys are written as UTF-8.
+        Raises ValueError when the batch takes no more records, the buffer has no room, the
+        timestamp is negative, a header key has surrogates (UnicodeEncodeError) or the record
+        exceeds 2 GiB; TypeError and BufferError for what is not such a buffer; OverflowError for
+        a timestamp beyond 64 bits. The batch is unchanged after an error.
+        """
+
+    def close_for_append(self) -> None:
+        """Take no more records; the header is still to be written. Idempotent."""
+
+    def set_producer_state(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool = False,
+    ) -> None:
+        """Set producer id and epoch, and the sequence number of the first record.
+
+        All -1 (the default) for a producer that is not idempotent. Raises RuntimeError once
+        closed, ValueError for a combination that cannot be, OverflowError beyond 64, 16, 32 bits.
+        """
+
+    def compress(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
+        """Close for append, and compress the records if the codec is not 0: the costly part of
+        ``close``, which leaves it out afterwards. Another thread may do it than the one that closes
+        the batch, but no two at a time; the batch's memory may be given back meanwhile.
+
+        ``compress`` gets the concatenated records, read-only, and must not keep the view. When its
+        result is not smaller, the records stay as they are and ``compression`` becomes 0.
+        If it raises, the batch stays closed for append and ``compress`` may be called again.
+        Raises ValueError when it is needed and None. Does nothing when packed already.
+        """
+
+    def close(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
+        """Complete the batch: ``compress`` it, then write header and CRC-32C.
+
+        If batch_compression raises ``close`` may be called again. Does nothing when closed already.
+        """
+
+    def reopen_producer_state(
+        self, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> None:
+        """Rewrite the producer state and CRC of a closed batch; the records stay untouched.
+
+        Raises RuntimeError before ``close``, BufferError while a view of the batch is out (its
+        bytes may be on their way to a broker), otherwise as ``set_producer_state``.
+        """
+
+    def build(self) -> memoryview:
+        """The whole batch, read-only; empty when it has no record.
+
+        The view lends the buffer: while it or a slice of it lives, the memory is not reused. Of a
+        batch in chunks it is a copy.
+        Raises RuntimeError before ``close``, BufferError once the buffer was given back.
+        """
+
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def is_full(self) -> bool:
+        """Closed for append, or so large that the batch should leave."""
+
+    @property
+    def closed_for_append(self) -> bool: ...
+    @property
+    def is_compressed(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def compression(self) -> int:
+        """The codec of the batch: the one asked for, or 0 when ``close`` found it did not pay."""
+
+    @property
+    def estimated_bytes_written(self) -> int:
+        """Size of the batch in bytes: exact without compression, else by the expected ratio."""
+
+    @property
+    def uncompressed_bytes(self) -> int:
+        """Bytes of the records, without the batch header, before compression."""
+
+    @property
+    def base_timestamp(self) -> int:
+        """Timestamp of the first record in milliseconds; -1 when empty."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp in milliseconds; -1 when empty."""
+
+    @property
+    def max_record_size(self) -> int:
+        """Bytes of the largest record; 0 when empty."""
+
+    @property
+    def actual_compression_ratio(self) -> float:
+        """What ``compress`` made of one byte, also when it did not pay; 1.0 before ``close``."""
+
+@final
+class SealedBatch:
+    """The whole of a closed batch, read-only; empty when it has no record.
+
+    Its checksum is written when a view of it is taken, or by ``send_buffers``. Lends the builder's
+    buffer: while it or a view of it lives, the memory is not reused. Raises RuntimeError before
+    ``close``, BufferError once the buffer was given back. One thread at a time. A view of a batch
+    that has grown into several chunks is one of a copy; ``pieces`` are the bytes where they are.
+    """
+
+    def __new__(cls, builder: MemoryRecordsBuilder) -> SealedBatch: ...
+    def __len__(self) -> int: ...
+    @property
+    def size(self) -> int:
+        """Bytes, as ``len``."""
+    def pieces(self) -> list[SealedBatch | SealedPiece]:
+        """What lies in a row in memory, in order: the batch itself, or a piece for each chunk."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class SealedPiece:
+    """A part of a batch, read-only; ``SealedBatch.pieces`` makes them. As the batch otherwise."""
+
+    def __new__(cls, batch: SealedBatch) -> SealedPiece: ...
+    def __len__(self) -> int: ...
+    @property
+    def size(self) -> int:
+        """Bytes, as ``len``."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...

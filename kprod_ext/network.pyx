@@ -1,0 +1,429 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""Waiting for file descriptors, and moving bytes through sockets that do not block."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdlib cimport free, malloc
+
+from kprod_ext.batch cimport SealedBatch, SealedPiece
+from kprod_ext.shared cimport RecordLock, release_lock, take_lock
+
+# Waiting for file descriptors, at first without going to sleep where the caller asks for that.
+#
+# A thread that sleeps in the kernel is woken some 50 us after what it waits for has happened when
+# its core had nothing else to do, and a broker close by needs less than that for its whole answer.
+# A caller that has a core to spare may look for the answer for a while before it sleeps.
+#
+# By poll(2), as a producer has few connections: there is nothing to tell the system when the
+# interest in one changes, and nothing that a forked child would share with its parent.
+
+cdef extern from *:
+    """
+    #include <fcntl.h>
+    #include <time.h>
+    #include <poll.h>
+    #include <string.h>
+    #include <unistd.h>
+    #ifdef __linux__
+    #include <sys/eventfd.h>
+    static int kprod_open_bell(int ends[2]) {
+        ends[0] = ends[1] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        return ends[0] < 0 ? -1 : 0;
+    }
+    #else
+    static int kprod_open_bell(int ends[2]) {
+        int end;
+        if (pipe(ends) < 0) return -1;
+        for (end = 0; end < 2; end++) {
+            fcntl(ends[end], F_SETFL, O_NONBLOCK);
+            fcntl(ends[end], F_SETFD, FD_CLOEXEC);
+        }
+        return 0;
+    }
+    #endif
+    /* What an eventfd takes and gives; to a pipe just eight bytes. */
+    static void kprod_ring_bell(int fd) {
+        unsigned long long one = 1;
+        if (write(fd, &one, sizeof one) < 0) { /* it is full: then it rings already */ }
+    }
+    static void kprod_still_bell(int fd) {
+        unsigned long long count;
+        if (read(fd, &count, sizeof count) < 0) { /* it was still */ }
+    }
+    /* poll(2) counts milliseconds, and a moment may be shorter; -1 is without limit. */
+    static int kprod_poll_for(struct pollfd *places, nfds_t count, long long nanoseconds) {
+        struct timespec limit = {nanoseconds / 1000000000, nanoseconds % 1000000000};
+        return ppoll(places, count, nanoseconds < 0 ? NULL : &limit, NULL);
+    }
+    /* Of the clock that never jumps. */
+    static long long kprod_nanoseconds(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    #define kprod_renew(lock) memset(&(lock), 0, sizeof(lock))
+    #define kprod_load(place) __atomic_load_n(&(place), __ATOMIC_SEQ_CST)
+    #define kprod_store(place, value) __atomic_store_n(&(place), (value), __ATOMIC_SEQ_CST)
+    #define kprod_swap(place, value) __atomic_exchange_n(&(place), (value), __ATOMIC_SEQ_CST)
+    """
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    long long kprod_nanoseconds() noexcept nogil
+    short POLLIN
+    short POLLOUT
+    int poll(pollfd *places, unsigned long count, int milliseconds) noexcept nogil
+    int kprod_poll_for(pollfd *places, unsigned long count, long long nanoseconds) noexcept nogil
+    int kprod_open_bell(int *ends) noexcept
+    void kprod_ring_bell(int fd) noexcept
+    void kprod_still_bell(int fd) noexcept
+    int close(int fd) noexcept
+    void kprod_renew(RecordLock lock) noexcept
+    int kprod_load(int place) noexcept nogil
+    void kprod_store(int place, int value) noexcept nogil
+    int kprod_swap(int place, int value) noexcept nogil
+
+cdef double SECOND = 1e9
+cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
+cdef double LONGEST = 1e6  # seconds, of one system call; whoever waits longer is told in between
+
+
+@cython.final
+cdef class Poller:
+    """See the stub."""
+
+    cdef pollfd *_places    # the first is the bell's
+    cdef int _count
+    cdef int _room
+    cdef list _data         # one for each place, at least; behind those it is None
+    cdef dict _numbers      # of places, by descriptor
+    cdef int[2] _bell
+    cdef RecordLock _lock  # taken to ring the bell or to give it back
+    cdef bint _closed
+    cdef int _woken         # since the last wait ended
+    cdef int _asleep        # or about to be: whoever wakes must ring
+
+    def __cinit__(self):
+        self._closed = True
+        self._data = [None]
+        self._numbers = {}
+        self._make_room()
+        if kprod_open_bell(self._bell) < 0:
+            PyErr_SetFromErrno(OSError)
+        self._closed = False
+        self._places[0].fd = self._bell[0]
+        self._places[0].events = POLLIN
+        self._count = 1
+
+    def __dealloc__(self):
+        self._give_back()
+        PyMem_Free(self._places)
+
+    cdef int _make_room(self) except -1:
+        cdef int room = 2 * self._room + 4
+        cdef pollfd *places = <pollfd *>PyMem_Realloc(self._places, room * sizeof(pollfd))
+        if places == NULL:
+            raise MemoryError()
+        self._places = places
+        self._room = room
+        return 0
+
+    def watch(self, int fd, data, bint write, /):
+        """Watch ``fd`` for reading, and for writing if ``write``, from now on; report ``data``."""
+        cdef object known = self._numbers.get(fd)
+        cdef int number = self._count if known is None else known
+        if number == self._room:
+            self._make_room()
+        if known is None:
+            if number == len(self._data):
+                self._data.append(None)
+            self._numbers[fd] = number
+            self._count += 1
+        self._data[number] = data
+        self._places[number].fd = fd
+        self._places[number].events = POLLIN | POLLOUT if write else POLLIN
+
+    def forget(self, int fd, /):
+        """Do not watch ``fd`` any more. Idempotent."""
+        cdef object key = fd
+        cdef int last = self._count - 1
+        cdef object moved = self._places[last].fd
+        cdef object known = self._numbers.get(key)
+        cdef int number
+        if known is None:
+            return
+        # From here on nothing takes memory, nor gives it back, which may fail, too: a descriptor
+        # of which half is forgotten would wake the loop for ever, or bring another one's data.
+        number = known
+        del self._numbers[key]
+        if number < last:  # the last one moves to where the forgotten one was
+            self._data[number] = self._data[last]
+            self._places[number] = self._places[last]
+            self._numbers[moved] = known
+        self._data[last] = None
+        self._count = last
+
+    def watched(self):
+        """The data of every descriptor that is watched."""
+        return self._data[1:self._count]
+
+    def wait(self, timeout, double eager=0.0, /):
+        """Wait at most ``timeout`` seconds (None: without limit) for a descriptor or ``wake``."""
+        cdef long long until = FOREVER
+        cdef double seconds = LONGEST if timeout is None else timeout
+        cdef int ready
+        seconds = min(max(seconds, 0.0), LONGEST)
+        if self._closed:
+            raise ValueError("the poller is closed")
+        # At once and with the interpreter, which may be hard to get back: often there is something.
+        ready = poll(self._places, <unsigned long>self._count, 0)
+        if ready < 0 and errno == EINTR:
+            ready = 0
+        if ready == 0 and seconds > 0 and not kprod_load(self._woken):
+            if timeout is not None:
+                until = kprod_nanoseconds() + <long long>(seconds * SECOND)
+            ready = self._wait_until(until, <long long>(min(eager, seconds) * SECOND))
+        kprod_store(self._woken, 0)
+        if ready < 0:
+            PyErr_SetFromErrno(OSError)
+        return self._found() if ready > 0 else []
+
+    cdef int _wait_until(self, long long until, long long eager) except? -1:
+        cdef int ready = 0
+        if eager > 0:
+            ready = self._look_for(eager)
+            if ready == 0:
+                PyErr_CheckSignals()    # of those that came meanwhile none would end the sleep
+        if ready == 0 and not kprod_load(self._woken):
+            ready = self._sleep_until(until)
+        return ready
+
+    cdef int _look_for(self, long long eager) noexcept:
+        """Look without sleeping; with nothing to tell when woken or when the time is over."""
+        cdef long long began = kprod_nanoseconds()
+        cdef int ready = 0
+        with nogil:
+            while ready == 0 and not kprod_load(self._woken):
+                if kprod_nanoseconds() - began >= eager:
+                    break
+                ready = poll(self._places, <unsigned long>self._count, 0)
+        return 0 if ready < 0 and errno == EINTR else ready
+
+    cdef int _sleep_until(self, long long until) except? -1:
+        cdef int ready = 0
+        cdef long long left
+        while ready == 0:
+            left = -1 if until == FOREVER else max(until - kprod_nanoseconds(), 0)
+            # First this, then a look whether wake() was called; wake() looks the other way round.
+            kprod_store(self._asleep, 1)
+            if kprod_load(self._woken):
+                left = 0
+            with nogil:
+                ready = kprod_poll_for(self._places, <unsigned long>self._count, left)
+            kprod_store(self._asleep, 0)
+            if ready < 0 and errno == EINTR:
+                ready = 0
+                PyErr_CheckSignals()
+            if kprod_load(self._woken) or (until != FOREVER and kprod_nanoseconds() >= until):
+                break
+        return ready
+
+    cdef list _found(self):
+        cdef list found = []
+        cdef int number
+        cdef short told
+        if self._places[0].revents:
+            kprod_still_bell(self._bell[0])
+        for number in range(1, self._count):
+            told = self._places[number].revents
+            if told:
+                writable = told & ~POLLIN and self._places[number].events & POLLOUT
+                found.append((self._data[number], bool(told & ~POLLOUT), bool(writable)))
+        return found
+
+    def wake(self):
+        """End the present wait, or the next one. Any thread, any time, also once closed."""
+        # Locked: between the look at _asleep and the ringing our descriptor must not be given back,
+        # for its number may by then belong to a file of somebody else.
+        take_lock(&self._lock)
+        if not self._closed and not kprod_swap(self._woken, 1) and kprod_load(self._asleep):
+            kprod_ring_bell(self._bell[1])
+        release_lock(&self._lock)
+
+    def close(self):
+        """Give the descriptors back that were made here. Idempotent."""
+        take_lock(&self._lock)
+        self._give_back()
+        release_lock(&self._lock)
+        self._let_go()
+
+    def abandon(self):
+        """As ``close``, in a forked child: a thread of the parent may have been at any place."""
+        kprod_renew(self._lock)
+        self._give_back()
+        self._let_go()
+
+    cdef int _let_go(self) except -1:
+        self._data = [None]
+        self._numbers = {}
+        self._count = 1
+        return 0
+
+    cdef void _give_back(self) noexcept:
+        if self._closed:
+            return
+        self._closed = True
+        close(self._bell[0])
+        if self._bell[1] != self._bell[0]:
+            close(self._bell[1])
+
+
+# Moving bytes through a socket that does not block, with one system call and few steps.
+#
+# A small call holds the interpreter: to take it back from a thread that computes may need
+# milliseconds, and the call itself a microsecond. A large one does not, and makes the checksums of
+# the batches it sends on the way.
+
+cdef extern from *:
+    """
+    #include <limits.h>
+    #include <string.h>
+    #include <sys/socket.h>
+    #include <sys/uio.h>
+    #ifndef IOV_MAX
+    #define IOV_MAX 16  /* what POSIX promises */
+    #endif
+    #ifndef MSG_NOSIGNAL
+    #define MSG_NOSIGNAL 0
+    #endif
+    #if EWOULDBLOCK != EAGAIN
+    #error "this code takes them for the same"
+    #endif
+    static Py_ssize_t kprod_sendmsg(int fd, struct iovec *pieces, int count) {
+        struct msghdr message;
+        memset(&message, 0, sizeof message);
+        message.msg_iov = pieces;
+        message.msg_iovlen = count;
+        /* No signal: the program we are embedded in may want its SIGPIPE for itself. */
+        return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    """
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+    int IOV_MAX
+    int MSG_DONTWAIT
+    Py_ssize_t kprod_sendmsg(int fd, iovec *pieces, int count) noexcept nogil
+    Py_ssize_t recv(int fd, void *place, size_t size, int flags) noexcept nogil
+
+cdef enum:
+    FEW = 32
+    SMALL = 64 * 1024  # bytes that are copied in less time than others may take the interpreter for
+
+
+cdef struct Held:
+    void *batch             # of a piece that is a SealedBatch or part of one, else NULL
+    Py_buffer view          # of another piece
+
+
+def send_buffers(int fd, buffers, /):
+    """Send the buffers in order, at most IOV_MAX of them; how many bytes were taken, maybe 0."""
+    cdef tuple pieces = tuple(buffers)      # which keeps them alive
+    cdef int count = <int>min(len(pieces), IOV_MAX)
+    cdef Held few[FEW]
+    cdef iovec few_places[FEW]
+    cdef Held *held = few
+    cdef iovec *places = few_places
+    cdef void *many = NULL
+    cdef int number = 0
+    if count > FEW:
+        many = malloc(count * (sizeof(Held) + sizeof(iovec)))
+        if many == NULL:
+            raise MemoryError()
+        held = <Held *>many
+        places = <iovec *>(held + count)
+    try:
+        while number < count:
+            _hold(pieces[number], &held[number], &places[number])
+            number += 1
+        return _send(fd, held, places, count)
+    finally:
+        while number > 0:
+            number -= 1
+            if held[number].batch == NULL:
+                PyBuffer_Release(&held[number].view)
+        free(many)
+
+
+cdef int _hold(object piece, Held *held, iovec *place) except -1:
+    cdef SealedBatch batch
+    cdef SealedPiece part
+    held.batch = NULL
+    if type(piece) is SealedBatch:          # a view of it would want its checksum now
+        batch = piece
+        if batch.data() != NULL:
+            held.batch = <void *>batch
+            place.iov_base, place.iov_len = batch.data(), <size_t>batch.size
+            return 0
+    elif type(piece) is SealedPiece:        # likewise
+        part = piece
+        held.batch = <void *>part.batch
+        place.iov_base, place.iov_len = part.data, <size_t>part.size
+        return 0
+    PyObject_GetBuffer(piece, &held.view, PyBUF_SIMPLE)
+    place.iov_base, place.iov_len = held.view.buf, <size_t>held.view.len
+    return 0
+
+
+cdef Py_ssize_t _send(int fd, Held *held, iovec *places, int count) except -1:
+    cdef size_t size = 0
+    cdef Py_ssize_t taken
+    cdef int number
+    for number in range(count):
+        size += places[number].iov_len
+    while True:
+        if size <= SMALL:
+            taken = _finish_and_send(fd, held, places, count)
+        else:
+            with nogil:
+                taken = _finish_and_send(fd, held, places, count)
+        if taken >= 0:
+            return taken
+        if errno == EAGAIN:
+            return 0
+        _go_on()
+
+
+cdef Py_ssize_t _finish_and_send(int fd, Held *held, iovec *places, int count) noexcept nogil:
+    cdef int number
+    for number in range(count):
+        if held[number].batch != NULL:
+            (<SealedBatch>held[number].batch).finish()
+    return kprod_sendmsg(fd, places, count)
+
+
+def receive(int fd, Py_ssize_t limit, /):
+    """At most ``limit`` bytes; None when there is nothing now, b"" when the peer has closed."""
+    cdef Py_ssize_t size
+    cdef bytes room = PyBytes_FromStringAndSize(NULL, limit)
+    while True:
+        size = recv(fd, PyBytes_AS_STRING(room), <size_t>limit, MSG_DONTWAIT)
+        if size >= 0:
+            return room[:size] if size < limit else room
+        if errno == EAGAIN:
+            return None
+        _go_on()
+
+
+cdef int _go_on() except -1:
+    """After a failed call: let signal handlers run if one ended it, else raise OSError."""
+    if errno == EINTR:
+        PyErr_CheckSignals()
+    else:
+        PyErr_SetFromErrno(OSError)
+    return 0

@@ -1,0 +1,172 @@
+cimport cython
+from libc.stdint cimport int32_t
+
+from kprod_ext.batch cimport (
+    ASK_LOCKED,
+    BatchTail,
+    MemoryRecordsBuilder,
+    NO_ROOM,
+    REFUSED,
+    has_filled,
+    take_record_at,
+)
+from kprod_ext.futures cimport RecordFuture, give_delivery, new_future
+from kprod_ext.record cimport CACHE_LINE, NO_TIME, Record, kprod_prefetch_to_write
+from kprod_ext.record_clock cimport RecordClock, now_with_gil
+from kprod_ext.shared cimport KPROD_HAS_GIL, RecordLock, SharedFlag, release_lock, take_lock
+
+cdef inline Py_ssize_t share_of(Py_ssize_t batch_size, bint batch_ready) noexcept nogil:
+    """Bytes that a sticky partition gets: a batch if that is full then, else two (KIP-794)."""
+    return batch_size if batch_ready else 2 * batch_size
+
+
+@cython.final
+@cython.no_gc           # refers to nothing
+cdef class StickyPartition:
+    cdef readonly Py_ssize_t partition
+    cdef readonly SharedFlag spent
+    cdef Py_ssize_t _produced
+    cdef readonly Py_ssize_t batch_size
+    cdef RecordLock _lock               # guards counting
+
+    cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept
+    cdef Py_ssize_t produced(self) noexcept
+
+
+# Threads that may write into open batches without the GIL; changed with the GIL held. After a fork
+# meanwhile it is too large, which costs time only. While it is 0, whoever has the GIL is alone and
+# takes no lock. That counts: taking one waits until all that was written before has reached a
+# cache, and where the record before this one went is in none.
+cdef Py_ssize_t writers_without_gil
+
+
+@cython.final
+@cython.no_gc_clear     # what the tail refers to is kept as long as there is a tail
+cdef class PartitionAppender:
+    cdef BatchTail* tail                    # within _room, in one line; its lock guards it,
+    cdef MemoryRecordsBuilder _builder      # these two, and writing into the builder
+    cdef object _delivery                   # None, as the builder: nobody may append
+    cdef type future_type
+    cdef readonly RecordClock clock         # stamps records without a time
+    cdef bint bare                          # the futures, see record_future.pxd
+    cdef readonly Py_ssize_t last_bytes     # of the record that try_append took last, and whether
+    cdef readonly bint last_full            # it made the batch full; set by its only caller
+    cdef BatchTail[2] _room                 # enough for one, wherever a line begins
+
+    cpdef void open(self, MemoryRecordsBuilder builder, object delivery) except *
+    cpdef void shut(self) except *
+    cpdef RecordFuture try_append(
+        self, object timestamp_ms, object key, object value, object headers=*
+    )
+
+    cdef tuple _exchange(self, MemoryRecordsBuilder builder, object delivery)
+
+    # A caller that holds the lock gets the builder and the delivery as addresses, NULL for None.
+    # `now_open` takes the lock: the delivery, and how many records there are.
+    cdef void* builder_address(self) noexcept nogil
+    cdef void* delivery_address(self) noexcept nogil
+    cdef object now_open(self, Py_ssize_t* records)
+
+
+cpdef tuple write_first(
+    type future_type,
+    MemoryRecordsBuilder builder,
+    object delivery,
+    object timestamp_ms,
+    object key,
+    object value,
+    object headers=*,
+)
+
+
+cdef inline void fetch_early(BatchTail* tail) noexcept nogil:
+    """Ask at once for all that an append touches besides the tail."""
+    cdef char* place = tail.data + tail.end
+    kprod_prefetch_to_write(place)
+    kprod_prefetch_to_write(place + CACHE_LINE)
+    kprod_prefetch_to_write(<char*>tail.delivery)
+
+
+cdef inline void fetch_ahead(BatchTail* tail, Py_ssize_t size) noexcept nogil:
+    """Ask for where the next record goes, which will be as large as the last one, say."""
+    cdef char* place = tail.data + tail.end + CACHE_LINE
+    cdef char* end = place + min(size, 4 * CACHE_LINE)
+    while place < end:
+        kprod_prefetch_to_write(place)
+        place += CACHE_LINE
+
+
+cdef inline void describe_record(
+    RecordFuture future, int32_t index, const Record* record
+) noexcept:
+    """Tell ``future`` of the record that it is for."""
+    cdef Py_ssize_t header_size = -1 if record.header_count == 0 else 0
+    cdef Py_ssize_t i
+    for i in range(2 * record.header_count):
+        header_size += max(record.headers[i].size, 0)
+    # 32 bits are enough: a record that takes more bytes is in no batch.
+    future.index = index
+    future.timestamp = record.timestamp_ms
+    future.key_size = <int32_t>record.key.size
+    future.value_size = <int32_t>record.value.size
+    future.header_size = <int32_t>header_size
+
+
+cdef inline RecordFuture append_record(
+    BatchTail* tail,
+    RecordClock clock,
+    type future_type,
+    bint bare,
+    Record* record,
+    Py_ssize_t* nbytes,
+    bint* full,
+    char** next_place,
+):
+    """A record from memory: its future, or None when it was not taken.
+
+    ``tail`` is that of a PartitionAppender; the clock and the class of the futures are that
+    appender's, too. A record whose time is NO_TIME gets the clock's. What follows ``record`` are
+    outputs, set when it was taken.
+    """
+    cdef MemoryRecordsBuilder builder
+    cdef int32_t index
+    cdef bint stamps = record.timestamp_ms == NO_TIME
+    # First: once the record is in its batch nothing may fail: the sending caller would be told so.
+    cdef RecordFuture future = new_future(future_type, bare)
+    # A batch without room may have to ask the pool, and waiting for that lets go of the GIL.
+    cdef bint shared = not KPROD_HAS_GIL or writers_without_gil > 0 or tail.room == 0
+    if shared:
+        take_lock(&tail.lock)
+    if tail.builder == NULL:
+        if shared:
+            release_lock(&tail.lock)
+        return None
+    fetch_early(tail)
+    if stamps:
+        # Under the lock: of two threads the one that appends first has the earlier time.
+        record.timestamp_ms = now_with_gil(clock)
+    index = tail.record_count
+    nbytes[0] = take_record_at(tail, record, shared)
+    if nbytes[0] == ASK_LOCKED:
+        # While this waited for the lock, others may have appended, or ended the batch.
+        take_lock(&tail.lock)
+        shared = True
+        if stamps and index != tail.record_count:
+            record.timestamp_ms = now_with_gil(clock)
+        index = tail.record_count
+        nbytes[0] = take_record_at(tail, record, True) if tail.builder != NULL else NO_ROOM
+    if nbytes[0] > 0:
+        full[0] = has_filled(tail, nbytes[0])
+        fetch_ahead(tail, nbytes[0])
+        next_place[0] = tail.data + tail.end
+        give_delivery(future, tail.delivery)
+    elif nbytes[0] == REFUSED:
+        builder = <MemoryRecordsBuilder>tail.builder
+    if shared:
+        release_lock(&tail.lock)
+    if nbytes[0] <= 0:
+        if nbytes[0] == REFUSED:
+            builder.refuse(record)
+        return None
+    describe_record(future, index, record)
+    return future

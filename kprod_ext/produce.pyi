@@ -1,0 +1,96 @@
+"""Produce on the wire: requests framed around batches, which are not copied, and their answers."""
+
+from typing import final
+
+from typing_extensions import Buffer
+
+from kprod_ext.batch import SealedBatch, SealedPiece
+
+@final
+class PartitionBatch:
+    """One finished record batch and where it goes. ``topic_id`` is needed from version 13 on."""
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes | None,
+        partition: int,
+        records: memoryview | SealedBatch,
+    ) -> None: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def topic_id(self) -> bytes | None: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def records(self) -> memoryview | SealedBatch: ...
+
+def frame_produce(
+    head: bytes,
+    version: int,
+    correlation_id: int,
+    topics: list[tuple[bytes, list[PartitionBatch]]],
+) -> list[bytes | memoryview | SealedBatch | SealedPiece]:
+    """The pieces of a Produce request: ``head``, then the topics, each its encoded name or id and
+    its batches.
+    """
+
+_Endpoint = tuple[int, str, int, str | None]
+
+@final
+class PartitionResponse:
+    """What became of one batch.
+
+    ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
+    ``log_append_time_ms`` (milliseconds since the epoch) is -1 unless the broker set it,
+    ``log_start_offset`` is -1 when not told. ``record_errors`` holds (index in the batch, message).
+    ``leader_id`` and ``leader_epoch`` are the broker's hint, -1 when there is none.
+    """
+
+    __hash__: None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: bytes | None,
+        partition: int,
+        error_code: int,
+        base_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        record_errors: list[tuple[int, str | None]],
+        error_message: str | None,
+        leader_id: int,
+        leader_epoch: int,
+    ) -> None: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def topic_id(self) -> bytes | None: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def error_code(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def log_append_time_ms(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def record_errors(self) -> list[tuple[int, str | None]]: ...
+    @property
+    def error_message(self) -> str | None: ...
+    @property
+    def leader_id(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+def read_produce_response(
+    version: int, body: Buffer
+) -> tuple[list[PartitionResponse], int, list[_Endpoint]]:
+    """Results, throttle time in ms, and leaders' endpoints of a response of version 3 to 13.
+
+    An endpoint: node id, host, port, rack. Raises ValueError when the bytes do not fit.
+    """

@@ -1,0 +1,439 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""Produce on the wire: requests framed around batches, which are not copied, and their answers."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from kprod_ext.batch cimport SealedBatch
+from kprod_ext.record cimport get_int16, get_int32, get_int64, put_int32
+
+from kprod_ext.peer_text import LONGEST as _LONGEST_TEXT, decoded, printable
+
+# Produce requests on the wire: a frame around batches, which are not copied.
+
+cdef enum:
+    FLEXIBLE_FROM = 9           # version
+    FRAME_SIZE_BYTES = 4
+    CORRELATION_ID_AT = 8
+    LONGEST_VARINT = 5
+    MOST_AROUND_RECORDS = 10    # partition, length, no tags
+
+
+@cython.final
+cdef class PartitionBatch:
+    """One finished record batch and where it goes. ``topic_id`` is needed from version 13 on."""
+
+    def __init__(self, str topic not None, topic_id, int32_t partition, records):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.records = records
+
+    def __repr__(self):
+        return f"<PartitionBatch {self.topic}-{self.partition} {len(self.records)} bytes>"
+
+
+cdef struct Piece:
+    char* data      # as much as the whole frame needs between its records
+    Py_ssize_t used
+    bint flexible
+
+
+cpdef list frame_produce(
+    bytes head, int version, int32_t correlation_id, list topics
+):
+    """The pieces of a request: see ``kprod.wire.produce.encode_produce_request``.
+
+    ``head``: all that comes before the topics. ``topics``: (encoded name or id, batches).
+    """
+    cdef list pieces = []
+    cdef Py_ssize_t size = 0
+    cdef Piece piece
+    cdef bytes first
+    piece.used = 0
+    piece.flexible = version >= FLEXIBLE_FROM
+    piece.data = <char*>PyMem_Malloc(most_between_records(head, topics))
+    if piece.data == NULL:
+        raise MemoryError("no room for a request")
+    try:
+        put_bytes(&piece, head)
+        size = put_topics(&piece, topics, pieces)
+        size += piece.used
+        if piece.used:
+            pieces.append(cut(&piece))
+    finally:
+        PyMem_Free(piece.data)
+    # Made here, and seen by nobody yet: what was not known before may still be written.
+    first = pieces[0]
+    put_int32(PyBytes_AS_STRING(first), <int32_t>(size - FRAME_SIZE_BYTES))
+    put_int32(PyBytes_AS_STRING(first) + CORRELATION_ID_AT, correlation_id)
+    return pieces
+
+
+cdef Py_ssize_t most_between_records(bytes head, list topics) except -1:
+    """No fewer bytes than everything but the records takes."""
+    cdef Py_ssize_t most = PyBytes_GET_SIZE(head) + LONGEST_VARINT + 1
+    cdef tuple topic
+    for topic in topics:
+        most += PyBytes_GET_SIZE(<bytes?>topic[0]) + LONGEST_VARINT + 1
+        most += len(<list?>topic[1]) * MOST_AROUND_RECORDS
+    return most
+
+
+cdef Py_ssize_t put_topics(Piece* piece, list topics, list pieces) except -1:
+    """Write the topics; the bytes of ``pieces``, which all but the last piece come into."""
+    cdef Py_ssize_t size = 0, length
+    cdef tuple topic
+    cdef PartitionBatch batch
+    put_length(piece, len(topics))
+    for topic in topics:
+        put_bytes(piece, <bytes>topic[0])
+        put_length(piece, len(<list>topic[1]))
+        for batch in <list>topic[1]:
+            length = len(batch.records)
+            put_int32(piece.data + piece.used, batch.partition)
+            piece.used += 4
+            put_length(piece, length)
+            size += piece.used + length
+            pieces.append(cut(piece))
+            if type(batch.records) is SealedBatch:
+                pieces.extend((<SealedBatch>batch.records).pieces())
+            else:
+                pieces.append(batch.records)
+            put_no_tags(piece)
+        put_no_tags(piece)
+    put_no_tags(piece)
+    return size
+
+
+cdef bytes cut(Piece* piece):
+    """What was written since the last cut."""
+    cdef Py_ssize_t used = piece.used
+    piece.used = 0
+    return PyBytes_FromStringAndSize(piece.data, used)
+
+
+cdef void put_bytes(Piece* piece, bytes data) noexcept:
+    memcpy(piece.data + piece.used, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    piece.used += PyBytes_GET_SIZE(data)
+
+
+cdef void put_length(Piece* piece, Py_ssize_t length) noexcept:
+    """A length: four bytes, or one more as a varint (KIP-482)."""
+    if not piece.flexible:
+        put_int32(piece.data + piece.used, <int32_t>length)
+        piece.used += 4
+        return
+    length += 1
+    while length > 0x7F:
+        piece.data[piece.used] = <char>((length & 0x7F) | 0x80)
+        piece.used += 1
+        length >>= 7
+    piece.data[piece.used] = <char>length
+    piece.used += 1
+
+
+cdef void put_no_tags(Piece* piece) noexcept:
+    if piece.flexible:
+        piece.data[piece.used] = 0
+        piece.used += 1
+
+
+# Produce responses, from bytes.
+#
+# Every length and count in a response is compared with the bytes that are left before anything is
+# read or allocated. Malformed bytes raise ValueError saying what was found, and where.
+
+
+cdef enum:
+    LOG_START_FROM = 5          # versions
+    RECORD_ERRORS_FROM = 8
+    LEADER_HINTS_FROM = 10
+    TOPIC_IDS_FROM = 13
+    SMALLEST_TOPIC = 2          # bytes: empty strings and arrays
+    SMALLEST_RESULT = 22
+    SMALLEST_RECORD_ERROR = 5
+    SMALLEST_ENDPOINT = 11
+    UUID_BYTES = 16
+    LEADER_HINT = 0             # tags
+    NODE_ENDPOINTS = 0
+
+cdef int64_t LONGEST_STRING = _LONGEST_TEXT  # bytes; a longer one may have to be cut
+
+
+@cython.final
+cdef class PartitionResponse:
+    """What became of one batch.
+
+    ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
+    ``log_append_time_ms`` (milliseconds since the epoch) is -1 unless the broker set it,
+    ``log_start_offset`` is -1 when not told. ``record_errors`` holds (index in the batch, message).
+    ``leader_id`` and ``leader_epoch`` are the broker's hint, -1 when there is none.
+    """
+
+    def __init__(
+        self,
+        topic,
+        topic_id,
+        int32_t partition,
+        int error_code,
+        int64_t base_offset,
+        int64_t log_append_time_ms,
+        int64_t log_start_offset,
+        list record_errors not None,
+        error_message,
+        int32_t leader_id,
+        int32_t leader_epoch,
+    ):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = record_errors
+        self.error_message = error_message
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+
+    def _told(self):
+        """All of it, in the order of the arguments."""
+        return (
+            self.topic,
+            self.topic_id,
+            self.partition,
+            self.error_code,
+            self.base_offset,
+            self.log_append_time_ms,
+            self.log_start_offset,
+            self.record_errors,
+            self.error_message,
+            self.leader_id,
+            self.leader_epoch,
+        )
+
+    def __eq__(self, other):
+        if not isinstance(other, PartitionResponse):
+            return NotImplemented
+        return self._told() == other._told()
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"PartitionResponse{self._told()}"
+
+
+cdef struct Cursor:
+    const unsigned char* data
+    Py_ssize_t at
+    Py_ssize_t end
+    bint flexible
+
+
+cpdef tuple read_produce_response(int version, object body):
+    """(results, throttle in ms, leaders' endpoints) of a response of version 3 to 13.
+
+    An endpoint is a tuple of node id, host, port, rack.
+    """
+    cdef Py_buffer view
+    cdef Cursor cursor
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        cursor.data = <const unsigned char*>view.buf
+        cursor.at = 0
+        cursor.end = view.len
+        cursor.flexible = version >= FLEXIBLE_FROM
+        return response(version, &cursor)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef tuple response(int version, Cursor* cursor):
+    cdef list results = []
+    cdef list endpoints = []
+    cdef Py_ssize_t topics = array(cursor, SMALLEST_TOPIC)
+    cdef Py_ssize_t partitions
+    cdef Cursor field
+    cdef int32_t throttle
+    cdef int64_t tag, previous = -1
+    cdef object topic, topic_id
+    for _ in range(topics):
+        topic = topic_id = None
+        if version >= TOPIC_IDS_FROM:
+            topic_id = uuid(cursor)
+        else:
+            topic = string(cursor)
+        partitions = array(cursor, SMALLEST_RESULT)
+        for _ in range(partitions):
+            results.append(result(version, cursor, topic, topic_id))
+        skip_tags(cursor)
+    throttle = get_int32(taken(cursor, 4))
+    for _ in range(tag_count(cursor)):
+        previous = tag = next_tag(cursor, previous, &field)
+        if tag == NODE_ENDPOINTS and version >= LEADER_HINTS_FROM:
+            endpoints = read_endpoints(&field)
+    return results, throttle, endpoints
+
+
+cdef PartitionResponse result(int version, Cursor* cursor, object topic, object topic_id):
+    cdef const unsigned char* data = taken(
+        cursor, SMALLEST_RESULT + 8 if version >= LOG_START_FROM else SMALLEST_RESULT
+    )
+    cdef PartitionResponse read = PartitionResponse.__new__(PartitionResponse)
+    cdef Cursor field
+    cdef int64_t tag, previous = -1
+    cdef const unsigned char* leader
+    read.topic = topic
+    read.topic_id = topic_id
+    read.partition = get_int32(data)
+    read.error_code = get_int16(data + 4)
+    read.base_offset = get_int64(data + 6)
+    read.log_append_time_ms = get_int64(data + 14)
+    read.log_start_offset = get_int64(data + 22) if version >= LOG_START_FROM else -1
+    read.record_errors = []
+    read.leader_id = read.leader_epoch = -1
+    if version >= RECORD_ERRORS_FROM:
+        for _ in range(array(cursor, SMALLEST_RECORD_ERROR)):
+            read.record_errors.append((get_int32(taken(cursor, 4)), nullable_string(cursor)))
+            skip_tags(cursor)
+        read.error_message = nullable_string(cursor)
+    for _ in range(tag_count(cursor)):
+        previous = tag = next_tag(cursor, previous, &field)
+        if tag == LEADER_HINT and version >= LEADER_HINTS_FROM:
+            leader = taken(&field, 8)
+            read.leader_id = get_int32(leader)
+            read.leader_epoch = get_int32(leader + 4)
+            skip_tags(&field)
+    return read
+
+
+cdef list read_endpoints(Cursor* cursor):
+    cdef list endpoints = []
+    for _ in range(array(cursor, SMALLEST_ENDPOINT)):
+        node_id = get_int32(taken(cursor, 4))
+        host = string(cursor)
+        port = get_int32(taken(cursor, 4))
+        endpoints.append((node_id, host, port, nullable_string(cursor)))
+        skip_tags(cursor)
+    return endpoints
+
+
+cdef const unsigned char* taken(Cursor* cursor, int64_t size) except NULL:
+    """Where the next ``size`` bytes are; they are behind the cursor then."""
+    cdef const unsigned char* data = cursor.data + cursor.at
+    if size > cursor.end - cursor.at:
+        raise ValueError(
+            f"{size} bytes wanted, {cursor.end - cursor.at} left, at byte {cursor.at}"
+        )
+    cursor.at += size
+    return data
+
+
+cdef int64_t uvarint(Cursor* cursor) except -1:
+    """An unsigned 32-bit number in at most 5 groups of 7 bits."""
+    cdef int64_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while shift < 35:
+        byte = taken(cursor, 1)[0]
+        value |= <int64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    else:
+        raise ValueError(f"a varint of more than 5 bytes at byte {cursor.at}")
+    if value > 0xFFFFFFFF:
+        raise ValueError(f"a varint of more than 32 bits at byte {cursor.at}")
+    return value
+
+
+cdef int64_t array(Cursor* cursor, Py_ssize_t smallest_item) except -1:
+    """The number of items that follow, each taking at least ``smallest_item`` bytes."""
+    cdef int64_t count, left
+    if cursor.flexible:
+        count = uvarint(cursor) - 1
+    else:
+        count = get_int32(taken(cursor, 4))
+    left = cursor.end - cursor.at
+    if count < 0:
+        raise ValueError(f"an array of {count} items at byte {cursor.at}")
+    if count * smallest_item > left:
+        raise ValueError(f"an array of {count} items in {left} bytes at byte {cursor.at}")
+    return count
+
+
+cdef object nullable_string(Cursor* cursor):
+    cdef int64_t size
+    cdef const unsigned char* data
+    cdef str text
+    if cursor.flexible:
+        size = uvarint(cursor) - 1
+    else:
+        size = get_int16(taken(cursor, 2))
+    if size == -1:
+        return None
+    if size < 0:
+        raise ValueError(f"a string of {size} bytes at byte {cursor.at}")
+    if size == 0:
+        return ""
+    data = taken(cursor, size)
+    try:
+        if size > LONGEST_STRING:
+            return decoded(PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ))
+        text = PyUnicode_DecodeUTF8(<const char*>data, size, NULL)
+        return text if text.isprintable() else printable(text)
+    except UnicodeDecodeError:
+        raise ValueError(f"a string that is not UTF-8 at byte {cursor.at}") from None
+
+
+cdef object string(Cursor* cursor):
+    cdef object text = nullable_string(cursor)
+    if text is None:
+        raise ValueError(f"null where a string must be at byte {cursor.at}")
+    return text
+
+
+cdef object uuid(Cursor* cursor):
+    """16 bytes; None when all are zero: absent."""
+    cdef const unsigned char* data = taken(cursor, UUID_BYTES)
+    cdef int place
+    for place in range(UUID_BYTES):
+        if data[place]:
+            return PyBytes_FromStringAndSize(<const char*>data, UUID_BYTES)
+    return None
+
+
+cdef int64_t tag_count(Cursor* cursor) except -1:
+    """How many tagged fields end this struct."""
+    return uvarint(cursor) if cursor.flexible else 0
+
+
+cdef int64_t next_tag(Cursor* cursor, int64_t previous, Cursor* field) except -1:
+    """The next tag; ``field`` becomes its value, and the cursor goes on behind that."""
+    cdef int64_t tag = uvarint(cursor)
+    cdef int64_t size
+    if tag <= previous:
+        raise ValueError(f"tag {tag} after tag {previous} at byte {cursor.at}")
+    size = uvarint(cursor)
+    field.data = cursor.data
+    field.at = cursor.at
+    field.flexible = cursor.flexible
+    taken(cursor, size)
+    field.end = cursor.at
+    return tag
+
+
+cdef int skip_tags(Cursor* cursor) except -1:
+    """Pass over the tagged fields of a struct in which none is of interest."""
+    cdef Cursor field
+    cdef int64_t previous = -1
+    for _ in range(tag_count(cursor)):
+        previous = next_tag(cursor, previous, &field)
+    return 0

@@ -1,0 +1,99 @@
+"""A block of records in memory, column by column: what a bulk call writes."""
+
+from typing import Any, Protocol, final, type_check_only
+
+from typing_extensions import disjoint_base
+
+@disjoint_base
+class RecordChunk:
+    """A block of records in memory that a ``BulkAppender`` writes, ``capacity`` of them at most.
+
+    ``count`` records are there, ``at`` is the next to be written. Not thread-safe. Raises
+    ValueError for a capacity below 1 or above 2**20.
+    """
+
+    def __new__(cls, capacity: int) -> RecordChunk: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def at(self) -> int: ...
+    @property
+    def to_come(self) -> int:
+        """Records that are not written yet, here and in what the chunk will read."""
+    @property
+    def spreads(self) -> bool:
+        """Whether its records may go to more than one partition at a time."""
+    def row(
+        self,
+    ) -> tuple[
+        int | None,
+        memoryview | bytes | None,
+        memoryview | bytes | None,
+        tuple[tuple[str, bytes | None], ...],
+    ]:
+        """The next record: its timestamp in ms (None: now), key, value, headers.
+
+        A memoryview is of memory the chunk may let go of: release it before the chunk is filled
+        again. Raises IndexError when there is no next record.
+        """
+
+@type_check_only
+class RowChecks(Protocol):
+    """What becomes of a cell that is not of the plain type; ``row`` counts from 0 in this load."""
+
+    def payload(self, row: int, field: str, data: Any) -> bytes | None:
+        """A key or value that is neither ``bytes`` nor None."""
+    def partition(self, row: int, partition: Any) -> int | None:
+        """A partition that is not a plain number of 0 to 2**31 - 1."""
+    def timestamp(self, row: int, timestamp_ms: Any) -> int | None:
+        """A timestamp that is not a plain number of 0 to 2**63 - 1."""
+    def headers(self, row: int, headers: Any) -> tuple[tuple[str, bytes | None], ...]:
+        """A record's own headers, frozen."""
+    def size(self, row: int, key: Any, value: Any, headers: Any) -> None:
+        """A record that may be too large: raises if it is."""
+
+@final
+class ObjectChunk(RecordChunk):
+    """Records that are Python objects, which it keeps alive.
+
+    ``load`` takes a block of at most ``capacity`` records of any kind, ``hold`` plain ones without
+    a limit. ``largest`` is the bytes that key, value and headers of a record may have together
+    before ``checks.size`` is asked.
+    """
+
+    def __new__(cls, capacity: int, largest: int, checks: RowChecks) -> ObjectChunk: ...
+    @property
+    def largest_partition(self) -> int:
+        """The largest partition any load has named, -1 for none."""
+    @property
+    def read(self) -> int:
+        """Rows that were read, of those that are held."""
+    def hold(self, values: list[Any], keys: list[Any] | None, start: int, end: int) -> None:
+        """Hold rows ``start`` to ``end`` of these lists, as they are now, in place of those before.
+
+        They are read while they are written. Reading ends before the first row that is not plain:
+        that is more than ``bytes`` or None of at most ``largest`` bytes together. Without ``keys``
+        an item of ``values`` that is a pair is (key, value).
+        """
+    def load(
+        self,
+        values: list[Any],
+        keys: list[Any] | None = None,
+        headers: list[Any] | tuple[tuple[str, bytes | None], ...] | None = None,
+        partitions: list[Any] | int | None = None,
+        timestamps_ms: list[Any] | int | None = None,
+    ) -> None:
+        """Hold these records in place of those before; the lists are as long as ``values``.
+
+        Without ``keys`` an item of ``values`` that is a pair is (key, value). ``headers``: a list
+        of the records' own, or a tuple that all share. When a check raises, the rows before the bad
+        one are there. Raises ValueError for more rows than ``capacity`` or lists of other lengths.
+        """
+
+def all_plain(values: list[Any], keys: list[Any] | None, largest: int) -> bool:
+    """Whether every value and key is ``bytes`` or None, or (without ``keys``) a pair of them.
+
+    And no more than ``largest`` bytes for any record. Raises ValueError for lists of two lengths.
+    """

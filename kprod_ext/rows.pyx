@@ -1,0 +1,463 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""A block of records in memory, column by column: what a bulk call writes."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_RawFree, PyMem_RawRealloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport int32_t, int64_t
+
+from kprod_ext.record cimport (
+    Field,
+    HEADER_LENGTHS,
+    Record,
+    kprod_prefetch,
+    partition_of,
+    timestamp_of,
+)
+from kprod_ext.shared cimport KPROD_HAS_GIL
+
+# A block of records in memory, column by column: what a bulk call writes.
+#
+# Its subclass keeps the bytes alive until the rows are written: ``ObjectChunk`` those of Python
+# objects, ``ArrowChunk`` those of an Arrow array.
+
+cdef extern from "Python.h":
+    enum: PyBUF_READ
+
+cdef enum:
+    LARGEST_CAPACITY = 1 << 20
+    FIRST_HEADER_ROOM = 16
+
+
+cdef class RecordChunk:
+    """Rows that are being written; ``at`` is the next."""
+
+    def __cinit__(self, Py_ssize_t capacity, *arguments, **options):
+        cdef size_t row = (
+            2 * sizeof(Field) + sizeof(int64_t) + sizeof(int32_t) + sizeof(Py_ssize_t)
+        )
+        if not 0 < capacity <= LARGEST_CAPACITY:
+            raise ValueError(f"capacity must be 1 to {LARGEST_CAPACITY}, got {capacity}")
+        self._columns = PyMem_Malloc(<size_t>capacity * row)
+        if self._columns == NULL:
+            raise MemoryError(f"no memory for {capacity} records")
+        self.capacity = capacity
+        # Widest first, so that each is aligned as its type wants it.
+        self.values = <Field*>self._columns
+        self.keys = self.values + capacity
+        self.timestamps = <int64_t*>(self.keys + capacity)
+        self.header_ends = <Py_ssize_t*>(self.timestamps + capacity)
+        self.partitions = <int32_t*>(self.header_ends + capacity)
+
+    def __dealloc__(self):
+        PyMem_Free(self._columns)
+        PyMem_RawFree(self.headers)
+
+    @property
+    def to_come(self):
+        return self.count - self.at + self.to_follow()
+
+    @property
+    def spreads(self):
+        return self.keyed or self.placed
+
+    def row(self):
+        """The next record: (timestamp or None, key, value, headers); its buffers are borrowed."""
+        cdef Record record
+        cdef list headers = []
+        cdef Py_ssize_t i
+        if self.at >= self.count:
+            raise IndexError("no record is left")
+        read_row(self, self.at, &record)
+        for i in range(record.header_count):
+            headers.append((
+                str(lent(&record.headers[2 * i]), "utf-8"),
+                bytes_of(&record.headers[2 * i + 1]),
+            ))
+        return (
+            None if record.timestamp_ms == UNSET else record.timestamp_ms,
+            lent(&record.key),
+            lent(&record.value),
+            tuple(headers),
+        )
+
+    cdef bint refill(self) noexcept nogil:
+        return False
+
+    cdef Py_ssize_t to_follow(self) noexcept nogil:
+        return 0
+
+    cdef int add_header_field(self, const char* data, Py_ssize_t size) noexcept nogil:
+        """Add to the headers of the row that is being filled; -1 when there is no memory."""
+        cdef Py_ssize_t room = self._header_room
+        cdef void* moved
+        if self.header_fields == room:
+            room = 2 * room if room > 0 else FIRST_HEADER_ROOM
+            moved = PyMem_RawRealloc(self.headers, <size_t>room * sizeof(Field))
+            if moved == NULL:
+                return -1
+            self.headers = <Field*>moved
+            self._header_room = room
+        self.headers[self.header_fields].data = data
+        self.headers[self.header_fields].size = size
+        self.header_fields += 1
+        return 0
+
+    cdef void forget_rows(self) noexcept nogil:
+        self.at = self.count = self.header_fields = 0
+        self.keyed = self.stamped = self.placed = self.shared_headers = False
+
+
+cdef object lent(const Field* field):
+    """A view of a field, None for null. The caller of row() lets go of it before the chunk does."""
+    if field.size < 0:
+        return None
+    if field.size == 0:
+        return b""
+    return PyMemoryView_FromMemory(<char*>field.data, field.size, PyBUF_READ)
+
+
+cdef object bytes_of(const Field* field):
+    return None if field.size < 0 else (field.data[:field.size] if field.size > 0 else b"")
+
+
+# A block of records from Python objects: the addresses of their bytes, column by column.
+
+cdef enum:
+    AHEAD = 8               # objects lie anywhere: ask for their memory some rows before its turn
+
+# Declared for objects whose references are not counted: counting needs the interpreter, and writes
+# to every one of them.
+cdef extern from "Python.h":
+    ctypedef struct PyListObject:
+        PyObject** ob_item
+    PyObject* Py_None
+    bint is_bytes "PyBytes_CheckExact" (PyObject* data) noexcept nogil
+    char* bytes_at "PyBytes_AS_STRING" (PyObject* data) noexcept nogil
+    Py_ssize_t bytes_size "PyBytes_GET_SIZE" (PyObject* data) noexcept nogil
+    bint is_tuple "PyTuple_CheckExact" (PyObject* item) noexcept nogil
+    Py_ssize_t tuple_size "PyTuple_GET_SIZE" (PyObject* item) noexcept nogil
+    PyObject* tuple_item "PyTuple_GET_ITEM" (PyObject* item, Py_ssize_t at) noexcept nogil
+
+cdef enum:                  # the columns in the order in which they are loaded
+    PAYLOADS
+    PARTITIONS
+    TIMESTAMPS
+    HEADERS
+    SIZES                   # of what was loaded
+    COLUMNS
+
+
+def all_plain(list values not None, list keys, Py_ssize_t largest):
+    """Whether every value and key is bytes or None, or a pair of them, and small enough."""
+    cdef Field value, key
+    cdef Plain plain
+    cdef Py_ssize_t row
+    if not KPROD_HAS_GIL:               # another thread may change the lists while we look
+        values, keys = values[:], None if keys is None else keys[:]
+    if keys is not None and len(keys) != len(values):
+        raise ValueError(f"{len(keys)} keys for {len(values)} values")
+    begin_plain(&plain, values, keys, largest)
+    row = read_values(&plain, 0, plain.count, &value, 0)
+    return row + read_plain(&plain, row, plain.count, &value, &key, 0) == plain.count
+
+
+cdef struct Plain:              # lists, of which the rows that are plain are read
+    PyObject** values
+    PyObject** keys             # NULL: a value that is a pair has its key
+    Py_ssize_t count
+    Py_ssize_t largest          # bytes of key and value of a plain row
+    bint keyed                  # whether a row that was read has a key
+
+
+cdef int begin_plain(Plain* plain, list values, list keys, Py_ssize_t largest) except -1:
+    """The lists must not change as long as they are read."""
+    plain.values = (<PyListObject*>values).ob_item
+    plain.keys = NULL
+    plain.count = len(values)
+    plain.largest = largest
+    plain.keyed = False
+    if keys is not None:
+        plain.keys = (<PyListObject*>keys).ob_item
+        plain.count = min(plain.count, len(keys))
+    return 0
+
+
+cdef Py_ssize_t read_values(
+    Plain* plain, Py_ssize_t start, Py_ssize_t end, Field* value, Py_ssize_t step
+) noexcept nogil:
+    """As read_plain, as long as the rows are ``bytes`` alone: their keys are not set."""
+    cdef Py_ssize_t row
+    if plain.keys != NULL:
+        return 0
+    for row in range(start, end):
+        if row + AHEAD < end:
+            kprod_prefetch(plain.values[row + AHEAD])
+        if not is_bytes(plain.values[row]) or bytes_size(plain.values[row]) > plain.largest:
+            return row - start
+        value.data = bytes_at(plain.values[row])
+        value.size = bytes_size(plain.values[row])
+        value += step
+    return end - start
+
+
+cdef Py_ssize_t read_plain(
+    Plain* plain, Py_ssize_t start, Py_ssize_t end, Field* value, Field* key, Py_ssize_t step
+) noexcept nogil:
+    """Point fields at the rows from ``start`` on, as long as they are plain; how many are.
+
+    ``bytes`` and tuples of them never change: their addresses may be looked up without the
+    interpreter while the lists are held. ``step`` is 1, or 0 for fields that are not used.
+    """
+    cdef PyObject* data
+    cdef PyObject* name
+    cdef Py_ssize_t row
+    for row in range(start, end):
+        if row + AHEAD < end:
+            kprod_prefetch(plain.values[row + AHEAD])
+        data, name = plain.values[row], Py_None
+        if plain.keys != NULL:
+            name = plain.keys[row]
+        elif not is_bytes(data) and is_tuple(data) and tuple_size(data) == 2:
+            name, data = tuple_item(data, 0), tuple_item(data, 1)
+        if not (point(value, data) and point(key, name)):
+            return row - start
+        if max(value.size, 0) + max(key.size, 0) > plain.largest:
+            return row - start
+        plain.keyed = plain.keyed or key.size >= 0
+        value += step
+        key += step
+    return end - start
+
+
+cdef inline bint point(Field* field, PyObject* data) noexcept nogil:
+    """Let a field be that object; False if it is neither bytes nor None."""
+    if is_bytes(data):
+        field.data = bytes_at(data)
+        field.size = bytes_size(data)
+        return True
+    field.data = NULL
+    field.size = -1
+    return data == Py_None
+
+
+@cython.final
+cdef class ObjectChunk(RecordChunk):
+    """Rows that belong to Python objects: loaded, or held and read while they are written."""
+
+    cdef Py_ssize_t _largest
+    cdef object _checks
+    cdef list _values           # what the rows point into: these two, and what was made of them
+    cdef list _keys
+    cdef list _made
+    cdef Py_ssize_t _good       # rows before the first that a check refused
+    cdef Py_ssize_t _row        # that is being loaded
+    cdef Py_ssize_t _checked    # rows at the beginning whose size was looked at
+    cdef Plain _plain           # rows that are held: of copies of the lists, which do not change
+    cdef readonly Py_ssize_t read   # rows that were read, of those that are held
+    cdef readonly int32_t largest_partition
+
+    def __cinit__(self, Py_ssize_t capacity, Py_ssize_t largest, checks not None):
+        self._largest = largest
+        self._checks = checks
+        self.largest_partition = UNSET
+
+    def hold(self, list values not None, list keys, Py_ssize_t start, Py_ssize_t end):
+        """Hold the rows from ``start`` to ``end``; they are read when their turn comes."""
+        self.forget_rows()
+        self.read = self._plain.count = 0
+        self._values = values[start:end]
+        self._keys = None if keys is None else keys[start:end]
+        begin_plain(&self._plain, self._values, self._keys, self._largest)
+
+    cdef Py_ssize_t to_follow(self) noexcept nogil:
+        return self._plain.count - self.read
+
+    cdef bint refill(self) noexcept nogil:
+        cdef Py_ssize_t end = min(self.read + self.capacity, self._plain.count)
+        if self.read == end:
+            return False
+        self.forget_rows()
+        self._plain.keyed = False
+        self.count = read_values(&self._plain, self.read, end, self.values, 1)
+        if self.count == 0:
+            self.count = read_plain(&self._plain, self.read, end, self.values, self.keys, 1)
+        self.keyed = self._plain.keyed
+        self.read += self.count
+        return self.count > 0
+
+    def load(
+        self, list values not None, list keys=None, headers=None, partitions=None,
+        timestamps_ms=None
+    ):
+        """Hold these records in place of those before."""
+        cdef Py_ssize_t count = len(values)
+        self.forget_rows()
+        self.read = self._plain.count = 0
+        self._made = []
+        if count > self.capacity:
+            raise ValueError(f"{count} rows for a chunk of {self.capacity}")
+        for column in (keys, headers, partitions, timestamps_ms):
+            if type(column) is list and len(<list>column) != count:
+                raise ValueError(f"a column of {len(<list>column)} for {count} rows")
+        # Lists of our own: the application may change its own while the rows are written.
+        self._values, self._keys = values, keys
+        self._good = count
+        try:
+            self._load_columns(PAYLOADS, headers, partitions, timestamps_ms)
+        finally:
+            self.count = self._good
+
+    cdef int _load_columns(
+        self, int column, object headers, object partitions, object timestamps_ms
+    ) except -1:
+        """This column and those after it. Of several bad rows the first one's error is raised."""
+        if column == COLUMNS:
+            return 0
+        try:
+            self._load_column(column, headers, partitions, timestamps_ms)
+        except BaseException:
+            self._good = self._row      # what is raised from here on is of an earlier row
+            self._load_columns(column + 1, headers, partitions, timestamps_ms)
+            raise
+        return self._load_columns(column + 1, headers, partitions, timestamps_ms)
+
+    cdef int _load_column(
+        self, int column, object headers, object partitions, object timestamps_ms
+    ) except -1:
+        self._row = 0
+        if column == PAYLOADS:
+            return self._load_payloads()
+        if column == PARTITIONS:
+            return self._load_partitions(partitions)
+        if column == TIMESTAMPS:
+            return self._load_timestamps(timestamps_ms)
+        if column == HEADERS and headers is not None:
+            return self._load_headers(headers)
+        return self._check_sizes() if column == SIZES else 0
+
+    cdef int _load_payloads(self) except -1:
+        cdef list values = self._values
+        cdef list keys = self._keys
+        cdef object key, value
+        cdef Py_ssize_t row
+        begin_plain(&self._plain, values, keys, self._largest)
+        self._checked = read_plain(&self._plain, 0, self._good, self.values, self.keys, 1)
+        self._plain.count = 0               # the others have to be looked at as objects
+        self.keyed = self._plain.keyed
+        for row in range(self._checked, self._good):
+            self._row = row
+            value = values[row]
+            key = None
+            if keys is not None:
+                key = keys[row]
+            elif isinstance(value, tuple) and len(<tuple>value) == 2:
+                key, value = <tuple>value
+            self._point(&self.keys[row], "key", key)
+            self.keyed = self.keyed or key is not None
+            self._point(&self.values[row], "value", value)
+        return 0
+
+    cdef inline int _point(self, Field* field, str name, object data) except -1:
+        if data is not None and not PyBytes_CheckExact(data):
+            data = self._checks.payload(self._row, name, data)
+            self._made.append(data)
+        if data is None:
+            field.data = NULL
+            field.size = -1
+        else:
+            field.data = PyBytes_AS_STRING(<bytes?>data)
+            field.size = PyBytes_GET_SIZE(data)
+        return 0
+
+    cdef int _load_partitions(self, object partitions) except -1:
+        cdef object place = partitions
+        cdef Py_ssize_t row
+        self.placed = partitions is not None
+        for row in range(self._good if self.placed else 0):
+            self._row = row
+            if type(partitions) is list:
+                place = (<list>partitions)[row]
+            self.partitions[row] = partition_of(place)
+            if self.partitions[row] < 0:
+                place = self._checks.partition(row, place)
+                self.partitions[row] = UNSET if place is None else place
+            self.largest_partition = max(self.largest_partition, self.partitions[row])
+        return 0
+
+    cdef int _load_timestamps(self, object timestamps_ms) except -1:
+        cdef object moment = timestamps_ms
+        cdef Py_ssize_t row
+        self.stamped = timestamps_ms is not None
+        for row in range(self._good if self.stamped else 0):
+            self._row = row
+            if type(timestamps_ms) is list:
+                moment = (<list>timestamps_ms)[row]
+            self.timestamps[row] = timestamp_of(moment)
+            if self.timestamps[row] < 0:
+                moment = self._checks.timestamp(row, moment)
+                self.timestamps[row] = UNSET if moment is None else moment
+        return 0
+
+    cdef int _load_headers(self, object headers) except -1:
+        cdef tuple frozen
+        cdef Py_ssize_t row
+        self.shared_headers = type(headers) is tuple
+        if self.shared_headers:
+            return self._add_headers(<tuple>headers)
+        for row in range(self._good):
+            self._row = row
+            frozen = self._checks.headers(row, (<list>headers)[row])
+            self._add_headers(frozen)
+            self.header_ends[row] = self.header_fields
+        return 0
+
+    cdef int _add_headers(self, tuple headers) except -1:
+        cdef Py_ssize_t size = 0
+        cdef const char* data
+        self._made.append(headers)
+        for name, value in headers:
+            data = PyUnicode_AsUTF8AndSize(<str?>name, &size)
+            if self.add_header_field(data, size) < 0:
+                raise MemoryError("no memory for headers")
+            data = NULL if value is None else PyBytes_AS_STRING(<bytes?>value)
+            size = -1 if value is None else PyBytes_GET_SIZE(value)
+            if self.add_header_field(data, size) < 0:
+                raise MemoryError("no memory for headers")
+        return 0
+
+    cdef int _check_sizes(self) except -1:
+        cdef Py_ssize_t row, size
+        cdef Py_ssize_t shared = self._headers_size(0, self.header_fields)
+        if not self.shared_headers:
+            shared = 0
+        for row in range(0 if self.header_fields > 0 else self._checked, self._good):
+            self._row = row
+            size = max(self.keys[row].size, 0) + max(self.values[row].size, 0) + shared
+            if self.header_fields > 0 and not self.shared_headers:
+                size += self._headers_size(
+                    self.header_ends[row - 1] if row > 0 else 0, self.header_ends[row]
+                )
+            if size > self._largest:
+                self._judge_size(row)
+        return 0
+
+    cdef Py_ssize_t _headers_size(self, Py_ssize_t start, Py_ssize_t end) noexcept:
+        cdef Py_ssize_t size = 0
+        cdef Py_ssize_t i
+        for i in range(start, end):
+            size += max(self.headers[i].size, 0) + HEADER_LENGTHS
+        return size
+
+    cdef int _judge_size(self, Py_ssize_t row) except -1:
+        """Ask about a row that may be too large, as if it were the next."""
+        self.at, self.count = row, row + 1
+        try:
+            _, key, value, headers = self.row()
+            self._checks.size(row, key, value, headers)
+        finally:
+            self.at = self.count = 0
+        return 0

@@ -1,0 +1,78 @@
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+from typing_extensions import disjoint_base
+
+from kprod_ext.partition_queue import PartitionAppender, StickyPartition
+
+@final
+class TopicAppender:
+    """Where the records of one topic go while nothing changes. Thread-safe.
+
+    ``partition_count`` is the topic's; ``largest`` the bytes that key and value of a record may
+    have together; ``filled`` is called with the partition, and with no lock held, by the append
+    that fills its batch.
+    """
+
+    def __new__(
+        cls, partition_count: int, largest: int, filled: Callable[[int], object]
+    ) -> TopicAppender: ...
+    @property
+    def partition_count(self) -> int: ...
+    def admit(self, partition: int, batch: PartitionAppender) -> None:
+        """Let records of this partition take the compiled path; of its batches the first counts.
+
+        Raises IndexError for a partition the topic has not, TypeError for a batch whose futures
+        are of another type than those of the batches before.
+        """
+
+    def stick(self, sticky: StickyPartition | None) -> None:
+        """Send records without a key there until it is spent; None: the Python path places them."""
+
+    def admits(self, partition: int) -> bool:
+        """Whether records of this partition may take the compiled path."""
+
+@final
+class TopicAppenders:
+    """The topics whose records take the compiled path. Thread-safe."""
+
+    def __new__(cls) -> TopicAppenders: ...
+    def get(self, topic: str) -> TopicAppender | None:
+        """The appender of a topic, None when it has none."""
+
+    def open(self, topic: str, appender: TopicAppender) -> None:
+        """Let a topic's records take the compiled path."""
+
+    def close(self, topic: str) -> None:
+        """Send a topic's records through the Python path."""
+
+    def clear(self) -> None:
+        """Send everything through the Python path."""
+
+    def partition_counts(self) -> dict[str, int]:
+        """Partitions by topic, as the appenders have them."""
+
+@disjoint_base
+class CompiledSend:
+    """A producer's ``send``: compiled in the steady state, ``_send`` of the subclass otherwise.
+
+    ``_append_to_new_batch`` takes records that lack only a batch with room; unless the subclass has
+    its own, ``_send`` gets those, too, with the partition that was found for them.
+
+    Thread-safe. A record takes the compiled path when its topic has an appender, its key and value
+    are bytes, bytearray, memoryview or None, its headers (str, bytes or None) tuples, and the open
+    batch of its partition has room: the explicit partition, the one murmur2 gives for its key, or
+    the sticky one.
+    """
+
+    @property
+    def _topic_appenders(self) -> TopicAppenders: ...
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Any: ...

@@ -1,0 +1,350 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+"""``send`` in the steady state: one call, no Python frame, the record straight into the open batch.
+
+Taken for records whose key and value are bytes-like or None, to a topic and partition that were
+used before, while the partition's open batch has room. Everything else, and everything that is
+wrong, is for the Python path, which is also what lets a topic onto this one.
+"""
+
+cimport cython
+from cpython.bytearray cimport PyByteArray_CheckExact
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
+
+from kprod_ext.futures cimport RecordFuture
+from kprod_ext.partition_queue cimport PartitionAppender, StickyPartition, append_record
+from kprod_ext.record cimport (
+    Field,
+    HeldRecord,
+    NO_TIME,
+    Record,
+    are_frozen,
+    hold_record,
+    kprod_prefetch_to_write,
+    partition_of,
+    partition_of_key,
+    payload_size,
+    release_record,
+    timestamp_of,
+)
+from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock
+
+cdef extern from *:
+    """
+    /* A dict's own ``get``: what Cython makes of that counts the reference too late where there is
+       no GIL, and another thread may have removed the entry meanwhile. */
+    static inline PyObject *kprod_look_up(PyObject *dict, PyObject *key) {
+    #if PY_VERSION_HEX >= 0x030D0000
+        PyObject *found;
+        if (PyDict_GetItemRef(dict, key, &found) < 0) {
+            return NULL;
+        }
+    #else
+        PyObject *found = PyDict_GetItemWithError(dict, key);
+        if (found == NULL && PyErr_Occurred()) {
+            return NULL;
+        }
+        Py_XINCREF(found);
+    #endif
+        return found != NULL ? found : Py_NewRef(Py_None);
+    }
+    """
+    object kprod_look_up(dict appenders, object topic)
+    BatchTail* kprod_get(BatchTail* place) noexcept nogil           # see shared.pxd
+    void* kprod_get_guess "kprod_get" (void* place) noexcept nogil
+    void kprod_put(void* place, void* address) noexcept nogil
+
+cdef enum:
+    ELSEWHERE = -1          # not for the compiled path
+    LARGEST_PARTITION = 0x7FFFFFFF
+
+
+@cython.final
+@cython.no_gc_clear     # as in partition_appender.pyx
+cdef class TopicAppender:
+    """Where the records of one topic go while nothing changes."""
+
+    def __cinit__(self, Py_ssize_t partition_count, Py_ssize_t largest, filled not None):
+        if not 1 <= partition_count <= LARGEST_PARTITION:
+            raise ValueError(f"a topic has 1 to 2**31 - 1 partitions, not {partition_count}")
+        self._entrances = <Entrance*>PyMem_Calloc(<size_t>partition_count, sizeof(Entrance))
+        if self._entrances == NULL:
+            raise MemoryError(f"no memory for {partition_count} partitions")
+        self._partitions = [None] * partition_count
+        self.partition_count = partition_count
+        self._largest = largest
+        self._filled = filled
+
+    def __dealloc__(self):
+        PyMem_Free(self._entrances)
+
+    def admit(self, Py_ssize_t partition, PartitionAppender batch not None):
+        """Let records of this partition take the compiled path."""
+        if not 0 <= partition < self.partition_count:
+            raise IndexError(f"there is no partition {partition}")
+        with cython.critical_section(self):
+            if self._future_type is None:
+                self._future_type, self._bare = batch.future_type, batch.bare
+                self._clock = batch.clock
+            elif batch.future_type is not self._future_type:
+                raise TypeError("the futures of one appender are all of one type")
+            if self._entrances[partition].tail == NULL:
+                self._partitions[partition] = batch
+                kprod_put(self._entrances[partition].tail, batch.tail)  # what is above is seen then
+
+    def admits(self, Py_ssize_t partition):
+        """Whether records of this partition may take the compiled path."""
+        return kprod_get(self._entrances[partition].tail) != NULL
+
+    def stick(self, StickyPartition sticky):
+        """Where records without a key go; None: they ask the Python path."""
+        self._exchange(sticky)
+
+    cdef StickyPartition _exchange(self, StickyPartition sticky):
+        """The one before: the caller drops it, for nothing may be freed under the lock."""
+        cdef StickyPartition former
+        take_lock(&self._lock)
+        former, self._sticky = self._sticky, sticky
+        release_lock(&self._lock)
+        return former
+
+    cdef StickyPartition _stuck_to(self):
+        """The sticky partition, when another thread may replace it at any moment."""
+        cdef StickyPartition sticky
+        take_lock(&self._lock)
+        sticky = self._sticky
+        release_lock(&self._lock)
+        return sticky
+
+    cdef RecordFuture append_plain(
+        self,
+        object key,
+        object value,
+        object partition,
+        object timestamp_ms,
+        Py_ssize_t* place,
+    ):
+        """Key and value are bytes or None, and there are no headers.
+
+        When nothing but room was wanting, ``place`` is the partition; else it stays as it was.
+        """
+        cdef Record record
+        cdef Py_ssize_t size = 0
+        record.key.data = record.value.data = NULL
+        record.key.size = record.value.size = -1
+        if key is not None:
+            record.key.data = PyBytes_AS_STRING(key)
+            record.key.size = size = PyBytes_GET_SIZE(key)
+        if value is not None:
+            record.value.data = PyBytes_AS_STRING(value)
+            record.value.size = PyBytes_GET_SIZE(value)
+            size += record.value.size       # of two objects in memory: far from what overflows
+        record.headers = NULL
+        record.header_count = 0
+        if size > self._largest:
+            return None
+        return self._append(&record, partition, timestamp_ms, place)
+
+    cdef RecordFuture append_held(
+        self, object key, object value, object headers, object partition, object timestamp_ms
+    ):
+        """Key and value are bytes-like or None, headers a tuple or a list."""
+        cdef HeldRecord held
+        cdef RecordFuture future = None
+        cdef Py_ssize_t size, place
+        # A copy of a list: another thread may change it while its pairs are looked at.
+        cdef tuple pairs = tuple(headers)
+        if not are_frozen(pairs):
+            return None
+        try:
+            hold_record(&held, 0, key, value, pairs)
+        except (ValueError, BufferError, TypeError):
+            return None                     # told by the Python path, in the user's words
+        try:
+            size = payload_size(&held.record)
+            if 0 <= size <= self._largest:
+                future = self._append(&held.record, partition, timestamp_ms, &place)
+        finally:
+            release_record(&held)
+        return future
+
+    cdef RecordFuture _append(
+        self, Record* record, object partition, object timestamp_ms, Py_ssize_t* full_place
+    ):
+        cdef StickyPartition sticky = self._sticky if KPROD_HAS_GIL else self._stuck_to()
+        cdef Py_ssize_t place, nbytes = 0
+        cdef bint full = False
+        cdef Entrance* entrance
+        cdef BatchTail* tail
+        cdef char* next_place = NULL
+        cdef RecordFuture future
+        if timestamp_ms is None:
+            record.timestamp_ms = NO_TIME
+        else:
+            record.timestamp_ms = timestamp_of(timestamp_ms)
+            if record.timestamp_ms < 0:
+                return None
+        place = self._place(&record.key, partition, sticky)
+        if place == ELSEWHERE:
+            return None
+        entrance = &self._entrances[place]
+        tail = kprod_get(entrance.tail)
+        if tail == NULL:
+            return None
+        # All at once, as each may take longer than all that follows.
+        kprod_prefetch_to_write(tail)
+        kprod_prefetch_to_write(kprod_get_guess(entrance.place))
+        future = append_record(
+            tail, self._clock, self._future_type, self._bare, record, &nbytes, &full, &next_place
+        )
+        if future is None:
+            full_place[0] = place
+            return None
+        kprod_put(entrance.place, next_place)
+        if sticky is not None and sticky.partition == place:
+            sticky.count(nbytes, full)
+        if full:
+            try:
+                self._filled(place)
+            except MemoryError:
+                pass    # the record is in its batch, which leaves when its linger is over
+        return future
+
+    cdef Py_ssize_t _place(
+        self, const Field* key, object partition, StickyPartition sticky
+    ) noexcept:
+        """The partition's number, or ELSEWHERE."""
+        cdef Py_ssize_t place
+        if partition is None:
+            if key.size < 0:
+                # It may have been chosen when the topic had more partitions than it has now.
+                if sticky is None or sticky.spent or sticky.partition >= self.partition_count:
+                    return ELSEWHERE
+                return sticky.partition
+            return partition_of_key(key.data, key.size, self.partition_count)
+        place = partition_of(partition)
+        return place if place < self.partition_count else ELSEWHERE
+
+
+cdef inline bint is_plain(object data) noexcept:
+    return data is None or PyBytes_CheckExact(data)
+
+
+cdef inline bint is_bytes_like(object data) noexcept:
+    """Bytes in a row, of which nothing runs Python code when they are borrowed."""
+    cdef Py_buffer* view
+    if is_plain(data) or PyByteArray_CheckExact(data):
+        return True
+    if type(data) is not memoryview:
+        return False
+    view = PyMemoryView_GET_BUFFER(data)
+    return view.ndim == 1 and view.itemsize == 1
+
+
+@cython.final
+cdef class TopicAppenders:
+    """The topics whose records take the compiled path."""
+
+    def __cinit__(self):
+        self._appenders = {}
+
+    def get(self, str topic not None):
+        """The appender of a topic, None when it has none."""
+        return kprod_look_up(self._appenders, topic)
+
+    def open(self, str topic not None, TopicAppender appender not None):
+        """Let a topic's records take the compiled path."""
+        cdef TopicAppender former
+        with cython.critical_section(self):
+            former = self._appenders.get(topic)
+            appender._closed = False
+            self._appenders[topic] = appender
+            if former is not None and former is not appender:
+                former._closed = True
+
+    def close(self, str topic not None):
+        """Send a topic's records through the Python path."""
+        cdef TopicAppender appender
+        with cython.critical_section(self):
+            appender = self._appenders.pop(topic, None)
+            if appender is not None:
+                appender._closed = True
+
+    def clear(self):
+        """Send everything through the Python path."""
+        cdef list appenders
+        with cython.critical_section(self):
+            appenders = list(self._appenders.values())
+            self._appenders.clear()
+            for appender in appenders:
+                (<TopicAppender>appender)._closed = True
+
+    def partition_counts(self):
+        """Partitions by topic, as the appenders have them."""
+        cdef list appenders = list(self._appenders.items())     # at once: others open topics
+        return {topic: (<TopicAppender>appender).partition_count for topic, appender in appenders}
+
+
+cdef class CompiledSend:
+    """A producer's ``send``; ``_send`` of the subclass is the Python path."""
+
+    def __cinit__(self, *args, **kwargs):
+        self._topic_appenders = TopicAppenders()
+
+    @cython.binding(False)              # a plain method of C, which is the cheapest to call
+    @cython.embedsignature(True)
+    @cython.embedsignature.format("clinic")
+    def send(
+        self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None
+    ):
+        """Queue one record; the future tells where it was stored, or why it was not.
+
+        ``value`` and ``key`` are bytes-like or None, or whatever the serializers take; ``headers``
+        are a dict or a list of ``(str, bytes | None)`` pairs; ``timestamp_ms`` is milliseconds
+        since the epoch (None: now). Returns at once unless the topic is new, ``buffer_memory`` is
+        full, or very many delivery callbacks wait to be run; then it waits, at most
+        ``max_block_ms``.
+
+        Raises, with nothing queued: InvalidTopicError, InvalidRecordError, RecordTypeError,
+        SerializationError, PartitionError, RecordTooLargeError for a bad argument;
+        KprodTimeoutError when the topic's metadata did not come in time, BufferFullError when there
+        was no room for so long; ProducerClosedError after ``close``.
+        """
+        cdef TopicAppender appender = self._latest if KPROD_HAS_GIL else None
+        cdef RecordFuture future = None
+        cdef Py_ssize_t place = ELSEWHERE
+        # Most often it is the topic of the last record, and the same object. One that is closed
+        # while another thread makes it the latest says so itself.
+        if appender is None or appender._name is not topic or appender._closed:
+            appender = self._find_appender(topic)
+        if appender is not None:
+            if headers is None and is_plain(key) and is_plain(value):
+                future = appender.append_plain(key, value, partition, timestamp_ms, &place)
+                if future is None and place != ELSEWHERE:
+                    return self._append_to_new_batch(topic, value, key, place, timestamp_ms)
+            elif (
+                (headers is None or type(headers) is list or type(headers) is tuple)
+                and is_bytes_like(key)
+                and is_bytes_like(value)
+            ):
+                headers = () if headers is None else headers
+                future = appender.append_held(key, value, headers, partition, timestamp_ms)
+            if future is not None:
+                return future
+        return self._send(topic, value, key, headers, partition, timestamp_ms)
+
+    def _append_to_new_batch(self, topic, value, key, partition, timestamp_ms):
+        """Queue a record whose partition has no batch with room; all else was checked."""
+        return self._send(topic, value, key, None, partition, timestamp_ms)
+
+    cdef TopicAppender _find_appender(self, object topic):
+        """The appender of a topic, remembered for the next record; None when it has none."""
+        cdef TopicAppender appender = None
+        if type(topic) is str:
+            appender = kprod_look_up(self._topic_appenders._appenders, topic)
+        # Without a GIL nobody could say whether what another thread replaces is still there.
+        if KPROD_HAS_GIL and appender is not None:
+            appender._name = <str>topic
+            self._latest = appender
+        return appender

@@ -1,0 +1,63 @@
+"""The file map of the documentation, made from the first lines of the files' docstrings.
+
+    python -m tests.architecture.file_map
+
+writes ``docs/file_map.md``; a test compares the page with the files.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tests.architecture.sources import ROOT, files
+
+PAGE = ROOT / "docs" / "file_map.md"
+PACKAGES = ("kprod", "kprod_ext")
+INTRODUCTION = """\
+# File map
+
+Every module, in the words of its own first line. Written by `make file-map`; do not edit it here.
+"""
+DOCSTRING = re.compile(r'\A(?:#[^\n]*\n)*\s*"""(.*?)"""', re.DOTALL)
+
+
+def file_map() -> str:
+    """The whole page."""
+    folders: dict[Path, list[Path]] = {}
+    for path in files(".py", ".pyx", ".pxd", folders=PACKAGES):
+        if path.name != "__init__.py" and not _declares_a_module(path):
+            folders.setdefault(path.parent, []).append(path)
+    tables = [_table(folder, members) for folder, members in sorted(folders.items())]
+    return "\n".join([INTRODUCTION, *tables])
+
+
+def _declares_a_module(path: Path) -> bool:
+    """The ``.pxd`` of a ``.pyx`` tells other compiled modules what it holds."""
+    sources = path.with_suffix(".pyx"), path.with_suffix(".py")
+    return path.suffix == ".pxd" and any(source.exists() for source in sources)
+
+
+def _table(folder: Path, members: list[Path]) -> str:
+    rows = [f"| `{path.name}` | {first_line(path)} |\n" for path in members]
+    title = f"## {folder.relative_to(ROOT)}\n\n{first_line(folder / '__init__.py')}\n"
+    return f"{title}\n| file | |\n|---|---|\n{''.join(rows)}"
+
+
+def first_line(path: Path) -> str:
+    """The first sentence of the module's docstring, or its first line."""
+    text = path.read_text()
+    found = ast.get_docstring(ast.parse(text)) if path.suffix == ".py" else _docstring(text)
+    assert found, f"{path} has no docstring"
+    paragraph = " ".join(found.strip().split("\n\n")[0].split())
+    return paragraph.split(". ")[0].replace("``", "`").replace("|", "\\|").rstrip(".")
+
+
+def _docstring(text: str) -> str:
+    found = DOCSTRING.match(text)
+    return found[1] if found else ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(file_map())
