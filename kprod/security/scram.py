@@ -1,12 +1,15 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, 7677), by the package scramp.
 
-The password does not travel, and the broker has to prove that it knows it, too.
+The password does not travel, and the broker has to prove that it knows it, too. Names and passwords
+are used as they are: RFC 5802 asks for SASLprep, but Kafka's brokers, its tools and other clients
+hash the plain UTF-8 (``ScramFormatter.normalize`` in Java, ``rdkafka_sasl_scram.c`` in librdkafka).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from kprod.errors import SaslAuthenticationError
 from kprod.security.plain import Login
@@ -23,10 +26,7 @@ class ScramConversation:
     """Client first, server first, client final, server final."""
 
     def __init__(self, mechanism: str, login: Login) -> None:
-        from scramp import ScramClient
-
-        user, password = login()
-        self._client = ScramClient([mechanism], user, password)
+        self._client = _client(mechanism, *login())
         self._next: Callable[[str], bytes | None] = self._answer_first
 
     def respond(self, challenge: bytes | None) -> bytes | None:
@@ -58,3 +58,25 @@ class ScramConversation:
 
     def _check_final(self, message: str) -> None:
         self._client.set_server_final(message)
+
+
+def _client(mechanism: str, user: str, password: str) -> Any:
+    """scramp's, without the SASLprep that it begins with."""
+    from scramp import ScramClient
+
+    client = ScramClient([mechanism], "replaced", "replaced")
+    client.username, client.password = _AsItIs(user), _AsItIs(password)
+    return client
+
+
+class _AsItIs:
+    """A name or a password as scramp asks for it: ``escape`` is for the message, bytes to hash."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def escape(self) -> str:
+        return self._text.replace("=", "=3D").replace(",", "=2C")
+
+    def __bytes__(self) -> bytes:
+        return self._text.encode()

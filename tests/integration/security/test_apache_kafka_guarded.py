@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
 from kprod.errors import SaslAuthenticationError, TlsAuthenticationError
 from kprod.transport.tcp import TcpBackend
 from tests.support.apache_kafka.broker import ApacheKafka
-from tests.support.apache_kafka.guards import PROTOCOLS, guards
+from tests.support.apache_kafka.guards import ODD_PASSWORD, ODD_USER, PROTOCOLS, guards
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.certificates import Certificates
 from tests.support.cutting_proxy import CutPlan, CuttingProxy
@@ -42,7 +43,7 @@ def kafka(
 ) -> Iterator[ApacheKafka]:
     folder = tmp_path_factory.mktemp("kafka")
     with ApacheKafka(folder, request.param, guards=guards(certificates)) as broker:
-        for name in [*LOGINS, "again", *(f"cut-{login}" for login in LOGINS)]:
+        for name in [*LOGINS, "again", "odd", *(f"cut-{login}" for login in LOGINS)]:
             TopicAdmin(broker.bootstrap_servers).create(name, 1)
         yield broker
 
@@ -117,6 +118,26 @@ def test_nothing_is_lost_or_doubled_by_cuts(
     found = [record.value for record in read_back(kafka.bootstrap_servers, topic, 1)]
     assert found == [*(b"%d" % n for n in range(sent)), LARGE]
     print(f"{name}: {cutter.cuts} cuts, {len(found)} records, each once and in order")
+
+
+@pytest.mark.parametrize("name", ["scram-256", "scram-512"])
+def test_a_password_is_taken_as_it_is(
+    name: str, kafka: ApacheKafka, certificates: Certificates
+) -> None:
+    """The broker's own tool stored it, and librdkafka logs in by it, too."""
+    options = options_of(name, kafka, certificates)
+    odd = {"sasl_plain_username": ODD_USER, "sasl_plain_password": ODD_PASSWORD}
+    with KafkaProducer(**{**options, **odd}) as producer:
+        producer.send("odd", b"x").get(timeout=30)
+    theirs = {
+        "bootstrap.servers": options["bootstrap_servers"],
+        "security.protocol": options["security_protocol"],
+        "ssl.ca.location": options["ssl_cafile"],
+        "sasl.mechanism": options["sasl_mechanism"],
+        "sasl.username": ODD_USER,
+        "sasl.password": ODD_PASSWORD,
+    }
+    assert "odd" in AdminClient(theirs).list_topics(timeout=30).topics
 
 
 @pytest.mark.parametrize("name", ["plain", "scram-256", "scram-512"])

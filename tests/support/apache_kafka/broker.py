@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import signal
 import socket
@@ -28,6 +29,9 @@ LINES_TOLD = 20
 # The shell becomes the broker. What it leaves behind waits for the end of standard input, which
 # comes when the tests' process is gone, however it went, and then ends the broker too.
 WITH_PARENT = 'exec 3<&0; { read -r _ <&3; kill -9 $$; } & exec "$@" 3<&- </dev/null'
+
+UTF8 = {**os.environ, "LC_ALL": "C.UTF-8"}
+"""Arguments may be any text, such as passwords of users: Java reads them by the locale."""
 
 
 class Guards(NamedTuple):
@@ -114,7 +118,9 @@ class ApacheKafka:
             shutil.copytree(kept, self.data_dir)
             return
         command = self._command("kafka.tools.StorageTool", *arguments, "-c", str(self._properties))
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, env=UTF8
+        )
         assert ran.returncode == 0, f"the storage cannot be formatted:\n{ran.stdout}{ran.stderr}"
         kept.parent.mkdir(exist_ok=True)
         # Renamed when complete; another worker may have been first, with the same files.

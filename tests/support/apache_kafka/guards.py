@@ -18,6 +18,9 @@ from tests.support.kerberos_realm import SERVICE, KerberosRealm
 
 MODULE = "org.apache.kafka.common.security.{} required {};"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required {};"
+ODD_USER = "carol"
+ODD_PASSWORD = "½ ﬁ a\u00a0b soft\u00adhyphen 🔑 كلمة-1 e\u0301"
+"""What SASLprep (RFC 4013) changes or forbids: brokers keep it as it is. Names are ASCII there."""
 PROTOCOLS = {
     "TLS": "SSL",
     "MTLS": "SSL",
@@ -63,7 +66,9 @@ def guards(certificates: Certificates) -> Guards:
         ),
     }
     users = [
-        f"{name}=[name={USER},password={PASSWORD}]" for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        f"{mechanism}=[name={name},password={password}]"
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        for name, password in ((USER, PASSWORD), (ODD_USER, ODD_PASSWORD))
     ]
     return Guards(PROTOCOLS, properties, users)
 

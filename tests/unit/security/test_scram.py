@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 from collections.abc import Callable
 
 import pytest
 from scramp import ScramMechanism
 
+from kprod.broker import Authentication
 from kprod.errors import SaslAuthenticationError
 from kprod.security.scram import ScramConversation
 
@@ -35,6 +38,64 @@ def test_a_broker_that_knows_the_password(mechanism: str) -> None:
         (conversation.respond(server.get_server_first().encode()) or b"").decode()
     )
     assert conversation.respond(server.get_server_final().encode()) is None
+
+
+AS_IT_IS = {
+    "a half": "½ price",
+    "a ligature": "ﬁve",
+    "a no-break space": "a\u00a0b",
+    "a soft hyphen": "soft\u00adhyphen",
+    "an emoji": "🔑 and key",
+    "Arabic with Latin": "كلمة-سر-1a",
+    "a tab": "a\tb",
+    "an ideographic space": "全角\u3000空白",
+    "a character newer than Unicode 3.2": "ẞ is capital",
+    "composed another way": "e\u0301",
+    "ASCII": "pencil, =2C=3D",
+}
+"""What SASLprep changes or forbids, and Kafka does not: its brokers and tools hash the UTF-8."""
+
+
+@pytest.mark.parametrize("password", AS_IT_IS.values(), ids=AS_IT_IS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_password_is_hashed_as_it_is(mechanism: str, password: str) -> None:
+    """The proof is that of RFC 5802, 3, for the bytes of the password."""
+    conversation = ScramConversation(mechanism, lambda: ("user", password))
+    bare = (conversation.respond(None) or b"").decode().removeprefix("n,,")
+    nonce = bare.partition(",r=")[2]
+    server_first = f"r={nonce}x,s={SALT},i=4096"
+    final = (conversation.respond(server_first.encode()) or b"").decode()
+    without_proof, _, proof = final.rpartition(",p=")
+
+    name = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), base64.b64decode(SALT), 4096)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    stored_key = hashlib.new(name, client_key).digest()
+    signed = f"{bare},{server_first},{without_proof}".encode()
+    signature = hmac.digest(stored_key, signed, name)
+    expected = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    assert base64.b64decode(proof) == expected
+
+
+@pytest.mark.parametrize("user", [*AS_IT_IS.values(), "a,b=c"])
+def test_a_name_is_told_as_it_is(user: str) -> None:
+    conversation = ScramConversation(MECHANISMS[0], lambda: (user, "pencil"))
+    first = (conversation.respond(None) or b"").decode()
+    told = first.removeprefix("n,,n=").partition(",r=")[0]
+    assert told.replace("=2C", ",").replace("=3D", "=") == user
+    assert "," not in told
+
+
+@pytest.mark.parametrize("password", AS_IT_IS.values(), ids=AS_IT_IS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_embedded_broker_takes_the_password_as_it_is(mechanism: str, password: str) -> None:
+    exchange = Authentication({"user": password}).begin(mechanism)
+    assert exchange is not None
+    conversation = ScramConversation(mechanism, lambda: ("user", password))
+    message = conversation.respond(None)
+    while message is not None:
+        message = conversation.respond(exchange.step(message))
+    assert exchange.done
 
 
 FIRST: dict[str, Callable[[str], str]] = {
