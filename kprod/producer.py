@@ -18,6 +18,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
+from kprod.config.reading import concealed
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError
 from kprod.intake.arguments import (
     check_partition,
@@ -60,8 +61,9 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     order, without duplicates, to every in-sync replica (``acks="all"``, idempotent).
 
     Raises ConfigError for a bad option; nothing has been started then. Connecting happens in the
-    background on first use. A pickle of a producer holds its options only. A forked child that uses
-    an inherited producer gets connections of its own, with a warning.
+    background on first use. A pickle of a producer holds its options only, and raises TypeError if
+    a secret is among them as text. A forked child that uses an inherited producer gets connections
+    of its own, with a warning.
 
     As a context manager it closes at the end of the block. After an exception, and when the
     interpreter exits, it takes at most ``close_timeout_ms_at_exit`` to deliver what is queued. A
@@ -70,6 +72,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
 
     def __init__(self, *misplaced: object, **options: Unpack[ProducerOptions]) -> None:
         refuse_positions(misplaced)
+        options = concealed(options)
         self.config = ProducerConfig.from_options(options)
         log.debug("%s is made with %r", self.config.client_id, self.config)
         self._options = options
@@ -328,7 +331,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle holds the options only; unpickled, it is a new producer that connects on use."""
-        return _from_options, (type(self), self._options)
+        return partial(type(self), **self._options), ()
 
     # What is known --------------------------------------------------------------------------------
 
@@ -388,13 +391,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self.close(None if error is None else self._exit_seconds)
 
     def __repr__(self) -> str:
-        return f"<KafkaProducer client_id={self.config.client_id}>"
+        config = getattr(self, "config", None)  # a traceback may show one that was never made
+        return f"<KafkaProducer client_id={config and config.client_id}>"
 
 
 def _blocking_time(engine: Engine, max_block: float) -> float:
     """Seconds a call may wait: none in the thread that would have to end the wait."""
     return 0.0 if engine.is_sender else max_block
-
-
-def _from_options(kind: type[KafkaProducer], options: dict[str, Any]) -> KafkaProducer:
-    return kind(**options)

@@ -15,6 +15,7 @@ from kprod.aio.queueing import Queueing, Record
 from kprod.aio.record_batch import RecordBatch
 from kprod.aio.sent_record import Settling
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.config.reading import concealed
 from kprod.errors import KprodError
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
@@ -39,6 +40,7 @@ class AIOKafkaProducer(TransactionCalls):
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop | None = None, **options: Any) -> None:
         self._closed = True  # until it has been made
+        options = concealed(options)
         if loop is not None:
             warnings.warn("The `loop` parameter has been deprecated", DeprecationWarning, 2)
         self._loop = loop or asyncio.get_running_loop()

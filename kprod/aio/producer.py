@@ -12,6 +12,7 @@ from kprod.aio.sending import NOTHING
 from kprod.aio.sent_record import SentRecord, Settling
 from kprod.aio.transactions import AsyncTransactionCalls
 from kprod.buffer.future import FutureRecordMetadata
+from kprod.config.reading import concealed
 from kprod.producer import KafkaProducer
 from kprod.types import DeliveryReport, Headers, RecordMetadata
 
@@ -33,6 +34,7 @@ class Producer(AsyncTransactionCalls):
     """
 
     def __init__(self, *, max_block_ms: int = MAX_BLOCK_MS, **options: Any) -> None:
+        options = concealed(options)
         self._max_block = max_block_ms / 1000
         self._native = KafkaProducer(max_block_ms=0, **options)
         self._queueing = Queueing(self._native, self._max_block, partial(Settling, renews=True))

@@ -132,7 +132,6 @@ _IGNORED = {
     "ssl_trustmanager_algorithm": _JVM,
     "ssl_secure_random_implementation": _JVM,
     "ssl_protocol": _TLS_VERSION,
-    "ssl_enabled_protocols": _TLS_VERSION,
     "ssl_keystore_type": _FILE_TYPE,
     "ssl_truststore_type": _FILE_TYPE,
     "sasl_kerberos_kinit_cmd": _TICKETS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TypeAlias
 
 from kprod.config.kinds import Refused
 
@@ -10,11 +11,13 @@ _ENTRY = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\
 _OPTION = re.compile(
     r"""\s+([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.DOTALL
 )
+_OF_TOKENS = "OAuthBearerLoginModule"
+_EXTENSION = "extension_"
 _LOGIN = {"username": "sasl_plain_username", "password": "sasl_plain_password"}
 _MODULES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "PlainLoginModule": (("PLAIN",), _LOGIN),
     "ScramLoginModule": (("SCRAM-SHA-256", "SCRAM-SHA-512"), _LOGIN),
-    "OAuthBearerLoginModule": (
+    _OF_TOKENS: (
         ("OAUTHBEARER",),
         {
             "clientId": "sasl_oauthbearer_client_id",
@@ -31,8 +34,12 @@ _MODULES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 _ELSEWHERE = "set KRB5_CLIENT_KTNAME, or run kinit"
 
 
-def read_jaas(text: str, mechanism: str | None) -> dict[str, str]:
-    """Options by name. Raises Refused, without telling a value, for what is not such an entry."""
+Named: TypeAlias = dict[str, tuple[str, str | dict[str, str]]]
+"""By the name of an option what JAAS calls it, and its value."""
+
+
+def read_jaas(text: str, mechanism: str | None) -> Named:
+    """What it sets. Raises Refused, without telling a value, for what is not such an entry."""
     entry = _ENTRY.fullmatch(text)
     if entry is None:
         raise Refused("sasl_jaas_config: expected 'MODULE required NAME=\"VALUE\" ...;'")
@@ -49,10 +56,19 @@ def read_jaas(text: str, mechanism: str | None) -> dict[str, str]:
         if "keyTab" in given:
             raise Refused(f"sasl_jaas_config: keyTab is not read; {_ELSEWHERE}")
         given = {name: value for name, value in given.items() if name in names}
-    for name in given:
-        if name not in names and not name.startswith("extension_"):
-            raise Refused(f"sasl_jaas_config: {module} has no option {name} here")
-    return {names[name]: value for name, value in given.items() if name in names}
+    extensions = _extensions(given) if module == _OF_TOKENS else {}
+    if unknown := [name for name in given if name not in names]:
+        raise Refused(f"sasl_jaas_config: {module} has no option {unknown[0]} here")
+    found: Named = {names[name]: (name, value) for name, value in given.items()}
+    if extensions:
+        found["sasl_oauthbearer_extensions"] = (f"{_EXTENSION}*", extensions)
+    return found
+
+
+def _extensions(given: dict[str, str]) -> dict[str, str]:
+    """Take them out of the options: further names and values for the broker (KIP-342)."""
+    named = [name for name in given if name.startswith(_EXTENSION)]
+    return {name.removeprefix(_EXTENSION): given.pop(name) for name in named}
 
 
 def _pairs(text: str) -> dict[str, str]:

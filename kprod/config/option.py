@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from kprod.config.kinds import Kind, Refused
 from kprod.config.safe_repr import safe_repr
+from kprod.config.secret import Secret
 
 HIDDEN = "***"
 FIRST_VERSION = "0.1.0"
@@ -15,8 +16,9 @@ class Option(NamedTuple):
     """An option: its name (kafka-python's spelling), default, kind and meaning.
 
     ``default`` is as a user would write it. ``aliases`` are other clients' spellings; the name
-    with dots is accepted without being listed. A ``secret`` value never appears in an error or
-    a ``repr``. ``since`` is the version that brought the option.
+    with dots is accepted without being listed. The value of a ``secret`` option, or what of it the
+    kind ``conceals``, appears in no error, ``repr`` or pickle. ``since`` is the version that
+    brought the option.
     """
 
     name: str
@@ -43,14 +45,21 @@ class Option(NamedTuple):
     def _complaint(self, value: Any, spelled: str, reason: str) -> str:
         name = self.name if spelled == self.name else f'{self.name} (given as "{spelled}")'
         # A reason quotes the offending part itself, without what may be a password.
-        got = reason or f"got {HIDDEN if self.secret else safe_repr(value)}"
+        got = reason or f"got {HIDDEN if self.conceals(value) else safe_repr(value)}"
         return f"{name}: expected {self.kind.expected}; {got}"
+
+    def conceals(self, value: Any) -> bool:
+        """Whether ``value`` is a secret, or may have one in it."""
+        if isinstance(value, Secret):
+            return True
+        if not self.secret or value is None:
+            return False
+        of_kind = getattr(self.kind, "conceals", None)  # a path, say, is none
+        return of_kind is None or bool(of_kind(value))
 
     def shown(self, value: Any) -> str:
         """The value for a ``repr``."""
-        if self.secret and value is not None:
-            return HIDDEN
-        return _plainly(value)
+        return HIDDEN if self.conceals(value) else _plainly(value)
 
 
 def _plainly(value: Any) -> str:

@@ -283,6 +283,10 @@ class ProducerOptions(TypedDict, total=False):
     ssl_minimum_version: str
     """The oldest version of TLS; the newest that both ends know is used."""
 
+    ssl_enabled_protocols: Sequence[str] | str | None
+    """The versions of TLS to choose from; older ones in the list are passed over. None: all
+    that ``ssl_minimum_version`` allows."""
+
     ssl_check_hostname: bool
     """Whether a broker's certificate has to be for the name or address it is reached by."""
 

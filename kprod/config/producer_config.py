@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from kprod.config.addresses import Address
-from kprod.config.reading import OptionReader
+from kprod.config.reading import OptionReader, concealed
 from kprod.config.rules import PRODUCER_RULES, apply_rules
 from kprod.config.secret import Secret
 from kprod.config.security_rules import check_security
@@ -25,7 +25,8 @@ class ProducerConfig:
     """Every option, checked. Make one with ``from_options``; immutable, so safe from any thread.
 
     Meanings, ranges and defaults are in ``OPTIONS``. Names end in their unit: ``_ms`` milliseconds,
-    ``_size``, ``_memory`` and ``_bytes`` bytes.
+    ``_size``, ``_memory`` and ``_bytes`` bytes. A secret, or text with one in it, is a ``Secret``:
+    its ``repr`` is three stars, and no pickle takes it.
     """
 
     bootstrap_servers: tuple[Address, ...]
@@ -81,13 +82,14 @@ class ProducerConfig:
     ssl_context: Any
     ssl_cafile: str | None
     ssl_truststore_password: Secret | None
-    ssl_certfile: str | None
+    ssl_certfile: str | Secret | None
     ssl_keystore_password: Secret | None
-    ssl_keyfile: str | None
+    ssl_keyfile: str | Secret | None
     ssl_password: Secret | None
     ssl_crlfile: str | None
     ssl_ciphers: str | None
     ssl_minimum_version: str
+    ssl_enabled_protocols: tuple[str, ...] | None
     ssl_check_hostname: bool
     enable_ssl_certificate_verification: bool
     sasl_mechanism: str | None
@@ -96,7 +98,7 @@ class ProducerConfig:
     sasl_credentials: Any
     sasl_jaas_config: Secret | None
     sasl_oauth_token_provider: Any
-    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_token_endpoint_url: str | Secret | None
     sasl_oauthbearer_client_id: str | None
     sasl_oauthbearer_client_secret: Secret | None
     sasl_oauthbearer_scope: str | None
@@ -106,7 +108,7 @@ class ProducerConfig:
     sasl_kerberos_service_name: str | None
     sasl_kerberos_name: str | None
     sasl_kerberos_domain_name: str | None
-    proxy_url: str | None
+    proxy_url: str | Secret | None
     unix_socket_path: str | None
 
     @classmethod
@@ -116,6 +118,7 @@ class ProducerConfig:
         Raises ConfigError with every problem found. Options of other clients that have no effect
         here are logged as warnings. Idempotence follows KIP-679.
         """
+        options = concealed(options)
         reader = OptionReader(options)
         apply_rules(PRODUCER_RULES, reader)
         reader.problems.extend(check_security(reader))

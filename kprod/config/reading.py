@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from kprod.config.foreign_options import IGNORED, not_used, unavailable
+from kprod.config.foreign_options import IGNORED, UNAVAILABLE, not_used, unavailable
 from kprod.config.kinds import Refused
 from kprod.config.option import Option
 from kprod.config.profiles import PROFILES
 from kprod.config.safe_repr import safe_repr
+from kprod.config.secret import Secret
 from kprod.config.table import OPTIONS
 
 _log = logging.getLogger("kprod.config")
@@ -23,6 +24,29 @@ def _plain(name: str) -> str:
 _BY_SPELLING: Mapping[str, Option] = {
     _plain(spelling): option for option in OPTIONS.values() for spelling in option.spellings
 }
+
+
+_Options = TypeVar("_Options", bound=Mapping[str, Any])
+
+
+def concealed(options: _Options) -> _Options:
+    """The same options, and secrets among them as ``Secret``: in no ``repr``, pickle or traceback.
+
+    For whatever takes options from an application, before anything else. A name that nobody knows
+    may be a mistyped one, so its text is concealed, too.
+    """
+    kept: Any = {name: _concealed(name, value) for name, value in options.items()}
+    return cast(_Options, kept)
+
+
+def _concealed(spelled: Any, value: Any) -> Any:
+    name = _plain(spelled) if isinstance(spelled, str) else ""
+    option = _BY_SPELLING.get(name)
+    if option is not None:
+        hidden = not isinstance(value, Secret) and option.conceals(value)
+        return Secret(value, option.name) if hidden else value
+    known = name in IGNORED or name in UNAVAILABLE
+    return Secret(value, spelled) if isinstance(value, str) and not known else value
 
 
 class OptionReader:

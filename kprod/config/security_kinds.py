@@ -8,6 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kprod.config.kinds import Refused
+from kprod.config.safe_repr import safe_repr
+from kprod.config.secret import Secret, exposed
+
+TLS_VERSIONS = {"tlsv1.2": "TLSv1.2", "tlsv1.3": "TLSv1.3"}
+"""Oldest first."""
 
 _PAIR = re.compile(r"([A-Za-z]+)=([\x20-\x7e\t\r\n]*)")
 
@@ -28,13 +33,62 @@ class Text:
         return value
 
 
+class Url(Text):
+    """An address that may hold a password: in its user part, or in its query."""
+
+    def conceals(self, value: Any) -> bool:
+        """Whether it holds one, as far as can be seen."""
+        return not isinstance(value, str) or "@" in value or "?" in value
+
+    def convert(self, value: Any) -> Any:
+        super().convert(exposed(value))
+        return value
+
+
 class PathOrText(Text):
-    """The path of a file, or what would be in it."""
+    """The path of a file, or what would be in it: PEM."""
 
     type_name = "str, path or None"
 
-    def convert(self, value: Any) -> str | None:
-        return super().convert(os.fsdecode(value) if isinstance(value, os.PathLike) else value)
+    def conceals(self, value: Any) -> bool:
+        """Whether it is what would be in the file."""
+        return not isinstance(value, os.PathLike) and not (
+            isinstance(value, str) and not is_pem(value)
+        )
+
+    def convert(self, value: Any) -> Any:
+        given = exposed(value)
+        text = super().convert(os.fsdecode(given) if isinstance(given, os.PathLike) else given)
+        return value if isinstance(value, Secret) else text
+
+
+def is_pem(source: str) -> bool:
+    """Whether it is PEM itself, and not the path of a file."""
+    return "-----BEGIN " in source or "\n" in source
+
+
+_OLD_VERSIONS = ("sslv2hello", "sslv3", "tlsv1", "tlsv1.1")
+
+
+class TlsVersions:
+    """Versions of TLS as Java lists them, kept in order; those that are too old are passed over."""
+
+    type_name = "list of str, str or None"
+    expected = '"TLSv1.2", "TLSv1.3", both of them in a list or joined by a comma, or None'
+
+    def convert(self, value: Any) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+            raise Refused
+        wanted = {name.strip().lower(): name for name in names}
+        for name in wanted.keys() - {*_OLD_VERSIONS, *TLS_VERSIONS}:
+            raise Refused(f"got {safe_repr(wanted[name])}")
+        found = tuple(kept for name, kept in TLS_VERSIONS.items() if name in wanted)
+        if not found:
+            raise Refused("it names none of these")
+        return found
 
 
 class HostnameCheck:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from kprod.config.kinds import Choice, Truth
 from kprod.config.option import Option
 from kprod.config.secret import SecretText
-from kprod.config.security_kinds import Extensions, HostnameCheck, PathOrText, Plugged, Text
+from kprod.config.security_kinds import (
+    TLS_VERSIONS,
+    Extensions,
+    HostnameCheck,
+    PathOrText,
+    Plugged,
+    Text,
+    TlsVersions,
+    Url,
+)
 
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
@@ -19,7 +28,7 @@ _MECHANISM = Choice(
     "str or None",
     ", ".join(f'"{name}"' for name in MECHANISMS),
 )
-_VERSIONS = Choice({"tlsv1.2": "TLSv1.2", "tlsv1.3": "TLSv1.3"}, "str", '"TLSv1.2" or "TLSv1.3"')
+_VERSIONS = Choice(TLS_VERSIONS, "str", '"TLSv1.2" or "TLSv1.3"')
 _SECRET = SecretText()
 _CERTIFICATES = "the path of a PEM or PKCS#12 file, or PEM text"
 
@@ -114,6 +123,13 @@ SECURITY_ROWS = (
         "The oldest version of TLS; the newest that both ends know is used.",
     ),
     Option(
+        "ssl_enabled_protocols",
+        None,
+        TlsVersions(),
+        "The versions of TLS to choose from; older ones in the list are passed over. None: all that"
+        " `ssl_minimum_version` allows.",
+    ),
+    Option(
         "ssl_check_hostname",
         True,
         HostnameCheck(),
@@ -177,8 +193,9 @@ SECURITY_ROWS = (
     Option(
         "sasl_oauthbearer_token_endpoint_url",
         None,
-        Text("an https:// URL"),
+        Url("an https:// URL"),
         "Where tokens of `OAUTHBEARER` are fetched from (client credentials grant, RFC 6749, 4.4).",
+        secret=True,
     ),
     Option(
         "sasl_oauthbearer_client_id",
@@ -238,7 +255,7 @@ SECURITY_ROWS = (
     Option(
         "proxy_url",
         None,
-        Text('"socks5://[user:password@]host:port", "socks5h://..." or "http://..."'),
+        Url('"socks5://[user:password@]host:port", "socks5h://..." or "http://..."'),
         "A proxy all connections go through. `socks5h` has it resolve the brokers' names, too, and"
         " so has `http`, which is asked to CONNECT. Needs the package python-socks.",
         ("socks5_proxy",),

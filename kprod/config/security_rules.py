@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from kprod.config.jaas import read_jaas
 from kprod.config.kinds import Refused
 from kprod.config.reading import OptionReader
+from kprod.config.secret import exposed
 from kprod.config.security_options import SCRAM, SECURITY_ROWS
 from kprod.config.table import OPTIONS
 
@@ -74,12 +75,16 @@ def _jaas(reader: OptionReader) -> Iterable[str]:
     except Refused as refusal:
         yield str(refusal)
         return
-    for name, value in found.items():
+    for name, (spelled, value) in found.items():
         if name in reader.given:
             yield f"{name} is set twice: by itself and in sasl_jaas_config"
-        else:
-            reader.given[name] = "sasl.jaas.config"
+            continue
+        reader.given[name] = "sasl.jaas.config"
+        try:
             reader.values[name] = OPTIONS[name].kind.convert(value)
+        except Refused as refusal:
+            reason = str(refusal) or f"expected {OPTIONS[name].kind.expected}"
+            yield f"sasl_jaas_config: {spelled}: {reason}"
 
 
 def _tls(reader: OptionReader) -> Iterable[str]:
@@ -98,6 +103,9 @@ def _tls(reader: OptionReader) -> Iterable[str]:
         yield f"ssl_context is used as it is: {others} must be set in it, not beside it"
     if not values["enable_ssl_certificate_verification"]:
         _log.warning("certificates of brokers are not verified: anybody may pretend to be one")
+    enabled, oldest = values["ssl_enabled_protocols"], values["ssl_minimum_version"]
+    if enabled is not None and max(enabled) < oldest:
+        yield f"ssl_enabled_protocols has no version from ssl_minimum_version={oldest!r} on"
     for option, needed in (
         ("ssl_keyfile", "ssl_certfile"),
         ("ssl_password", "ssl_certfile"),
@@ -162,7 +170,7 @@ def _missing_token(reader: OptionReader) -> Iterable[str]:
     elif missing := [name for name in _CLIENT if name not in client]:
         yield f"{' and '.join(client)} set without {' and '.join(missing)}"
     else:
-        yield from _endpoint(reader.values["sasl_oauthbearer_token_endpoint_url"])
+        yield from _endpoint(exposed(reader.values["sasl_oauthbearer_token_endpoint_url"]))
 
 
 def _endpoint(url: str) -> Iterable[str]:
@@ -178,7 +186,8 @@ def _endpoint(url: str) -> Iterable[str]:
 def _ways(reader: OptionReader) -> Iterable[str]:
     """How brokers are reached: by a proxy, by a socket of this machine."""
     values = reader.values
-    transport, proxy, path = (values[n] for n in ("transport", "proxy_url", "unix_socket_path"))
+    transport, path = values["transport"], values["unix_socket_path"]
+    proxy = exposed(values["proxy_url"])
     if proxy is not None:
         if transport != "tcp":
             yield "proxy_url needs transport='tcp'"

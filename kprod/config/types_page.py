@@ -61,6 +61,7 @@ _BY_WORDS = {
     "dict": "Mapping[str, Mapping[str, Any]]",
     "dict, str or None": "Mapping[str, str] | str | None",
     "list of objects": "Sequence[object] | None",
+    "list of str, str or None": "Sequence[str] | str | None",
 }
 
 

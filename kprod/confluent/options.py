@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kprod.config.kinds import MAX_INT32
 from kprod.config.plugins import PARTITIONERS
+from kprod.config.secret import exposed
 from kprod.confluent.credentials import Credentials
 from kprod.confluent.errors import KafkaError, KafkaException
 from kprod.confluent.native import NativeProducer
@@ -83,7 +84,7 @@ def settled(conf: Any, named: Mapping[str, Any]) -> tuple[Settings, dict[str, An
 def _credentials(given: dict[str, Any]) -> Credentials:
     """Take user and password out of the options: they may be replaced."""
     pair = [given.pop(f"sasl_{name}", given.pop(f"sasl_plain_{name}", "")) for name in _LOGIN]
-    return Credentials(*pair)
+    return Credentials(*map(exposed, pair))
 
 
 def _flat(conf: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from kprod import errors as native_errors
 from kprod.clock import SystemClock
+from kprod.config.reading import concealed
 from kprod.confluent.cluster_metadata import ClusterMetadata, cluster_metadata
 from kprod.confluent.errors import KafkaError, KafkaException, Purged, from_native
 from kprod.confluent.events import Events, forwarding
@@ -36,6 +37,7 @@ class Producer(Producing, TransactionCalls):
     """
 
     def __init__(self, conf: Any = None, **named: Any) -> None:
+        conf, named = concealed(conf) if isinstance(conf, dict) else conf, concealed(named)
         logger = named.pop("logger", None)
         self._settings, self._options = settled(conf, named)
         super().__init__(self._settings)

@@ -71,7 +71,7 @@ DEFAULT_CONFIG: dict[str, Any] = {
 }
 """The options of kafka-python 3 and their defaults, which are those of this face."""
 
-SECRETS = frozenset({"sasl_plain_password", "ssl_password", "sasl_oauth_token_provider"})
+PROVIDERS = frozenset({"sasl_oauth_token_provider", "sasl_credentials"})
 HANDLED_HERE = frozenset(
     {"api_version", "api_version_auto_timeout_ms", "bootstrap_timeout_ms", "default_api_timeout_ms"}
     | {"metrics_enabled"}
@@ -79,14 +79,15 @@ HANDLED_HERE = frozenset(
 
 
 class Config(dict[str, Any]):
-    """What ``producer.config`` is: every option by name. Its ``repr`` shows no password."""
+    """What ``producer.config`` is: every option by name.
+
+    A password, or what has one in it, is a ``kprod.config.secret.Secret``: ``reveal()`` tells it.
+    The ``repr`` shows no object that tells tokens or passwords either.
+    """
 
     def __repr__(self) -> str:
-        shown = {
-            name: "***" if name in SECRETS and value is not None else value
-            for name, value in self.items()
-        }
-        return repr(shown)
+        hidden = {name: "***" for name in PROVIDERS if self.get(name) is not None}
+        return repr({**self, **hidden})
 
 
 def native_options(given: Mapping[str, Any]) -> dict[str, Any]:

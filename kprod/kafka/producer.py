@@ -6,6 +6,7 @@ import logging
 from types import TracebackType
 from typing import Any, Self
 
+from kprod.config.reading import concealed
 from kprod.errors import (
     BrokerError,
     ConfigError,
@@ -47,7 +48,8 @@ class KafkaProducer(TransactionCalls):
 
     def __init__(self, **configs: Any) -> None:
         self._closed = True  # until it has been made
-        self._configs = dict(configs)
+        configs = concealed(configs)
+        self._configs = configs
         self.config = Config({**DEFAULT_CONFIG, **configs})
         version = self.config["api_version"] = _as_tuple(self.config["api_version"])
         options = native_options(configs)

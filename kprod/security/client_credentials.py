@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import ssl
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,7 @@ class ClientCredentials:
         timeout: float = TIMEOUT,
     ) -> None:
         self._url = url
+        self._place = url.partition("?")[0]  # a query may hold a key
         self._client_id = client_id
         self._secret = secret
         self._scope = scope
@@ -47,7 +50,7 @@ class ClientCredentials:
         self._timeout = timeout
 
     def __repr__(self) -> str:
-        return f"ClientCredentials({self._url!r}, {self._client_id!r})"
+        return f"ClientCredentials({self._place!r}, {self._client_id!r})"
 
     def token(self) -> tuple[str, float] | str:
         """A token, and when it expires if the issuer told. Raises SaslAuthenticationError."""
@@ -71,6 +74,7 @@ class ClientCredentials:
 
         timeout = Timeout(total=self._timeout)
         with (
+            _Unlogged(),
             TimeLimit(self._timeout) as limit,
             PoolManager(ssl_context=self._trust(), timeout=timeout) as pool,
         ):
@@ -125,7 +129,23 @@ class ClientCredentials:
         return {}
 
     def _none(self, reason: str) -> SaslAuthenticationError:
-        return SaslAuthenticationError(f"OAUTHBEARER: no token from {self._url}: {reason}")
+        return SaslAuthenticationError(f"OAUTHBEARER: no token from {self._place}: {reason}")
+
+
+class _Unlogged(logging.Filter):
+    """Within it urllib3 logs nothing of this thread: at DEBUG it would, the whole address."""
+
+    _log = logging.getLogger("urllib3.connectionpool")
+
+    def __enter__(self) -> None:
+        self._thread = threading.get_ident()
+        self._log.addFilter(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._log.removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.thread != self._thread
 
 
 def _body(response: BaseHTTPResponse) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kprod.config import ProducerConfig
-from kprod.config.secret import Secret
+from kprod.config.secret import Secret, exposed
 from kprod.security.steps import Begun, InlineSteps, Mechanism, Steps
 from kprod.transport.base import Backend
 from kprod.transport.registry import open_backend
@@ -47,7 +47,7 @@ def _way(config: ProducerConfig) -> Backend:
         "receive_buffer_bytes": config.receive_buffer_bytes,
     }
     if config.proxy_url is not None:
-        return open_backend("proxy", proxy_url=config.proxy_url, **sizes)
+        return open_backend("proxy", proxy_url=exposed(config.proxy_url), **sizes)
     if config.transport == "tcp":
         return open_backend("tcp", busy_poll=config.busy_poll_us / 1e6, **sizes)
     if config.transport == "unix":
@@ -62,7 +62,8 @@ def tls_contexts(config: ProducerConfig) -> TlsContexts:
     from kprod.transport.tls_context import TlsContexts
     from kprod.transport.tls_settings import TlsSettings
 
-    oldest = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+    versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+    enabled = config.ssl_enabled_protocols or tuple(versions)
     truststore, keystore = config.ssl_truststore_password, config.ssl_keystore_password
     key_password = config.ssl_password
     return TlsContexts(
@@ -70,15 +71,16 @@ def tls_contexts(config: ProducerConfig) -> TlsContexts:
             context=config.ssl_context,
             cafile=config.ssl_cafile,
             cafile_password=_asked(truststore),
-            certfile=config.ssl_certfile,
+            certfile=exposed(config.ssl_certfile),
             certfile_password=_asked(keystore),
-            keyfile=config.ssl_keyfile,
+            keyfile=exposed(config.ssl_keyfile),
             key_password=_asked(key_password),
             crlfile=config.ssl_crlfile,
             ciphers=config.ssl_ciphers,
             check_hostname=config.ssl_check_hostname,
             verify=config.enable_ssl_certificate_verification,
-            minimum_version=oldest[config.ssl_minimum_version],
+            minimum_version=versions[max(config.ssl_minimum_version, min(enabled))],
+            maximum_version=versions[max(enabled)],
         )
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kprod.config import ProducerConfig
+from kprod.config.secret import exposed
 from kprod.errors import SaslAuthenticationError
 from kprod.security.steps import Conversation, Mechanism
 
@@ -73,7 +74,7 @@ def _token_provider(config: ProducerConfig) -> Any:
     secret, cafile = config.sasl_oauthbearer_client_secret, config.sasl_oauthbearer_cafile
     trusting(cafile)  # what cannot be used is told before anything starts
     return ClientCredentials(
-        config.sasl_oauthbearer_token_endpoint_url or "",
+        exposed(config.sasl_oauthbearer_token_endpoint_url),
         config.sasl_oauthbearer_client_id or "",
         secret.reveal if secret is not None else str,
         config.sasl_oauthbearer_scope,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from kprod.config.security_kinds import is_pem
 from kprod.errors import ConfigError
 from kprod.transport.tls_settings import Password
 
-BEGIN = "-----BEGIN "
 _JKS = b"\xfe\xed\xfe\xed"
 _DER = 0x30  # what everything written in ASN.1 begins with, a PKCS#12 store as well
 _CONVERT = "convert it: keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12"
@@ -22,14 +22,9 @@ class Stamp(NamedTuple):
     inode: int
 
 
-def is_text(source: str) -> bool:
-    """Whether it is PEM text itself, and not the path of a file."""
-    return BEGIN in source
-
-
 def stamp(source: str | None) -> Stamp | None:
     """The present state of the file; None for text, and for a file that is not there."""
-    if source is None or is_text(source):
+    if source is None or is_pem(source):
         return None
     try:
         found = os.stat(source)
@@ -43,7 +38,7 @@ def read_pem(option: str, source: str, password: Password | None = None) -> str:
 
     Raises ConfigError, naming ``option``, for a file that cannot be read or is something else.
     """
-    if is_text(source):
+    if is_pem(source):
         return source
     data = _read(option, source)
     if data.startswith(_JKS):
@@ -53,7 +48,7 @@ def read_pem(option: str, source: str, password: Password | None = None) -> str:
     if data[:1] and data[0] == _DER:
         return _from_pkcs12(option, source, data, password)
     text = data.decode("utf-8", "replace")
-    if not is_text(text):
+    if "-----BEGIN " not in text:
         raise ConfigError(f"{option}: there is neither PEM nor PKCS#12 in {source!r}")
     return text
 

@@ -26,7 +26,7 @@ class TlsContexts:
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
         self._read = self._stamps()
-        self._context = settings.context or _make(settings)
+        self._context = settings.context or _made(settings)
 
     def current(self) -> ssl.SSLContext:
         """One made of the files as they are now; the same as before unless one has changed."""
@@ -34,7 +34,7 @@ class TlsContexts:
         if found != self._read and self._settings.context is None:
             self._read = found
             try:
-                self._context = _make(self._settings)
+                self._context = _made(self._settings)
             except ConfigError as error:
                 _log.warning("certificates were changed and cannot be used: %s", error)
         return self._context
@@ -45,9 +45,20 @@ class TlsContexts:
         return [stamp(source) for source in sources]
 
 
+def _made(settings: TlsSettings) -> ssl.SSLContext:
+    failure: ConfigError
+    try:
+        return _make(settings)
+    except ConfigError as error:
+        failure = error
+    failure.__traceback__ = None  # its frames hold keys, and who reports errors may show these
+    raise failure
+
+
 def _make(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = settings.minimum_version
+    context.maximum_version = settings.maximum_version
     # Renegotiation is how TLS 1.2 may be made to pay for handshakes without end; nobody needs it.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # an end that was not announced is told

@@ -32,3 +32,4 @@ class TlsSettings:
     check_hostname: bool = True
     verify: bool = True
     minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    maximum_version: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED

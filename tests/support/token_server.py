@@ -31,7 +31,7 @@ class TokenServer:
 
     ``authority`` is the file that vouches for its certificate. ``odd`` may be set meanwhile: it
     then tells the answer to a request, or None for the usual one.
-    ``issued`` counts tokens, ``scopes`` lists what was asked for.
+    ``issued`` counts tokens, ``scopes`` lists what was asked for, ``queries`` by which addresses.
     """
 
     def __init__(self, certfile: str, authority: str, lifetime: float = 3600.0) -> None:
@@ -41,11 +41,13 @@ class TokenServer:
         self.clients = {CLIENT: SECRET}
         self.issued = 0
         self.scopes: list[list[str]] = []
+        self.queries: list[str] = []
         self._closing = threading.Event()
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
+                issuer.queries.append(self.path.partition("?")[2])
                 body = self.rfile.read(int(self.headers["content-length"]))
                 answer = issuer.odd() or issuer._answer(self.headers["authorization"], body)
                 if not answer.body:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Iterator
 from typing import Any
@@ -111,6 +112,31 @@ def test_an_issuer_of_another_name(guarded: GuardedBroker, certificates: Certifi
 def test_no_issuer(guarded: GuardedBroker, issuer: TokenServer) -> None:
     issuer.url = f"https://localhost:{free_port()}/token"
     assert "Connection refused" in refused(guarded, issuer)
+
+
+@pytest.mark.parametrize("answer", [None, Answer(503, b"busy")])
+def test_what_an_address_asks_for_is_not_told(
+    answer: Answer | None,
+    guarded: GuardedBroker,
+    issuer: TokenServer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Some issuers take a key in the query; urllib3 logs it at DEBUG."""
+    issuer.odd = lambda: answer
+    place = issuer.url
+    issuer.url += "?code=canary-5ecret-Zx9"
+    with (
+        caplog.at_level(logging.DEBUG),
+        KafkaProducer(**options_of(guarded, issuer)) as producer,
+    ):
+        said = repr(producer.config)
+        try:
+            producer.send("t", b"x").get(timeout=20)
+        except SaslAuthenticationError as error:
+            said += str(error)
+    assert issuer.queries[-1] == "code=canary-5ecret-Zx9"
+    assert (answer is None) or f"no token from {place}: HTTP status 503" in said
+    assert "canary" not in said + caplog.text
 
 
 @pytest.mark.parametrize("body", [b"", TRICKLE])

@@ -147,6 +147,22 @@ def test_a_version_that_is_too_old(certificates: Certificates) -> None:
     assert "share no version of TLS" in text
 
 
+def new(context: ssl.SSLContext) -> None:
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+
+
+def test_a_version_that_is_newer_than_those_enabled(certificates: Certificates) -> None:
+    with tls_broker(certificates.server, new) as address:
+        text = refused(
+            TlsAuthenticationError,
+            bootstrap_servers=address,
+            security_protocol="SSL",
+            ssl_cafile=certificates.ca,
+            ssl_enabled_protocols="TLSv1.2",
+        )
+    assert "share no version of TLS" in text
+
+
 def test_a_broker_that_only_knows_what_is_broken(certificates: Certificates) -> None:
     with tls_broker(certificates.server, ancient) as address:
         text = refused(

@@ -12,6 +12,7 @@ from kprod.errors import ConfigError
 JAAS = "org.apache.kafka.common.security.{} required {};"
 PLAIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
 LOGIN = {"sasl_plain_username": "u", "sasl_plain_password": "p"}
+BEARER = "oauthbearer.OAuthBearerLoginModule"
 OAUTH = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
 URL = "sasl_oauthbearer_token_endpoint_url"
 
@@ -33,6 +34,18 @@ def test_what_a_file_of_java_says_besides_is_ignored(name: str) -> None:
         ({"security_protocol": "SSL", "ssl_truststore_password": "p"}, "without ssl_cafile"),
         ({"security_protocol": "SSL", "ssl_password": ""}, "ssl_password: expected"),
         ({"security_protocol": "SSL", "ssl_minimum_version": "TLSv1"}, "ssl_minimum_version: exp"),
+        ({"security_protocol": "SSL", "ssl.enabled.protocols": "TLSv1.1"}, "ssl_enabled_protocols"),
+        ({"security_protocol": "SSL", "ssl.enabled.protocols": "TLSv9"}, "TLSv9"),
+        ({"security_protocol": "SSL", "ssl_enabled_protocols": 5}, "ssl_enabled_protocols: exp"),
+        (
+            {
+                "security_protocol": "SSL",
+                "ssl_enabled_protocols": "TLSv1.2",
+                "ssl_minimum_version": "TLSv1.3",
+            },
+            "ssl_enabled_protocols has no version from ssl_minimum_version='TLSv1.3' on",
+        ),
+        ({"ssl_enabled_protocols": "TLSv1.2"}, "set security_protocol='SSL'"),
         ({"security_protocol": "SSL", "ssl_context": 5}, "ssl_context: expected an ssl.SSLContext"),
         ({"sasl_mechanism": "PLAIN"}, "set security_protocol='SASL_PLAINTEXT'"),
         ({"security_protocol": "SSL", **LOGIN}, "set security_protocol='SASL_SSL'"),
@@ -96,6 +109,27 @@ def test_what_a_file_of_java_says_besides_is_ignored(name: str) -> None:
             },
             "sasl_plain_username is set twice",
         ),
+        (
+            {**PLAIN, "sasl_jaas_config": JAAS.format("plain.PlainLoginModule", 'username=""')},
+            "sasl_jaas_config: username: expected a name",
+        ),
+        (
+            {**OAUTH, "sasl_jaas_config": JAAS.format(BEARER, 'extension_a="b\u00e9"')},
+            "sasl_jaas_config: extension_*: 'a' is not an extension RFC 7628 allows",
+        ),
+        (
+            {
+                **OAUTH,
+                "sasl_oauth_token_provider": print,
+                "sasl_oauthbearer_extensions": {"a": "b"},
+                "sasl_jaas_config": JAAS.format(BEARER, 'extension_a="b"'),
+            },
+            "sasl_oauthbearer_extensions is set twice",
+        ),
+        (
+            {**PLAIN, "sasl_jaas_config": JAAS.format("plain.PlainLoginModule", 'extension_a="b"')},
+            "PlainLoginModule has no option extension_a",
+        ),
         ({"proxy_url": "ftp://h:1"}, "proxy_url: expected socks5://"),
         ({"proxy_url": "socks5://h:1", "transport": "memory"}, "proxy_url needs transport='tcp'"),
         ({"transport": "unix"}, "needs unix_socket_path"),
@@ -154,3 +188,34 @@ def test_the_same_login_in_the_words_of_three_clients(options: dict[str, Any]) -
 def test_names_of_other_clients(name: str, option: str, value: Any, kept: Any) -> None:
     config = ProducerConfig.from_options({"security_protocol": "SSL", name: value})
     assert getattr(config, option) == kept
+
+
+def test_extensions_of_a_token_in_javas_words() -> None:
+    """``extension_NAME`` (KIP-342), as with Confluent Cloud."""
+    words = 'extension_logicalCluster="lkc-1" extension_identityPoolId="pool-2"'
+    options = {**OAUTH, "sasl_oauth_token_provider": print}
+    config = ProducerConfig.from_options(
+        {**options, "sasl.jaas.config": JAAS.format(BEARER, words)}
+    )
+    assert config.sasl_oauthbearer_extensions == (
+        ("logicalCluster", "lkc-1"),
+        ("identityPoolId", "pool-2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (None, None),
+        ("TLSv1.3", ("TLSv1.3",)),
+        ("TLSv1.3,TLSv1.2", ("TLSv1.2", "TLSv1.3")),
+        (["TLSv1.2"], ("TLSv1.2",)),
+        (" tlsv1.2 , TLSv1.1, TLSv1", ("TLSv1.2",)),
+    ],
+)
+def test_versions_of_tls_as_java_lists_them(given: Any, kept: Any) -> None:
+    """Those that are too old are passed over: programs list them for clusters of long ago."""
+    config = ProducerConfig.from_options(
+        {"security_protocol": "SSL", "ssl.enabled.protocols": given}
+    )
+    assert config.ssl_enabled_protocols == kept
