@@ -41,5 +41,21 @@ Handler: TypeAlias = Callable[[Call, Node], Message | Later | None]
 """Answers a request; None sends nothing. Raises ``HangUp`` to close the connection."""
 
 
+def one_by_one(handler: Callable[[Call, Node], Message]) -> Handler:
+    """The handler of requests that change topics: the controller's thread runs it."""
+
+    def handle(call: Call, node: Node) -> Later:
+        def run(give: Give) -> None:
+            try:
+                answer: Message | Exception = handler(call, node)
+            except Exception as error:
+                answer = error
+            give(answer)
+
+        return Later(lambda give: node.controller(lambda: run(give)))
+
+    return handle
+
+
 class HangUp(Exception):
     """The only answer left is to close the connection."""

@@ -16,6 +16,8 @@ from kprod.broker.stream import READ, WRITE, Part, Stream
 
 PAUSE: Final = -1
 """Wait for memory, not for the socket."""
+_ARRIVAL: Final = 60.0
+"""Seconds from the first byte of a request to the last: twice Kafka's ``request.timeout.ms``."""
 _PATIENCE: Final = 30.0
 _SLOWEST: Final = 64 * 1024
 _READS_AT_ONCE: Final = 16
@@ -47,13 +49,15 @@ class Connection:
         self._outgoing: deque[Part] = deque()
         self._ready = False
         self._since = now
-        self._moved = 0
+        self._sent = 0
         self.muted = False
         self._end: HangUp | None = None
         self._is_cut = False
 
-    def read(self) -> bytearray | int:
+    def read(self, now: float) -> bytearray | int:
         """A whole request, or what to wait for: ``READ``, ``WRITE`` or ``PAUSE``.
+
+        ``now`` is the monotonic clock's: a request has a time from its first byte on.
 
         Raises ``HangUp`` for what cannot be a request, ``OSError`` when the peer is gone.
         """
@@ -74,7 +78,8 @@ class Connection:
                 return READ
             if count == 0:
                 raise ConnectionResetError("the client left")
-            self._moved += count
+            if not self.receiving:
+                self._since = now
             request = self._request.add(count)
             if request is not None:
                 return request
@@ -120,7 +125,7 @@ class Connection:
             sent = self.stream.send(self._outgoing)
             if not sent:
                 return WRITE
-            self._moved += sent
+            self._sent += sent
             self._drop(sent)
         if self._end is not None:
             raise self._end
@@ -153,19 +158,20 @@ class Connection:
 
     def begin(self, now: float) -> None:
         """The next request may come: the clock of the client starts again."""
-        self._since, self._moved = now, 0
+        self._since, self._sent = now, 0
 
     def stalled(self, now: float, max_idle: float) -> bool:
         """Whether the client has been silent, or slow with a request or an answer, for too long.
 
-        Who began must finish within 30 s, and with 64 KiB a second after that (a "slow loris"
-        does not).
+        A request arrives within 60 s of its first byte, so that one which was begun and left keeps
+        its memory no longer. An answer is taken within 30 s, and 64 KiB a second after that; a
+        handshake takes 30 s.
         """
         if self.muted:
             return False
-        if self._moved or self._outgoing or not self._ready:
-            return now - self._since > _PATIENCE + self._moved / _SLOWEST
-        return now - self._since > max_idle
+        if self._outgoing or not self._ready:
+            return now - self._since > _PATIENCE + self._sent / _SLOWEST
+        return now - self._since > (_ARRIVAL if self.receiving else max_idle)
 
     def cut(self) -> None:
         """Make whoever has the connection close it soon. Idempotent, any thread."""

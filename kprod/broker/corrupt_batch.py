@@ -1,4 +1,4 @@
-"""The one error of everything that reads record batches."""
+"""The errors of everything that reads record batches."""
 
 from __future__ import annotations
 
@@ -6,4 +6,8 @@ from kprod.errors import KprodError
 
 
 class CorruptBatch(KprodError, ValueError):
-    """The bytes are not a record batch of Kafka's format v2."""
+    """The bytes are not what Kafka stores."""
+
+
+class BatchTooLarge(CorruptBatch):
+    """The records take more bytes, decompressed, than the reader allows."""

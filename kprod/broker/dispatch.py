@@ -25,6 +25,8 @@ BEFORE_AUTHENTICATION: Final[frozenset[ApiKey]] = frozenset(
 )
 """What a client may ask of a listener that authenticates, before it has logged in."""
 
+MOST_ELEMENTS: Final = 100_000
+"""Of all arrays of one request together, so that the memory it is read into has a bound."""
 _HEADER_START: Final = struct.Struct(">hhi")
 _complaints: Final = QuietLog(logging.getLogger(__name__), SystemClock())
 
@@ -100,7 +102,7 @@ def _start(frame: BytesLike) -> tuple[ApiKey, int, int]:
 
 def _parse(key: ApiKey, version: int, frame: BytesLike, session: Session) -> Call:
     try:
-        header, body = request_schema(key, version).decode(frame)
+        header, body = request_schema(key, version).decode(frame, MOST_ELEMENTS)
     except ProtocolError as error:
         raise HangUp(f"malformed {key.name} request, version {version}: {error}") from error
     return Call(version, header.client_id, body, session)

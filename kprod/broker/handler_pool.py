@@ -24,8 +24,9 @@ class HandlerPool:
     never the broker.
     """
 
-    def __init__(self, most_threads: int = _MOST_THREADS) -> None:
+    def __init__(self, most_threads: int = _MOST_THREADS, name: str = "handler") -> None:
         self.channel = RequestChannel()
+        self._name = name
         self._most = most_threads
         self._complaints = QuietLog(_log, SystemClock())
         self._lock = threading.Lock()  # guards the two below
@@ -42,7 +43,7 @@ class HandlerPool:
             if self._threads or self._closed:
                 return
             for number in range(self._most):
-                name = f"kprod-broker-handler-{number}"
+                name = f"kprod-broker-{self._name}-{number}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
                 try:
                     thread.start()

@@ -18,7 +18,7 @@ from kprod.broker.batch_header import (
     BatchHeader,
 )
 from kprod.broker.codecs import CODEC_NAMES
-from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.broker.corrupt_batch import BatchTooLarge, CorruptBatch
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.producer_state import NO_PRODUCER
 from kprod.broker.record_batch import read_batches
@@ -27,6 +27,8 @@ from kprod.types import BytesLike
 
 _ZSTD: Final = CODEC_NAMES.index("zstd")
 _FIRST_VERSION_WITH_ZSTD: Final = 7
+_USUAL_MESSAGE_BYTES: Final = LogConfig().max_message_bytes
+_MOST_TIMES_DECOMPRESSED: Final = 16
 
 
 def check_batch(
@@ -49,6 +51,11 @@ def check_batch(
         raise BrokerError(
             ErrorCode.message_too_large, f"{header.size} bytes > {config.max_message_bytes}"
         )
+    if header.record_count > config.max_message_bytes:
+        raise BrokerError(
+            ErrorCode.message_too_large,
+            f"{header.record_count} records > {config.max_message_bytes}, a byte for each",
+        )
     if crc32c(data[CRC_START:]) != header.crc:
         raise BrokerError(ErrorCode.corrupt_message, "the CRC does not match the batch")
     _check_contents(header)
@@ -62,22 +69,30 @@ def check_batch(
     return header
 
 
-def check_keys(records: BytesLike) -> None:
-    """Every record of a compacted topic needs a key: ``BrokerError`` 87."""
+def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> None:
+    """Every record of a compacted topic needs a key: ``BrokerError`` 87.
+
+    The batch is read piece by piece, in constant memory. 10 for one that takes more than 16 times
+    what a message may, decompressed: producers then send its records in smaller batches. 87 as well
+    for offsets that do not count up by one, 2 for bytes that are no records.
+    """
+    limit = _MOST_TIMES_DECOMPRESSED * max(config.max_message_bytes, _USUAL_MESSAGE_BYTES)
+    (batch,) = read_batches(records)
     try:
-        missing = [
-            number
-            for batch in read_batches(records)
-            for number, record in enumerate(batch.records())
-            if record.key is None
-        ]
+        for number, head in enumerate(batch.heads(limit)):
+            if head.offset != header.base_offset + number:
+                raise BrokerError(
+                    ErrorCode.invalid_record, f"record {number} of the batch has another's offset"
+                )
+            if head.key_size < 0:
+                raise BrokerError(
+                    ErrorCode.invalid_record,
+                    f"record {number} of the batch has no key, and the topic is compacted",
+                )
+    except BatchTooLarge as error:
+        raise BrokerError(ErrorCode.message_too_large, str(error)) from error
     except CorruptBatch as error:
         raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
-    if missing:
-        raise BrokerError(
-            ErrorCode.invalid_record,
-            f"record {missing[0]} of the batch has no key, and the topic is compacted",
-        )
 
 
 def stamp(header: BatchHeader, records: BytesLike, now_ms: int) -> tuple[BatchHeader, bytes]:

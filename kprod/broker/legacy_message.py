@@ -11,7 +11,7 @@ from typing import Final, Self, TypeAlias
 from kprod.broker.batch_header import LENGTH_PREFIX_BYTES, MAGIC_AT, MAGIC_V2, BatchHeader
 from kprod.broker.codecs import CODEC_NAMES, decompress
 from kprod.broker.corrupt_batch import CorruptBatch
-from kprod.broker.record_batch import RecordBatch, read_batches
+from kprod.broker.record_batch import RecordBatch, RecordHead, read_batches
 from kprod.broker.stored_record import StoredRecord
 from kprod.types import BytesLike
 
@@ -113,6 +113,12 @@ class LegacyMessage:
             for record in entry.records():
                 stamped = timestamp if self.attributes & _LOG_APPEND_TIME else record.timestamp
                 yield record._replace(offset=record.offset + first, timestamp=stamped)
+
+    def heads(self) -> Iterator[RecordHead]:
+        """The same of each message without its key and value."""
+        for record in self.records():
+            key_size = -1 if record.key is None else len(record.key)
+            yield RecordHead(record.offset, record.timestamp, key_size)
 
     def header_as_v2(self, records: list[StoredRecord]) -> BatchHeader:
         """The header of a batch of format v2 with these records of the message, CRC and size 0."""

@@ -2,7 +2,8 @@
 
 kio has a reader of its own, but it takes memory for as many elements as an array announces, and
 the process ends when there is not that much. This one believes no length: each is compared with
-the bytes that are left. Record batches come out as views of the request, not as copies.
+the bytes that are left, and all elements of all arrays of a message with what its reader allows.
+Record batches come out as views of the request, not as copies.
 """
 
 from __future__ import annotations
@@ -19,14 +20,35 @@ from kio.schema.errors import ErrorCode
 from kprod.broker.message_shape import FieldShape, field_shapes, is_old_form
 from kprod.errors import ProtocolError
 
-Read = Callable[[memoryview, int], tuple[Any, int]]
-"""Takes the message and a position, returns a value and the position after it.
+
+class Allowance:
+    """How many elements of arrays a message may still have: each takes some 200 bytes of memory.
+
+    For one message.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self, elements: int) -> None:
+        self._left = elements
+
+    def take(self, elements: int) -> None:
+        """Raises ``ProtocolError`` when that is more than are left."""
+        self._left -= elements
+        if self._left < 0:
+            raise ProtocolError(f"the message has {-self._left} elements too many")
+
+
+Read = Callable[[memoryview, int, Allowance], tuple[Any, int]]
+"""Takes the message, a position, and the elements left; returns a value and the position after it.
 
 Raises ``ProtocolError``, or ``struct.error`` or ``IndexError`` where the message ends early.
 """
 
 _UVARINT_BITS: Final = 32
 _ZERO_ID: Final = bytes(16)
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
 
 
 @cache
@@ -37,21 +59,27 @@ def message_reader(entity: Any) -> Read:
     absent = {s.name: s.absent for s in field_shapes(entity) if s.tag is not None}
     flexible = entity.__flexible__
 
-    def read(data: memoryview, at: int) -> tuple[Any, int]:
+    def read(data: memoryview, at: int, allowance: Allowance) -> tuple[Any, int]:
         values = absent.copy()
         for name, read_field in always:
-            values[name], at = read_field(data, at)
+            values[name], at = read_field(data, at, allowance)
         if flexible:
-            at = _read_tagged(data, at, tagged, values)
+            at = _read_tagged(data, at, allowance, tagged, values)
         return entity(**values), at
 
     return read
 
 
 def _read_tagged(
-    data: memoryview, at: int, known: dict[int, tuple[str, Read]], values: dict[str, object]
+    data: memoryview,
+    at: int,
+    allowance: Allowance,
+    known: dict[int, tuple[str, Read]],
+    values: dict[str, object],
 ) -> int:
     count, at = _uvarint(data, at)
+    if count:
+        allowance.take(count)
     last = -1
     for _ in range(count):
         tag, at = _uvarint(data, at)
@@ -61,7 +89,7 @@ def _read_tagged(
             raise ProtocolError(f"tag {tag} after tag {last}")
         if tag in known:
             name, read_field = known[tag]
-            values[name], stop = read_field(data[:end], at)
+            values[name], stop = read_field(data[:end], at, allowance)
             if stop != end:
                 raise ProtocolError(f"tag {tag} has {end - stop} bytes too many")
         last, at = tag, end
@@ -83,7 +111,7 @@ def _primitive(kafka_type: str, compact: bool, nullable: bool) -> Read:
     length = _compact_length if compact else _LENGTHS[kafka_type]
     decode = _DECODE[kafka_type]
 
-    def read(data: memoryview, at: int) -> tuple[Any, int]:
+    def read(data: memoryview, at: int, _: Allowance) -> tuple[Any, int]:
         size, at = length(data, at)
         if size < 0:
             if size < -1 or not nullable:
@@ -96,9 +124,9 @@ def _primitive(kafka_type: str, compact: bool, nullable: bool) -> Read:
 
 
 def _array(one: Read, compact: bool, nullable: bool) -> Read:
-    length = _compact_length if compact else _int32
+    length = _compact_length if compact else _length32
 
-    def read(data: memoryview, at: int) -> tuple[Any, int]:
+    def read(data: memoryview, at: int, allowance: Allowance) -> tuple[Any, int]:
         count, at = length(data, at)
         if count < 0:
             if count < -1 or not nullable:
@@ -106,9 +134,10 @@ def _array(one: Read, compact: bool, nullable: bool) -> Read:
             return None, at
         # Each element takes a byte at least.
         _end(data, at, count)
+        allowance.take(count)
         found = []
         for _ in range(count):
-            value, at = one(data, at)
+            value, at = one(data, at, allowance)
             found.append(value)
         return tuple(found), at
 
@@ -138,11 +167,21 @@ def _compact_length(data: memoryview, at: int) -> tuple[int, int]:
     return length - 1, at
 
 
+def _length16(data: memoryview, at: int) -> tuple[int, int]:
+    (length,) = _INT16.unpack_from(data, at)
+    return length, at + 2
+
+
+def _length32(data: memoryview, at: int) -> tuple[int, int]:
+    (length,) = _INT32.unpack_from(data, at)
+    return length, at + 4
+
+
 def _fixed(layout: str, convert: Callable[[Any], Any] | None = None) -> Read:
     compiled = struct.Struct(layout)
     unpack, size = compiled.unpack_from, compiled.size
 
-    def read(data: memoryview, at: int) -> tuple[Any, int]:
+    def read(data: memoryview, at: int, _: Allowance) -> tuple[Any, int]:
         (value,) = unpack(data, at)
         return (value if convert is None else convert(value)), at + size
 
@@ -174,13 +213,11 @@ def _id(value: bytes) -> uuid.UUID | None:
     return None if value == _ZERO_ID else uuid.UUID(bytes=value)
 
 
-_int16: Final = _fixed(">h")
-_int32: Final = _fixed(">i")
 _FIXED: Final[dict[str, Read]] = {
     "int8": _fixed(">b"),
-    "int16": _int16,
+    "int16": _fixed(">h"),
     "uint16": _fixed(">H"),
-    "int32": _int32,
+    "int32": _fixed(">i"),
     "uint32": _fixed(">I"),
     "int64": _fixed(">q"),
     "bool": _fixed(">?"),
@@ -190,7 +227,7 @@ _FIXED: Final[dict[str, Read]] = {
     "timedelta_i64": _fixed(">q", _milliseconds),
     "datetime_i64": _fixed(">q"),
 }
-_LENGTHS: Final = {"string": _int16, "bytes": _int32, "records": _int32}
+_LENGTHS: Final = {"string": _length16, "bytes": _length32, "records": _length32}
 _DECODE: Final[dict[str, Callable[[memoryview], Any]]] = {
     "string": _text,
     "bytes": bytes,

@@ -8,19 +8,23 @@ that the version has, and fills in zero, null or empty for the ones that are not
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
 
 from kprod.broker.file_slice import FileSlice
-from kprod.broker.message_reader import message_reader
+from kprod.broker.message_reader import Allowance, message_reader
 from kprod.broker.message_writer import Frame, message_writer
 from kprod.errors import ProtocolError
 from kprod.types import BytesLike
 
 Message = Mapping[str, Any]
+_loading: Final = threading.Lock()
+"""Schemas are modules that import each other, and are imported when they are first needed: two
+threads at it could wait for each other, which Python ends by an error."""
 
 
 class Schema:
@@ -46,16 +50,18 @@ class Schema:
         self._write(values, frame)
         return frame.parts()
 
-    def decode(self, frame: BytesLike) -> tuple[Any, Any]:
+    def decode(self, frame: BytesLike, most_elements: int | None = None) -> tuple[Any, Any]:
         """Header and body of a frame without its size, as kio's types.
 
         Records are views of ``frame``; times other than durations are integers. Bytes behind the
-        body are ignored. Raises ``ProtocolError``.
+        body are ignored. ``most_elements`` is how many its arrays may have together; None for as
+        many as there are bytes. Raises ``ProtocolError``.
         """
         data = memoryview(frame)
+        allowance = Allowance(len(data) if most_elements is None else most_elements)
         try:
-            header, at = self._read_header(data, 0)
-            body, _ = self._read(data, at)
+            header, at = self._read_header(data, 0, allowance)
+            body, _ = self._read(data, at, allowance)
         except (struct.error, IndexError):
             raise ProtocolError(f"the message ends early, after {len(frame)} bytes") from None
         return header, body
@@ -64,10 +70,12 @@ class Schema:
 @cache
 def request_schema(api_key: int, version: int) -> Schema:
     """The schema of a request; kio's ``UnknownEntity`` when there is none."""
-    return Schema(load_request_schema(api_key, version))
+    with _loading:
+        return Schema(load_request_schema(api_key, version))
 
 
 @cache
 def response_schema(api_key: int, version: int) -> Schema:
     """The schema of a response."""
-    return Schema(load_response_schema(api_key, version))
+    with _loading:
+        return Schema(load_response_schema(api_key, version))

@@ -149,7 +149,7 @@ class NetworkThread:
             self._close(connection, error)
 
     def _read(self, connection: Connection) -> None:
-        found = connection.read()
+        found = connection.read(self._clock.monotonic())
         if isinstance(found, int):
             if found == PAUSE:
                 self._paused.append(connection)
@@ -199,18 +199,19 @@ class NetworkThread:
         """
         try:
             interest = connection.write()
-            connection.begin(self._clock.monotonic())
+            now = self._clock.monotonic()
+            connection.begin(now)
             if not interest and len(self._pool.channel) and not connection.stream.pending:
                 interest = READ
             if interest:
                 self._arm(connection, interest)
                 return None
-            found = connection.read()
+            found = connection.read(now)
             while found == READ and connection.receiving and not len(self._pool.channel):
                 # The rest is on its way: waiting for it here saves two changes of threads.
                 if not connection.soon_readable(_GLANCE_MS):
                     break
-                found = connection.read()
+                found = connection.read(self._clock.monotonic())
             if isinstance(found, int):
                 self._wait(connection, found)
                 return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -28,6 +30,13 @@ from kprod.clock import Clock
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 
+Controller: TypeAlias = Callable[[Callable[[], None]], None]
+"""Takes what changes topics, and runs it soon, one after the other, in a thread of its own.
+
+A change may take seconds, and no two go on at once: handlers that waited for each other would
+answer nobody meanwhile (Kafka: the event queue of QuorumController).
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
@@ -44,6 +53,7 @@ class Node:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     timer: Timer
+    controller: Controller
     faults: FaultPlan = field(default_factory=FaultPlan)
     client_metrics: ClientMetrics = field(default_factory=ClientMetrics)
     node_id: int = NODE_ID

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -21,7 +21,7 @@ from kprod.broker.batch_header import (
     MAGIC_V2,
     BatchHeader,
 )
-from kprod.broker.codecs import decompress
+from kprod.broker.codecs import decompressed
 from kprod.broker.corrupt_batch import CorruptBatch
 from kprod.broker.stored_record import StoredRecord
 from kprod.broker.varint import read_varint, read_varlong
@@ -31,6 +31,9 @@ __all__ = ["CorruptBatch", "RecordBatch", "StoredRecord", "read_batches"]
 
 _LENGTH: Final = struct.Struct(">8xi")
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
+_LONGEST_VARINT: Final = 5
+_LONGEST_HEAD: Final = 1 + 10 + 2 * _LONGEST_VARINT
+"""Attributes, and the deltas of time and offset, and the size of the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +56,44 @@ class RecordBatch(BatchHeader):
         Raises ``CorruptBatch`` for bad bytes and for records of more than ``max_bytes`` when
         decompressed. The CRC is not looked at: see ``crc_ok``.
         """
-        data = decompress(self.codec, bytes(self.data[HEADER_BYTES:]), max_bytes)
-        at = 0
+        window = self._window(max_bytes)
         for _ in range(self.record_count):
-            record, at = self._record(data, at)
+            size = window.record_size()
+            end = window.need(size) + size
+            record, at = self._record(window.data, window.at)
+            if at != end:
+                raise CorruptBatch(f"a record of {size} bytes has fields that end at another place")
+            window.at = at
             yield record
-        if at != len(data):
-            raise CorruptBatch(f"{len(data) - at} bytes follow the last record")
+        window.end()
+
+    def heads(self, max_bytes: int = _MAX_DECOMPRESSED_BYTES) -> Iterator[RecordHead]:
+        """The same of each record without its key, value and headers, in constant memory."""
+        window = self._window(max_bytes)
+        for _ in range(self.record_count):
+            size = window.record_size()
+            at = window.need(min(size, _LONGEST_HEAD))
+            try:
+                delta, after = read_varlong(window.data, at + 1)
+                offset_delta, after = read_varint(window.data, after)
+                key_size, after = read_varint(window.data, after)
+            except IndexError:
+                raise CorruptBatch("a record ends early") from None
+            if after - at > size:
+                raise CorruptBatch(f"a record of {size} bytes has fields that end at another place")
+            yield RecordHead(self.base_offset + offset_delta, self._time(delta), key_size)
+            window.skip(size)
+        window.end()
+
+    def _window(self, max_bytes: int) -> _Window:
+        body = bytes(self.data[HEADER_BYTES:])
+        return _Window(decompressed(self.codec, body, max_bytes))
+
+    def _time(self, delta: int) -> int:
+        return self.max_timestamp if self.is_log_append_time else self.base_timestamp + delta
 
     def _record(self, data: bytes, at: int) -> tuple[StoredRecord, int]:
         try:
-            length, at = read_varint(data, at)
-            end = at + length
-            if length < 0 or end > len(data):
-                raise CorruptBatch(f"a record claims {length} bytes, {len(data) - at} are left")
             delta, at = read_varlong(data, at + 1)
             offset_delta, at = read_varint(data, at)
             key, at = _read_bytes(data, at)
@@ -74,10 +101,71 @@ class RecordBatch(BatchHeader):
             headers, at = _read_headers(data, at)
         except IndexError:
             raise CorruptBatch("a record ends early") from None
-        if at != end:
-            raise CorruptBatch(f"a record of {length} bytes has fields that end at another place")
-        timestamp = self.max_timestamp if self.is_log_append_time else self.base_timestamp + delta
-        return StoredRecord(self.base_offset + offset_delta, timestamp, key, value, headers), at
+        offset = self.base_offset + offset_delta
+        return StoredRecord(offset, self._time(delta), key, value, headers), at
+
+
+class RecordHead(NamedTuple):
+    """Where and when a record is; the size of its key in bytes is -1 for none."""
+
+    offset: int
+    timestamp: int
+    key_size: int
+
+
+class _Window:
+    """Part of the bytes behind a header: ``data`` from ``at`` on is still to be read."""
+
+    __slots__ = ("_pieces", "at", "data")
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self.data = b""
+        self.at = 0
+
+    def need(self, size: int) -> int:
+        """Have so many bytes, and return where they begin. ``CorruptBatch`` if there are fewer."""
+        left = len(self.data) - self.at
+        if left < size and self._fill(size - left) < size:
+            raise CorruptBatch(f"a record claims {size} bytes, {len(self.data)} are left")
+        return self.at
+
+    def _fill(self, missing: int) -> int:
+        """Take pieces until so many more bytes are there; returns how many are left then."""
+        parts = [self.data[self.at :]]
+        while missing > 0 and (piece := next(self._pieces, None)) is not None:
+            parts.append(piece)
+            missing -= len(piece)
+        self.data, self.at = b"".join(parts), 0
+        return len(self.data)
+
+    def record_size(self) -> int:
+        """The length that a record begins with."""
+        if len(self.data) - self.at < _LONGEST_VARINT:
+            self._fill(_LONGEST_VARINT)
+        try:
+            size, self.at = read_varint(self.data, self.at)
+        except IndexError:
+            raise CorruptBatch("a record ends early") from None
+        if size < 0:
+            raise CorruptBatch(f"a record claims {size} bytes")
+        return size
+
+    def skip(self, size: int) -> None:
+        """Let so many bytes go. ``CorruptBatch`` if there are fewer."""
+        while (left := len(self.data) - self.at) < size:
+            size -= left
+            piece = next(self._pieces, None)
+            if piece is None:
+                raise CorruptBatch(f"a record ends {size} bytes early")
+            self.data, self.at = piece, 0
+        self.at += size
+
+    def end(self) -> None:
+        """Raise ``CorruptBatch`` unless everything was read, and the codec's end is right."""
+        behind = len(self.data) - self.at + sum(map(len, self._pieces))
+        if behind:
+            raise CorruptBatch(f"{behind} bytes follow the last record")
 
 
 def read_batches(data: BytesLike) -> Iterator[RecordBatch]:

@@ -78,6 +78,7 @@ class RunningCluster:
         self._timer = Timer(options.clock)
         self._maintaining = threading.Lock()
         self._pool = HandlerPool()
+        self._controller = HandlerPool(1, name="controller")
         self.state = ClusterState(node_ids)
         self.topics = Topics(logs)
         self._producer_ids = ProducerIds(logs.path / _PRODUCER_IDS)
@@ -154,6 +155,7 @@ class RunningCluster:
     def start_nodes(self, servers: Mapping[int, Server]) -> None:
         """Serve clients at servers that listen already, by node id."""
         self._pool.start()
+        self._controller.start()
         with self._new_leaders():
             for node_id, server in servers.items():
                 self.state.node_started(node_id, addresses(server.listeners))
@@ -176,6 +178,7 @@ class RunningCluster:
             groups=self.groups,
             transactions=self.transactions,
             timer=self._timer,
+            controller=self._controller.submit,
             faults=options.faults,
             client_metrics=options.client_metrics,
         )
@@ -258,6 +261,8 @@ class RunningCluster:
         servers, self._servers = self._servers, {}
         for server in servers.values():
             server.hang_up()
+        self.topics.close()
+        self._controller.close()
         self.groups.close()
         self.transactions.close()
         self._purgatory.close()

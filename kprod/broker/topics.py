@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 import uuid
 from collections.abc import Mapping
@@ -16,7 +18,7 @@ from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 
 MAX_PARTITIONS: Final = 10_000
-"""Of one topic: each partition takes one open file, and three once it has data."""
+"""Of one topic, and of all that one request makes (Kafka: ReplicationControlManager)."""
 
 
 class Topics:
@@ -28,6 +30,7 @@ class Topics:
     def __init__(self, logs: LogDirectories) -> None:
         self._logs = logs
         self._changing = threading.Lock()
+        self._closed = False
         self._by_name: Mapping[str, Topic] = {}
         self._by_id: Mapping[uuid.UUID, Topic] = {}
         for name, topic_id in list(logs.topic_ids.items()):
@@ -46,17 +49,23 @@ class Topics:
         """The topic of that id; None stands for the zero id."""
         return None if topic_id is None else self._by_id.get(topic_id)
 
+    def close(self) -> None:
+        """Make no more partitions: 41 from now on."""
+        self._closed = True
+
     def create(
         self, name: str, partitions: int, settings: Mapping[str, str] | None = None
     ) -> Topic:
-        """Make a topic: 17 name, 36 exists, 37 number of partitions, 40 settings, 56.
+        """Make a topic: 17 name, 36 exists, 37 number of partitions, 40 settings, 44, 56.
 
-        ``settings`` are the topic's own, by Kafka's names.
+        ``settings`` are the topic's own, by Kafka's names. 44 where the process has too few
+        descriptors left.
         """
         self.check_new(name, partitions)
         with self._changing:
             if name in self._by_name:
                 raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} exists")
+            _check_descriptors(partitions)
             self._configure(name, settings or {})
             return self._make(name, uuid.uuid4(), partitions)
 
@@ -71,7 +80,7 @@ class Topics:
     def find_or_create(
         self, name: str, partitions: int, settings: Mapping[str, str] | None = None
     ) -> Topic:
-        """The topic, made if there is none; 17, 56."""
+        """The topic, made if there is none; 17, 44, 56."""
         while True:
             found = self._by_name.get(name)
             if found is not None:
@@ -84,9 +93,11 @@ class Topics:
                     raise
 
     def extend(self, name: str, partitions: int) -> None:
-        """Raise the number of partitions: 3 no such topic, 37 not more than now, 56 disk."""
+        """Raise the number of partitions: 3 no such topic, 37 not more than now, 44, 56 disk."""
         with self._changing:
-            self._make(name, self.check_extension(name, partitions).id, partitions)
+            topic = self.check_extension(name, partitions)
+            _check_descriptors(partitions - len(topic.partitions))
+            self._make(name, topic.id, partitions)
 
     def check_extension(self, name: str, partitions: int) -> Topic:
         """Raise what ``extend`` would raise, as far as that can be known before."""
@@ -154,6 +165,8 @@ class Topics:
         return topic
 
     def _log(self, where: TopicPartition, topic_id: uuid.UUID, *, opening: bool) -> PartitionLog:
+        if self._closed:
+            raise BrokerError(ErrorCode.not_controller, "the broker is stopping")
         known = self._by_name.get(where.topic)
         if known is not None and where.partition < len(known.partitions):
             return known.partitions[where.partition]
@@ -165,4 +178,25 @@ def _check_count(partitions: int) -> None:
     if not 0 < partitions <= MAX_PARTITIONS:
         raise BrokerError(
             ErrorCode.invalid_partitions, f"a topic has 1 to {MAX_PARTITIONS} partitions"
+        )
+
+
+def check_request(partitions: int) -> None:
+    """Raise ``BrokerError`` 44 for more partitions than one request may ask for."""
+    if partitions > MAX_PARTITIONS:
+        raise BrokerError(
+            ErrorCode.policy_violation,
+            f"a request makes at most {MAX_PARTITIONS} partitions, this one asks for {partitions}",
+        )
+
+
+def _check_descriptors(partitions: int) -> None:
+    """Each takes a descriptor for its file. A quarter is left for indexes and for clients."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    if used + partitions > most * 3 // 4:
+        raise BrokerError(
+            ErrorCode.policy_violation,
+            f"{partitions} partitions take as many descriptors, and {used} of {most} are in use; "
+            "raise the limit of open files (ulimit -n)",
         )

@@ -3,13 +3,16 @@ tests.fault.hostile_requests MUTATIONS [SEED]``.
 
 Every request of every API and version is cut at each length, as the whole of a shorter frame and
 as the beginning of one that ends there; then ``MUTATIONS`` of them are sent with bytes changed,
-left out, repeated or put in. Each has to be answered under its own correlation id, or to cost its
-connection. The broker, a process of its own, must not meet an error that it does not expect, must
-not take more memory, and answers a client that behaves all the while.
+left out, repeated or put in, and those that cost little to send and much to serve: batches that
+decompress to many times their size, and arrays of millions of elements. Each has to be answered
+under its own correlation id, or to cost its connection. The broker, a process of its own, must not
+meet an error that it does not expect, must not take more memory at any moment, and answers a client
+that behaves all the while.
 """
 
 from __future__ import annotations
 
+import gzip
 import random
 import select
 import socket
@@ -24,30 +27,41 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import zstandard
+
 from kprod.broker.api_key import VERSIONS, ApiKey
 from kprod.broker.messages import Message, request_schema
 from tests.support.apache_kafka.same_answers import requests
 from tests.support.broker_process import BrokerProcess
+from tests.support.raw_batch import raw_batch, raw_record
 from tests.support.wire_client import WireClient
 
 TOPIC: Final = "t"
+COMPACTED: Final = "compacted"
 SOON: Final = 0.05
 LATE: Final = 10.0
 """Seconds: most answers come soon. What may wait by its meaning is not waited for any longer."""
+PATIENCE: Final = 60.0
+"""The same for a request that may take seconds of a processor which others use, too."""
 MAY_WAIT: Final = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
 CORRELATION: Final = 8
 """Where a frame has its correlation id: after its size, the API and the version."""
 MOST_MEMORY: Final = 400_000_000
 """Bytes that the broker's process may have: what it begins with, topics that were asked for, and
 answers and requests that are under way."""
+NOW_MS: Final = int(time.time() * 1000)
 EXTREMES: Final = (b"\0", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff")
 
 
 class Hostile(NamedTuple):
-    """Bytes for a connection of their own; ``ends`` says that nothing follows them."""
+    """Bytes for a connection of their own; ``ends`` says that nothing follows them.
+
+    ``patience`` is how many seconds an answer may take of an API that may wait.
+    """
 
     data: bytes
     ends: bool
+    patience: float = SOON
 
     @property
     def api(self) -> ApiKey | None:
@@ -131,14 +145,59 @@ def mutated(frame: bytes, chance: random.Random) -> Hostile:
     return Hostile(struct.pack(">i", len(data)) + bytes(data), ends=False)
 
 
+def costly() -> Iterator[Hostile]:
+    """Some kilobytes that stand for hundreds of megabytes, and ten megabytes of small elements."""
+    one = raw_record(0, None, b"")
+    counted = b"".join(raw_record(n, None, b"") for n in range(300_000))
+    zeros = b"".join(raw_record(n, bytes(1_000_000), b"k") for n in range(100))
+    for payload, count in (
+        (one * 100, 2_000_000_000),
+        (one * 1_000_000, 1_000_000),
+        (counted, 300_000),
+        (zeros, 100),
+    ):
+        for codec, packed in ((1, gzip.compress(payload, 1)), (4, zstandard.compress(payload))):
+            for topic in (TOPIC, COMPACTED):
+                yield _produced(topic, packed, codec, count)
+    wanted = [{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": NOW_MS}]}]
+    yield _asked(ApiKey.LIST_OFFSETS, 6, {"topics": wanted})
+    for version in (4, 9, 12):
+        yield _asked(ApiKey.METADATA, version, {"topics": [{"name": "x"}] * 2_500_000})
+    yield _asked(ApiKey.METADATA, 9, {"topics": [{"name": TOPIC}] * 100_000})
+    yield _asked(ApiKey.LIST_OFFSETS, 6, {"topics": [{"partitions": [{}] * 1_000}] * 500})
+    resource = {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}
+    yield _asked(ApiKey.DESCRIBE_CONFIGS, 2, {"resources": [resource] * 90_000})
+    wide = {"num_partitions": 10_000, "replication_factor": 1}
+    topics = [{"name": name, **wide} for name in ("one", "another")]
+    yield _asked(ApiKey.CREATE_TOPICS, 5, {"topics": topics})
+
+
+def _produced(topic: str, packed: bytes, codec: int, count: int) -> Hostile:
+    batch = raw_batch(
+        payload=packed,
+        attributes=codec,
+        record_count=count,
+        last_offset_delta=count - 1,
+        max_timestamp=NOW_MS,
+        base_timestamp=1_000,
+    )
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}]
+    return _asked(ApiKey.PRODUCE, 9, {"acks": -1, "timeout": 1_000, "topic_data": data})
+
+
+def _asked(api: ApiKey, version: int, values: Message) -> Hostile:
+    frame = request_schema(api, version).encode(_header(api, version), values)
+    return Hostile(frame, ends=False, patience=PATIENCE)
+
+
 def send(address: tuple[str, int], hostile: Hostile) -> str:
     """What became of it: "answered", "closed" or "waits"."""
-    with socket.create_connection(address, timeout=LATE) as connection:
+    with socket.create_connection(address, timeout=max(LATE, hostile.patience)) as connection:
         try:
             connection.sendall(hostile.data)
             if hostile.ends:
                 connection.shutdown(socket.SHUT_WR)
-            elif hostile.api in MAY_WAIT and not select.select([connection], [], [], SOON)[0]:
+            elif hostile.api in MAY_WAIT and not _readable(connection, hostile.patience):
                 return "waits"
             first = _read(connection, 8)
         except TimeoutError:
@@ -149,6 +208,10 @@ def send(address: tuple[str, int], hostile: Hostile) -> str:
             return "closed"
         assert first[4:] == hostile.correlation, f"{hostile.data.hex()} -> {first.hex()}"
         return "answered"
+
+
+def _readable(connection: socket.socket, seconds: float) -> bool:
+    return bool(select.select([connection], [], [], seconds)[0])
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
@@ -171,17 +234,25 @@ def run(hostile: Iterator[Hostile], *, every: int = 100) -> Outcomes:
         BrokerProcess(Path(folder) / "data", {TOPIC: 1}, errors=said) as broker,
         WireClient(broker.bootstrap_servers) as well,
     ):
+        _make_compacted(well)
         for number, one in enumerate(hostile):
             outcomes.seen[send(("127.0.0.1", broker.port), one)] += 1
             if number % every == 0:
                 _behave(well, outcomes)
-                outcomes.memory = max(outcomes.memory, resident(broker.pid))
+                outcomes.memory = peak(broker.pid)
                 assert outcomes.memory < MOST_MEMORY, f"{outcomes.memory} bytes after {one}"
         _behave(well, outcomes)
         said.seek(0)
         unexpected = [line for line in said if "unexpected error" in line or "Traceback" in line]
         assert not unexpected, unexpected[:20]
     return outcomes
+
+
+def _make_compacted(client: WireClient) -> None:
+    policy = {"name": "cleanup.policy", "value": "compact"}
+    topic = {"name": COMPACTED, "num_partitions": 1, "replication_factor": 1, "configs": [policy]}
+    client.send(ApiKey.CREATE_TOPICS, 5, {"topics": [topic]}, 6)
+    assert [made.error_code for made in client.receive(ApiKey.CREATE_TOPICS, 5)[1].topics] == [0]
 
 
 def _behave(client: WireClient, outcomes: Outcomes) -> None:
@@ -202,6 +273,12 @@ def resident(pid: int) -> int:
     return pages * 4096
 
 
+def peak(pid: int) -> int:
+    """Bytes of memory that a process has had at most."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if "VmHWM" in line))
+
+
 def mutations(count: int, seed: int) -> Iterator[Hostile]:
     """So many, drawn by ``seed``."""
     chance = random.Random(seed)
@@ -214,8 +291,12 @@ if __name__ == "__main__":
     wanted = int(sys.argv[1])
     drawn = mutations(wanted, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     every_cut = chain.from_iterable(cuts(frame) for frame in frames())
-    for name, those in (("cuts", every_cut), ("mutations", drawn)):
-        found = run(those)
+    for name, those, every in (
+        ("costly ones", costly(), 1),
+        ("cuts", every_cut, 100),
+        ("mutations", drawn, 100),
+    ):
+        found = run(those, every=every)
         total = sum(found.seen.values())
         print(f"{total} {name}: {dict(found.seen)}; {found.memory / 1e6:.0f} MB at most;")
         print(f"  a client that behaves had both its answers within {1000 * found.slowest:.0f} ms")

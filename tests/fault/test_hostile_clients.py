@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from tests.fault.hostile_connections import run as run_connections
-from tests.fault.hostile_requests import cuts, frames, mutations, run
+from tests.fault.hostile_connections import run_changes
+from tests.fault.hostile_requests import costly, cuts, frames, mutations, run
 
 MOST_MEMORY = 60_000_000
 """Bytes for connections that take room, and for what their clients are served with."""
@@ -25,3 +26,14 @@ def test_connections_that_only_take_room_keep_nobody_from_being_served() -> None
     served = run_connections(300, 100, asked=200)
     assert len(served.seconds) == 200
     assert served.memory - served.memory_before < MOST_MEMORY
+
+
+def test_requests_that_cost_more_than_they_say_stay_within_bounds() -> None:
+    outcomes = run(costly(), every=1)
+    assert outcomes.seen["waits"] == 0
+    assert outcomes.seen["answered"] > 15
+
+
+def test_changes_of_topics_keep_nobody_from_being_served() -> None:
+    served = run_changes(8, 50)
+    assert len(served.seconds) > 10

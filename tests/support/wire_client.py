@@ -18,6 +18,10 @@ class WireClient:
         host, _, port = bootstrap_servers.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=20)
 
+    def fileno(self) -> int:
+        """The descriptor, to wait for."""
+        return self._socket.fileno()
+
     def send_bytes(self, data: bytes) -> None:
         """Anything at all."""
         self._socket.sendall(data)

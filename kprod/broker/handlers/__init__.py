@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kprod.broker.api_key import ApiKey
-from kprod.broker.call import Handler
+from kprod.broker.call import Handler, one_by_one
 from kprod.broker.handlers.add_offsets_to_txn import add_offsets_to_txn
 from kprod.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
 from kprod.broker.handlers.alter_configs import alter_configs, incremental_alter_configs
@@ -58,13 +58,13 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.SYNC_GROUP: sync_group,
     ApiKey.SASL_HANDSHAKE: sasl_handshake,
     ApiKey.API_VERSIONS: api_versions,
-    ApiKey.CREATE_TOPICS: create_topics,
-    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.CREATE_TOPICS: one_by_one(create_topics),
+    ApiKey.DELETE_TOPICS: one_by_one(delete_topics),
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     ApiKey.DESCRIBE_CONFIGS: describe_configs,
     ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
-    ApiKey.CREATE_PARTITIONS: create_partitions,
+    ApiKey.CREATE_PARTITIONS: one_by_one(create_partitions),
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DELETE_RECORDS: delete_records,
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,
@@ -74,8 +74,8 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.END_TXN: end_txn,
     ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
     ApiKey.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,
-    ApiKey.ALTER_CONFIGS: alter_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.ALTER_CONFIGS: one_by_one(alter_configs),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: one_by_one(incremental_alter_configs),
     ApiKey.DESCRIBE_GROUPS: describe_groups,
     ApiKey.LIST_GROUPS: list_groups,
     ApiKey.DELETE_GROUPS: delete_groups,

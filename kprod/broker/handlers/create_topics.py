@@ -10,18 +10,25 @@ from kprod.broker.call import Call
 from kprod.broker.messages import Message
 from kprod.broker.node import Node
 from kprod.broker.topic_configs import topic_configs, with_overrides
+from kprod.broker.topics import check_request
 from kprod.errors import BrokerError
 
 _DEFAULT: Final = -1
 
 
 def create_topics(call: Call, node: Node) -> Message:
-    """Each topic is made, or refused for itself."""
-    return {"topics": [_create(wanted, call, node) for wanted in call.body.topics]}
+    """Each topic is made, or refused for itself; all are refused where they are too many."""
+    total = sum(_asked(wanted, node) for wanted in call.body.topics)
+    return {"topics": [_create(wanted, total, call, node) for wanted in call.body.topics]}
 
 
-def _create(wanted: Any, call: Call, node: Node) -> Message:
+def _asked(wanted: Any, node: Node) -> int:
+    return max(0, len(wanted.assignments) or _resolve(wanted.num_partitions, node))
+
+
+def _create(wanted: Any, total: int, call: Call, node: Node) -> Message:
     try:
+        check_request(total)
         count = _partition_count(wanted, node)
         settings = {config.name: config.value or "" for config in wanted.configs}
         with_overrides(node.log_config, settings)

@@ -18,7 +18,7 @@ _BROKER: Final = 4
 
 def describe_configs(call: Call, node: Node) -> Message:
     """The settings of topics; of the node, the same ones, as they are its own."""
-    return {"results": [_resource(wanted, node) for wanted in call.body.resources]}
+    return {"results": [_resource(wanted, node) for wanted in dict.fromkeys(call.body.resources)]}
 
 
 def _resource(wanted: Any, node: Node) -> Message:

@@ -15,7 +15,8 @@ _FIRST_WITH_NOT_FOUND = 6
 
 def describe_groups(call: Call, node: Node) -> Message:
     """A group nobody knows is "Dead", and from version 6 on an error as well."""
-    return {"groups": [_describe(group_id, call, node) for group_id in call.body.groups]}
+    wanted = dict.fromkeys(call.body.groups)
+    return {"groups": [_describe(group_id, call, node) for group_id in wanted]}
 
 
 def _describe(group_id: str, call: Call, node: Node) -> Message:

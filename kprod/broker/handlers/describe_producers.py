@@ -15,10 +15,11 @@ def describe_producers(call: Call, node: Node) -> Message:
             {
                 "name": topic.name,
                 "partitions": [
-                    _partition(topic.name, index, node) for index in topic.partition_indexes
+                    _partition(topic.name, index, node)
+                    for index in dict.fromkeys(topic.partition_indexes)
                 ],
             }
-            for topic in call.body.topics
+            for topic in dict.fromkeys(call.body.topics)
         ]
     }
 

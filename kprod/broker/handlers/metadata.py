@@ -7,7 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.call import Call
+from kprod.broker.call import Call, Later, one_by_one
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.messages import Message
 from kprod.broker.node import Node
@@ -15,11 +15,25 @@ from kprod.broker.topic import Topic, is_legal_name
 from kprod.errors import BrokerError
 
 
-def metadata(call: Call, node: Node) -> Message:
+def metadata(call: Call, node: Node) -> Message | Later | None:
     """The topics asked for, or all; an unknown one is made if both the client and we want that.
 
     It is then there at once: a client need not ask again, as it must with a cluster.
     """
+    if _may_create(call, node) and any(_is_new(topic, node) for topic in call.body.topics or ()):
+        return one_by_one(_answer)(call, node)
+    return _answer(call, node)
+
+
+def _may_create(call: Call, node: Node) -> bool:
+    return node.auto_create_topics and getattr(call.body, "allow_auto_topic_creation", True)
+
+
+def _is_new(wanted: Any, node: Node) -> bool:
+    return wanted.name is not None and node.topics.find(wanted.name) is None
+
+
+def _answer(call: Call, node: Node) -> Message:
     return {
         "brokers": node.endpoints(call.session),
         "cluster_id": node.cluster_id,
@@ -33,8 +47,8 @@ def _topics(call: Call, node: Node) -> Iterator[Message]:
     if wanted is None or (call.version == 0 and not wanted):
         yield from (_describe(topic, node) for topic in node.topics.all())
         return
-    may_create = node.auto_create_topics and getattr(call.body, "allow_auto_topic_creation", True)
-    for topic in wanted:
+    may_create = _may_create(call, node)
+    for topic in dict.fromkeys(wanted):  # each once, as Kafka answers
         try:
             yield _describe(_find(topic, node, may_create), node)
         except BrokerError as error:
@@ -47,7 +61,7 @@ def _topics(call: Call, node: Node) -> Iterator[Message]:
 
 
 def _find(wanted: Any, node: Node, may_create: bool) -> Topic:
-    if wanted.name is None or node.topics.find(wanted.name):
+    if not _is_new(wanted, node):
         return node.topic(wanted.name, getattr(wanted, "topic_id", None))
     if not is_legal_name(wanted.name):
         raise BrokerError(ErrorCode.invalid_topic_exception)

@@ -74,7 +74,7 @@ def _append(part: Any, topic: Topic | BrokerError, call: Call, node: Node) -> Me
     header = check_batch(part.records, call.version, log.config, now_ms)
     records = part.records
     if log.config.compacts:
-        check_keys(records)
+        check_keys(header, records, log.config)
     if log.config.message_timestamp_type == "LogAppendTime":
         header, records = stamp(header, records, now_ms)
     if header.is_transactional:

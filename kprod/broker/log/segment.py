@@ -20,6 +20,7 @@ from kprod.broker.log.transaction_index import TransactionIndex
 from kprod.types import BytesLike
 
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_MOST_LOOKED_AT: Final = 100_000
 _log = logging.getLogger(__name__)
 
 
@@ -179,8 +180,11 @@ class LogSegment:
     def find_timestamp(self, timestamp: int, start: int, end: int) -> TimestampOffset | None:
         """The first record from offset ``start`` to file position ``end`` not before ``timestamp``.
 
-        Opens the batches it must look into. Raises ``CorruptBatch``.
+        Opens the batches that it must look into: the header of each says that it holds one, so
+        that only headers which are wrong lead to more than one batch. Raises ``CorruptBatch``,
+        also when so many of them are that the search would take long.
         """
+        looked_at = 0
         found = self._find(max(self.time_index.lookup(timestamp).offset, start))
         if found is None:
             return None
@@ -188,9 +192,12 @@ class LogSegment:
             if position >= end:
                 return None
             if header.max_timestamp >= timestamp:
-                for record in self.batch_at(position, header).records():
-                    if record.timestamp >= timestamp and record.offset >= start:
-                        return TimestampOffset(record.timestamp, record.offset)
+                if looked_at > _MOST_LOOKED_AT:
+                    raise CorruptBatch(f"{self.records.path}: headers have wrong times")
+                for head in self.batch_at(position, header).heads():
+                    looked_at += 1
+                    if head.timestamp >= timestamp and head.offset >= start:
+                        return TimestampOffset(head.timestamp, head.offset)
         return None
 
     def batch_at(self, position: int, header: StoredHeader) -> StoredBatch:

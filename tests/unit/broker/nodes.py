@@ -47,7 +47,7 @@ def running_node(path: Path, **options: Any) -> Iterator[Node]:
     clean: bool = options.pop("clean", True)
     config = options.setdefault("log_config", LogConfig())
     logs = LogDirectories([path], config)
-    timer, pool = Timer(SystemClock()), HandlerPool()
+    timer, pool, controller = Timer(SystemClock()), HandlerPool(), HandlerPool(1)
     topics = Topics(logs)
     state = ClusterState()
 
@@ -82,12 +82,14 @@ def running_node(path: Path, **options: Any) -> Iterator[Node]:
         "groups": groups,
         "transactions": transactions,
         "timer": timer,
+        "controller": controller.submit,
         "state": state,
     }
     _load(topics, groups, transactions)
     try:
         yield Node(**{**fields, **options})
     finally:
+        controller.close()
         groups.close()
         transactions.close()
         timer.close()

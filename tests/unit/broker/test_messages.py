@@ -14,7 +14,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
 from kprod.broker.api_key import ApiKey
-from kprod.broker.message_reader import message_reader
+from kprod.broker.message_reader import Allowance, message_reader
 from kprod.broker.messages import Message, request_schema, response_schema
 from kprod.errors import ProtocolError
 from tests.support.raw_batch import raw_batch
@@ -151,10 +151,10 @@ def test_tagged_fields(tags: str, fine: bool) -> None:
     body = bytes(25) + b"\1\1\1" + bytes.fromhex(tags)
     data = memoryview(body)
     if fine:
-        assert message_reader(entity)(data, 0)[1] == len(body)
+        assert message_reader(entity)(data, 0, Allowance(100))[1] == len(body)
     else:
         with pytest.raises((ProtocolError, IndexError)):
-            message_reader(entity)(data, 0)
+            message_reader(entity)(data, 0, Allowance(100))
 
 
 def test_records_are_views_of_the_frame() -> None:

@@ -98,26 +98,40 @@ def pair() -> Iterator[Pair]:
 
 def test_silence_is_allowed_for_a_while(pair: Pair) -> None:
     connection, _ = pair
-    assert connection.read() == READ
+    assert connection.read(now=0.0) == READ
     assert not connection.stalled(IDLE, IDLE)
     assert connection.stalled(IDLE + 1, IDLE)
 
 
-def test_who_began_a_request_has_to_go_on(pair: Pair) -> None:
+def test_a_request_has_a_time_to_arrive_from_its_first_byte_on(pair: Pair) -> None:
     connection, client = pair
     client.sendall(struct.pack(">i", MIB) + b"x" * 1000)
-    assert connection.read() == READ
-    assert not connection.stalled(30, IDLE)
-    assert connection.stalled(31, IDLE)
+    assert connection.read(now=500.0) == READ
+    assert not connection.stalled(560, IDLE)
     client.sendall(bytes(64 * 1024))
-    connection.read()
-    assert not connection.stalled(31, IDLE)
+    connection.read(now=559.0)
+    assert connection.stalled(561, IDLE)
+
+
+def test_a_request_that_was_begun_and_left_gives_its_memory_back() -> None:
+    ours, theirs = socket.socketpair()
+    memory = RequestMemory(100 * MIB)
+    connection = Connection(PlainStream(ours), Session(), 100 * MIB, memory, now=0.0)
+    with theirs:
+        theirs.sendall(struct.pack(">i", 90 * MIB))
+        for _ in range(80):
+            theirs.sendall(bytes(64 * 1024))
+            connection.read(now=1.0)
+    assert memory.used == 8 * MIB
+    assert connection.stalled(62, IDLE)
+    connection.close()
+    assert memory.used == 0
 
 
 def test_who_does_not_take_an_answer_is_let_go(pair: Pair) -> None:
     connection, client = pair
     client.sendall(struct.pack(">i", 9) + b"123456789")
-    assert bytes(connection.read()) == b"123456789"
+    assert bytes(connection.read(now=0.0)) == b"123456789"
     connection.mute()
     assert not connection.stalled(10 * IDLE, IDLE)
     connection.answer([bytes(64 * MIB)])
@@ -132,7 +146,7 @@ def test_a_cut_connection_reads_nothing(pair: Pair) -> None:
     client.sendall(b"\0\0\0\x09123456789")
     connection.cut()
     with pytest.raises(ConnectionResetError):
-        connection.read()
+        connection.read(now=0.0)
     assert PAUSE not in (READ, 0)
 
 

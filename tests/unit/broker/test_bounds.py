@@ -1,0 +1,286 @@
+"""What one request may cost: bytes, elements, partitions, descriptors, and the handlers' time."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import resource
+import subprocess
+import sys
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import zstandard
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.api_key import ApiKey
+from kprod.broker.batch_header import BatchHeader
+from kprod.broker.call import HangUp
+from kprod.broker.dispatch import MOST_ELEMENTS
+from kprod.broker.incoming_batch import check_batch, check_keys
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.topics import MAX_PARTITIONS
+from kprod.errors import BrokerError
+from tests.support.raw_batch import raw_batch, raw_record
+from tests.unit.broker.logs import open_log
+from tests.unit.broker.nodes import answer_of, ask, request, running_node
+
+CONFIG = LogConfig()
+NOW = 1_000
+MIB = 1024 * 1024
+CODECS: list[tuple[int, Callable[[bytes], bytes]]] = [
+    (1, lambda data: gzip.compress(data, 1)),
+    (4, lambda data: zstandard.ZstdCompressor(write_content_size=False).compress(data)),
+]
+
+
+@contextmanager
+def at_most(most: int) -> Iterator[None]:
+    """Python may take so many bytes more at any moment than it has now."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+def compressed(codec: int, payload: bytes, count: int) -> bytes:
+    return raw_batch(
+        payload=payload, attributes=codec, record_count=count, last_offset_delta=count - 1
+    )
+
+
+def refusal(batch: bytes) -> ErrorCode:
+    with pytest.raises(BrokerError) as caught:
+        check_keys(check_batch(batch, 9, CONFIG, NOW), batch, CONFIG)
+    return ErrorCode(caught.value.code)
+
+
+@pytest.mark.parametrize(("codec", "compress"), CODECS)
+def test_records_are_checked_in_constant_memory(
+    codec: int, compress: Callable[[bytes], bytes]
+) -> None:
+    payload = b"".join(raw_record(n, bytes(10_000), b"k") for n in range(1_000))
+    batch = compressed(codec, compress(payload), 1_000)
+    with at_most(4 * MIB):
+        check_keys(check_batch(batch, 9, CONFIG, NOW), batch, CONFIG)
+
+
+@pytest.mark.parametrize(("codec", "compress"), CODECS)
+def test_a_batch_that_grows_too_much_is_to_be_sent_in_parts(
+    codec: int, compress: Callable[[bytes], bytes]
+) -> None:
+    payload = b"".join(raw_record(n, bytes(100_000), b"k") for n in range(200))
+    batch = compressed(codec, compress(payload), 200)
+    assert len(batch) < 100_000
+    with at_most(4 * MIB):
+        assert refusal(batch) is ErrorCode.message_too_large
+
+
+def test_a_record_that_claims_to_be_long_costs_no_more_than_its_head() -> None:
+    payload = raw_record(0, bytes(15 * MIB), b"k")
+    batch = compressed(1, gzip.compress(payload, 1), 1)
+    with at_most(4 * MIB):
+        check_keys(check_batch(batch, 9, CONFIG, NOW), batch, CONFIG)
+
+
+def test_a_batch_has_no_more_records_than_bytes_allowed() -> None:
+    count = CONFIG.max_message_bytes
+    check_batch(raw_batch(record_count=count, last_offset_delta=count - 1), 9, CONFIG, NOW)
+    batch = raw_batch(record_count=count + 1, last_offset_delta=count)
+    assert refusal(batch) is ErrorCode.message_too_large
+
+
+@pytest.mark.parametrize(
+    ("payload", "code"),
+    [
+        (raw_record(0, b"v", b"k") + raw_record(0, b"v", b"k"), ErrorCode.invalid_record),
+        (raw_record(0, b"v", b"k") + raw_record(1, b"v"), ErrorCode.invalid_record),
+        (raw_record(0, b"v", b"k"), ErrorCode.corrupt_message),
+        (raw_record(0, b"v", b"k") + b"\x7f\0\0\0\1k", ErrorCode.corrupt_message),
+        (raw_record(0, b"v", b"k") + b"\x01", ErrorCode.corrupt_message),
+        (raw_record(0, b"v", b"k") + b"\x02\0", ErrorCode.corrupt_message),
+        (
+            raw_record(0, b"v", b"k") + raw_record(1, b"v", b"k") + b"more",
+            ErrorCode.corrupt_message,
+        ),
+    ],
+)
+def test_what_a_compacted_topic_does_not_take(payload: bytes, code: ErrorCode) -> None:
+    assert refusal(compressed(0, payload, 2)) is code
+
+
+def test_a_time_is_found_in_constant_memory(tmp_path: Path) -> None:
+    payload = b"".join(raw_record(n, bytes(100_000), b"k", n) for n in range(500))
+    batch = compressed(1, gzip.compress(payload, 1), 500)
+    log = open_log(tmp_path, config=CONFIG)
+    log.append(BatchHeader.parse(batch), batch)
+    with at_most(8 * MIB):
+        found = log.find_timestamp(1_000)
+    assert found is not None
+    assert found.offset == 0
+    log.close()
+
+
+def elements(count: int) -> bytes:
+    """A Metadata request for as many topics, each three bytes."""
+    return request(ApiKey.METADATA, 4, {"topics": [{"name": "x"}] * count})
+
+
+def test_a_request_of_too_many_elements_costs_its_connection(tmp_path: Path) -> None:
+    frame = elements(3_000_000)
+    with running_node(tmp_path, auto_create_topics=False) as node:
+        answer_of(node, elements(MOST_ELEMENTS))
+        with at_most(4 * MIB), pytest.raises(HangUp, match="elements too many"):
+            answer_of(node, frame)
+
+
+def test_elements_count_in_all_arrays_together(tmp_path: Path) -> None:
+    part = {"partition_index": 0}
+    topics = [{"name": "x", "partitions": [part] * 1_000}] * (MOST_ELEMENTS // 1_000)
+    with running_node(tmp_path) as node, pytest.raises(HangUp, match="elements too many"):
+        ask(node, ApiKey.LIST_OFFSETS, 1, topics=topics)
+
+
+def test_what_is_asked_for_twice_is_answered_once(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        answer = ask(node, ApiKey.METADATA, 9, topics=[{"name": "t"}] * 50)
+        assert [topic.name for topic in answer.topics] == ["t"]
+        wanted = [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}] * 50
+        assert len(ask(node, ApiKey.DESCRIBE_CONFIGS, 1, resources=wanted).results) == 1
+        assert len(ask(node, ApiKey.DESCRIBE_GROUPS, 0, groups=["g"] * 50).groups) == 1
+        wanted = [{"name": "t", "partition_indexes": [0] * 50}] * 50
+        (topic,) = ask(node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=wanted).topics
+        assert len(topic.partitions) == 1
+
+
+def test_a_request_makes_no_more_partitions_than_apache_kafka_lets_it(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        half = MAX_PARTITIONS // 2
+        counts = {"a": half, "b": half, "c": 1}
+        wanted = [
+            {"name": name, "num_partitions": n, "replication_factor": 1}
+            for name, n in counts.items()
+        ]
+        made = ask(node, ApiKey.CREATE_TOPICS, 5, topics=wanted)
+        assert {topic.error_code for topic in made.topics} == {ErrorCode.policy_violation}
+        assert node.topics.all() == []
+        node.topics.create("t", 1)
+        node.topics.create("u", 1)
+        more = [{"name": name, "count": half + 2} for name in ("t", "u")]
+        grown = ask(node, ApiKey.CREATE_PARTITIONS, 0, topics=more)
+        assert {topic.error_code for topic in grown.results} == {ErrorCode.policy_violation}
+        assert [len(topic.partitions) for topic in node.topics.all()] == [1, 1]
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    """So many more descriptors may be opened."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 100, before[1]))
+    yield 100
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_quarter_of_all_descriptors_is_left(tmp_path: Path, few_descriptors: int) -> None:
+    with running_node(tmp_path) as node:
+        with pytest.raises(BrokerError, match="ulimit -n") as caught:
+            node.topics.create("t", few_descriptors)
+        assert caught.value.code == ErrorCode.policy_violation
+        assert node.topics.find("t") is None
+        node.topics.create("t", 1)
+        with pytest.raises(BrokerError, match="ulimit -n"):
+            node.topics.extend("t", few_descriptors)
+        assert len(node.topics.find_or_create("t", 1).partitions) == 1
+
+
+def test_changes_of_topics_hold_no_handler(tmp_path: Path) -> None:
+    """As many of them as there are handlers wait for a change that does not end yet."""
+    goes_on = threading.Event()
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+
+        def hold() -> None:
+            goes_on.wait(30)
+
+        node.controller(hold)
+        answered: list[int] = []
+
+        def change(number: int) -> None:
+            wanted = [{"name": f"new-{number}", "num_partitions": 1, "replication_factor": 1}]
+            ask(node, ApiKey.CREATE_TOPICS, 5, topics=wanted)
+            answered.append(number)
+
+        waiting = [threading.Thread(target=change, args=(n,)) for n in range(8)]
+        for each in waiting:
+            each.start()
+        answer = ask(node, ApiKey.METADATA, 9, topics=[{"name": "t"}])
+        assert [topic.error_code for topic in answer.topics] == [0]
+        assert answered == []
+        goes_on.set()
+        for each in waiting:
+            each.join()
+        assert sorted(answered) == list(range(8))
+
+
+def test_nothing_is_made_once_the_broker_stops(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        node.topics.close()
+        with pytest.raises(BrokerError) as caught:
+            node.topics.create("t", 1)
+        assert caught.value.code == ErrorCode.not_controller
+
+
+ONE_IMPORT_AT_A_TIME = """
+import sys, threading
+from importlib.machinery import PathFinder
+from kprod.broker.api_key import VERSIONS
+from kprod.broker.messages import request_schema, response_schema
+
+importing, together = set(), []
+
+class Watching:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or not name.startswith("kio.schema"):
+            return spec
+        run = spec.loader.exec_module
+        def watched(module):
+            me = threading.get_ident()
+            outermost = me not in importing
+            importing.add(me)
+            if len(importing) > 1:
+                together.append(name)
+            threading.Event().wait(0.002)
+            run(module)
+            if outermost:
+                importing.discard(me)
+        spec.loader.exec_module = watched
+        return spec
+
+sys.meta_path.insert(0, Watching)
+apis = list(VERSIONS)[:16]
+def load(part):
+    for api in apis[part::8]:
+        request_schema(api, VERSIONS[api].highest)
+        response_schema(api, VERSIONS[api].highest)
+threads = [threading.Thread(target=load, args=(n,)) for n in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(together))
+"""
+
+
+def test_one_thread_at_a_time_imports_schemas() -> None:
+    """Two that import modules which import each other may wait for each other."""
+    command = [sys.executable, "-c", ONE_IMPORT_AT_A_TIME]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "0"
