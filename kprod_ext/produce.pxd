@@ -30,4 +30,6 @@ cdef class PartitionResponse:
     cdef readonly int32_t leader_epoch
 
 
-cpdef tuple read_produce_response(int version, object body)
+cpdef tuple read_produce_response(
+    int version, object body, int64_t most_results, int64_t most_errors
+)

@@ -88,9 +88,11 @@ class PartitionResponse:
     def leader_epoch(self) -> int: ...
 
 def read_produce_response(
-    version: int, body: Buffer
+    version: int, body: Buffer, most_results: int, most_errors: int
 ) -> tuple[list[PartitionResponse], int, list[_Endpoint]]:
     """Results, throttle time in ms, and leaders' endpoints of a response of version 3 to 13.
 
-    An endpoint: node id, host, port, rack. Raises ValueError when the bytes do not fit.
+    An endpoint: node id, host, port, rack. More than ``most_results`` partitions, or leaders, are
+    refused, and so are more than ``most_errors`` of records. Raises ValueError when the bytes do
+    not fit.
     """

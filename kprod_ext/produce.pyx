@@ -235,12 +235,17 @@ cdef struct Cursor:
     Py_ssize_t at
     Py_ssize_t end
     bint flexible
+    int64_t results_left  # more of them nobody has asked for
+    int64_t errors_left
 
 
-cpdef tuple read_produce_response(int version, object body):
+cpdef tuple read_produce_response(
+    int version, object body, int64_t most_results, int64_t most_errors
+):
     """(results, throttle in ms, leaders' endpoints) of a response of version 3 to 13.
 
-    An endpoint is a tuple of node id, host, port, rack.
+    An endpoint is a tuple of node id, host, port, rack. More than ``most_results`` partitions,
+    or leaders, are refused, and so are more than ``most_errors`` of records.
     """
     cdef Py_buffer view
     cdef Cursor cursor
@@ -250,6 +255,8 @@ cpdef tuple read_produce_response(int version, object body):
         cursor.at = 0
         cursor.end = view.len
         cursor.flexible = version >= FLEXIBLE_FROM
+        cursor.results_left = most_results
+        cursor.errors_left = most_errors
         return response(version, &cursor)
     finally:
         PyBuffer_Release(&view)
@@ -258,7 +265,8 @@ cpdef tuple read_produce_response(int version, object body):
 cdef tuple response(int version, Cursor* cursor):
     cdef list results = []
     cdef list endpoints = []
-    cdef Py_ssize_t topics = array(cursor, SMALLEST_TOPIC)
+    cdef int64_t most_endpoints = cursor.results_left
+    cdef Py_ssize_t topics = array(cursor, SMALLEST_TOPIC, cursor.results_left)
     cdef Py_ssize_t partitions
     cdef Cursor field
     cdef int32_t throttle
@@ -270,7 +278,8 @@ cdef tuple response(int version, Cursor* cursor):
             topic_id = uuid(cursor)
         else:
             topic = string(cursor)
-        partitions = array(cursor, SMALLEST_RESULT)
+        partitions = array(cursor, SMALLEST_RESULT, cursor.results_left)
+        cursor.results_left -= partitions
         for _ in range(partitions):
             results.append(result(version, cursor, topic, topic_id))
         skip_tags(cursor)
@@ -278,7 +287,7 @@ cdef tuple response(int version, Cursor* cursor):
     for _ in range(tag_count(cursor)):
         previous = tag = next_tag(cursor, previous, &field)
         if tag == NODE_ENDPOINTS and version >= LEADER_HINTS_FROM:
-            endpoints = read_endpoints(&field)
+            endpoints = read_endpoints(&field, most_endpoints)
     return results, throttle, endpoints
 
 
@@ -289,6 +298,7 @@ cdef PartitionResponse result(int version, Cursor* cursor, object topic, object 
     cdef PartitionResponse read = PartitionResponse.__new__(PartitionResponse)
     cdef Cursor field
     cdef int64_t tag, previous = -1
+    cdef Py_ssize_t errors
     cdef const unsigned char* leader
     read.topic = topic
     read.topic_id = topic_id
@@ -300,7 +310,9 @@ cdef PartitionResponse result(int version, Cursor* cursor, object topic, object 
     read.record_errors = []
     read.leader_id = read.leader_epoch = -1
     if version >= RECORD_ERRORS_FROM:
-        for _ in range(array(cursor, SMALLEST_RECORD_ERROR)):
+        errors = array(cursor, SMALLEST_RECORD_ERROR, cursor.errors_left)
+        cursor.errors_left -= errors
+        for _ in range(errors):
             read.record_errors.append((get_int32(taken(cursor, 4)), nullable_string(cursor)))
             skip_tags(cursor)
         read.error_message = nullable_string(cursor)
@@ -314,9 +326,9 @@ cdef PartitionResponse result(int version, Cursor* cursor, object topic, object 
     return read
 
 
-cdef list read_endpoints(Cursor* cursor):
+cdef list read_endpoints(Cursor* cursor, int64_t most):
     cdef list endpoints = []
-    for _ in range(array(cursor, SMALLEST_ENDPOINT)):
+    for _ in range(array(cursor, SMALLEST_ENDPOINT, most)):
         node_id = get_int32(taken(cursor, 4))
         host = string(cursor)
         port = get_int32(taken(cursor, 4))
@@ -354,8 +366,8 @@ cdef int64_t uvarint(Cursor* cursor) except -1:
     return value
 
 
-cdef int64_t array(Cursor* cursor, Py_ssize_t smallest_item) except -1:
-    """The number of items that follow, each taking at least ``smallest_item`` bytes."""
+cdef int64_t array(Cursor* cursor, Py_ssize_t smallest_item, int64_t most) except -1:
+    """The number of items that follow, at most ``most``, each at least ``smallest_item`` bytes."""
     cdef int64_t count, left
     if cursor.flexible:
         count = uvarint(cursor) - 1
@@ -366,6 +378,8 @@ cdef int64_t array(Cursor* cursor, Py_ssize_t smallest_item) except -1:
         raise ValueError(f"an array of {count} items at byte {cursor.at}")
     if count * smallest_item > left:
         raise ValueError(f"an array of {count} items in {left} bytes at byte {cursor.at}")
+    if count > most:
+        raise ValueError(f"{count} items where {most} are the most to be expected")
     return count
 
 

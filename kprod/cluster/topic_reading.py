@@ -29,7 +29,8 @@ def topic_info(reply: TopicReply) -> TopicInfo:
     """
     sane = [p for p in reply.partitions if 0 <= p.partition <= MOST_HOLES + len(reply.partitions)]
     count = max((p.partition for p in sane), default=-1) + 1
-    infos = [PartitionInfo(number) for number in range(count)]
+    told: list[PartitionInfo | None] = [None] * count
     for p in sane:
-        infos[p.partition] = PartitionInfo(p.partition, p.leader_id, p.leader_epoch)
-    return TopicInfo(reply.name or "", reply.topic_id, tuple(infos))
+        told[p.partition] = PartitionInfo(p.partition, p.leader_id, p.leader_epoch)
+    infos = tuple([info or PartitionInfo(number) for number, info in enumerate(told)])
+    return TopicInfo(reply.name or "", reply.topic_id, infos)

@@ -341,7 +341,7 @@ _ROWS = (
     ),
     Option(
         "receive_message_max_bytes",
-        100_000_000,
+        16 * 1024 * 1024,
         _bytes(1000),
         "Largest response that is read; a larger one closes the connection.",
     ),

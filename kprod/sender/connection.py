@@ -27,6 +27,10 @@ HINTS = {
 FOREVER = float("inf")
 MAX_FRAME_OF_STRANGERS = 512 * 1024
 """Of a broker that has not told its versions yet, or to which we have not logged in."""
+LONG_ANSWERS = frozenset({ApiKey.METADATA, ApiKey.PRODUCE})
+"""Requests whose answers may be as long as the option allows; what was asked limits them."""
+LONGEST_OTHER_ANSWER = 1024 * 1024
+"""Bytes: room for the results of 50,000 partitions of a transaction."""
 
 
 class _Unanswered:
@@ -317,6 +321,11 @@ class BrokerConnection:
             raise ProtocolError(
                 f"the broker answered request {correlation_id},"
                 f" but {entry.correlation_id} is the oldest"
+            )
+        if len(body) > LONGEST_OTHER_ANSWER and entry.exchange.api not in LONG_ANSWERS:
+            raise ProtocolError(
+                f"{entry.exchange.api.name} v{entry.version} response: {len(body)} bytes,"
+                f" {LONGEST_OTHER_ANSWER} are the most to be expected"
             )
         self.responses += 1
         throttle_ms = self._tell(entry, body, now)

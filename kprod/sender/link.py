@@ -12,13 +12,7 @@ from kprod.errors import ConnectionLost, KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Exchange
-from kprod.sender.link_errors import (
-    as_lost,
-    forget_frames,
-    named,
-    silent_setup,
-    slow_setup,
-)
+from kprod.sender.link_errors import as_lost, forget_frames, named, silent_setup, slow_setup
 from kprod.sender.link_settings import LinkSettings
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Transport, views_of
@@ -31,6 +25,8 @@ OFTEN = 60.0
 """Seconds; a connection that is lost while idle twice within them is told of in the log."""
 RECEIVE_BYTES = 32 * 1024
 """Of one system call: answers are small, and for more than this memory comes from the kernel."""
+READS_PER_TURN = 32
+"""A broker that sends without end must not keep the others, and deadlines, waiting."""
 
 
 class BrokerLink:
@@ -63,6 +59,7 @@ class BrokerLink:
         self._changing = threading.Lock()  # guards which connection it is, as others see it
         self._waits_to_write = True  # what the backend was told last
         self._takes_batches = False  # see Transport
+        self._unread = False  # there was more to read than a turn has time for
         self._setup_began = -FOREVER
         self._setup_limit = 0.0
         self._setups_too_long = 0
@@ -211,7 +208,7 @@ class BrokerLink:
             max_frame_bytes=settings.max_frame_bytes,
             needed=settings.needed,
             login=settings.login(self.broker.host) if settings.login is not None else None,
-            wake=self._login_goes_on,
+            wake=self._goes_on,
             on_versions=settings.on_versions,
         )
         self._changing.acquire()  # as in ``_end``
@@ -222,18 +219,20 @@ class BrokerLink:
         self._traffic.requests += 1
         self._write(now)
 
-    def _login_goes_on(self) -> None:
-        """The next message of a login has been worked out. Any thread."""
+    def _goes_on(self) -> None:
+        """The next message of a login has been worked out, or more can be read. Any thread."""
         self._tended.append(self)
         self._backend.wake()
 
     def tend(self, now: float) -> None:
-        """Go on with a login, or begin one that is due; what fails ends the connection."""
+        """Go on with a login, or with reading; what fails ends the connection."""
         if self._connection is None:
             return
         failure = None
         try:
             self._connection.tend_login(now)
+            if self._unread:
+                self._read(now)
         except Exception as error:
             failure = self._explain(error, now)
         if failure is not None:
@@ -242,8 +241,10 @@ class BrokerLink:
             self._write(now)
 
     def _read(self, now: float) -> None:
-        connection = self._connection
-        while self.transport is not None and connection is not None:
+        connection, self._unread = self._connection, False
+        for _ in range(READS_PER_TURN):
+            if self.transport is None or connection is None:
+                return
             chunk = self.transport.receive(RECEIVE_BYTES)
             if chunk is None:
                 return
@@ -263,6 +264,8 @@ class BrokerLink:
                 self._troubles.works(str(self.broker), now)
             if len(chunk) < RECEIVE_BYTES:
                 return
+        self._unread = True
+        self._goes_on()
 
     def _write(self, now: float) -> None:
         failure = None
@@ -304,11 +307,8 @@ class BrokerLink:
         if self._connection is None:
             self._give_up_setup(slow_setup(self._setup_limit, self.transport.progress()), now)
         elif not self._connection.established:
-            logs_in, waits_for_us = (
-                self._settings.login is not None,
-                self._connection.prepares_login,
-            )
-            why = silent_setup(self._setup_limit, logs_in=logs_in, waits_for_us=waits_for_us)
+            logs_in, for_us = self._settings.login is not None, self._connection.prepares_login
+            why = silent_setup(self._setup_limit, logs_in=logs_in, waits_for_us=for_us)
             self._give_up_setup(why, now)
         elif self._connection.waiting_since() is not None:
             limit = f"{self._settings.request_timeout:g} s"

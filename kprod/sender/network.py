@@ -94,35 +94,54 @@ class Network:
     def adopt(self, brokers: Mapping[int, Broker]) -> None:
         """The cluster consists of ``brokers`` now: keep, add, and let go of links accordingly."""
         self._adopted = brokers
+        away = {link.broker[:3]: link for link in self._leaving if not link.connected}
+        reached = {
+            link.broker[1:3]: node_id
+            for node_id, link in self._links.items()
+            if node_id < 0 and link.connected
+        }
         for node_id, broker in brokers.items():
             link = self._links.get(node_id)
             if link is None:
-                self._take_over(broker)
+                self._take_over(broker, away, reached)
             elif link.broker[1:3] != broker[1:3]:
                 self._leaving.append(link)
                 self._add(broker)
-        for node_id in [known for known in self._links if known >= 0 and known not in brokers]:
+        gone = [known for known in self._links if known >= 0 and known not in brokers]
+        for node_id in gone:
             self._leaving.append(self._links[node_id])  # first: see _all_links
             del self._links[node_id]
+        self._leaving[:] = [link for link in self._leaving if self._is_away(link)]
 
-    def _take_over(self, broker: Broker) -> None:
+    def _is_away(self, link: BrokerLink) -> bool:
+        """True unless the link has got its place back."""
+        return self._links.get(link.broker.node_id) is not link
+
+    def _take_over(
+        self,
+        broker: Broker,
+        away: dict[tuple[int, str, int], BrokerLink],
+        reached: dict[tuple[str, int], int],
+    ) -> None:
         """A broker turned up; if it is one we bootstrapped from, go on using that connection.
 
-        If it is one that was gone from the list for a moment, its back-off holds.
+        If it is one that was gone from the list for a moment, its back-off holds. ``away`` are the
+        links that were left, by what they led to, ``reached`` the bootstrap addresses with a
+        connection.
         """
-        for link in self._leaving:
-            if link.broker[:3] == broker[:3] and not link.connected:
-                self._links[broker.node_id] = link  # first: see _all_links
-                self._leaving.remove(link)
-                return
-        for node_id, link in self._links.items():
-            if node_id < 0 and link.connected and link.broker[1:3] == broker[1:3]:
-                fresh = self._link(link.broker)  # for bootstrapping again
-                link.becomes(broker)
-                self._links[broker.node_id] = link  # first: see _all_links
-                self._links[node_id] = fresh
-                return
-        self._add(broker)
+        known = away.pop(broker[:3], None)
+        if known is not None:
+            self._links[broker.node_id] = known  # before it leaves _leaving: see _all_links
+            return
+        address = reached.pop(broker[1:3], None)
+        if address is None:
+            self._add(broker)
+            return
+        link = self._links[address]
+        fresh = self._link(link.broker)  # for bootstrapping again
+        link.becomes(broker)
+        self._links[broker.node_id] = link  # first: see _all_links
+        self._links[address] = fresh
 
     def rebootstrap(self, now: float) -> None:
         """Know nobody but the bootstrap addresses, which are resolved and connected to anew.
@@ -256,7 +275,7 @@ class Network:
             self._metrics.mark(now)
         if ready:
             self._move(ready, now)
-        while self._tended:
+        for _ in range(len(self._tended)):  # what comes meanwhile wakes the next poll
             self._tended.popleft().tend(now)
         if now >= self._look_at:
             for link in self._all_links():

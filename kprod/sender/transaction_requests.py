@@ -132,7 +132,7 @@ class AddPartitions(Ask):
         )
 
     def decode(self, version: int, body: memoryview) -> wire.PartitionsReply:
-        return wire.decode_add_partitions_response(version, body)
+        return wire.decode_add_partitions_response(version, body, len(self.partitions))
 
 
 class AddOffsets(Ask):
@@ -187,7 +187,7 @@ class CommitOffsets(Ask):
         )
 
     def decode(self, version: int, body: memoryview) -> wire.PartitionsReply:
-        return wire.decode_txn_offset_commit_response(version, body)
+        return wire.decode_txn_offset_commit_response(version, body, len(self.offsets))
 
 
 class EndTransaction(Ask):

@@ -8,7 +8,7 @@ Source: the message schemas of Apache Kafka 4.2; KIP-511 (ApiVersions), KIP-516 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from kprod.errors import ProtocolError
 from kprod.version import VERSION
 from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.message import begin_request, framed
-from kprod.wire.reader import WireReader
+from kprod.wire.reader import UNLIMITED, WireReader
 from kprod.wire.versions import ApiKey, is_flexible
 
 __all__ = [
@@ -134,6 +134,12 @@ _TOPIC_ID_FROM = 10
 _NULL_NAME_FROM = 12
 _ERROR_CODE_FROM = 13
 _NO_TOPIC_ID = bytes(16)
+MOST_BROKERS = 5_000
+"""Of a cluster; the largest have some hundreds."""
+MOST_PARTITIONS = 200_000
+"""Of the topics that were asked for; a cluster with ZooKeeper should not have more in all."""
+MOST_UNASKED = 1_000
+"""Topics that nobody asked for; no broker should tell of any."""
 
 _PARTITION = struct.Struct(">hiii")  # error, number, leader, leader epoch
 _PARTITION_BEFORE_EPOCH = struct.Struct(">hii")
@@ -191,21 +197,41 @@ def encode_metadata_request(
     return framed(out)
 
 
-def decode_metadata_response(version: int, body: memoryview) -> MetadataReply:
-    """Read the body of a response of version 4 to 13. Raises ProtocolError, and nothing else."""
+def decode_metadata_response(
+    version: int, body: memoryview, asked: Collection[str] | None = None
+) -> MetadataReply:
+    """Read the body of a response of version 4 to 13. Raises ProtocolError, and nothing else.
+
+    ``asked`` are the topics that the request named: others are passed over, and an answer that has
+    far more than was asked is refused. None: the request asked for all.
+    """
     reader = WireReader(
         body, f"METADATA v{version} response", flexible=is_flexible(ApiKey.METADATA, version)
     )
     throttle_ms = reader.int32()
-    brokers = [_broker(reader) for _ in range(reader.array(_SMALLEST_BROKER))]
+    brokers = [_broker(reader) for _ in range(reader.array(_SMALLEST_BROKER, MOST_BROKERS))]
     cluster_id = reader.nullable_string()
     controller_id = reader.int32()
-    topics = [_topic(version, reader) for _ in range(reader.array(_SMALLEST_TOPIC))]
+    topics = _topics(version, reader, asked)
     if _AUTHORIZED_OPERATIONS_FROM <= version <= _CLUSTER_OPERATIONS_UNTIL:
         reader.skip(4)
     error_code = reader.int16() if version >= _ERROR_CODE_FROM else 0
     reader.skip_tags()
     return MetadataReply(brokers, cluster_id, controller_id, topics, throttle_ms, error_code)
+
+
+def _topics(version: int, reader: WireReader, asked: Collection[str] | None) -> list[TopicReply]:
+    if asked is None:
+        most_topics = room = UNLIMITED
+    else:
+        most_topics, room = len(asked) + MOST_UNASKED, MOST_PARTITIONS
+    topics: list[TopicReply] = []
+    for _ in range(reader.array(_SMALLEST_TOPIC, most_topics)):
+        topic = _topic(version, reader, room)
+        room -= len(topic.partitions)
+        if asked is None or topic.name in asked:
+            topics.append(topic)
+    return topics
 
 
 def _broker(reader: WireReader) -> BrokerEndpoint:
@@ -215,13 +241,14 @@ def _broker(reader: WireReader) -> BrokerEndpoint:
     return broker
 
 
-def _topic(version: int, reader: WireReader) -> TopicReply:
+def _topic(version: int, reader: WireReader, room: int) -> TopicReply:
     error_code = reader.int16()
     name = reader.nullable_string() if version >= _NULL_NAME_FROM else reader.string()
     topic_id = reader.uuid() if version >= _TOPIC_ID_FROM else None
     reader.skip(1)  # whether it is internal
     layout = _PARTITION if version >= _LEADER_EPOCH_FROM else _PARTITION_BEFORE_EPOCH
-    partitions = [_partition(version, reader, layout) for _ in range(reader.array(layout.size))]
+    count = reader.array(layout.size, room)
+    partitions = [_partition(version, reader, layout) for _ in range(count)]
     if version >= _AUTHORIZED_OPERATIONS_FROM:
         reader.skip(4)
     reader.skip_tags()

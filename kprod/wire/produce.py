@@ -12,6 +12,7 @@ from functools import lru_cache
 from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import encode_request_header
+from kprod.wire.reader import UNLIMITED
 from kprod.wire.versions import ApiKey, is_flexible
 from kprod.wire.writer import WireWriter
 from kprod_ext.batch import SealedBatch, SealedPiece
@@ -23,6 +24,8 @@ from kprod_ext.produce import (
 )
 
 _TOPIC_IDS_FROM = 13
+MOST_UNASKED = 10
+"""Partitions that nobody asked for; no broker should tell of any."""
 
 _FRAME_SIZE = struct.Struct(">i")
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
@@ -113,13 +116,18 @@ class ProduceResponse:
     __hash__ = None  # type: ignore[assignment]
 
 
-def decode_produce_response(version: int, body: memoryview) -> ProduceResponse:
+def decode_produce_response(
+    version: int, body: memoryview, partitions: int = UNLIMITED, records: int = UNLIMITED
+) -> ProduceResponse:
     """Read the body of a response of version 3 to 13. Raises ProtocolError, and nothing else.
 
+    ``partitions`` and ``records`` are those of the request: an answer that tells of more records,
+    or of far more partitions, is refused.
     Unknown tagged fields and bytes behind the body are ignored, as in Kafka's own clients.
     """
+    most = partitions + MOST_UNASKED
     try:
-        results, throttle_ms, endpoints = read_produce_response(version, body)
+        results, throttle_ms, endpoints = read_produce_response(version, body, most, records)
     except ValueError as error:
         raise ProtocolError(f"PRODUCE v{version} response: {error}") from None
     brokers = map(BrokerEndpoint._make, endpoints)

@@ -17,6 +17,8 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _ZERO_ID = bytes(16)
 _UINT32_MAX = 0xFFFF_FFFF
+UNLIMITED = _UINT32_MAX
+"""Items of an array: as many as there are bytes for."""
 
 
 class WireReader:
@@ -98,13 +100,18 @@ class WireReader:
         except UnicodeDecodeError:
             raise self._malformed("a string that is not UTF-8") from None
 
-    def array(self, smallest_item: int) -> int:
-        """The number of items that follow, each taking at least ``smallest_item`` bytes."""
+    def array(self, smallest_item: int, most: int = UNLIMITED) -> int:
+        """The number of items that follow, each taking at least ``smallest_item`` bytes.
+
+        More than ``most`` are refused: nobody has asked for so many.
+        """
         count = self.uvarint() - 1 if self._flexible else self.int32()
         if count < 0:
             raise self._malformed(f"an array of {count} items")
         if count * smallest_item > self._end - self._at:
             raise self._malformed(f"an array of {count} items in {self._end - self._at} bytes")
+        if count > most:
+            raise self._malformed(f"{count} items where {most} are the most to be expected")
         return count
 
     def skip_array(self, item_size: int) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kprod.errors import ProtocolError
 from kprod.wire.message import begin_request, framed
-from kprod.wire.reader import WireReader
+from kprod.wire.reader import UNLIMITED, WireReader
 from kprod.wire.versions import ApiKey, is_flexible
 from kprod.wire.writer import WireWriter
 
@@ -121,18 +121,23 @@ def encode_add_partitions_request(
     return framed(out)
 
 
-def decode_add_partitions_response(version: int, body: memoryview) -> PartitionsReply:
-    """Read the body of a response of version 0 to 3. Raises ProtocolError, and nothing else."""
+def decode_add_partitions_response(
+    version: int, body: memoryview, asked: int = UNLIMITED
+) -> PartitionsReply:
+    """Read the body of a response of version 0 to 3. Raises ProtocolError, and nothing else.
+
+    More than ``asked`` partitions are refused.
+    """
     reader = _body(ApiKey.ADD_PARTITIONS_TO_TXN, version, body)
     throttle_ms = reader.int32()
-    return PartitionsReply(_results(reader), throttle_ms)
+    return PartitionsReply(_results(reader, asked), throttle_ms)
 
 
-def _results(reader: WireReader) -> PartitionResults:
+def _results(reader: WireReader, asked: int) -> PartitionResults:
     results: PartitionResults = []
-    for _ in range(reader.array(_SMALLEST_TOPIC)):
+    for _ in range(reader.array(_SMALLEST_TOPIC, asked)):
         topic = reader.string()
-        for _ in range(reader.array(_PARTITION_RESULT.size)):
+        for _ in range(reader.array(_PARTITION_RESULT.size, asked - len(results))):
             partition, code = reader.unpack(_PARTITION_RESULT)
             reader.skip_tags()
             results.append((topic, partition, code))
@@ -240,11 +245,16 @@ def _offset(out: WireWriter, version: int, offset: OffsetToCommit) -> None:
     out.no_tags()
 
 
-def decode_txn_offset_commit_response(version: int, body: memoryview) -> PartitionsReply:
-    """Read the body of a response of version 0 to 5. Raises ProtocolError, and nothing else."""
+def decode_txn_offset_commit_response(
+    version: int, body: memoryview, asked: int = UNLIMITED
+) -> PartitionsReply:
+    """Read the body of a response of version 0 to 5. Raises ProtocolError, and nothing else.
+
+    More than ``asked`` partitions are refused.
+    """
     reader = _body(ApiKey.TXN_OFFSET_COMMIT, version, body)
     throttle_ms = reader.int32()
-    return PartitionsReply(_results(reader), throttle_ms)
+    return PartitionsReply(_results(reader, asked), throttle_ms)
 
 
 # EndTxn ---------------------------------------------------------------------------------------

@@ -87,9 +87,9 @@ class MetadataRound:
         self._network.rebootstrap(now)
         self._asking_since = now
 
-    def answered(self, version: int, body: memoryview, now: float) -> int:
+    def answered(self, topics: Sequence[str], version: int, body: memoryview, now: float) -> int:
         """Publish the snapshot and tell the network which brokers there are."""
-        reply = decode_metadata_response(version, body)
+        reply = decode_metadata_response(version, body, frozenset(topics))
         known = self._metadata.snapshot
         self._metadata.request_version = version
         if self._metadata.answered(reply, now):
@@ -157,7 +157,7 @@ class _MetadataExchange:
         ]
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
-        return self._owner.answered(version, body, now)
+        return self._owner.answered(self._topics, version, body, now)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         self._owner.failed(error, now)
@@ -181,7 +181,8 @@ class _QuestionExchange:
         ]
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
-        reply = decode_metadata_response(version, body)
+        topics = self.question.topics
+        reply = decode_metadata_response(version, body, topics and frozenset(topics))
         self.question.answered(reply)
         return reply.throttle_ms
 

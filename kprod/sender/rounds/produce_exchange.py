@@ -96,7 +96,8 @@ class ProduceExchange:
             while self._batches:
                 self._outcomes.stored(self._batches.popitem()[1], -1, -1)
             return 0
-        response = decode_produce_response(version, body)
+        records = sum(batch.record_count for batch in self._batches.values())
+        response = decode_produce_response(version, body, len(self._batches), records)
         self._outcomes.answered_after(self._node_id, now - self._sent_at, response.throttle_ms)
         if response.brokers:
             self._named = {broker.node_id: Broker(*broker) for broker in response.brokers}

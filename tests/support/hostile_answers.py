@@ -1,0 +1,88 @@
+"""Answers of brokers as bytes, written by hand: far more than was asked, and by the megabyte."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+
+from tests.support.scripted_cluster import Answer, Heard, ScriptedBroker
+
+REPLICAS = b"\x04" + struct.pack(">iii", 1, 2, 3)
+NOBODY = b"\x01"
+
+
+def uvarint(number: int) -> bytes:
+    """An unsigned number in groups of 7 bits (KIP-482)."""
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
+def text(said: bytes) -> bytes:
+    """A compact string."""
+    return uvarint(len(said) + 1) + said
+
+
+def array(items: Iterable[bytes]) -> bytes:
+    """A compact array."""
+    listed = list(items)
+    return uvarint(len(listed) + 1) + b"".join(listed)
+
+
+def broker(node_id: int, host: bytes | None = None, port: int = 9092) -> bytes:
+    """One of Metadata 9 to 13."""
+    host = b"broker-%d" % node_id if host is None else host
+    return struct.pack(">i", node_id) + text(host) + struct.pack(">i", port) + b"\0\0"
+
+
+def partition(number: int, leader: int = 1, replicas: bytes = REPLICAS) -> bytes:
+    """One of Metadata 9 to 13."""
+    return struct.pack(">hiii", 0, number, leader, 0) + replicas + replicas + NOBODY + b"\0"
+
+
+def topic(name: bytes, partitions: Iterable[bytes]) -> bytes:
+    """One of Metadata 12."""
+    head = struct.pack(">h", 0) + text(name) + bytes(16) + b"\0"
+    return head + array(partitions) + struct.pack(">i", 0) + b"\0"
+
+
+def metadata(brokers: Iterable[bytes], topics: Iterable[bytes], cluster: bytes = b"c") -> bytes:
+    """The body of Metadata 12."""
+    head = struct.pack(">i", 0) + array(brokers) + text(cluster) + struct.pack(">i", 1)
+    return head + array(topics) + b"\0"
+
+
+def record_error(index: int, message: bytes = b"") -> bytes:
+    """One of Produce 9 to 13."""
+    return struct.pack(">i", index) + text(message) + b"\0"
+
+
+def result(number: int, code: int = 0, errors: Iterable[bytes] = (), message: bytes = b"") -> bytes:
+    """What became of one partition, of Produce 9 to 13."""
+    head = struct.pack(">ihqqq", number, code, 0 if code == 0 else -1, -1, 0)
+    return head + array(errors) + text(message) + b"\0"
+
+
+def produced(topics: Iterable[tuple[bytes, Iterable[bytes]]], tags: bytes = b"\0") -> bytes:
+    """The body of Produce 9 to 12: results by topic."""
+    told = array(text(name) + array(results) + b"\0" for name, results in topics)
+    return told + struct.pack(">i", 0) + tags
+
+
+def leaders(endpoints: Iterable[bytes]) -> bytes:
+    """The tagged field of a Produce answer that tells where leaders are."""
+    told = array(endpoints)
+    return b"\x01\x00" + uvarint(len(told)) + told
+
+
+def answering(body: bytes | Callable[[], bytes]) -> Answer:
+    """Those bytes, to whatever was asked."""
+
+    def answer(_broker: ScriptedBroker, heard: Heard) -> bytes:
+        told = body() if callable(body) else body
+        message = heard.correlation_id.to_bytes(4, "big") + b"\0" + told
+        return len(message).to_bytes(4, "big") + message
+
+    return answer
