@@ -81,6 +81,13 @@ async def full_buffer(address: str) -> None:
         await producer.flush()
 
 
+async def full_buffer_of_many_tasks(address: str) -> None:
+    """Two thousand tasks send a kilobyte each through a buffer of 64 KiB."""
+    async with opened(address, buffer_memory=65_536) as producer:
+        await asyncio.gather(*(producer.send(TOPIC, VALUE * 10) for _ in range(2_000)))
+        await producer.flush()
+
+
 async def unknown_topics(address: str) -> None:
     """Two tasks for each of five hundred topics that there are not."""
     async with opened(address, max_block_ms=2_000, allow_auto_create_topics=False) as producer:
@@ -123,7 +130,8 @@ async def awaited_by_aiokafka_s_name(address: str) -> None:
 CASES: Final[dict[str, Case]] = {
     case.__name__.replace("_", "-"): case
     for case in (
-        *(dead_broker, hanging_broker, full_buffer, unknown_topics, new_topics),
+        *(dead_broker, hanging_broker, full_buffer, full_buffer_of_many_tasks),
+        *(unknown_topics, new_topics),
         *(awaited_by_send_all, awaited_one_by_one, awaited_by_aiokafka_s_name),
     )
 }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kprod.aio.lookups import TopicLookups
-from kprod.aio.loop_waiting import call_soon, in_thread
+from kprod.aio.loop_waiting import in_thread
+from kprod.aio.memory_row import MemoryRow
 from kprod.aio.sending import Sending
 from kprod.aio.sent_record import Settling
 from kprod.buffer.future import FutureRecordMetadata
@@ -16,9 +16,6 @@ from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError
 from kprod.intake.arguments import check_topic
 from kprod.producer import KafkaProducer
-
-LONGEST_PAUSE = 0.05
-"""Seconds after which memory is looked at again, whatever was told."""
 
 
 class Record(NamedTuple):
@@ -48,6 +45,7 @@ class Queueing(Sending):
         super().__init__(native, settling)
         self._max_block = max_block
         self._lookups = TopicLookups(native.metadata)
+        self._memory = MemoryRow(self._oldest)
 
     async def put(self, record: Record) -> FutureRecordMetadata:
         """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
@@ -65,30 +63,33 @@ class Queueing(Sending):
     async def _put_later(self, record: Record) -> FutureRecordMetadata:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._max_block
+        waited = False
+        if self._memory:
+            waited = True
+            await self._memory.wait(deadline)
         while True:
             if self.native.metadata.snapshot.topic(check_topic(record.topic)) is None:
                 await self.topic(record.topic, deadline - loop.time(), record.partition)
             try:
-                return self.native.send(*record)
+                future = self.native.send(*record)
             except BufferFullError:
-                left = deadline - loop.time()
-                if left <= 0:
+                self._memory.found_none()
+                if loop.time() >= deadline:
                     raise
-                await self._room(min(left, LONGEST_PAUSE))
+                waited = True
+                await self._memory.wait(deadline)
             except KprodTimeoutError:
                 await self.topic(record.topic, deadline - loop.time(), record.partition)
+            else:
+                if waited:
+                    self._memory.found_some()
+                return future
 
-    async def _room(self, timeout: float) -> None:
-        """Wait until a batch has ended, which gives its memory back."""
+    def _oldest(self) -> FutureRecordMetadata | None:
+        """The oldest record that is remembered, and has no outcome."""
         while self._under_way and self._under_way[0].is_done:
             self._under_way.popleft()
-        if not self._under_way:
-            await asyncio.sleep(timeout)
-            return
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        self._under_way[0].add_done_callback(lambda _: call_soon(loop, ended.set))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), timeout)
+        return self._under_way[0] if self._under_way else None
 
     async def topic(self, name: str, timeout: float, partition: int | None = None) -> TopicInfo:
         """The topic, once it is known; many that wait for the same share one look-up."""

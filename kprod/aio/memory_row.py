@@ -1,0 +1,98 @@
+"""Tasks that wait for memory: a row, of which the first few look when a batch has ended"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+
+from kprod.aio.loop_waiting import call_soon
+from kprod.aio.turns import TURN
+from kprod.buffer.future import FutureRecordMetadata
+
+LONGEST_PAUSE = 0.05
+"""Seconds after which the first of the row look for memory, whatever was told."""
+
+
+class MemoryRow:
+    """Lets ``TURN`` tasks look for memory at a time, those with the nearest deadline first.
+
+    If each task looked whenever a batch has ended, thousands of them would hold the loop for it, to
+    find what has room for ten. As long as they find memory, the next ones follow in the next turn.
+    ``oldest`` tells the record whose batch is likely to end next. Used by the tasks of one loop at
+    a time; those of a loop that has ended wait no more.
+    """
+
+    def __init__(self, oldest: Callable[[], FutureRecordMetadata | None]) -> None:
+        self._oldest = oldest
+        self._numbers = count()
+        self._begin(None)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
+        self._row: list[tuple[float, int, asyncio.Future[None]]] = []  # a heap
+        self._timer: asyncio.TimerHandle | None = None  # while anyone waits
+        self._is_full = False  # as one of those found that were let through last
+        self._follows = False  # the loop will let through the next ones
+
+    def __bool__(self) -> bool:
+        """Whether tasks wait."""
+        return bool(self._row) and self._loop is asyncio.get_running_loop()
+
+    async def wait(self, deadline: float) -> None:
+        """Wait for one's turn to look, or until ``deadline``, in the loop's time."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._begin(loop)
+        while True:
+            place = loop.create_future()
+            heappush(self._row, (deadline, next(self._numbers), place))
+            self._arm(loop)
+            await place
+            if not self._is_full or loop.time() >= deadline:
+                return
+
+    def found_none(self) -> None:
+        """One has looked in vain: others that were let through with it need not."""
+        self._is_full = True
+
+    def found_some(self) -> None:
+        """One that had waited has found memory: the next ones may, too."""
+        if self._row and self._loop is not None and not self._follows:
+            self._follows = True
+            self._loop.call_soon(self._follow)
+
+    def _follow(self) -> None:
+        self._follows = False
+        if not self._is_full:
+            self._let_through()
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let tasks through when a batch has ended, or a pause, or the first deadline."""
+        if self._timer is not None or not self._row:
+            return
+        pause = min(LONGEST_PAUSE, self._row[0][0] - loop.time())
+        timer = self._timer = loop.call_later(max(0.0, pause), self._let_through)
+        oldest = self._oldest()
+        if oldest is not None:
+            oldest.add_done_callback(lambda _: call_soon(loop, partial(self._batch_ended, timer)))
+
+    def _batch_ended(self, timer: asyncio.TimerHandle) -> None:
+        if timer is self._timer:
+            self._let_through()
+
+    def _let_through(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_full = False
+        left = TURN
+        while self._row and left:
+            _, _, place = heappop(self._row)
+            if not place.done():  # cancelled
+                place.set_result(None)
+                left -= 1
+        if self._row and self._loop is not None:
+            self._loop.call_soon(self._arm, self._loop)  # after these have queued their records

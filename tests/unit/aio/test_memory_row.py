@@ -1,0 +1,124 @@
+"""Many tasks and little memory: how often they look for it, and how their waits end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.aio.memory_row import MemoryRow
+from kprod.aio.queueing import Queueing, Record
+from kprod.aio.sent_record import Settling
+from kprod.aio.turns import TURN
+from kprod.broker import EmbeddedBroker
+from kprod.broker.api_key import ApiKey
+from kprod.broker.faults import Fault
+from kprod.errors import BufferFullError
+
+TASKS = 2_000
+VALUE = bytes(1_000)
+
+
+class Counting(KafkaProducer):
+    """Counts how often a record was tried to be queued."""
+
+    attempts = 0
+
+    def send(self, *args: Any, **kwargs: Any) -> Any:
+        self.attempts += 1
+        return super().send(*args, **kwargs)
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 2}) as made:
+        yield made
+
+
+def queueing(broker: EmbeddedBroker, longest: float) -> Queueing:
+    native = Counting(
+        bootstrap_servers=broker.bootstrap_servers, buffer_memory=65_536, max_block_ms=0
+    )
+    return Queueing(native, longest, partial(Settling, renews=True))
+
+
+def test_tasks_do_not_all_look_whenever_a_batch_ends(broker: EmbeddedBroker) -> None:
+    async def main() -> tuple[int, list[Any]]:
+        queue = queueing(broker, 60.0)
+        queued = await asyncio.gather(*(queue.put(Record("t", VALUE)) for _ in range(TASKS)))
+        await queue.elsewhere(partial(queue.native.close, 60), "close")
+        assert isinstance(queue.native, Counting)
+        return queue.native.attempts, queued
+
+    attempts, queued = asyncio.run(main())
+    assert all(record.succeeded() for record in queued)
+    assert attempts < 3 * TASKS  # one in vain, one that succeeds, and a few for each batch
+
+
+def test_tasks_that_find_no_memory_are_told_at_their_deadline(broker: EmbeddedBroker) -> None:
+    async def main() -> None:
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
+        queue = queueing(broker, 0.5)
+        await queue.topic("t", 30)
+        sends = [queue.put(Record("t", VALUE)) for _ in range(300)]
+        outcomes = await asyncio.wait_for(asyncio.gather(*sends, return_exceptions=True), 60)
+        refused = [outcome for outcome in outcomes if isinstance(outcome, BufferFullError)]
+        assert 100 < len(refused) < 300
+        await queue.elsewhere(partial(queue.native.close, 0), "close")
+
+    asyncio.run(main())
+
+
+def test_a_task_that_is_cancelled_makes_room_for_the_next() -> None:
+    async def main() -> None:
+        row = MemoryRow(lambda: None)
+        assert not row
+        later = asyncio.get_running_loop().time() + 60
+        waits = [asyncio.ensure_future(row.wait(later)) for _ in range(2 * TURN)]
+        await asyncio.sleep(0)
+        assert row
+        for wait in waits[:TURN]:
+            wait.cancel()
+        await asyncio.wait_for(asyncio.gather(*waits[TURN:]), 60)
+        assert not row
+
+    asyncio.run(main())
+
+
+def test_those_let_through_when_there_is_none_wait_on() -> None:
+    async def main() -> None:
+        row = MemoryRow(lambda: None)
+        loop = asyncio.get_running_loop()
+
+        async def looks_in_vain() -> None:
+            await row.wait(loop.time() + 59)
+            row.found_none()
+
+        first = asyncio.ensure_future(looks_in_vain())
+        await asyncio.sleep(0)
+        others = [asyncio.ensure_future(row.wait(loop.time() + 60)) for _ in range(3)]
+        await first
+        assert not any(other.done() for other in others)
+        await asyncio.wait_for(asyncio.gather(*others), 60)
+
+    asyncio.run(main())
+
+
+def test_those_of_a_loop_that_has_ended_are_forgotten() -> None:
+    row = MemoryRow(lambda: None)
+
+    async def left_behind() -> None:
+        wait = asyncio.ensure_future(row.wait(asyncio.get_running_loop().time() + 60))
+        await asyncio.sleep(0)
+        assert not wait.done()
+
+    async def in_another() -> None:
+        assert not row
+        await asyncio.wait_for(row.wait(asyncio.get_running_loop().time() + 60), 60)
+
+    asyncio.run(left_behind())
+    asyncio.run(in_another())
