@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.aiokafka_transactions import TransactionCalls
 from kprod.aio.errors import for_aiokafka, told_by_cluster
+from kprod.aio.loop_tokens import with_tokens_of_loop
 from kprod.aio.queueing import Queueing, Record
 from kprod.aio.record_batch import RecordBatch
+from kprod.aio.record_metadata import RecordMetadata, nothing, stored
 from kprod.aio.sent_record import Settling
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.config.reading import concealed
@@ -21,7 +23,6 @@ from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
 from kprod.kafka.options import native_options
 from kprod.producer import KafkaProducer
-from kprod.types import RecordMetadata
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -55,12 +56,18 @@ class AIOKafkaProducer(TransactionCalls):
         self._choose = partitioners.bound(plugged) if own else None
         self._plugged = any((self._key, self._value, self._choose))
         options.setdefault("enable_idempotence", False)
+        if not options["enable_idempotence"] and "request_timeout_ms" in options:
+            # aiokafka's documented limit of a record; an idempotent one of its has none.
+            longest = 2 * options["request_timeout_ms"] + options.get("linger_ms", 0)
+            options.setdefault("delivery_timeout_ms", longest)
         options.setdefault("request_timeout_ms", 40_000)
+        options = with_tokens_of_loop(options, self._loop)
         try:
             self._native = KafkaProducer(**{**native_options(options), "max_block_ms": 0})
         except KprodError as error:
             raise for_aiokafka(error) from error
-        settling = partial(Settling, error=for_aiokafka, tells=self._acks != 0)
+        self._stored = nothing if self._acks == 0 else stored
+        settling = partial(Settling, error=for_aiokafka, stored=self._stored)
         # aiokafka gives what is looked up, and what waits for memory, as long as a request.
         self._longest = self._native.config.request_timeout_ms / 1000
         self._queueing = Queueing(self._native, self._longest, settling)
@@ -70,7 +77,10 @@ class AIOKafkaProducer(TransactionCalls):
     # Life -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Wait until a broker has answered. Raises KafkaConnectionError."""
+        """Wait until a broker has answered and has given the producer id, if one is needed.
+
+        Raises KafkaConnectionError, and the refusal of a cluster that gives this producer none.
+        """
         native = self._queueing.native
         timeout = native.config.request_timeout_ms / 1000
         try:
@@ -86,6 +96,8 @@ class AIOKafkaProducer(TransactionCalls):
             ) from error
         if native.config.transactional_id is not None:
             await self._waits("init_transactions", MAX_BLOCK)
+        else:
+            await self._waits("await_producer_id", MAX_BLOCK)
 
     async def stop(self) -> None:
         """Send what is queued and end everything. A second call does nothing."""
@@ -147,10 +159,10 @@ class AIOKafkaProducer(TransactionCalls):
             record = Record(topic, value, key, headers, partition, timestamp_ms)
             future = await self._put(record)
         try:
-            stored = await future
+            await future
         except KprodError as error:
             raise for_aiokafka(error) from error
-        return None if self._acks == 0 else stored
+        return self._stored(future)
 
     def _put_at_once(
         self, topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any

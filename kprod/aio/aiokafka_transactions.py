@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -41,7 +42,8 @@ class TransactionCalls:
     _queueing: Queueing
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction; a task that is cancelled meanwhile has begun none."""
+        await asyncio.sleep(0)  # aiokafka's gives the loop a turn as well
         try:
             self._queueing.native.begin_transaction()
         except KprodError as error:

@@ -8,10 +8,13 @@ from typing import Any, cast
 
 from kprod.errors import (
     BrokerError,
+    DeliveryTimeoutError,
     IllegalStateError,
     KprodError,
     KprodTimeoutError,
     ProducerClosedError,
+    ProducerFencedError,
+    TransactionError,
 )
 from kprod.kafka import errors as face
 from kprod.kafka.translation import translated
@@ -81,13 +84,29 @@ def told_by_cluster(error: KprodError) -> KprodError:
     return error
 
 
+def _told_by_broker(error: KprodError) -> BrokerError | None:
+    """What a broker told, where kprod says what came of it: aiokafka raises just that.
+
+    Of a transaction that can only be aborted, a producer that can only be closed, and a record that
+    expired. A fenced producer has an error of its own there, too.
+    """
+    cause = error.__cause__
+    came_of_it = isinstance(error, TransactionError | DeliveryTimeoutError)
+    if came_of_it and not isinstance(error, ProducerFencedError) and isinstance(cause, BrokerError):
+        return cause
+    return None
+
+
 def for_aiokafka(error: KprodError) -> Exception:
-    """What aiokafka would have raised, caused by ``error``."""
-    told = translated(error)
+    """What aiokafka would have raised, in the words of ``error`` and caused by it."""
+    cause = _told_by_broker(error)
+    told = translated(cause or error)
     if not isinstance(told, face.KafkaError):
         return told
     named = (name for kind, name in _BY_KIND if isinstance(error, kind))
-    made = _kin(next(named, None) or _their_name(type(told).__name__))(*told.args)
+    words = told.args if cause is None else (str(error),)
+    made = _kin(next(named, None) or _their_name(type(told).__name__))(*words)
     made.__dict__.update(told.__dict__)
+    made.persisted, made.next_step = error.persisted, error.next_step
     made.__cause__ = error
     return made

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from kprod.aio.loop_tokens import with_tokens_of_loop
 from kprod.aio.queueing import Queueing, Record
 from kprod.aio.sending import NOTHING
 from kprod.aio.sent_record import SentRecord, Settling
@@ -25,9 +26,11 @@ MAX_BLOCK_MS = 60_000
 class Producer(AsyncTransactionCalls):
     """Writes records to Kafka from asyncio tasks, in any asyncio loop (uvloop's, too).
 
-    Options are those of ``kprod.KafkaProducer``. What a call has to wait for, be it metadata,
-    memory, names or brokers, it awaits: other tasks of the loop go on. Cancelling a task ends its
-    wait; a record that was queued is sent all the same, one that was not is not.
+    Options are those of ``kprod.KafkaProducer``; ``token`` of a ``sasl_oauth_token_provider`` may
+    be a coroutine function, which runs in the loop that has made the producer. What a call has to
+    wait for, be it metadata, memory, names or brokers, it awaits: other tasks of the loop go on.
+    Cancelling a task ends its wait; a record that was queued is sent all the same, one that was not
+    is not.
 
     As an ``async`` context manager it is started at the beginning and closed at the end of the
     block. Used by the tasks of one loop.
@@ -36,6 +39,7 @@ class Producer(AsyncTransactionCalls):
     def __init__(self, *, max_block_ms: int = MAX_BLOCK_MS, **options: Any) -> None:
         options = concealed(options)
         self._max_block = max_block_ms / 1000
+        options = with_tokens_of_loop(options, asyncio._get_running_loop())
         self._native = KafkaProducer(max_block_ms=0, **options)
         self._queueing = Queueing(self._native, self._max_block, partial(Settling, renews=True))
         self._send_at_once = self._queueing.send_at_once

@@ -9,7 +9,7 @@ cdef class Settling:
     cdef readonly object loop
     cdef readonly object error
     cdef readonly bint renews
-    cdef readonly bint tells
+    cdef readonly object stored
     cdef dict _batches
     cdef BatchDelivery _latest
     cdef list _latest_records

@@ -34,8 +34,8 @@ class Settling:
     """Tells those who wait for records of one loop: all of a batch are one call into the loop.
 
     ``error`` says what is raised for what ended a record. ``renews``: a wait begins anew after
-    ``cancel``, and ends the linger of its batch. ``tells`` is False where no outcome is ever told
-    (``acks=0``). Every method but ``_ended_elsewhere`` in the loop.
+    ``cancel``, and ends the linger of its batch. ``stored`` makes the result of a record that was
+    stored; None: its RecordMetadata. Every method but ``_ended_elsewhere`` in the loop.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class Settling:
         "error",
         "loop",
         "renews",
-        "tells",
+        "stored",
     )
 
     def __init__(
@@ -57,12 +57,12 @@ class Settling:
         error: Callable[[KprodError], BaseException] | None = None,
         *,
         renews: bool = False,
-        tells: bool = True,
+        stored: Callable[[FutureRecordMetadata], Any] | None = None,
     ) -> None:
         self.loop = loop
         self.error = error
         self.renews = renews
-        self.tells = tells
+        self.stored = stored
         self._batches: dict[BatchDelivery, list[SentRecord]] = {}
         self._latest: BatchDelivery | None = None
         self._latest_records: list[SentRecord] = []
@@ -182,13 +182,13 @@ class SentRecord(LoopFuture):
         outcome = _settled(self, "Exception is not set.")
         return None if outcome.error is None else _error(self)
 
-    def result(self) -> RecordMetadata | None:
+    def result(self) -> Any:
         """Where the record was stored; raises why it failed, and what ``exception`` raises."""
         outcome = _settled(self, "Result is not set.")
         if outcome.error is not None:
             raise _error(self)
-        stored: RecordMetadata = self.native.get(0)
-        return stored if self._settling.tells else None
+        stored = self._settling.stored
+        return self.native.get(0) if stored is None else stored(self.native)
 
     def _make_cancelled_error(self) -> Any:
         return _cancelled(self)
@@ -208,7 +208,7 @@ class SentRecord(LoopFuture):
 
     # Waiting --------------------------------------------------------------------------------------
 
-    def __await__(self) -> Generator[Any, None, RecordMetadata | None]:
+    def __await__(self) -> Generator[Any, None, Any]:
         if self.done() and self._settling.rests():
             yield  # as asyncio.sleep(0) does
         if self._settling.renews:
@@ -222,7 +222,7 @@ class SentRecord(LoopFuture):
                 raise RuntimeError("await wasn't used with future")
         return self.result()
 
-    def __iter__(self) -> Generator[Any, None, RecordMetadata | None]:
+    def __iter__(self) -> Generator[Any, None, Any]:
         return self.__await__()
 
     def add_done_callback(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -103,6 +104,13 @@ class Engine:
     def wait(self, told: Latch, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds for what the sender was asked for; True when it came."""
         return self._sender.leadership.wait(told, timeout, True)
+
+    def await_producer_id(self, timeout: float) -> None:
+        """See ``KafkaProducer.await_producer_id``."""
+        if not self.wait(self._sender.identified, timeout):
+            raise KprodTimeoutError(f"no broker gave a producer id within {in_seconds(timeout)}")
+        if self._sender.refusal is not None:
+            raise copy.copy(self._sender.refusal)
 
     def client_instance_id(self, timeout: float) -> UUID:
         """See ``KafkaProducer.client_instance_id``."""

@@ -40,7 +40,12 @@ BETWEEN_ATTEMPTS = GRACE / ATTEMPTS
 
 
 class IdentitySource(Protocol):
-    """The round that cares for the producer's identity: of itself, or of its transactions."""
+    """The round that cares for the producer's identity: of itself, or of its transactions.
+
+    ``settled`` opens once there is one, or never will be.
+    """
+
+    settled: Latch
 
     @property
     def fatal(self) -> KprodError | None:
@@ -99,6 +104,16 @@ class Sender:
         self._broke_off = False  # the turn before, or it is under way
         self._sends_no_more = False  # nothing is queued, and never will be
 
+    @property
+    def identified(self) -> Latch:
+        """Opens once brokers know this producer, or never will, where they need to. Any thread."""
+        return self._identity_round.settled
+
+    @property
+    def refusal(self) -> KprodError | None:
+        """Why the cluster takes nothing of this producer any more, or None. Any thread."""
+        return self._identity_round.fatal
+
     def run_once(self, longest: float = FOREVER) -> None:
         """One round of everything; waits at most ``longest`` seconds for the network."""
         self.leadership.looks()
@@ -108,9 +123,8 @@ class Sender:
         self._broke_off = True
         self._purge(now)
         wait = min(self._rounds(now), longest)
-        fatal = self._identity_round.fatal
-        if fatal is not None:
-            self._produce_round.fail_queued(fatal, now)
+        if self.refusal is not None:
+            self._produce_round.fail_queued(self.refusal, now)
         if wait < 0.0 or self.network.wants_to_connect:
             wait = 0.0
         self.leadership.looks_again_at(now + wait)

@@ -49,6 +49,16 @@ class TransactionCalls:
         """
         self._complete(Call.INIT, timeout)
 
+    def await_producer_id(self, timeout: float) -> None:
+        """Wait until an idempotent producer has its producer id, after a call that asks for it.
+
+        A health check for what it may do, as ``connect``, which comes first, is one for the
+        network. Waits at most ``timeout`` seconds; returns at once where no id is needed. Raises
+        BrokerError when the cluster allows no idempotent writes, and KprodTimeoutError.
+        """
+        self._ensure_usable()
+        self._engine.await_producer_id(timeout)
+
     def begin_transaction(self) -> None:
         """Begin a transaction; nothing is sent for that, and nothing waited for.
 

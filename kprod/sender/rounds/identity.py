@@ -5,6 +5,7 @@ from __future__ import annotations
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.batch import ProducerId
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
+from kprod.latch import Latch
 from kprod.sender.exchange import Buffers
 from kprod.sender.network import Network
 from kprod.sender.retry import FATAL
@@ -31,6 +32,9 @@ class IdentityRound:
         self._in_flight = False
         self._failures = 0
         self._retry_at = 0.0
+        self.settled = Latch()
+        if not sequences.idempotent:
+            self.settled.open()
 
     @property
     def fatal(self) -> KprodError | None:
@@ -67,6 +71,7 @@ class IdentityRound:
             self._in_flight, self._failures = False, 0
             self._sequences.identity_trouble = None
             self._sequences.producer = ProducerId(reply.producer_id, reply.producer_epoch)
+            self.settled.open()
             self._network.troubles.detail("%s", self._sequences.producer)
         return reply.throttle_ms
 
@@ -85,12 +90,14 @@ class IdentityRound:
                 " works without one, at the price of duplicates after a retry"
             )
             self._sequences.fatal = error
+            self.settled.open()
             self._network.troubles.warn(f"this producer can send nothing: {error}")
         elif self._failures == 1 and not isinstance(error, ConnectionLost):  # that one is logged
             self._network.troubles.warn(f"records wait for a producer id, asked again: {error}")
 
     def end(self, error: KprodError) -> None:
-        """The producer has ended; nobody waits here."""
+        """The producer has ended: no id will come."""
+        self.settled.open()
 
     def mend(self, now: float) -> None:
         """A turn broke off somewhere: a question that no connection carries is asked again."""

@@ -8,6 +8,7 @@ from kprod.backoff import ExponentialBackoff
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
 from kprod.errors import BrokerError, ConnectionLost, KprodError, TransactionAbortedError
+from kprod.latch import Latch
 from kprod.sender.coordination import Coordination
 from kprod.sender.exchange import Buffers
 from kprod.sender.network import Network
@@ -60,6 +61,7 @@ class TransactionRound:
         self._metadata = metadata
         self._network = network
         self._backoff = backoff
+        self.settled = Latch()
         self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # who, since when
         self._in_flight: Ask | None = None
         self._failures = 0  # in a row
@@ -190,12 +192,18 @@ class TransactionRound:
         if left is None:
             self._failures, self._retry_at = 0, 0.0
             self._sequences.identity_trouble = None
+            self._settle()
         else:
             if left is Reaction.FIND_AGAIN:
                 self._coordinators.pop(ask.coordinator, None)
             self._back_off(now, SOON if left is Reaction.RETRY_SOON else FOREVER)
         throttle_ms: int = reply.throttle_ms
         return throttle_ms
+
+    def _settle(self) -> None:
+        known = self._sequences.producer is not None or self.fatal is not None
+        if known and not self.settled.is_open:
+            self.settled.open()
 
     def _found(self, ask: FindCoordinator, reply: Any, now: float) -> Reaction | None:
         if not reply.error_code:
@@ -228,6 +236,7 @@ class TransactionRound:
     def end(self, error: KprodError) -> None:
         """The producer has ended; whoever still waits is told ``error``."""
         self._transactions.end_for_good(error)
+        self.settled.open()
 
 
 class _TransactionExchange:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kprod.aio.errors import for_aiokafka
+from kprod.aio.record_metadata import nothing
 from kprod.aio.sent_record import SentRecord, Settling, sent
 from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
@@ -117,7 +118,7 @@ def test_in_the_drop_in_errors_are_those_of_aiokafka_and_acks_0_tells_nothing() 
         failed.fail()
         with pytest.raises(type(for_aiokafka(BrokerError(INVALID_RECORD, "t")))):
             await soon(failed.records[0])
-        unknown = Batch(1, renews=False, tells=False)
+        unknown = Batch(1, renews=False, stored=nothing)
         unknown.end()
         assert await soon(unknown.records[0]) is None
 

@@ -1,0 +1,175 @@
+"""What a program written for aiokafka catches when brokers refuse, or answer nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+
+import aiokafka.errors as theirs
+import pytest
+
+from kprod.aio import AIOKafkaProducer
+from kprod.broker import EmbeddedBroker
+from kprod.broker.api_key import ApiKey
+from kprod.broker.faults import Fault
+from kprod.types import NextStep
+
+GROUP_DENIED, CLUSTER_DENIED, ID_DENIED, OUT_OF_ORDER = 30, 31, 53, 45
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 2}) as made:
+        yield made
+
+
+def producing(
+    broker: EmbeddedBroker, use: Callable[[AIOKafkaProducer], Awaitable[None]], **options: Any
+) -> None:
+    async def main() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options)
+        try:
+            await use(producer)
+        finally:
+            await producer.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID])
+def test_a_denied_transactional_id_ends_start(broker: EmbeddedBroker, api: ApiKey) -> None:
+    async def use(producer: AIOKafkaProducer) -> None:
+        with pytest.raises(theirs.TransactionalIdAuthorizationFailed, match="of 'mine'") as caught:
+            await producer.start()
+        assert caught.value.next_step is NextStep.CLOSE
+
+    broker.faults.add(Fault(api=api, error=ID_DENIED, times=None))
+    producing(broker, use, transactional_id="mine")
+
+
+@pytest.mark.parametrize("api", [ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT])
+def test_a_denied_group_is_named_until_the_transaction_is_aborted(
+    broker: EmbeddedBroker, api: ApiKey
+) -> None:
+    async def use(producer: AIOKafkaProducer) -> None:
+        await producer.start()
+        await producer.begin_transaction()
+        with pytest.raises(theirs.GroupAuthorizationFailedError, match="only be aborted"):
+            await producer.send_offsets_to_transaction({("t", 0): 3}, "g")
+        with pytest.raises(theirs.GroupAuthorizationFailedError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send_and_wait("t", b"v")
+
+    broker.set_transaction_version(1)
+    broker.faults.add(Fault(api=api, error=GROUP_DENIED))
+    producing(broker, use, transactional_id="mine")
+
+
+def test_a_lost_sequence_in_a_transaction_has_its_own_name(broker: EmbeddedBroker) -> None:
+    async def use(producer: AIOKafkaProducer) -> None:
+        await producer.start()
+        with pytest.raises(theirs.OutOfOrderSequenceNumber):
+            await losing_a_sequence(producer)
+        async with producer.transaction():
+            await producer.send_and_wait("t", b"3", partition=0)
+
+    async def losing_a_sequence(producer: AIOKafkaProducer) -> None:
+        async with producer.transaction():
+            await producer.send_and_wait("t", b"1", partition=0)
+            broker.faults.add(Fault(api=ApiKey.PRODUCE, error=OUT_OF_ORDER))
+            await producer.send_and_wait("t", b"2", partition=0)
+
+    producing(broker, use, transactional_id="mine")
+
+
+class Answered(NamedTuple):
+    """An error that brokers go on to answer with, and what aiokafka raises in the end."""
+
+    code: int
+    raised: type[theirs.KafkaError]
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        Answered(5, theirs.LeaderNotAvailableError),
+        Answered(6, theirs.NotLeaderForPartitionError),
+        Answered(7, theirs.RequestTimedOutError),
+    ],
+)
+def test_a_record_that_expires_tells_what_brokers_told(
+    broker: EmbeddedBroker, answered: Answered
+) -> None:
+    async def use(producer: AIOKafkaProducer) -> None:
+        await producer.start()
+        refused = await producer.send("t", b"v")
+        with pytest.raises(answered.raised):
+            await asyncio.wait_for(refused, 30)
+        broker.faults.clear()
+        assert await producer.send_and_wait("t", b"v")
+
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, error=answered.code, times=None))
+    producing(broker, use, request_timeout_ms=200)
+
+
+def test_requests_without_an_answer_end_a_record_as_aiokafkas_do(broker: EmbeddedBroker) -> None:
+    """Within twice ``request_timeout_ms``, as its documentation says, not within two minutes."""
+
+    async def use(producer: AIOKafkaProducer) -> None:
+        await producer.start()
+        future = await producer.send("t", b"v")
+        with pytest.raises(theirs.KafkaTimeoutError, match=r"delivery_timeout_ms \(400 ms\)"):
+            await asyncio.wait_for(future, 30)
+
+    broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
+    producing(broker, use, request_timeout_ms=200)
+
+
+def test_no_idempotent_writes_ends_start(broker: EmbeddedBroker) -> None:
+    async def use(producer: AIOKafkaProducer) -> None:
+        with pytest.raises(theirs.ClusterAuthorizationFailedError, match="producer id"):
+            await producer.start()
+
+    broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, error=CLUSTER_DENIED, times=None))
+    producing(broker, use, enable_idempotence=True)
+
+
+def test_a_cancelled_begin_has_begun_nothing(broker: EmbeddedBroker) -> None:
+    async def use(producer: AIOKafkaProducer) -> None:
+        await producer.start()
+        await cancelled(producer.begin_transaction())
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"v")
+
+    producing(broker, use, transactional_id="mine")
+
+
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
+def test_a_cancelled_end_goes_on(broker: EmbeddedBroker, end: str) -> None:
+    async def use(producer: AIOKafkaProducer) -> None:
+        await producer.start()
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"v")
+        await cancelled(getattr(producer, end)())
+        while True:  # until it has ended
+            try:
+                await producer.begin_transaction()
+            except theirs.IllegalOperation:
+                await asyncio.sleep(0.01)
+            else:
+                break
+        await producer.commit_transaction()
+
+    producing(broker, use, transactional_id="mine")
+
+
+async def cancelled(call: Any) -> None:
+    """Cancel a call after the first turn of its task."""
+    task = asyncio.ensure_future(call)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
