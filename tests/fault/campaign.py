@@ -29,6 +29,7 @@ CAMPAIGNS: dict[str, list[str]] = {
     "topics": [f"{LIFECYCLE}/test_unused_topics.py"],
     "interruptions": [f"{LIFECYCLE}/test_interruptions.py", f"{LIFECYCLE}/test_ctrl_c.py"],
     "allocations": ["tests/fault/test_failing_allocations.py"],
+    "answers": ["tests/fault/test_hostile_answers.py"],
     "bytes": ["tests/fault/test_every_byte.py"],
     "frozen": ["tests/fault/test_frozen_processes.py"],
     "kills": ["tests/fault/test_killed_brokers.py"],

@@ -53,7 +53,7 @@ def test_scenarios_are_numbered_without_gaps() -> None:
         kind, number = NUMBER.fullmatch(line.name).groups()  # type: ignore[union-attr]
         by_kind.setdefault(kind, []).append(int(number))
     assert {kind: len(numbers) for kind, numbers in by_kind.items()} == {
-        "N": 28,
+        "N": 31,
         "B": 30,
         "S": 20,
         "P": 29,

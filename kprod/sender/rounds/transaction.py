@@ -166,6 +166,7 @@ class TransactionRound:
         if trouble is None:
             return FOREVER
         self._transactions.trouble = trouble
+        self._metadata.request_update(brokers=True)  # it may be at another address by now
         return self._look_elsewhere(wanted, now)
 
     def _look_elsewhere(self, wanted: Coordinator, now: float) -> float:
