@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kprod.confluent.errors import (
     KafkaError,
     KafkaException,
@@ -22,12 +24,27 @@ from kprod.confluent.message import (
 from kprod.confluent.partition_functions import consistent, fnv1a, murmur2
 from kprod.confluent.producer import Producer
 from kprod.confluent.serializing import SerializingProducer
+from kprod.confluent.topic_partition import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    TopicPartition,
+)
 from kprod.version import VERSION
 
+if TYPE_CHECKING:
+    from kprod.confluent.aio import AIOProducer
+
 __all__ = [
+    "OFFSET_BEGINNING",
+    "OFFSET_END",
+    "OFFSET_INVALID",
+    "OFFSET_STORED",
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NOT_AVAILABLE",
+    "AIOProducer",
     "KafkaError",
     "KafkaException",
     "KeySerializationError",
@@ -36,6 +53,7 @@ __all__ = [
     "Producer",
     "SerializingProducer",
     "ThrottleEvent",
+    "TopicPartition",
     "ValueSerializationError",
     "consistent",
     "fnv1a",
@@ -43,6 +61,15 @@ __all__ = [
     "murmur2",
     "version",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``AIOProducer`` when it is asked for: only then is asyncio loaded."""
+    if name == "AIOProducer":
+        from kprod.confluent.aio import AIOProducer
+
+        return AIOProducer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def version() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from typing import Any, TypeAlias
 
 from kprod import errors as native
@@ -22,8 +24,34 @@ class _Codes(type):
         raise AttributeError(f"type object 'KafkaError' has no attribute {name!r}")
 
 
-class KafkaError(metaclass=_Codes):
-    """What went wrong: a code, its name, and words. Immutable; equal to its code."""
+class _Root(Exception):
+    """What KafkaException is while nobody has imported confluent_kafka."""
+
+
+class KafkaException(_Root):
+    """Carries a KafkaError as ``args[0]``.
+
+    In a program that imports confluent_kafka, for its consumer perhaps,
+    ``except confluent_kafka.KafkaException`` catches it: see ``also_theirs``.
+    """
+
+
+def also_theirs() -> None:
+    """Let ``except confluent_kafka.KafkaException`` catch ours if the program has imported that.
+
+    ``except`` asks for real inheritance, and importing the package here would load librdkafka and
+    asyncio for programs that left it.
+    """
+    theirs = getattr(sys.modules.get("confluent_kafka"), "KafkaException", None)
+    if isinstance(theirs, type) and not issubclass(KafkaException, theirs):
+        KafkaException.__bases__ = (theirs,)
+
+
+class KafkaError(KafkaException, metaclass=_Codes):
+    """What went wrong: a code, its name, and words. Immutable; equal to its code.
+
+    It can be raised: that is a KafkaException, which carries it.
+    """
 
     def __init__(
         self,
@@ -38,6 +66,11 @@ class KafkaError(metaclass=_Codes):
         self._name, self._words = name, reason or words
         self._fatal, self._retriable = fatal, retriable
         self._txn_requires_abort = txn_requires_abort
+
+    @property
+    def args(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """Itself, as in every KafkaException."""
+        return (self,)
 
     def code(self) -> int:
         """librdkafka's number: below -1 for errors of the client itself."""
@@ -78,10 +111,6 @@ class KafkaError(metaclass=_Codes):
         return f'KafkaError{{{fatal}code={self._name},val={self._code},str="{self._words}"}}'
 
     __str__ = __repr__
-
-
-class KafkaException(Exception):
-    """Carries a KafkaError as ``args[0]``."""
 
 
 class ProduceError(KafkaException):
@@ -131,6 +160,8 @@ _CODES: tuple[tuple[type[native.KprodError], int], ...] = (
     (native.PartitionError, -190),
     (native.RecordTooLargeError, 10),
     (native.ConnectionLost, -195),
+    (native.TlsAuthenticationError, -181),
+    (native.AuthenticationError, -169),
     (native.ConfigError, -186),
     (native.UnsupportedVersionError, -165),
     (native.ProtocolError, -199),
@@ -152,6 +183,8 @@ def from_native(error: BaseException) -> KafkaError:
     if isinstance(error, native.TransactionError):
         return _of_transaction(error)
     code = next((code for kind, code in _CODES if isinstance(error, kind)), -196)
+    if isinstance(error.__cause__, socket.gaierror):
+        code = -193
     words = f"{_KNOWN[code][1]}: {error}"
     again = isinstance(error, native.UnfinishedCallError)  # once the other call has returned
     return KafkaError(code, words, retriable=again or bool(getattr(error, "retriable", False)))

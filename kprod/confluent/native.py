@@ -32,6 +32,21 @@ class NativeProducer(KafkaProducer):
             purge.done.wait()
             self._callbacks.drain(FOREVER)  # they hand the reports out
 
+    def begin_to_connect(self) -> None:
+        """Look for a broker now, in the background, as librdkafka does when it is made."""
+        self._metadata.request_update(brokers=True)
+        self._wake()
+
+    @property
+    def no_broker_since(self) -> int | None:
+        """How many connections have come up when no broker can be reached, else None.
+
+        That is when the last attempt to connect has failed with every broker; the bootstrap
+        addresses count while no broker is known. The sender's thread.
+        """
+        network = self._sender.network
+        return network.troubles.come_up if network.out_of_reach else None
+
     def know(self, topic: str, timeout: float) -> None:
         """Wait at most ``timeout`` seconds until records of ``topic`` can be queued at once."""
         with suppress(KprodError):

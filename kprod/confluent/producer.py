@@ -11,11 +11,17 @@ from kprod import errors as native_errors
 from kprod.clock import SystemClock
 from kprod.config.reading import concealed
 from kprod.confluent.cluster_metadata import ClusterMetadata, cluster_metadata
-from kprod.confluent.errors import KafkaError, KafkaException, Purged, from_native
+from kprod.confluent.errors import (
+    KafkaError,
+    KafkaException,
+    Purged,
+    also_theirs,
+    from_native,
+)
 from kprod.confluent.events import Events, forwarding
 from kprod.confluent.message import Message
 from kprod.confluent.native import NativeProducer
-from kprod.confluent.options import native_producer, settled
+from kprod.confluent.options import NOBODY, native_producer, settled
 from kprod.confluent.producing import CLOSED, Producing
 from kprod.confluent.reports import OnDelivery
 from kprod.confluent.transactions import TransactionCalls
@@ -38,7 +44,7 @@ class Producer(Producing, TransactionCalls):
 
     def __init__(self, conf: Any = None, **named: Any) -> None:
         conf, named = concealed(conf) if isinstance(conf, dict) else conf, concealed(named)
-        logger = named.pop("logger", None)
+        also_theirs()
         self._settings, self._options = settled(conf, named)
         super().__init__(self._settings)
         self._events = Events(self._settings, self._reports)
@@ -46,8 +52,9 @@ class Producer(Producing, TransactionCalls):
         self._events.listen_to(native)
         timeout = self._settings.message_timeout
         self._use(native, UnplacedRecords(native, self._place, self._fail, timeout))
-        logger = logger or self._settings.logger
-        self._handler = forwarding(logger, self._running.config.client_id) if logger else None
+        self._handler = forwarding(self._settings, native.config.client_id)
+        if self._options["bootstrap_servers"] != NOBODY:
+            native.begin_to_connect()
 
     @property
     def _running(self) -> NativeProducer:
@@ -156,9 +163,13 @@ class Producer(Producing, TransactionCalls):
             self.flush(timeout)
         finally:
             native, self._native = self._native, None
+            self._unplaced.purge(Purged("given up by close()"))
             native.close(None if timeout is None or timeout < 0 else timeout)
+            self._reports.serve()  # of what a flush has left, or an exception has interrupted
             if self._handler is not None:
                 logging.getLogger("kprod").removeHandler(self._handler)
+            if self._settings.tokens is not None:
+                self._settings.tokens.close()
         return True
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -208,3 +219,18 @@ class Producer(Producing, TransactionCalls):
         except native_errors.KprodError as error:
             raise KafkaException(from_native(error)) from error
         return cluster_metadata(reply)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """The id of the cluster, waiting at most ``timeout`` seconds until a broker has told it.
+
+        -1 waits for ever. Raises KafkaException.
+        """
+        native = self._running
+        try:
+            native.connect(LONG if timeout < 0 else timeout)
+        except native_errors.KprodTimeoutError as error:
+            words = f"Failed to retrieve cluster id: {error}"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words)) from error
+        except native_errors.KprodError as error:
+            raise KafkaException(from_native(error)) from error
+        return native.cluster.cluster_id or ""

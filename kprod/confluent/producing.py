@@ -36,7 +36,7 @@ class Producing:
 
     def __init__(self, settings: Settings) -> None:
         self._native: NativeProducer | None = None  # until it is made, and after close
-        self._reports = DeliveryReports()
+        self._reports = DeliveryReports(settings.only_errors)
         self._on_delivery = settings.on_delivery
         self._most_messages = settings.most_messages
         self._keys_by_crc32 = settings.keys_by_crc32

@@ -14,6 +14,8 @@ cdef class ReportedBatch:
 cdef class DeliveryReports(Guarded):
     cdef readonly Py_ssize_t waiting
     cdef readonly object ready
+    cdef public object on_ready
+    cdef bint only_errors
     cdef ReportedBatch _latest
     cdef dict _batches
     cdef object _something

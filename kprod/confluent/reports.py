@@ -35,15 +35,18 @@ class DeliveryReports(Guarded):
     """Records are put in by any thread; ``serve`` calls back in the thread that calls it.
 
     One callback for each batch tells that it has ended, not one for each record. ``waiting`` counts
-    the records that have no report yet; ``ready`` is what ``serve`` will call back.
+    the records that have no report yet; ``ready`` is what ``serve`` will call back. ``on_ready`` is
+    called, in any thread, when it becomes more.
 
     Its lock guards ``waiting``, the batches and their messages. Nothing is allocated that the
     garbage collector sees while it is held: a collection may come back here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, only_errors: bool = False) -> None:
         self.waiting = 0
+        self.only_errors = only_errors
         self.ready: deque[ReportedBatch | Callable[[], object]] = deque()
+        self.on_ready: Callable[[], object] | None = None
         self._latest: ReportedBatch | None = None
         self._batches: dict[BatchDelivery, ReportedBatch] = {}
         self._something = threading.Event()
@@ -95,6 +98,8 @@ class DeliveryReports(Guarded):
     def _hand_out(self, ready: ReportedBatch | Callable[[], object]) -> None:
         self.ready.append(ready)
         self._something.set()
+        if self.on_ready is not None:
+            self.on_ready()
 
     def call_soon(self, event: Callable[[], object]) -> None:
         """Let ``serve`` call this, among the reports."""
@@ -138,7 +143,7 @@ class DeliveryReports(Guarded):
             for message in messages:
                 served += 1
                 on_delivery = delivered(message, batch.ended_at)
-                if on_delivery is not None:
+                if on_delivery is not None and not (self.only_errors and message._error is None):
                     on_delivery(message._error, message)
         finally:
             self.expect(-served)

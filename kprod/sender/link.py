@@ -172,8 +172,8 @@ class BrokerLink:
             self._takes_batches = getattr(self.transport, "takes_batches", False)
         except Exception as error:
             explained = self._explain(error, now)
-            self._back_off(explained, now)
             self._tell(explained, now)
+            self._back_off(explained, now)
 
     def send(self, exchange: Exchange, now: float) -> None:
         """Queue a request and write what the socket takes. ``usable`` must have been true."""
@@ -330,9 +330,9 @@ class BrokerLink:
             quietly, self._idle_lost_at = now >= self._idle_lost_at + OFTEN, now
         try:
             self._end(error, now)
+            self._tell(error, now, quietly=quietly)
         finally:
             self._back_off(error, now)
-        self._tell(error, now, quietly=quietly)
 
     def close(self, now: float) -> None:
         """End the connection on purpose."""

@@ -346,6 +346,16 @@ class Network:
         return any(link.connected for link in self._all_links())
 
     @property
+    def out_of_reach(self) -> bool:
+        """True when the last attempt to connect has failed with every broker. The sender's thread.
+
+        The bootstrap addresses count while no broker is known.
+        """
+        brokers = [link for node_id, link in self._links.items() if node_id >= 0]
+        links = brokers or self._links.values()
+        return all(self.troubles.is_failing(str(link.broker)) for link in links)
+
+    @property
     def in_flight(self) -> int:
         """Requests without a response. Any thread."""
         return sum(link.seen_in_flight for link in set(self._all_links()))

@@ -40,6 +40,7 @@ class TroubleLog:
     """
 
     def __init__(self, client_id: str) -> None:
+        self.come_up = 0  # how many connections have
         self._client_id = client_id
         self._troubles: dict[str, _Trouble] = {}
         self._told: dict[str, _Told] = {}  # the other ones, by what they are about
@@ -64,6 +65,7 @@ class TroubleLog:
 
     def works(self, broker: str, now: float) -> None:
         """A connection to ``broker`` has come up."""
+        self.come_up += 1
         trouble = self._troubles.get(broker)
         if trouble is None or not trouble.told:
             self.detail("connected to %s", broker)
@@ -72,6 +74,11 @@ class TroubleLog:
             log.warning("%s: %s is connected again %s", self._client_id, broker, after)
         if trouble is not None:
             trouble.failures, trouble.told = 0, False
+
+    def is_failing(self, broker: str) -> bool:
+        """Whether the last connection to ``broker``, or the attempt to make one, has failed."""
+        trouble = self._troubles.get(broker)
+        return trouble is not None and trouble.failures > 0
 
     @property
     def tells_details(self) -> bool:

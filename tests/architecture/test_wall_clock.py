@@ -17,7 +17,8 @@ def test_only_the_clock_looks_at_the_wall() -> None:
     lookers = {name for path in _client() for name in _looks_at_the_wall(path)}
     tokens = "kprod/security/token_provider.py: time.time"  # their issuers tell a date, too
     issuer = "kprod/security/client_credentials.py: time.time"  # or for how long they are good
-    assert lookers == {"kprod/clock.py: time.time_ns", tokens, issuer}
+    callback = "kprod/confluent/oauth_tokens.py: time.time"
+    assert lookers == {"kprod/clock.py: time.time_ns", tokens, issuer, callback}
 
 
 TELLERS = (

@@ -51,7 +51,8 @@ def test_options_that_are_named_exist(page: str) -> None:
     theirs |= {"api_version", "metric_reporters", "consistent_random", "transactional_id"}
     theirs |= {"bootstrap_timeout_ms", "api_version_auto_timeout_ms", "kafka_client"}
     theirs |= {"throttle_cb", "list_topics", "produce_batch", "create_batch", "send_batch"}
-    theirs |= {"send_all", "set_sasl_credentials"}
+    theirs |= {"send_all", "set_sasl_credentials", "cluster_id", "oauth_cb", "confluent_kafka"}
+    theirs |= {"consumer_group_metadata", "buffer_timeout"}
     assert named - methods - theirs <= set(OPTIONS)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from kprod.broker.api_key import ApiKey
 from kprod.broker.authentication import Authentication
 from kprod.broker.faults import Fault
 from kprod.broker.listener import Listener
-from kprod.confluent import Producer, ThrottleEvent
+from kprod.confluent import KafkaError, KafkaException, Producer, ThrottleEvent
 from kprod.confluent.credentials import Credentials
 from tests.support.ports import free_port
 from tests.unit.confluent.test_producer import LONG, Reports
@@ -75,3 +77,107 @@ def test_a_login_uses_the_credentials_that_were_set_last() -> None:
             producer.produce("t", "value", on_delivery=reports)
             assert producer.flush(LONG) == 0
     assert reports.codes == [None]
+
+
+LOGIN = {"security.protocol": "sasl_plaintext", "sasl.username": "user", "sasl.password": "1234"}
+
+
+@pytest.mark.parametrize("spelling", ["sasl.mechanism", "sasl.mechanisms", "sasl_mechanisms"])
+def test_the_mechanism_has_two_names(spelling: str) -> None:
+    with Producer({**LOGIN, spelling: "PLAIN"}) as producer:
+        assert producer
+
+
+def test_values_are_numbers_or_text_whatever_the_option_wants() -> None:
+    reports = Reports()
+    listener = Listener(name="SASL", authentication=Authentication({"7": "1234"}))
+    with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
+        options = {
+            **LOGIN,
+            "bootstrap.servers": broker.bootstrap_servers,
+            "sasl.mechanisms": "PLAIN",
+            "sasl.username": 7,
+            "sasl.password": 1234,
+            "client.id": "42",
+            "retries": "3",
+            "enable.idempotence": "1",
+            "linger.ms": "0.5",
+            "queue.buffering.max.messages": "10",
+        }
+        with Producer(options) as producer:
+            producer.produce("t", "value", on_delivery=reports)
+            assert producer.flush(LONG) == 0
+    assert reports.codes == [None]
+
+
+@pytest.mark.parametrize("transactional_id", ["7", 7])
+def test_a_transactional_id_may_be_a_number(transactional_id: Any) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers}
+        with Producer({**options, "transactional.id": transactional_id}) as producer:
+            producer.init_transactions(LONG)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch.num.messages": 100},
+        {"session.timeout.ms": 6000, "auto.offset.reset": "earliest", "group.id": "g"},
+        {"compression.level": "-1"},
+        {"compression.level": 3, "compression.type": "snappy"},
+        {"ssl.ca.location": "/no/such/file", "ssl.endpoint.identification.algorithm": "none"},
+        {"sasl.mechanisms": "PLAIN", "sasl.username": "user", "sasl.password": "1234"},
+        {"enable.sasl.oauthbearer.unsecure.jwt": False, "sasl.oauthbearer.method": "default"},
+        {"topic.metadata.refresh.interval.ms": -1, "connections.max.idle.ms": 0},
+        {"request.required.acks": "1", "metadata.broker.list": "127.0.0.1:1"},
+    ],
+)
+def test_what_librdkafka_makes_no_use_of_is_no_mistake(options: dict[str, Any]) -> None:
+    with Producer(options) as producer:
+        assert producer
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"no.such": 1}, 'No such configuration property: "no.such"'),
+        ({**LOGIN, "sasl.mechanism": "PLAIN", "sasl.password": None}, "must be set"),
+        ({"retries": "many"}, "retries"),
+        ({"partitioner": "murmur"}, "partitioner"),
+    ],
+)
+def test_a_mistake_raises(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(KafkaException) as caught:
+        Producer(options)
+    assert caught.value.args[0] == KafkaError._INVALID_ARG
+    assert words in str(caught.value)
+
+
+def test_reports_of_failures_only() -> None:
+    reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
+        options = {"bootstrap.servers": broker.bootstrap_servers, "on_delivery": reports}
+        with Producer({**options, "delivery.report.only.error": True}) as producer:
+            for _ in range(2):
+                producer.produce("t", "value")
+                assert producer.flush(LONG) == 0
+    assert reports.codes == ["TOPIC_AUTHORIZATION_FAILED"]
+
+
+@pytest.mark.parametrize("where", ["dict", "dict and keyword", "keywords"])
+def test_a_logger_hears_of_its_producer(where: str) -> None:
+    stream = io.StringIO()
+    logger = logging.Logger("mine")
+    logger.addHandler(logging.StreamHandler(stream))
+    options: dict[str, Any] = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "debug": "msg"}
+    if where == "dict":
+        producer = Producer({**options, "logger": logger})
+    elif where == "keywords":
+        producer = Producer(**options, logger=logger)
+    else:
+        producer = Producer(options, logger=logger)
+    with producer:
+        assert stream.getvalue().startswith("INIT [kprod-producer-")
+        while "Connection refused" not in stream.getvalue():
+            producer.poll(0.01)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import socket
+import subprocess
+import sys
 
 import confluent_kafka
 import pytest
@@ -13,6 +16,7 @@ from kprod.confluent import (
     KafkaException,
     KeySerializationError,
     ProduceError,
+    Producer,
     ValueSerializationError,
 )
 from kprod.confluent.error_codes import BROKER, LOCAL
@@ -93,3 +97,44 @@ def test_what_never_left_and_what_may_have_been_stored_are_told_apart_by_purge()
     assert from_native(closed).name() == "_PURGE_QUEUE"
     closed.persisted = Persisted.MAYBE
     assert from_native(closed).name() == "_PURGE_INFLIGHT"
+
+
+def test_a_connection_that_is_refused_for_a_reason_has_its_code() -> None:
+    resolving = native.ConnectionLost("x")
+    resolving.__cause__ = socket.gaierror(-2, "Name or service not known")
+    for error, name in (
+        (native.TlsAuthenticationError("x"), "_SSL"),
+        (native.SaslAuthenticationError("x"), "_AUTHENTICATION"),
+        (resolving, "_RESOLVE"),
+    ):
+        assert from_native(error).name() == name
+
+
+def test_an_error_can_be_raised() -> None:
+    with pytest.raises(KafkaException, match=r"Err-12345\?") as caught:
+        raise KafkaError(12345)
+    assert caught.value.args[0].code() == 12345
+    with pytest.raises(KafkaException) as raised:
+        raise KafkaError(3, fatal=True)
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (again.code(), again.fatal()) == (3, True)
+
+
+def test_programs_that_import_confluent_kafka_catch_ours_by_theirs() -> None:
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        Producer({"no.such": 1})
+    assert isinstance(caught.value, KafkaException)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), again.args) == (KafkaException, caught.value.args)
+
+
+def test_the_face_loads_neither_asyncio_nor_librdkafka() -> None:
+    script = """
+import sys
+import kprod.confluent as face
+face.Producer({"bootstrap.servers": "127.0.0.1:1"}).close()
+print(*[name for name in ("asyncio", "confluent_kafka") if name in sys.modules])
+assert face.AIOProducer.__name__ == "AIOProducer" and "asyncio" in sys.modules
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from confluent_kafka.serialization import IntegerSerializer, StringSerializer
 
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from kprod.broker.listener import Listener
 from kprod.confluent import (
     KafkaError,
     KafkaException,
@@ -26,6 +28,7 @@ from kprod.confluent import (
     ValueSerializationError,
     consistent,
 )
+from tests.support.interruption import Interrupted, interruptible
 from tests.support.ports import free_port
 
 LONG = 30.0
@@ -279,7 +282,7 @@ def test_a_configuration_is_a_dict_of_options_and_callbacks() -> None:
     for conf in (None, "text"):
         with pytest.raises(TypeError, match="expected configuration dict"):
             Producer(conf)
-    with pytest.raises(ValueError, match="stats_cb must be callable"):
+    with pytest.raises(TypeError, match="expected stats_cb property as a callable function"):
         Producer({"stats_cb": 1})
 
 
@@ -398,3 +401,39 @@ def test_until_a_call_that_timed_out_has_ended_others_are_conflicts() -> None:
         error = caught.value.args[0]
         assert (error.name(), error.retriable(), error.fatal()) == ("_CONFLICT", True, False)
     assert producer.close()
+
+
+def test_a_flush_that_is_interrupted_leaves_everything_for_the_next() -> None:
+    reports = Reports()
+    port = free_port()
+    with Producer({"bootstrap.servers": f"127.0.0.1:{port}", "on_delivery": reports}) as producer:
+        producer.produce("t", "before")
+        with interruptible():
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(Interrupted):
+                producer.flush()
+        assert len(producer) == 1
+        producer.produce("t", "after")
+        with EmbeddedBroker(listeners=[Listener(port=port)], topics={"t": 1}):
+            assert producer.flush(LONG) == 0
+    assert [message.value() for _, message in reports.heard] == [b"before", b"after"]
+    assert reports.codes == [None, None]
+
+
+def test_close_tells_of_what_it_could_not_wait_for() -> None:
+    reports = Reports()
+    producer = alone()
+    producer.produce("t", "value", on_delivery=reports)
+    assert producer.close(0.01)
+    assert reports.codes == ["_PURGE_QUEUE"]
+
+
+def test_the_id_of_the_cluster(producer: Producer) -> None:
+    assert producer.cluster_id(LONG) == producer.list_topics(timeout=LONG).cluster_id
+    nobody = alone()
+    with pytest.raises(KafkaException) as caught:
+        nobody.cluster_id(0.01)
+    assert caught.value.args[0] == KafkaError._TIMED_OUT
+    nobody.close()
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        nobody.cluster_id()

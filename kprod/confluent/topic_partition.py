@@ -1,0 +1,72 @@
+"""TopicPartition: a partition, an offset in it and what a group keeps with that"""
+
+from __future__ import annotations
+
+from functools import total_ordering
+
+OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, OFFSET_INVALID = -2, -1, -1000, -1001
+
+
+@total_ordering
+class TopicPartition:
+    """Equal, and in order, by topic and partition. ``partition`` and ``offset`` can be set."""
+
+    __slots__ = ("_leader_epoch", "_metadata", "_topic", "offset", "partition")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int = -1,
+        offset: int = OFFSET_INVALID,
+        metadata: str | None = None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        """Raises TypeError."""
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be str, not {type(topic).__name__}")
+        for name, value in (("partition", partition), ("offset", offset)):
+            if not isinstance(value, int):
+                raise TypeError(f"{name} must be int, not {type(value).__name__}")
+        if not isinstance(metadata, str | None):
+            raise TypeError(f"metadata must be str, not {type(metadata).__name__}")
+        self._topic, self.partition, self.offset = topic, partition, offset
+        self._metadata = metadata
+        self._leader_epoch = None if leader_epoch is None or leader_epoch < 0 else leader_epoch
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._topic
+
+    @property
+    def metadata(self) -> str | None:
+        """What the application wants to be kept with the offset."""
+        return self._metadata
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """The leader epoch of the offset's record, if it is known."""
+        return self._leader_epoch
+
+    @property
+    def error(self) -> None:
+        """None: a producer is told of no partition by this class."""
+        return None
+
+    def _key(self) -> tuple[str, int]:
+        return self._topic, self.partition
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, TopicPartition) else NotImplemented
+
+    def __lt__(self, other: TopicPartition) -> bool:
+        return self._key() < other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return (
+            f"TopicPartition{{topic={self._topic},partition={self.partition},offset={self.offset}"
+            f",leader_epoch={self._leader_epoch},error=None}}"
+        )

@@ -1,0 +1,227 @@
+"""A program written for confluent_kafka.aio.AIOProducer, with one line changed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import json
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import confluent_kafka.aio
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.listener import Listener
+from kprod.confluent import AIOProducer, KafkaError, KafkaException, TopicPartition
+from tests.support.ports import free_port
+from tests.unit.confluent.test_producer import LONG
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with EmbeddedBroker(topics={"t": 3}) as broker:
+        yield broker.bootstrap_servers
+
+
+def run(
+    servers: str, work: Callable[[AIOProducer], Coroutine[Any, Any, None]], **conf: Any
+) -> None:
+    """Let ``work`` have a producer in a loop of its own."""
+
+    async def main() -> None:
+        async with AIOProducer({"bootstrap.servers": servers, **conf}) as producer:
+            await asyncio.wait_for(work(producer), LONG)
+
+    asyncio.run(main())
+
+
+def test_the_future_of_a_record_has_its_message(servers: str) -> None:
+    async def work(producer: AIOProducer) -> None:
+        future = await producer.produce("t", "value", "key", partition=1, headers={"h": "x"})
+        assert isinstance(future, asyncio.Future)
+        assert len(producer) == 1
+        message = await future
+        assert (message.topic(), message.partition()) == ("t", 1)
+        assert (message.key(), message.value()) == (b"key", b"value")
+        assert message.headers() == [("h", b"x")]
+        assert message.offset() is not None
+        assert len(producer) == 0
+
+    run(servers, work)
+
+
+def test_a_flush_returns_when_all_futures_are_done(servers: str) -> None:
+    async def work(producer: AIOProducer) -> None:
+        futures = [await producer.produce("t", b"%d" % n, partition=0) for n in range(5_000)]
+        assert await producer.flush() == 0
+        offsets = [future.result().offset() or 0 for future in futures]
+        assert offsets == list(range(offsets[0], offsets[0] + 5_000))
+        assert await producer.poll() == 5_000
+        assert await producer.poll() == 0
+
+    run(servers, work)
+
+
+def test_a_full_queue_is_waited_for_while_others_run(servers: str) -> None:
+    async def work(producer: AIOProducer) -> None:
+        futures = [await producer.produce("t", b"v") for _ in range(100)]
+        assert len(await asyncio.gather(*futures)) == 100
+
+    run(servers, work, **{"queue.buffering.max.messages": 3})
+
+
+def test_a_record_that_is_not_delivered_fails_its_future() -> None:
+    async def work(producer: AIOProducer) -> None:
+        future = await producer.produce("t", b"v")
+        assert await producer.flush(0) == 1
+        with pytest.raises(KafkaException) as caught:
+            await future
+        assert caught.value.args[0] == KafkaError._MSG_TIMED_OUT
+
+    run(f"127.0.0.1:{free_port()}", work, message_timeout_ms=50)
+
+
+def test_a_record_that_is_refused_fails_its_future_and_a_mistake_raises(servers: str) -> None:
+    async def work(producer: AIOProducer) -> None:
+        with pytest.raises(KafkaException) as caught:
+            await (await producer.produce("t", b"v" * 2_000_000))
+        assert caught.value.args[0] == KafkaError.MSG_SIZE_TOO_LARGE
+        with pytest.raises(TypeError):
+            await producer.produce("t", 1)  # type: ignore[arg-type]
+        assert len(producer) == 0
+
+    run(servers, work)
+
+
+def test_a_future_that_is_cancelled_ends_no_record(servers: str) -> None:
+    async def work(producer: AIOProducer) -> None:
+        cancelled = await producer.produce("t", b"first", partition=2)
+        kept = await producer.produce("t", b"second", partition=2)
+        cancelled.cancel()
+        assert (await kept).value() == b"second"
+        assert await producer.flush() == 0
+
+    run(servers, work)
+
+
+def test_purge_fails_what_is_queued() -> None:
+    async def work(producer: AIOProducer) -> None:
+        future = await producer.produce("t", b"v")
+        await producer.purge()
+        with pytest.raises(KafkaException) as caught:
+            await future
+        assert caught.value.args[0] == KafkaError._PURGE_QUEUE
+
+    run(f"127.0.0.1:{free_port()}", work)
+
+
+def test_callbacks_run_in_the_loop_and_may_be_coroutines() -> None:
+    heard: list[tuple[Any, threading.Thread]] = []
+
+    async def stats_cb(text: str) -> None:
+        await asyncio.sleep(0)
+        heard.append((json.loads(text)["type"], threading.current_thread()))
+
+    def error_cb(error: KafkaError) -> None:
+        heard.append((error.code(), threading.current_thread()))
+        raise ValueError("told to the loop")
+
+    async def work(producer: AIOProducer) -> None:
+        told: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, about: told.append(str(about))
+        )
+        wanted = {"producer", KafkaError._ALL_BROKERS_DOWN}
+        while not wanted <= {what for what, _ in heard}:
+            await asyncio.sleep(0.01)
+        assert {thread for _, thread in heard} == {threading.current_thread()}
+        assert all("error_cb" in about for about in told)
+        assert told
+
+    callbacks = {"error_cb": error_cb, "stats_cb": stats_cb, "statistics_interval_ms": 10}
+    run(f"127.0.0.1:{free_port()}", work, **callbacks)
+
+
+def test_transactions() -> None:
+    async def work(producer: AIOProducer) -> None:
+        await producer.init_transactions()
+        for end in (producer.commit_transaction, producer.abort_transaction):
+            await producer.begin_transaction()
+            await producer.produce("t", b"v")
+            await producer.send_offsets_to_transaction([TopicPartition("t", 0, 1)], "g")
+            await end()
+        await producer.begin_transaction()
+        future = await producer.produce("t", b"v")
+        await producer.commit_transaction()
+        assert (await future).value() == b"v"
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        run(broker.bootstrap_servers, work, transactional_id="mine")
+
+
+def test_what_a_broker_is_asked(servers: str) -> None:
+    async def work(producer: AIOProducer) -> None:
+        await producer.set_sasl_credentials("user", "password")
+        topics = await producer.list_topics("t", LONG)
+        assert topics.cluster_id == await producer.cluster_id(LONG)
+        assert len(topics.topics["t"].partitions) == 3
+
+    run(servers, work)
+
+
+def test_a_wait_for_a_broker_keeps_nobody_else_waiting() -> None:
+    port = free_port()
+
+    async def work(producer: AIOProducer) -> None:
+        asked = asyncio.create_task(producer.list_topics(timeout=LONG))
+        with pytest.raises(KafkaException):
+            await producer.list_topics(timeout=0.01)
+        assert not asked.done()
+        with EmbeddedBroker(listeners=[Listener(port=port)], topics={"t": 1}):
+            assert "t" in (await asked).topics
+
+    run(f"127.0.0.1:{port}", work)
+
+
+def test_after_close_everything_raises(servers: str) -> None:
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            producer = AIOProducer({"bootstrap.servers": servers}, executor=executor)
+            future = await producer.produce("t", b"v")
+            await producer.close()
+            await producer.close()
+            assert future.result().error() is None
+            assert len(producer) == 0
+            for call in (producer.produce("t"), producer.flush(), producer.list_topics()):
+                with pytest.raises(RuntimeError, match="Producer has been closed"):
+                    await call
+            assert executor.submit(int).result() == 0  # it belongs to the application
+
+    asyncio.run(main())
+
+
+def test_one_that_is_dropped_ends() -> None:
+    async def main() -> None:
+        conf = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "client.id": "dropped"}
+        producer = AIOProducer(conf)
+        assert await producer.flush() == 0
+        del producer
+        with pytest.warns(ResourceWarning, match="client_id=dropped> was not closed"):
+            gc.collect()
+        while any(thread.name.endswith("-dropped") for thread in threading.enumerate()):
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_it_is_called_as_theirs_is() -> None:
+    theirs = confluent_kafka.aio.AIOProducer
+    ours = inspect.signature(AIOProducer).parameters
+    assert list(ours) == list(inspect.signature(theirs).parameters)
+    for name, call in vars(theirs).items():
+        if not name.startswith("_") and inspect.iscoroutinefunction(call):
+            assert inspect.iscoroutinefunction(getattr(AIOProducer, name)), name
