@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
 import socket
 import threading
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -108,3 +111,41 @@ def test_what_the_issuer_says_is_told_in_one_line() -> None:
         provider.token()
     assert str(raised.value).isprintable()
     assert len(str(raised.value)) < 1500
+
+
+HUGE = {
+    "a body": answer(b" " * 5_000_000 + TOKEN),
+    "a body without a length": STATUS + b"\r\n" + b" " * 5_000_000 + TOKEN,
+    "a chunk": STATUS + b"transfer-encoding: chunked\r\n\r\n4c4b40\r\n" + b" " * 5_000_000,
+    "a bomb": answer(gzip.compress(bytes(50_000_000)), b"content-encoding: gzip"),
+    "a header": STATUS + b"x: " + b"y" * 5_000_000 + b"\r\n\r\n" + TOKEN,
+    "headers": STATUS + b"x: y\r\n" * 1_000_000 + b"\r\n" + TOKEN,
+}
+
+
+@pytest.mark.parametrize("said", HUGE.values(), ids=HUGE)
+def test_an_answer_of_megabytes_is_refused_and_not_kept(said: bytes) -> None:
+    refused = pytest.raises(SaslAuthenticationError)
+    tracemalloc.start()
+    try:
+        with issuer([said]) as provider, refused:
+            provider.token()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4_000_000
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_mutated_answer_is_a_token_or_told_in_one_line(seed: int) -> None:
+    rng = random.Random(seed)
+    said = bytearray(answer(TOKEN, b"content-type: application/json"))
+    for _ in range(rng.choice((1, 2, 5))):
+        at = rng.randrange(len(said))
+        said[at : at + rng.randrange(3)] = rng.randbytes(rng.choice((0, 1, 1, 30)))
+    with issuer([bytes(said)]) as provider:
+        try:
+            told = provider.token()
+        except SaslAuthenticationError as error:
+            told = str(error)
+    assert isinstance(told, tuple) or told.isprintable()
