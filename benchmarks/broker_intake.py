@@ -21,9 +21,9 @@ from typing import Any, Final
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
 from benchmarks.spread import significant, spread_of
-from kprod.broker.api_key import ApiKey
 from kprod.broker.log_reader import create_topic, end_offsets
-from kprod.broker.messages import request_schema, response_schema
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.messages import request_schema, response_schema
 from kprod.errors import BrokerError
 from kprod_ext import BufferPool, MemoryRecordsBuilder
 

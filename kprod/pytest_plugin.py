@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kprod.broker.embedded_broker import EmbeddedBroker
-    from kprod.broker.stored_record import StoredRecord
+    from kprod.broker.records.record_batch import StoredRecord
 
 Records = Callable[..., "list[StoredRecord]"]
 

@@ -26,7 +26,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from benchmarks.compiled import compiled
-from kprod.broker.messages import request_schema, response_schema
+from kprod.broker.protocol.messages import request_schema, response_schema
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
 API_VERSIONS, INIT_PRODUCER_ID = 18, 22

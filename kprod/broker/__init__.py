@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import kprod.broker.needed  # noqa: F401 - before what cannot be imported without it
-from kprod.broker.api_key import ApiKey
-from kprod.broker.authentication import Authentication, Grant, Refused
 from kprod.broker.client_metrics import (
     ClientMetrics,
     ClientMetricsPush,
@@ -12,10 +10,18 @@ from kprod.broker.client_metrics import (
 )
 from kprod.broker.embedded_broker import EmbeddedBroker
 from kprod.broker.faults import Fault, FaultPlan
-from kprod.broker.groups.group_config import GroupConfig
-from kprod.broker.listener import Listener, make_listener, tls_context
+from kprod.broker.groups.group import GroupConfig
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.transactions.transaction_config import TransactionConfig
+from kprod.broker.network.listener import (
+    Authentication,
+    Grant,
+    Listener,
+    Refused,
+    make_listener,
+    tls_context,
+)
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.transactions.transaction import TransactionConfig
 
 __all__ = [
     "ApiKey",

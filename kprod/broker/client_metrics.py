@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.codecs import decompress
-from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.broker.records.codecs import CorruptBatch, decompress
 from kprod.clock import Clock
 from kprod.errors import BrokerError
 

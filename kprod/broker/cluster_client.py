@@ -1,19 +1,216 @@
-"""Connections to the nodes of a cluster, for tools that look at what it stored."""
+"""Blocking connections to the nodes of a cluster, for tools that look at what it stored."""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.errors import BrokerError, SaslAuthenticationError, TlsAuthenticationError
+
+if TYPE_CHECKING:
+    import ssl
 import contextlib
+import struct
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from types import TracebackType
+from typing import Self
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.client import BrokerClient
-from kprod.broker.client_security import NO_SECURITY, ClientSecurity
-from kprod.broker.legacy_message import read_sets
-from kprod.broker.record_batch import CorruptBatch, StoredRecord
-from kprod.errors import BrokerError, ConfigError, ConnectionLost, KprodTimeoutError
+from kprod.broker.protocol.messages import Message, request_schema, response_schema
+from kprod.broker.records.codecs import CorruptBatch
+from kprod.broker.records.legacy_message import read_sets
+from kprod.broker.records.record_batch import StoredRecord
+from kprod.errors import (
+    ConfigError,
+    ConnectionLost,
+    KprodTimeoutError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
 from kprod.types import BytesLike
+
+_MOST_ROUNDS: Final = 20
+
+
+class Conversation(Protocol):
+    """One login by one mechanism, the client's side."""
+
+    def respond(self, challenge: bytes | None) -> bytes | None:
+        """The answer to the broker's message, None once that has ended the login well."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSecurity:
+    """``context``: TLS, if there is one. ``mechanism`` and ``begin``: SASL, if there are.
+
+    ``begin`` gets the broker's host and begins a login.
+    """
+
+    context: ssl.SSLContext | None = None
+    mechanism: str | None = None
+    begin: Callable[[str], Conversation] | None = None
+
+    def secured(self, plain: socket.socket, host: str) -> socket.socket:
+        """The socket to talk over. Raises TlsAuthenticationError; ``plain`` is closed then."""
+        if self.context is None:
+            return plain
+        try:
+            return self.context.wrap_socket(plain, server_hostname=host)
+        except OSError as error:  # of OpenSSL, among others
+            plain.close()
+            raise TlsAuthenticationError(f"{host}: the TLS handshake failed: {error}") from error
+
+    def log_in(self, host: str, call: Callable[[ApiKey, Mapping[str, Any]], Any]) -> None:
+        """Prove who we are, if that is asked for. Raises SaslAuthenticationError."""
+        if self.mechanism is None or self.begin is None:
+            return
+        offered = call(ApiKey.SASL_HANDSHAKE, {"mechanism": self.mechanism})
+        if offered.error_code:
+            known = ", ".join(offered.mechanisms)
+            raise SaslAuthenticationError(f"{host} takes {known}, not {self.mechanism}")
+        conversation = self.begin(host)
+        message = conversation.respond(None)
+        for _ in range(_MOST_ROUNDS):
+            answer = call(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": message or b""})
+            if answer.error_code:
+                refused = BrokerError(answer.error_code)
+                raise SaslAuthenticationError(f"{host}: {answer.error_message or refused}")
+            message = conversation.respond(bytes(answer.auth_bytes))
+            if message is None:
+                return
+        raise SaslAuthenticationError(f"{host}: the login with {self.mechanism} does not end")
+
+
+NO_SECURITY: Final = ClientSecurity()
+
+
+_SIZE: Final = struct.Struct(">i")
+_MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
+_CLIENT_ID: Final = "kprod-log-reader"
+_RANGES_VERSION: Final = 0
+
+_SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = {
+    ApiKey.FETCH: (4, 12),
+    ApiKey.LIST_OFFSETS: (1, 7),
+    ApiKey.METADATA: (4, 12),
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.FIND_COORDINATOR: (0, 3),
+    ApiKey.OFFSET_COMMIT: (2, 8),
+    ApiKey.OFFSET_FETCH: (1, 7),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 1),
+    ApiKey.SASL_HANDSHAKE: (1, 1),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
+}
+"""Lowest and highest version of each request below, the ones that go by topic names."""
+
+
+class BrokerClient:
+    """One connection to one broker, one request at a time, until ``deadline``.
+
+    The deadline is in seconds of ``time.monotonic``. Not thread-safe. Raises ``ConnectionLost``,
+    ``KprodTimeoutError``, ``ProtocolError`` and ``AuthenticationError``.
+    """
+
+    def __init__(
+        self, host: str, port: int, deadline: float, security: ClientSecurity = NO_SECURITY
+    ) -> None:
+        self._name = f"{host}:{port}"
+        self._deadline = deadline
+        self._correlation_id = 0
+        try:
+            plain = socket.create_connection((host, port), self._left())
+        except OSError as error:
+            raise ConnectionLost(f"{self._name}: {error}") from error
+        self._socket = security.secured(plain, host)
+        try:
+            self._ranges = self._learn_ranges()
+            security.log_in(host, self.call)
+        except BaseException:
+            self.close()
+            raise
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise KprodTimeoutError(f"{self._name}: out of time")
+        return left
+
+    def _learn_ranges(self) -> dict[int, tuple[int, int]]:
+        answer = self._exchange(ApiKey.API_VERSIONS, _RANGES_VERSION, {})
+        if answer.error_code:
+            raise ProtocolError(f"{self._name}: ApiVersions says {answer.error_code!r}")
+        return {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+
+    def call(self, api: ApiKey, values: Message) -> Any:
+        """Send a request at the highest version both sides have; returns kio's response."""
+        lowest, highest = _SPOKEN[api]
+        theirs = self._ranges.get(api, (0, -1))
+        version = min(highest, theirs[1])
+        if version < max(lowest, theirs[0]):
+            raise UnsupportedVersionError(
+                f"{api.name}: {self._name} has {theirs}, needed {lowest}..{highest}"
+            )
+        return self._exchange(api, version, values)
+
+    def _exchange(self, api: ApiKey, version: int, values: Message) -> Any:
+        self._correlation_id += 1
+        header = {
+            "request_api_key": api,
+            "request_api_version": version,
+            "correlation_id": self._correlation_id,
+            "client_id": _CLIENT_ID,
+        }
+        frame = request_schema(api, version).encode(header, values)
+        try:
+            self._socket.settimeout(self._left())
+            self._socket.sendall(frame)
+            answer = self._read_frame()
+        except TimeoutError as error:
+            raise KprodTimeoutError(f"{self._name}: no answer to {api.name}") from error
+        except OSError as error:
+            raise ConnectionLost(f"{self._name}: {error}") from error
+        response_header, body = response_schema(api, version).decode(answer)
+        if response_header.correlation_id != self._correlation_id:
+            raise ProtocolError(f"{self._name}: the answer to another request")
+        return body
+
+    def _read_frame(self) -> bytes:
+        (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        if not 0 < size <= _MAX_RESPONSE_BYTES:
+            raise ProtocolError(f"{self._name}: a response of {size} bytes")
+        return self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            self._socket.settimeout(self._left())
+            part = self._socket.recv(min(size, 1 << 20))
+            if not part:
+                raise ConnectionLost(f"{self._name} closed the connection")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2

@@ -14,14 +14,14 @@ from typing import Self
 
 from kprod.broker.client_metrics import ClientMetrics
 from kprod.broker.faults import FaultPlan
-from kprod.broker.groups.group_config import GroupConfig
-from kprod.broker.listener import Listener
+from kprod.broker.groups.group import GroupConfig
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
+from kprod.broker.network.listener import Listener
+from kprod.broker.network.server import Server
+from kprod.broker.records.record_batch import StoredRecord
 from kprod.broker.running_cluster import BrokerOptions, RunningCluster
-from kprod.broker.server import Server
-from kprod.broker.stored_record import StoredRecord
-from kprod.broker.transactions.transaction_config import TransactionConfig
+from kprod.broker.transactions.transaction import TransactionConfig
 from kprod.clock import Clock, SystemClock
 from kprod.errors import ConfigError, IllegalStateError
 from kprod.types import TopicPartition

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from kprod.broker.api_key import ApiKey, VersionRange
+from kprod.broker.protocol.api_key import ApiKey, VersionRange
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -1,23 +1,24 @@
-"""Read what a topic holds, over the network, from any Kafka: to check what was delivered.
-
-Blocking and simple; every function takes the time it may need in seconds, and raises
-``KprodTimeoutError`` after it, ``ConnectionLost`` when a broker cannot be reached,
-``AuthenticationError`` when it does not know us and ``BrokerError`` for what a broker answers.
-"""
+"""Read what a topic holds, over the network, from any Kafka: once, or as it grows."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Final
+from types import TracebackType
+from typing import Any, Final, Self
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.client_security import NO_SECURITY, ClientSecurity
-from kprod.broker.cluster_client import ClusterClient, PartitionReader
-from kprod.broker.record_batch import StoredRecord
+from kprod.broker.cluster_client import (
+    NO_SECURITY,
+    BrokerClient,
+    ClientSecurity,
+    ClusterClient,
+    PartitionReader,
+)
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.records.codecs import CorruptBatch
+from kprod.broker.records.legacy_message import read_sets
+from kprod.broker.records.record_batch import StoredRecord
 from kprod.errors import BrokerError
-
-__all__ = ["create_topic", "end_offsets", "read_topic"]
 
 _DEFAULT_TIMEOUT: Final = 30.0
 
@@ -79,3 +80,119 @@ def create_topic(
         for result in answer.topics:
             if result.error_code:
                 raise BrokerError(result.error_code, result.error_message or name)
+
+
+_FOR_EVER: Final = 10 * 365 * 86_400.0
+_NO_OFFSET: Final = -1
+
+
+class TopicFollower:
+    """All partitions of one topic, from any Kafka. Not thread-safe.
+
+    With a ``group`` it goes on where that group committed, and ``commit`` says how far it came.
+    It commits as a simple consumer: a group that has members refuses that. Otherwise it begins
+    with the first records or behind the last ones. Raises what ``read_topic`` does.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        from_beginning: bool,
+        group: str | None = None,
+        security: ClientSecurity = NO_SECURITY,
+    ) -> None:
+        self._topic = topic
+        self._group = group
+        self._cluster = ClusterClient(bootstrap_servers, time.monotonic() + _FOR_EVER, security)
+        try:
+            self._readers = {
+                number: PartitionReader(self._cluster.client(leader), topic, number)
+                for number, leader in sorted(self._cluster.leaders(topic).items())
+            }
+            committed = self._committed()
+            self._next = {
+                number: committed.get(number, reader.start() if from_beginning else reader.end())
+                for number, reader in self._readers.items()
+            }
+            self.ends = {number: reader.end() for number, reader in self._readers.items()}
+        except BaseException:
+            self._cluster.__exit__()
+            raise
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything was read that was there in the beginning."""
+        return all(self._next[number] >= end for number, end in self.ends.items())
+
+    def poll(self) -> Iterator[tuple[int, StoredRecord]]:
+        """What there is in one round over the partitions: partition and record."""
+        for number, reader in self._readers.items():
+            at = self._next[number]
+            for entry in read_sets(reader.fetched(at)):
+                if not entry.crc_ok:
+                    raise CorruptBatch(f"{self._topic}-{number}: wrong CRC at offset {at}")
+                for record in () if entry.is_control else entry.records():
+                    if record.offset >= self._next[number]:
+                        self._next[number] = record.offset + 1
+                        yield number, record
+                self._next[number] = max(self._next[number], entry.last_offset + 1)
+
+    def _coordinator(self) -> BrokerClient:
+        wanted = {"key": self._group, "key_type": 0}
+        answer = self._cluster.controller().call(ApiKey.FIND_COORDINATOR, wanted)
+        if answer.error_code:
+            raise BrokerError(answer.error_code, f"the coordinator of group {self._group}")
+        return self._cluster.client(answer.node_id)
+
+    def _committed(self) -> dict[int, int]:
+        if self._group is None:
+            return {}
+        topics = [{"name": self._topic, "partition_indexes": list(self._readers)}]
+        wanted = {"group_id": self._group, "topics": topics}
+        answer = self._coordinator().call(ApiKey.OFFSET_FETCH, wanted)
+        found = {}
+        for part in self._parts(answer):
+            if part.committed_offset != _NO_OFFSET:
+                found[part.partition_index] = part.committed_offset
+        return found
+
+    def commit(self) -> None:
+        """Have the group go on behind what was read. ``BrokerError`` when it has members."""
+        if self._group is None:
+            return
+        parts = [
+            {
+                "partition_index": number,
+                "committed_offset": offset,
+                "committed_leader_epoch": -1,
+                "committed_metadata": "",
+            }
+            for number, offset in self._next.items()
+        ]
+        wanted = {
+            "group_id": self._group,
+            "generation_id_or_member_epoch": -1,
+            "retention_time_ms": -1,
+            "topics": [{"name": self._topic, "partitions": parts}],
+        }
+        self._parts(self._coordinator().call(ApiKey.OFFSET_COMMIT, wanted))
+
+    def _parts(self, answer: Any) -> list[Any]:
+        parts = [part for topic in answer.topics for part in topic.partitions]
+        for error in (getattr(answer, "error_code", 0), *(part.error_code for part in parts)):
+            if error:
+                raise BrokerError(error, f"group {self._group}")
+        return parts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._cluster.__exit__()

@@ -1,34 +1,115 @@
-"""What every handler may use: the node a request came to."""
+"""One node as its handlers see it: the requests, and everything that they may use."""
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.client_metrics import ClientMetrics
-from kprod.broker.cluster_state import ClusterState
 from kprod.broker.faults import FaultPlan
 from kprod.broker.groups.group_coordinator import GroupCoordinator
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directory import NODE_ID
+from kprod.broker.log.log_directories import NODE_ID
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.messages import Message
-from kprod.broker.producer_ids import ProducerIds
-from kprod.broker.purgatory import Purgatory
-from kprod.broker.session import Session
-from kprod.broker.timer import Timer
-from kprod.broker.topic import Topic
-from kprod.broker.topics import Topics
+from kprod.broker.network.listener import Session
+from kprod.broker.protocol.messages import Message
+from kprod.broker.purgatory import Purgatory, Timer
+from kprod.broker.topics import Topic, Topics
+from kprod.broker.transactions.transaction import ProducerIds
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC
 from kprod.clock import Clock
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where clients reach a node by one of its listeners."""
+
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class NodeState:
+    """One node: its addresses by listener name, and whether it runs."""
+
+    addresses: Mapping[str, Address] = field(default_factory=dict)
+    running: bool = False
+
+
+class ClusterState:
+    """The part of a cluster that the controller would know. Thread-safe.
+
+    The nodes of one process share one data directory: each partition has a copy "on every node",
+    and is in sync on those that run. So a leader can be moved to any running node, and nothing is
+    lost by it. Without a word to the contrary the leaders are spread over the nodes.
+    """
+
+    def __init__(self, node_ids: Sequence[int] = (1,)) -> None:
+        self._lock = threading.Lock()  # guards the rest
+        self._nodes = {node_id: NodeState() for node_id in node_ids}
+        self._moved: dict[TopicPartition, int] = {}
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """All nodes, running or not."""
+        return tuple(self._nodes)
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The nodes that run."""
+        return tuple(node_id for node_id, node in self._nodes.items() if node.running)
+
+    @property
+    def controller(self) -> int:
+        """The first node that runs; -1 for none."""
+        return min(self.running, default=-1)
+
+    def node_started(self, node_id: int, addresses: Mapping[str, Address]) -> None:
+        """A node runs, at these addresses by listener name."""
+        with self._lock:
+            self._nodes[node_id] = NodeState(dict(addresses), running=True)
+
+    def node_stopped(self, node_id: int) -> None:
+        """A node does not run any more; its partitions have other leaders from now on."""
+        with self._lock:
+            self._nodes[node_id].running = False
+
+    def address(self, node_id: int, listener: str) -> Address:
+        """Where a node listens, by the listener the client came through if it has that one."""
+        found = self._nodes[node_id].addresses
+        return found.get(listener) or next(iter(found.values()), Address("", -1))
+
+    def replicas(self, where: TopicPartition) -> tuple[int, ...]:
+        """All nodes, the preferred leader first."""
+        ids = self.node_ids
+        first = (zlib.crc32(where.topic.encode()) + where.partition) % len(ids)
+        return ids[first:] + ids[:first]
+
+    def leader(self, where: TopicPartition) -> int:
+        """The node a partition was moved to, if it runs, or the first replica that does; or -1."""
+        running = self.running
+        moved = self._moved.get(where)
+        if moved in running and moved is not None:
+            return moved
+        return next((node_id for node_id in self.replicas(where) if node_id in running), -1)
+
+    def move_leader(self, where: TopicPartition, node_id: int) -> None:
+        """Have another node lead: ``BrokerError`` 8 unless it runs."""
+        with self._lock:
+            if node_id not in self.running:
+                raise BrokerError(ErrorCode.broker_not_available, f"node {node_id} does not run")
+            self._moved[where] = node_id
+
 
 Controller: TypeAlias = Callable[[Callable[[], None]], None]
 """Takes what changes topics, and runs it soon, one after the other, in a thread of its own.
@@ -128,3 +209,49 @@ class Node:
         """Raise ``BrokerError`` 16 unless it is."""
         if not self.coordinates_transaction(transactional_id):
             raise BrokerError(ErrorCode.not_coordinator)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A parsed request. ``body`` is kio's message: which fields it has depends on ``version``."""
+
+    version: int
+    client_id: str | None
+    body: Any
+    session: Session = field(default_factory=Session)
+
+
+Give: TypeAlias = Callable[[Message | Exception], None]
+"""Takes a late answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An answer that has to wait for something (a fetch for data, a join for other members).
+
+    ``begin`` is called once with the function that takes the answer. That function is then called
+    exactly once, from any thread, perhaps before ``begin`` returns. An exception instead of an
+    answer ends the connection.
+    """
+
+    begin: Callable[[Give], None]
+
+
+Handler: TypeAlias = Callable[[Call, Node], Message | Later | None]
+"""Answers a request; None sends nothing. Raises ``HangUp`` to close the connection."""
+
+
+def one_by_one(handler: Callable[[Call, Node], Message]) -> Handler:
+    """The handler of requests that change topics: the controller's thread runs it."""
+
+    def handle(call: Call, node: Node) -> Later:
+        def run(give: Give) -> None:
+            try:
+                answer: Message | Exception = handler(call, node)
+            except Exception as error:
+                answer = error
+            give(answer)
+
+        return Later(lambda give: node.controller(lambda: run(give)))
+
+    return handle

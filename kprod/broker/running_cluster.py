@@ -11,30 +11,27 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.client_metrics import ClientMetrics
-from kprod.broker.cluster_state import Address, ClusterState
 from kprod.broker.dispatch import Dispatcher
 from kprod.broker.faults import FaultPlan
-from kprod.broker.file_slice import FileSlice
-from kprod.broker.groups.group_config import GroupConfig
+from kprod.broker.groups.group import GroupConfig
 from kprod.broker.groups.group_coordinator import GroupCoordinator
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.handler_pool import HandlerPool
 from kprod.broker.handlers import HANDLERS
-from kprod.broker.legacy_message import read_sets
-from kprod.broker.listener import Listener
+from kprod.broker.log.indexes import is_aborted
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.log.transaction_index import is_aborted
-from kprod.broker.node import Node
-from kprod.broker.producer_ids import ProducerIds
-from kprod.broker.purgatory import Purgatory
-from kprod.broker.server import Server
-from kprod.broker.stored_record import StoredRecord
-from kprod.broker.timer import Timer
+from kprod.broker.network.listener import Listener
+from kprod.broker.network.server import Server
+from kprod.broker.node import Address, ClusterState, Node
+from kprod.broker.purgatory import Purgatory, Timer
+from kprod.broker.records.batch_writer import TransactionMarker
+from kprod.broker.records.file_slice import FileSlice
+from kprod.broker.records.legacy_message import read_sets
+from kprod.broker.records.record_batch import StoredRecord
 from kprod.broker.topics import Topics
-from kprod.broker.transaction_marker import TransactionMarker
-from kprod.broker.transactions.transaction_config import TransactionConfig
+from kprod.broker.transactions.transaction import ProducerIds, TransactionConfig
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kprod.broker.transactions.transaction_topic import TOPIC_SETTINGS, TRANSACTION_TOPIC
 from kprod.clock import Clock, SystemClock

@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import threading
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.topic import Topic, is_legal_name
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A name, an id that no other topic ever has, and the logs of partitions 0, 1, 2 ..."""
+
+    name: str
+    id: uuid.UUID
+    partitions: tuple[PartitionLog, ...]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the broker alone writes to it."""
+        return self.name in INTERNAL_TOPICS
+
+
+def is_legal_name(name: str) -> bool:
+    """1 to 249 letters, digits, dots, underscores and dashes; not ``.`` or ``..``."""
+    return _LEGAL.fullmatch(name) is not None and name not in (".", "..")
+
 
 MAX_PARTITIONS: Final = 10_000
 """Of one topic, and of all that one request makes (Kafka: ReplicationControlManager)."""

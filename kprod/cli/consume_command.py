@@ -22,7 +22,7 @@ from kprod.cli.reader_security import connecting, reader_security
 from kprod.errors import KprodError
 
 if TYPE_CHECKING:
-    from kprod.broker.stored_record import StoredRecord
+    from kprod.broker.records.record_batch import StoredRecord
 
 
 class Format(enum.StrEnum):
@@ -67,7 +67,7 @@ def consume(
     """
     options = _options(option, config)
     servers = take_servers(options)
-    from kprod.broker.topic_follower import TopicFollower
+    from kprod.broker.log_reader import TopicFollower
 
     try:
         follower = TopicFollower(

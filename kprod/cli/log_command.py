@@ -21,7 +21,7 @@ def dump(
     records: Annotated[bool, typer.Option("--records", help="Show the records, too.")] = False,
 ) -> None:
     """Print what files hold, a line per batch, record or entry."""
-    from kprod.broker.log.file_dump import dump_file
+    from kprod.broker.log.log_files import dump_file
 
     for path in files:
         typer.echo(f"Dumping {path}")
@@ -40,7 +40,7 @@ def verify(
     ],
 ) -> None:
     """Check every batch, index and snapshot; exit with 1 and the list of what is wrong."""
-    from kprod.broker.log.file_check import check_directory, partition_directories
+    from kprod.broker.log.log_files import check_directory, partition_directories
 
     wrong = 0
     for directory in directories:

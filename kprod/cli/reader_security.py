@@ -10,7 +10,7 @@ import typer
 from kprod.errors import KprodError
 
 if TYPE_CHECKING:
-    from kprod.broker.client_security import ClientSecurity
+    from kprod.broker.cluster_client import ClientSecurity
 
 _CONNECTING = (
     *("bootstrap_", "client_id", "enable_ssl_", "https_", "metadata_broker_", "sasl_"),
@@ -36,7 +36,7 @@ def connecting(options: Mapping[str, Any], *, config_file: bool) -> dict[str, An
 
 def reader_security(options: Mapping[str, Any]) -> ClientSecurity:
     """What these options of a producer ask for. Raises typer.BadParameter."""
-    from kprod.broker.client_security import ClientSecurity
+    from kprod.broker.cluster_client import ClientSecurity
     from kprod.config import ProducerConfig
     from kprod.security.composition import tls_contexts
     from kprod.security.mechanisms import mechanism_of

@@ -18,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from kprod.broker.batch_header import BatchHeader
-from kprod.broker.log.file_check import check_directory
 from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_files import check_directory
 from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.records.record_batch import BatchHeader
 from tests.support.crash_images import crash_images
 from tests.unit.broker.logs import open_log, produce, values
 

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from kprod.broker.api_key import ApiKey
+from kprod.broker.protocol.api_key import ApiKey
 from tests.fault.hostile_requests import resident
 from tests.support.broker_process import BrokerProcess
 from tests.support.raw_batch import raw_batch

@@ -29,8 +29,8 @@ from typing import Final, NamedTuple
 
 import zstandard
 
-from kprod.broker.api_key import VERSIONS, ApiKey
-from kprod.broker.messages import Message, request_schema
+from kprod.broker.protocol.api_key import VERSIONS, ApiKey
+from kprod.broker.protocol.messages import Message, request_schema
 from tests.support.apache_kafka.same_answers import requests
 from tests.support.broker_process import BrokerProcess
 from tests.support.raw_batch import raw_batch, raw_record

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.api_key import ApiKey
+from kprod.broker.protocol.api_key import ApiKey
 from tests.fault.through_proxy import through_proxy
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.broker.api_key import ApiKey
 from kprod.broker.log_reader import create_topic
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.buffer.future import FutureRecordMetadata
 from tests.fault.through_proxy import through_proxy
 from tests.support.broker_process import BrokerProcess

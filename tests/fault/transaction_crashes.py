@@ -20,10 +20,10 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from kprod.broker import TransactionConfig
-from kprod.broker.api_key import ApiKey
-from kprod.broker.log.file_check import check_directory
 from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_files import check_directory
 from kprod.broker.node import Node
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.running_cluster import committed_records
 from tests.unit.broker.asking_producer import AskingProducer
 from tests.unit.broker.nodes import ask, running_node

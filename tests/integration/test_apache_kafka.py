@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.broker.record_batch import read_batches
+from kprod.broker.records.record_batch import read_batches
 from kprod.errors import (
     BrokerError,
     DeliveryTimeoutError,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kprod.broker import ApiKey, EmbeddedBroker
-from kprod.broker.api_key import VERSIONS
-from kprod.broker.messages import Message
+from kprod.broker.protocol.api_key import VERSIONS
+from kprod.broker.protocol.messages import Message
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST
 from tests.support.apache_kafka.same_answers import answer, requests

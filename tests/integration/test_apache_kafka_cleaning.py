@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kprod.broker import ApiKey, EmbeddedBroker
-from kprod.broker.batch_writer import write_batch
 from kprod.broker.log_reader import read_topic
+from kprod.broker.records.batch_writer import write_batch
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.jars import NEWEST
 from tests.support.topic_admin import TopicAdmin

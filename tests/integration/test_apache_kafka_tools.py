@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, Producer
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.broker.log.file_check import check_directory
+from kprod.broker.log.indexes import AbortedTransaction, TransactionIndex
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directory import deleted_name
-from kprod.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from kprod.broker.log.log_directories import deleted_name
+from kprod.broker.log.log_files import check_directory
 from kprod.types import TopicPartition
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER, jars

@@ -6,8 +6,8 @@ import resource
 from pathlib import Path
 from typing import Any
 
-from kprod.broker.api_key import ApiKey
 from kprod.broker.log_reader import read_topic
+from kprod.broker.protocol.api_key import ApiKey
 from tests.support.raw_batch import raw_batch
 from tests.support.wire_client import WireClient
 from tests.unit.cli.processes import family

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.broker.groups.group_config import GroupConfig
+from kprod.broker.groups.group import GroupConfig
 
 with warnings.catch_warnings():
     # It reads its message schemas with a function that Python 3.11 deprecates.

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from kprod.broker.api_key import ApiKey
-from kprod.broker.log.storage_error import StorageError
+from kprod.broker.log.checkpoint_files import StorageError
 from kprod.broker.log_reader import create_topic, end_offsets, read_topic
-from kprod.broker.messages import Message
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.messages import Message
 from kprod.errors import BrokerError, ConfigError, IllegalStateError
 from tests.support.raw_batch import raw_batch
 from tests.support.wire_client import WireClient

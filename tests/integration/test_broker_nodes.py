@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.broker.api_key import ApiKey
 from kprod.broker.log_reader import read_topic
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BrokerError, IllegalStateError
 from tests.support.wire_client import WireClient
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from kprod.broker.api_key import ApiKey
 from kprod.broker.log_reader import end_offsets, read_topic
-from kprod.broker.messages import Message
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.messages import Message
 from tests.support.raw_batch import raw_batch
 from tests.support.wire_client import WireClient
 

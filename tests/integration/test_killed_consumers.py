@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.broker.groups.group_config import GroupConfig
+from kprod.broker.groups.group import GroupConfig
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(180)]
 PARTITIONS = 6

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.broker.corrupt_batch import CorruptBatch
-from kprod.broker.legacy_message import LegacyMessage, read_sets
+from kprod.broker.records.codecs import CorruptBatch
+from kprod.broker.records.legacy_message import LegacyMessage, read_sets
 from kprod.cli.app import app
 from kprod.errors import BrokerError
 from tests.support.legacy_messages import legacy_message, legacy_wrapper

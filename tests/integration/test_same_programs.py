@@ -16,10 +16,9 @@ import pytest
 
 from kprod import kafka as face
 from kprod.broker import EmbeddedBroker
-from kprod.broker.api_key import ApiKey
-from kprod.broker.authentication import Authentication
 from kprod.broker.faults import Fault
-from kprod.broker.listener import Listener
+from kprod.broker.network.listener import Authentication, Listener
+from kprod.broker.protocol.api_key import ApiKey
 from tests.support.ports import free_port
 
 with warnings.catch_warnings():

@@ -17,8 +17,8 @@ from kprod.broker.transactions.transaction import (
     Transaction,
     TransactionState,
 )
-from kprod.broker.transactions.transaction_records import read_transaction, transaction_value
 from kprod.broker.transactions.transaction_rules import ProducerIdentity
+from kprod.broker.transactions.transaction_topic import read_transaction, transaction_value
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from kprod.broker.record_batch import StoredRecord, read_batches
+from kprod.broker.records.record_batch import StoredRecord, read_batches
 from kprod.errors import DeliveryTimeoutError
 from kprod.types import Persisted, TopicPartition
 from tests.simulation.app import uid_of

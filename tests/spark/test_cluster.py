@@ -11,7 +11,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import Row, SparkSession
 
 from kprod.broker.log_reader import read_topic
-from kprod.broker.stored_record import StoredRecord
+from kprod.broker.records.record_batch import StoredRecord
 from kprod.spark import executor_producer, partition_writer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]

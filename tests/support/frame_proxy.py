@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kprod.broker.api_key import ApiKey
+from kprod.broker.protocol.api_key import ApiKey
 from tests.support.loopback_proxy import LoopbackProxy, Streams, reset_on_close
 
 SIZE = 4

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.record_batch import RecordBatch, read_batches
+from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.transport.memory_transport import ServerEnd
 from kprod.types import TopicPartition
 from kprod.wire.framing import FrameReader

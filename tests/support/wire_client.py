@@ -7,8 +7,8 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.messages import Message, request_schema, response_schema
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.messages import Message, request_schema, response_schema
 
 
 class WireClient:

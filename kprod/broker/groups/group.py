@@ -1,15 +1,133 @@
-"""The state of one consumer group: who is in it, and which generation it is in."""
+"""The state of one consumer group: its members, and which generation it is in."""
 
 from __future__ import annotations
 
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.groups.group_answers import JoinAnswer, JoinReply, SyncAnswer, SyncReply
-from kprod.broker.groups.group_member import GroupMember
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Kafka's defaults, but for the initial delay, which only makes tests wait.
+
+    ``offsets_topic_partitions`` is 1 here and 50 in Kafka: one node needs no more.
+    """
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 0
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    offset_metadata_max_bytes: int = 4096
+    max_size: int = 2**31 - 1
+    offsets_topic_partitions: int = 1
+
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names of assignment strategies with the member's subscription for each, best first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """JoinGroup, independent of its version. Time-outs in seconds."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocol_type: str
+    protocols: Protocols
+    knows_required_ids: bool
+    """Version 4 and later: a new member is told its id first, and joins with it (KIP-394)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinAnswer:
+    """JoinGroup's answer. ``members``, for the leader: id, instance id and subscription."""
+
+    error: ErrorCode = ErrorCode.none
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    member_id: str = ""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    """SyncGroup, independent of its version. ``assignments`` come from the leader only."""
+
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncAnswer:
+    """SyncGroup's answer: what the member is to consume."""
+
+    error: ErrorCode = ErrorCode.none
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+JoinReply = Callable[[JoinAnswer], None]
+SyncReply = Callable[[SyncAnswer], None]
+
+
+class Answered(NamedTuple):
+    """An answer to be given once the coordinator's lock is free."""
+
+    give: Callable[[], None]
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """A consumer, as it joined. Time-outs are in seconds, deadlines of the monotonic clock.
+
+    ``join`` and ``sync`` hold what an answer is given to while the member waits for one.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocols: Protocols
+    assignment: bytes = b""
+    session_deadline: float = 0.0
+    join: Any = field(default=None, repr=False)
+    sync: Any = field(default=None, repr=False)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is the member that waits for us: it is not expected to send heartbeats."""
+        return self.join is not None or self.sync is not None
+
+    def refresh(self, now: float) -> None:
+        """The member was heard of."""
+        self.session_deadline = now + self.session_timeout
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """Its subscription for one of the strategies."""
+        return dict(self.protocols).get(protocol or "", b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The strategy it likes best of some that every member has."""
+        return next(name for name, _ in self.protocols if name in candidates)
 
 
 class GroupState(enum.Enum):

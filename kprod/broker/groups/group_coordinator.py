@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.groups import membership
-from kprod.broker.groups.group import ConsumerGroup, GroupState
-from kprod.broker.groups.group_answers import (
+from kprod.broker.groups.group import (
+    ConsumerGroup,
+    GroupConfig,
+    GroupState,
     JoinAnswer,
     JoinReply,
     JoinRequest,
@@ -20,14 +22,18 @@ from kprod.broker.groups.group_answers import (
     SyncReply,
     SyncRequest,
 )
-from kprod.broker.groups.group_config import GroupConfig
-from kprod.broker.groups.group_records import CommittedOffset, group_key, group_value
-from kprod.broker.groups.offset_store import OffsetStore
-from kprod.broker.groups.offsets_topic import OffsetsReader, OffsetsTransaction
+from kprod.broker.groups.offsets_topic import (
+    CommittedOffset,
+    OffsetsReader,
+    OffsetStore,
+    OffsetsTransaction,
+    group_key,
+    group_value,
+)
 from kprod.broker.java_hash import java_hash
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.timer import Appointment, Timer
-from kprod.broker.transaction_marker import TransactionMarker
+from kprod.broker.purgatory import Appointment, Timer
+from kprod.broker.records.batch_writer import TransactionMarker
 from kprod.clock import Clock
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition

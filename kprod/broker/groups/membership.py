@@ -6,8 +6,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.groups.group import ConsumerGroup, GroupState
-from kprod.broker.groups.group_answers import (
+from kprod.broker.groups.group import (
+    ConsumerGroup,
+    GroupMember,
+    GroupState,
     JoinAnswer,
     JoinReply,
     JoinRequest,
@@ -15,7 +17,6 @@ from kprod.broker.groups.group_answers import (
     SyncReply,
     SyncRequest,
 )
-from kprod.broker.groups.group_member import GroupMember
 
 _IN_GENERATION: Final = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
 

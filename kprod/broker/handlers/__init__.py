@@ -1,48 +1,53 @@
-"""One module per API: a parsed request in, the fields of the response out."""
+"""The answers to requests: a parsed request in, the fields of the response out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.call import Handler, one_by_one
-from kprod.broker.handlers.add_offsets_to_txn import add_offsets_to_txn
-from kprod.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
-from kprod.broker.handlers.alter_configs import alter_configs, incremental_alter_configs
-from kprod.broker.handlers.api_versions import api_versions
-from kprod.broker.handlers.create_partitions import create_partitions
-from kprod.broker.handlers.create_topics import create_topics
-from kprod.broker.handlers.delete_groups import delete_groups
-from kprod.broker.handlers.delete_records import delete_records
-from kprod.broker.handlers.delete_topics import delete_topics
-from kprod.broker.handlers.describe_cluster import describe_cluster
-from kprod.broker.handlers.describe_configs import describe_configs
-from kprod.broker.handlers.describe_groups import describe_groups
-from kprod.broker.handlers.describe_producers import describe_producers
-from kprod.broker.handlers.describe_transactions import describe_transactions
-from kprod.broker.handlers.end_txn import end_txn
-from kprod.broker.handlers.fetch import fetch
-from kprod.broker.handlers.find_coordinator import find_coordinator
-from kprod.broker.handlers.get_telemetry_subscriptions import get_telemetry_subscriptions
-from kprod.broker.handlers.heartbeat import heartbeat
-from kprod.broker.handlers.init_producer_id import init_producer_id
-from kprod.broker.handlers.join_group import join_group
-from kprod.broker.handlers.leave_group import leave_group
-from kprod.broker.handlers.list_groups import list_groups
-from kprod.broker.handlers.list_offsets import list_offsets
-from kprod.broker.handlers.list_transactions import list_transactions
-from kprod.broker.handlers.metadata import metadata
-from kprod.broker.handlers.offset_commit import offset_commit
-from kprod.broker.handlers.offset_delete import offset_delete
-from kprod.broker.handlers.offset_fetch import offset_fetch
-from kprod.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from kprod.broker.handlers.clients import (
+    api_versions,
+    get_telemetry_subscriptions,
+    push_telemetry,
+    sasl_authenticate,
+    sasl_handshake,
+)
+from kprod.broker.handlers.cluster import describe_cluster, find_coordinator, metadata
+from kprod.broker.handlers.configs import alter_configs, describe_configs, incremental_alter_configs
+from kprod.broker.handlers.fetch import fetch, list_offsets, offset_for_leader_epoch
+from kprod.broker.handlers.groups import (
+    delete_groups,
+    describe_groups,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    sync_group,
+)
+from kprod.broker.handlers.offsets import (
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    txn_offset_commit,
+)
 from kprod.broker.handlers.produce import produce
-from kprod.broker.handlers.push_telemetry import push_telemetry
-from kprod.broker.handlers.sasl_authenticate import sasl_authenticate
-from kprod.broker.handlers.sasl_handshake import sasl_handshake
-from kprod.broker.handlers.sync_group import sync_group
-from kprod.broker.handlers.txn_offset_commit import txn_offset_commit
+from kprod.broker.handlers.topics import (
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+)
+from kprod.broker.handlers.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+)
+from kprod.broker.node import Handler, one_by_one
+from kprod.broker.protocol.api_key import ApiKey
 
 HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.PRODUCE: produce,

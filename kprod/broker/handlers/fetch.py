@@ -1,4 +1,4 @@
-"""Fetch (1): read record batches, waiting for them if need be."""
+"""Fetch (1), ListOffsets (2), OffsetForLeaderEpoch (23): read, and find where to begin."""
 
 from __future__ import annotations
 
@@ -7,14 +7,94 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.call import Call, Give, Later
-from kprod.broker.handlers.list_offsets import READ_COMMITTED
-from kprod.broker.log.transaction_index import AbortedTransaction
-from kprod.broker.messages import Message
-from kprod.broker.node import Node
-from kprod.broker.record_batch import CorruptBatch
+from kprod.broker.log.indexes import AbortedTransaction, TimestampOffset
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.node import Call, Give, Later, Node
+from kprod.broker.protocol.messages import Message
+from kprod.broker.records.codecs import CorruptBatch
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
+
+READ_COMMITTED: Final = 1
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_LARGEST_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+_FIRST_VERSIONS: Final = {_LARGEST_TIMESTAMP: 7, _EARLIEST_LOCAL: 8}
+_NOTHING: Final = TimestampOffset(-1, -1)
+
+
+def list_offsets(call: Call, node: Node) -> Message:
+    """One offset per partition."""
+    return {
+        "topics": [
+            {
+                "name": wanted.name,
+                "partitions": [
+                    _offset(wanted.name, part, call, node) for part in wanted.partitions
+                ],
+            }
+            for wanted in call.body.topics
+        ]
+    }
+
+
+def _offset(topic: str, part: Any, call: Call, node: Node) -> Message:
+    answer = {"partition_index": part.partition_index}
+    try:
+        epoch = getattr(part, "current_leader_epoch", -1)
+        log = node.partition(node.topic(topic, None), part.partition_index, epoch)
+        if call.version < _FIRST_VERSIONS.get(part.timestamp, 0):
+            raise BrokerError(ErrorCode.unsupported_version)
+        committed = getattr(call.body, "isolation_level", 0) == READ_COMMITTED
+        timestamp, offset = _find_offset(log, part.timestamp, committed=committed)
+    except CorruptBatch:
+        return {**answer, "error_code": ErrorCode.corrupt_message}
+    except BrokerError as error:
+        return {**answer, "error_code": error.code}
+    known_epoch = log.epoch_at(offset) if offset >= 0 else -1
+    return {**answer, "timestamp": timestamp, "offset": offset, "leader_epoch": known_epoch}
+
+
+def _find_offset(log: PartitionLog, timestamp: int, *, committed: bool) -> TimestampOffset:
+    end = log.last_stable_offset if committed else log.end_offset
+    if timestamp == _LATEST:
+        return TimestampOffset(-1, end)
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        return TimestampOffset(-1, log.start_offset)
+    found = None
+    if timestamp == _LARGEST_TIMESTAMP:
+        found = log.largest_timestamp()
+    elif timestamp >= 0:  # the others are points of tiered storage, of which there is none
+        found = log.find_timestamp(timestamp)
+    # A reader of what is committed is not told of what it cannot read yet.
+    return _NOTHING if found is None or found.offset >= end else found
+
+
+def offset_for_leader_epoch(call: Call, node: Node) -> Message:
+    """The largest epoch not after the one asked for, and the offset behind its last record."""
+    return {
+        "topics": [
+            {
+                "topic": wanted.topic,
+                "partitions": [
+                    _end_of_epoch(wanted.topic, part, node) for part in wanted.partitions
+                ],
+            }
+            for wanted in call.body.topics
+        ]
+    }
+
+
+def _end_of_epoch(topic: str, part: Any, node: Node) -> Message:
+    answer = {"partition": part.partition}
+    try:
+        log = node.partition(node.topic(topic, None), part.partition, part.current_leader_epoch)
+    except BrokerError as error:
+        return {**answer, "error_code": error.code}
+    epoch, end = log.end_of_epoch(part.leader_epoch)
+    return {**answer, "leader_epoch": epoch, "end_offset": end}
+
 
 _FULL_FETCH_EPOCHS: Final = (-1, 0)
 _MOST_BYTES: Final = 55 * 1024 * 1024

@@ -7,16 +7,16 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kprod.broker.batch_header import (
+from kprod.broker.records.codecs import CorruptBatch
+from kprod.broker.records.file_slice import FileSlice, OpenFile
+from kprod.broker.records.legacy_message import LegacyMessage, StoredHeader, legacy_size
+from kprod.broker.records.record_batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC_AT,
     MAGIC_V2,
     BatchHeader,
 )
-from kprod.broker.corrupt_batch import CorruptBatch
-from kprod.broker.file_slice import FileSlice, OpenFile
-from kprod.broker.legacy_message import LegacyMessage, StoredHeader, legacy_size
 from kprod.types import BytesLike
 
 

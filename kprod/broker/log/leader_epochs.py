@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kprod.broker.log.durable_file import replace_file
+from kprod.broker.log.checkpoint_files import replace_file
 
 LEADER_EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 _VERSION: Final = "0"

@@ -1,17 +1,112 @@
-"""The segments of a partition: rolled, flushed, deleted and replaced (Kafka: LocalLog)."""
+"""The segments of a partition: found, rolled, flushed, expired, deleted and replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
-from kprod.broker.legacy_message import StoredHeader
-from kprod.broker.log.doomed_segments import DoomedSegments
-from kprod.broker.log.durable_file import flush_directory
+from kprod.broker.log.checkpoint_files import flush_directory
+from kprod.broker.log.indexes import TimestampOffset
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.producer_snapshot import drop_snapshots_before
 from kprod.broker.log.segment import LogSegment
-from kprod.broker.log.segment_search import holder
+from kprod.broker.records.legacy_message import StoredHeader
+
+
+def holder(segments: Sequence[LogSegment], offset: int) -> int:
+    """Where in the list the segment of an offset is."""
+    return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
+
+
+def first_since(
+    timestamp: int, segments: Sequence[LogSegment], start: int, active_size: int
+) -> TimestampOffset | None:
+    """The first record from offset ``start`` on that is not older; ``CorruptBatch``.
+
+    The last segment counts up to file position ``active_size``: it is written to meanwhile.
+    """
+    for segment in segments:
+        if segment.largest_timestamp.timestamp >= timestamp:
+            limit = active_size if segment is segments[-1] else segment.size
+            found = segment.find_timestamp(timestamp, start, limit)
+            if found is not None:
+                return found
+    return None
+
+
+_NO_LIMIT: Final = -1
+
+
+def expired_segments(
+    segments: Sequence[LogSegment],
+    config: LogConfig,
+    start_offset: int,
+    stable_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> int:
+    """How many of the oldest segments are to go (Kafka: UnifiedLog.deleteOldSegments).
+
+    By age and size where the policy is to delete; for lying before the start of the log in any
+    case. The segment that is written to may be among them only by its age. What lies behind the
+    last stable offset stays.
+    """
+    count = 0
+    size = sum(segment.size for segment in segments)
+    for number, segment in enumerate(segments):
+        following = segments[number + 1 : number + 2]
+        if not segment.size and not following:
+            break
+        if stable_offset < (following[0].base_offset if following else end_offset):
+            break
+        before_start = bool(following) and following[0].base_offset <= start_offset
+        too_large = (
+            config.deletes
+            and config.retention_bytes != _NO_LIMIT
+            and bool(following)
+            and size - segment.size >= config.retention_bytes
+        )
+        if not (before_start or too_large or _too_old(segment, config, now_ms)):
+            break
+        size -= segment.size
+        count += 1
+    return count
+
+
+def _too_old(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
+    if not config.deletes or config.retention_ms == _NO_LIMIT:
+        return False
+    latest = segment.largest_timestamp.timestamp
+    if latest < 0:
+        latest = segment.modified_ms
+    return now_ms - latest > config.retention_ms
+
+
+class DoomedSegments:
+    """Waits for ``file.delete.delay.ms``: somebody may be reading. Under the partition's lock."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, LogSegment]] = []
+
+    def add(self, segments: Iterable[LogSegment], when_ms: int) -> None:
+        """Rename the files (``.deleted``), to be deleted at ``when_ms``. ``OSError``."""
+        # Oldest first: after a crash in the middle there is no gap in what is left.
+        for segment in segments:
+            segment.rename(".deleted")
+            self._waiting.append((when_ms, segment))
+
+    def take_due(self, now_ms: int) -> list[LogSegment]:
+        """Those whose time has come."""
+        due = [segment for when, segment in self._waiting if when <= now_ms]
+        self._waiting = [(when, segment) for when, segment in self._waiting if when > now_ms]
+        return due
+
+    def close(self) -> None:
+        """Let go of the files; the next start deletes them."""
+        for _, segment in self._waiting:
+            segment.close()
 
 
 class LocalLog:

@@ -9,16 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from kprod.broker.batch_writer import rewrite_batch
-from kprod.broker.legacy_message import LegacyMessage, StoredBatch
+from kprod.broker.log.checkpoint_files import read_offsets, write_offsets
+from kprod.broker.log.indexes import AbortedTransaction, is_aborted
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.offset_checkpoint import read_offsets, write_offsets
 from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.log.producer_state import NO_PRODUCER
 from kprod.broker.log.segment import LogSegment
-from kprod.broker.log.transaction_index import AbortedTransaction, is_aborted
-from kprod.broker.producer_state import NO_PRODUCER
-from kprod.broker.record_batch import RecordBatch, read_batches
-from kprod.broker.stored_record import StoredRecord
+from kprod.broker.records.batch_writer import rewrite_batch
+from kprod.broker.records.legacy_message import LegacyMessage, StoredBatch
+from kprod.broker.records.record_batch import RecordBatch, StoredRecord, read_batches
 from kprod.types import TopicPartition
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"

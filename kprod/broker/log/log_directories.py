@@ -1,27 +1,316 @@
-"""All data directories of a broker: loaded at once, and lost one by one."""
+"""The data directories of a broker: one process at a time, loaded at once, lost one by one."""
 
 from __future__ import annotations
 
+import base64
+import errno
+import fcntl
+import json
 import logging
+import os
+import re
+import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
-from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directory import (
-    TOPIC_OVERRIDES,
-    LogDirectory,
-    encode_id,
-    known_cluster_id,
+from kprod.broker.log.checkpoint_files import (
+    StorageError,
+    TopicOverrides,
+    flush_directory,
+    read_offsets,
+    read_properties,
+    replace_file,
+    write_offsets,
+    write_properties,
 )
+from kprod.broker.log.leader_epochs import LEADER_EPOCHS_FILE
+from kprod.broker.log.log_cleaner import LogCleaner
+from kprod.broker.log.log_config import LogConfig, with_overrides
+from kprod.broker.log.log_loader import LogLoader
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.log.storage_error import StorageError
-from kprod.broker.log.topic_overrides import TopicOverrides
-from kprod.broker.topic_configs import with_overrides
+from kprod.broker.records.codecs import CorruptBatch
 from kprod.types import TopicPartition
 
+NODE_ID: Final = 1
+
+_META: Final = "meta.properties"
+_META_VERSION: Final = "1"
+_PARTITION_META: Final = "partition.metadata"
+_PARTITION_META_VERSION: Final = "0"
+_CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+TOPIC_OVERRIDES: Final = "topic-overrides.json"
+_PRODUCER_EXPIRATION_MS: Final = 24 * 3_600_000
+_RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+_START_OFFSETS: Final = "log-start-offset-checkpoint"
+_PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,5})")
+_DELETED_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+-\d{1,5}\.)?[0-9a-f]{32}-delete")
+"""Kafka's form, and the one without topic and partition that older releases of kprod wrote."""
+_LONGEST_NAME: Final = 255
+_LOADING_THREADS: Final = 2
+_CLOSING_THREADS: Final = 16
+"""Closing a log is waiting for the disk, which forces many files at once for the price of one."""
+_OF_THE_PROCESS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors that say nothing about a disk."""
 _log = logging.getLogger(__name__)
+
+
+class LogDirectory:
+    """The partitions in one directory (what Kafka's LogManager does for each of ``log.dirs``).
+
+    Opening locks the directory, and loads every partition: as it is after a clean shutdown, with
+    recovery otherwise. Not thread-safe but for ``fail``: creating, removing and closing are the
+    registry's, which has a lock.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: LogConfig,
+        overrides: TopicOverrides | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        """``overrides`` and ``cluster_id`` are the cluster's, where there are more directories.
+
+        Raises ``StorageError`` when another broker has the directory or wrote it differently,
+        ``OSError`` when it cannot be read or written.
+        """
+        self.path = path
+        self._config = config
+        self.failure: OSError | None = None
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock_fd = self._take_lock()
+        try:
+            self.cluster_id = self._cluster_id(cluster_id)
+            self.topic_ids: dict[str, uuid.UUID] = {}
+            self.overrides = overrides or TopicOverrides(path / TOPIC_OVERRIDES)
+            self._cleaner = LogCleaner(path)
+            self.logs = self._load()
+        except BaseException:
+            self._release_lock()
+            raise
+
+    def _take_lock(self) -> int:
+        lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise StorageError(f"{self.path} is in use by another broker") from None
+        return lock
+
+    def _release_lock(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _cluster_id(self, expected: str | None) -> str:
+        meta = self.path / _META
+        if not meta.exists():
+            values = {
+                "version": _META_VERSION,
+                "node.id": str(NODE_ID),
+                "cluster.id": expected or encode_id(uuid.uuid4()),
+                "directory.id": encode_id(uuid.uuid4()),
+            }
+            write_properties(meta, "=", values)
+        found = known_cluster_id(self.path) or ""
+        if expected not in (None, found):
+            raise StorageError(f"{self.path} belongs to cluster {found}, not to {expected}")
+        return found
+
+    def _load(self) -> dict[TopicPartition, PartitionLog]:
+        marker = self.path / _CLEAN_SHUTDOWN
+        clean = marker.exists()
+        # Before the first file is touched: if we die half way through, the next start recovers.
+        marker.unlink(missing_ok=True)
+        flush_directory(self.path)
+        points = read_offsets(self.path / _RECOVERY_POINTS)
+        starts = read_offsets(self.path / _START_OFFSETS)
+        for directory in self.path.glob("*-delete"):
+            if _DELETED_NAME.fullmatch(directory.name):
+                shutil.rmtree(directory)
+        found = list(self._partitions())
+        loaders = [
+            LogLoader(
+                where,
+                directory,
+                self.config_of(where.topic),
+                recovery_point=None if clean else points.get(where, 0),
+                start_offset=starts.get(where, 0),
+                on_failure=self.fail,
+            )
+            for where, directory in found
+        ]
+        with ThreadPoolExecutor(_LOADING_THREADS, "kprod-broker-load") as pool:
+            logs = dict(zip((w for w, _ in found), pool.map(LogLoader.load, loaders), strict=True))
+        if not clean and logs:
+            self._write_recovery_points(logs)
+        return logs
+
+    def config_of(self, topic: str) -> LogConfig:
+        """The settings of a topic: the broker's, and its own in their place."""
+        return with_overrides(self._config, self.overrides.of(topic))
+
+    def fail(self, error: OSError) -> None:
+        """Take the directory offline, if the error is the disk's: its partitions answer code 56.
+
+        It is not written to any more, and the next start recovers it. Idempotent, thread-safe; not
+        to be called with a partition's lock. Kafka: LogDirFailureChannel.
+        """
+        if self.failure is not None or error.errno in _OF_THE_PROCESS:
+            return
+        self.failure = error
+        _log.error("%s is offline from now on, with its partitions: %s", self.path, error)
+        for log in list(self.logs.values()):
+            log.go_offline(error)
+
+    def _partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
+        for directory in sorted(self.path.iterdir()):
+            name = _PARTITION_NAME.fullmatch(directory.name)
+            meta = directory / _PARTITION_META
+            if name and directory.is_dir() and meta.exists():
+                where = TopicPartition(name[1], int(name[2]))
+                values = read_properties(meta, ":", _PARTITION_META_VERSION)
+                self.topic_ids[where.topic] = decode_id(values["topic_id"])
+                yield where, directory
+
+    def create(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
+        """Make an empty partition, durable after ``flush_names``. May raise ``OSError``."""
+        directory = self.path / str(where)
+        directory.mkdir(exist_ok=True)
+        (directory / LEADER_EPOCHS_FILE).write_bytes(b"0\n1\n0 0\n")
+        log = LogLoader(
+            where,
+            directory,
+            self.config_of(where.topic),
+            recovery_point=None,
+            start_offset=0,
+            on_failure=self.fail,
+        ).load()
+        # Last: a directory without this file is not a partition, should we die on the way.
+        values = {"version": _PARTITION_META_VERSION, "topic_id": encode_id(topic_id)}
+        write_properties(directory / _PARTITION_META, ": ", values)
+        self.logs[where] = log
+        self.topic_ids[where.topic] = topic_id
+        return log
+
+    def flush_names(self) -> None:
+        """Make the names of new partitions durable."""
+        flush_directory(self.path)
+
+    def remove(self, where: TopicPartition) -> None:
+        """Take a partition off the disk; readers that still hold its log find nothing in it."""
+        log = self.logs.pop(where)
+        log.abandon()
+        doomed = self.path / deleted_name(where)
+        log.directory.rename(doomed)
+        flush_directory(self.path)
+        shutil.rmtree(doomed)
+        self._cleaner.forget(where)
+        if all(left.topic != where.topic for left in self.logs):
+            del self.topic_ids[where.topic]
+
+    def maintain(self, now_ms: int) -> None:
+        """Apply retention and compaction, flush what is due, and write checkpoints.
+
+        For one thread at a time. A log that is damaged is left for the next time; one that cannot
+        be read or written takes the directory offline.
+        """
+        try:
+            self._maintain(now_ms)
+        except OSError as error:
+            _log.exception("%s could not be maintained", self.path)
+            self.fail(error)
+
+    def _maintain(self, now_ms: int) -> None:
+        for log in list(self.logs.values()):
+            if self.failure is not None:
+                return
+            try:
+                log.delete_old_segments(now_ms)
+                self._cleaner.clean_if_dirty(log, now_ms)
+                log.purge(now_ms)
+                log.expire_producers(now_ms - _PRODUCER_EXPIRATION_MS)
+                log.flush_if_older(now_ms)
+                log.flush_rolled()
+            except CorruptBatch:
+                _log.exception("%s could not be maintained", log.where)
+        self._write_recovery_points(dict(self.logs))
+        self._write_start_offsets()
+
+    def close(self) -> None:
+        """Flush and close every log; mark the directory as clean if every one of them could."""
+        with ThreadPoolExecutor(_CLOSING_THREADS, "kprod-broker-close") as pool:
+            closed = list(pool.map(_close, list(self.logs.values())))
+        if self.failure is None and all(closed):
+            try:
+                self._mark_clean()
+            except OSError:
+                _log.exception("%s could not be marked as clean", self.path)
+        self._release_lock()
+
+    def _mark_clean(self) -> None:
+        self._write_recovery_points(self.logs)
+        self._write_start_offsets()
+        marker = json.dumps({"version": 0, "brokerEpoch": -1})
+        replace_file(self.path / _CLEAN_SHUTDOWN, marker.encode())
+
+    def _write_start_offsets(self) -> None:
+        starts = {w: log.start_offset for w, log in list(self.logs.items()) if log.start_offset}
+        write_offsets(self.path / _START_OFFSETS, starts)
+
+    def _write_recovery_points(self, logs: dict[TopicPartition, PartitionLog]) -> None:
+        points = {where: log.recovery_point for where, log in logs.items()}
+        write_offsets(self.path / _RECOVERY_POINTS, points)
+
+    def abandon(self) -> None:
+        """Let go of everything as a crash would."""
+        for log in self.logs.values():
+            log.abandon()
+        self._release_lock()
+
+
+def _close(log: PartitionLog) -> bool:
+    """Whether it could be closed; it is abandoned otherwise."""
+    try:
+        log.close()
+    except OSError:
+        _log.exception("%s could not be closed; the next start will recover it", log.where)
+        log.abandon()
+        return False
+    return True
+
+
+def deleted_name(where: TopicPartition) -> str:
+    """A fresh name for the directory of a deleted partition (Kafka: LocalLog.logDeleteDirName).
+
+    ``topic-partition.uuid-delete``, the topic cut so that the file system takes the name. Kafka's
+    own parser reads it, so Kafka starts on a data directory that a crash left with one.
+    """
+    ending = f"-{where.partition}.{uuid.uuid4().hex}-delete"
+    return where.topic[: _LONGEST_NAME - len(ending)] + ending
+
+
+def known_cluster_id(path: Path) -> str | None:
+    """The id of the cluster a directory belongs to; None for a new one. ``StorageError``."""
+    meta = path / _META
+    return read_properties(meta, "=", _META_VERSION)["cluster.id"] if meta.exists() else None
+
+
+def encode_id(value: uuid.UUID) -> str:
+    """Kafka's text form of a UUID: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def decode_id(text: str) -> uuid.UUID:
+    """The other way round; ``StorageError`` for anything else."""
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except ValueError:
+        raise StorageError(f"{text!r} is not an id") from None
 
 
 class LogDirectories:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kprod.broker.corrupt_batch import CorruptBatch
-from kprod.broker.legacy_message import StoredHeader
+from kprod.broker.log.checkpoint_files import StorageError
 from kprod.broker.log.leader_epochs import LEADER_EPOCHS_FILE, LeaderEpochs
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_outcomes import OnFailure, ignore_failure
+from kprod.broker.log.log_view import OnFailure, ignore_failure
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.log.producer_loader import ProducerLoader
+from kprod.broker.log.producer_snapshot import ProducerLoader
 from kprod.broker.log.segment import LogSegment
-from kprod.broker.log.storage_error import StorageError
+from kprod.broker.records.codecs import CorruptBatch
+from kprod.broker.records.legacy_message import StoredHeader
 from kprod.types import TopicPartition
 
 _BASE: Final = "[0-9]" * 20

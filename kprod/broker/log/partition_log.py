@@ -10,20 +10,22 @@ from typing import Final, Self
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.batch_header import BatchHeader
-from kprod.broker.file_slice import FileSlice
+from kprod.broker.log.indexes import TimestampOffset
 from kprod.broker.log.leader_epochs import LeaderEpochs
-from kprod.broker.log.local_log import LocalLog
+from kprod.broker.log.local_log import LocalLog, expired_segments
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_outcomes import Appended, Fetched, OnFailure, ignore_failure
-from kprod.broker.log.log_view import LogView
+from kprod.broker.log.log_view import Appended, Fetched, LogView, OnFailure, ignore_failure
 from kprod.broker.log.producer_snapshot import snapshot_offsets, write_snapshot
-from kprod.broker.log.retention import expired_segments
+from kprod.broker.log.producer_state import (
+    NO_PRODUCER,
+    ProducerEntry,
+    ProducerState,
+    VerificationGuard,
+)
 from kprod.broker.log.segment import LogSegment
-from kprod.broker.log.time_index import TimestampOffset
-from kprod.broker.producer_state import NO_PRODUCER, ProducerEntry, ProducerState
-from kprod.broker.transaction_marker import TransactionMarker, write_marker
-from kprod.broker.verifications import VerificationGuard
+from kprod.broker.records.batch_writer import TransactionMarker, write_marker
+from kprod.broker.records.file_slice import FileSlice
+from kprod.broker.records.record_batch import BatchHeader
 from kprod.errors import BrokerError
 from kprod.types import BytesLike, TopicPartition
 

@@ -9,14 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kprod.broker.corrupt_batch import CorruptBatch
-from kprod.broker.file_slice import FileSlice
-from kprod.broker.legacy_message import StoredBatch, StoredHeader, read_sets
 from kprod.broker.log.file_records import FileRecords
+from kprod.broker.log.indexes import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.offset_index import OffsetIndex
-from kprod.broker.log.time_index import TimeIndex, TimestampOffset
-from kprod.broker.log.transaction_index import TransactionIndex
+from kprod.broker.records.codecs import CorruptBatch
+from kprod.broker.records.file_slice import FileSlice
+from kprod.broker.records.legacy_message import StoredBatch, StoredHeader, read_sets
 from kprod.types import BytesLike
 
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1

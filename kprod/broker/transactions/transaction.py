@@ -1,24 +1,93 @@
-"""One transactional id: whose it is, and how far its present transaction has come."""
+"""Producer ids, and transactional ids: to which producer each belongs, and how far it has come."""
 
 from __future__ import annotations
 
 import enum
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
+from kprod.broker.log.checkpoint_files import StorageError, replace_file
+from kprod.broker.log.producer_state import HIGHEST_EPOCH
+from kprod.errors import ConfigError
 from kprod.types import TopicPartition
+
+_BLOCK: Final = 1000
+_VERSION: Final = "0"
+
+
+class ProducerIds:
+    """Hands out ids from blocks; a block is written off on disk before its first id is used.
+
+    So that after a crash the next block begins and no id is given twice. Thread-safe. Kafka keeps
+    the same blocks in its cluster metadata (KIP-730); the file is ours: version, next block.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises ``StorageError`` for a file of another version."""
+        self._path = path
+        self._lock = threading.Lock()  # guards the two below
+        self._next = self._block_end = self._read()
+
+    def _read(self) -> int:
+        if not self._path.exists():
+            return 0
+        version, _, block = self._path.read_text(encoding="ascii").partition("\n")
+        if version != _VERSION or not block.strip().isdigit():
+            raise StorageError(f"{self._path} is not a file of producer ids of this version")
+        return int(block)
+
+    def take(self) -> int:
+        """The next id. ``OSError`` when the disk does not let us."""
+        with self._lock:
+            if self._next == self._block_end:
+                end = self._block_end + _BLOCK
+                replace_file(self._path, f"{_VERSION}\n{end}\n".encode())
+                self._block_end = end
+            self._next += 1
+            return self._next - 1
+
+
+HIGHEST_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionConfig:
+    """Kafka's defaults, but for the partitions of the state topic: 1 here and 50 in Kafka.
+
+    ``transaction_version`` is the level of Kafka's feature of that name: with 2 every transaction
+    that ends begins a new epoch, and partitions are added by the first batch (KIP-890); 1 and 0
+    are what brokers before 4.0 do. ``marker_delay_ms`` is the time between the answer to EndTxn
+    and the markers, in which the producer's next transaction is told to wait (51); with 0 the
+    markers are written before the answer. ``fences_late_commits``: a commit that comes after the
+    coordinator has aborted the transaction is answered PRODUCER_FENCED, as by brokers with
+    KAFKA-20785; brokers before it answer INVALID_TXN_STATE.
+    """
+
+    transaction_version: int = HIGHEST_VERSION
+    max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 7 * 24 * 3_600_000
+    state_topic_partitions: int = 1
+    marker_delay_ms: int = 0
+    fences_late_commits: bool = False
+
+    def __post_init__(self) -> None:
+        check_version(self.transaction_version)
+
+
+def check_version(version: int) -> None:
+    """Raise ``ConfigError`` unless there is such a level of ``transaction.version``."""
+    if not 0 <= version <= HIGHEST_VERSION:
+        raise ConfigError(f"transaction_version={version}: there are 0, 1 and {HIGHEST_VERSION}")
+
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NOT_STARTED: Final = -1
 LAST_EPOCH: Final = 2**15 - 2
 """The last one a producer gets: one more is left to fence it with."""
-HIGHEST_EPOCH: Final = 2**15 - 1
-"""That one more, beyond which neither protocol nor disk has any.
-
-A producer gets it nevertheless if it was fenced by a time-out and repeats its abort (KIP-890).
-"""
 
 
 class TransactionState(enum.IntEnum):

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kprod.broker.log.producer_state import HIGHEST_EPOCH
 from kprod.broker.transactions.transaction import (
-    HIGHEST_EPOCH,
     LAST_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,

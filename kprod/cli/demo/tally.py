@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kprod.cli.demo.flights import Flights
 
 if TYPE_CHECKING:
-    from kprod.broker.stored_record import StoredRecord
+    from kprod.broker.records.record_batch import StoredRecord
 
 
 class Tally:

@@ -9,8 +9,8 @@ from kprod.broker.log_reader import create_topic, end_offsets, read_topic
 from kprod.errors import BrokerError
 
 if TYPE_CHECKING:
-    from kprod.broker.client_security import ClientSecurity
-    from kprod.broker.stored_record import StoredRecord
+    from kprod.broker.cluster_client import ClientSecurity
+    from kprod.broker.records.record_batch import StoredRecord
 
 TOPIC_ALREADY_EXISTS = 36
 READ_SECONDS = 600.0  # for reading everything back

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from kprod.broker.api_key import ApiKey
+from kprod.broker.protocol.api_key import ApiKey
 from tests.fault.through_proxy import through_proxy
 from tests.support.frame_proxy import FrameProxy, Spoil
 from tests.support.guarded_broker import GuardedBroker

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.messages import Message
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.messages import Message
 from tests.support.raw_batch import raw_batch
 from tests.support.wire_client import WireClient
 

@@ -11,8 +11,8 @@ import pytest
 
 from kprod.aio import AIOKafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.broker.api_key import ApiKey
 from kprod.broker.faults import Fault
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.types import NextStep
 
 GROUP_DENIED, CLUSTER_DENIED, ID_DENIED, OUT_OF_ORDER = 30, 31, 53, 45

@@ -15,8 +15,8 @@ from kprod.aio.queueing import Queueing, Record
 from kprod.aio.sent_record import Settling
 from kprod.aio.turns import TURN
 from kprod.broker import EmbeddedBroker
-from kprod.broker.api_key import ApiKey
 from kprod.broker.faults import Fault
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BufferFullError
 
 TASKS = 2_000

@@ -12,8 +12,8 @@ import pytest
 from kprod.aio import AIOKafkaProducer
 from kprod.aio.record_batch import RecordBatch
 from kprod.broker import EmbeddedBroker
-from kprod.broker.api_key import ApiKey
 from kprod.broker.faults import Fault
+from kprod.broker.protocol.api_key import ApiKey
 from kprod_ext import RecordClock, batch_size_upper_bound
 
 DENIED = 29  # TOPIC_AUTHORIZATION_FAILED

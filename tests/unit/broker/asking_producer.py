@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.api_key import ApiKey
 from kprod.broker.node import Node
+from kprod.broker.protocol.api_key import ApiKey
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.nodes import ask
 

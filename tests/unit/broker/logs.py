@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kprod.broker.batch_header import BatchHeader
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_loader import LogLoader
-from kprod.broker.log.log_outcomes import Appended
+from kprod.broker.log.log_view import Appended
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.record_batch import read_batches
+from kprod.broker.records.record_batch import BatchHeader, read_batches
 from kprod.types import TopicPartition
 from tests.support.raw_batch import raw_batch
 

@@ -8,12 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.call import Handler, HangUp
-from kprod.broker.cluster_state import Address, ClusterState
 from kprod.broker.dispatch import Dispatcher
-from kprod.broker.file_slice import FileSlice
-from kprod.broker.groups.group_config import GroupConfig
+from kprod.broker.groups.group import GroupConfig
 from kprod.broker.groups.group_coordinator import GroupCoordinator
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.handler_pool import HandlerPool
@@ -21,16 +17,17 @@ from kprod.broker.handlers import HANDLERS
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.messages import Message, request_schema, response_schema
-from kprod.broker.node import Node
-from kprod.broker.producer_ids import ProducerIds
-from kprod.broker.purgatory import Purgatory
-from kprod.broker.session import Session
-from kprod.broker.stream import Part
-from kprod.broker.timer import Timer
+from kprod.broker.network.connection import HangUp
+from kprod.broker.network.listener import Session
+from kprod.broker.network.stream import Part
+from kprod.broker.node import Address, ClusterState, Handler, Node
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.messages import Message, request_schema, response_schema
+from kprod.broker.purgatory import Purgatory, Timer
+from kprod.broker.records.batch_writer import TransactionMarker
+from kprod.broker.records.file_slice import FileSlice
 from kprod.broker.topics import Topics
-from kprod.broker.transaction_marker import TransactionMarker
-from kprod.broker.transactions.transaction_config import TransactionConfig
+from kprod.broker.transactions.transaction import ProducerIds, TransactionConfig
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC
 from kprod.clock import SystemClock

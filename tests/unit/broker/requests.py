@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kprod.broker.api_key import VERSIONS, ApiKey
-from kprod.broker.messages import Message
+from kprod.broker.protocol.api_key import VERSIONS, ApiKey
+from kprod.broker.protocol.messages import Message
 from tests.support.raw_batch import raw_batch
 
 # Enough of each request that its handler has something to do.

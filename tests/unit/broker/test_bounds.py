@@ -17,12 +17,12 @@ import pytest
 import zstandard
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.batch_header import BatchHeader
-from kprod.broker.call import HangUp
 from kprod.broker.dispatch import MOST_ELEMENTS
-from kprod.broker.incoming_batch import check_batch, check_keys
+from kprod.broker.handlers.produce import check_batch, check_keys
 from kprod.broker.log.log_config import LogConfig
+from kprod.broker.network.connection import HangUp
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.records.record_batch import BatchHeader
 from kprod.broker.topics import MAX_PARTITIONS
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch, raw_record
@@ -241,8 +241,8 @@ def test_nothing_is_made_once_the_broker_stops(tmp_path: Path) -> None:
 ONE_IMPORT_AT_A_TIME = """
 import sys, threading
 from importlib.machinery import PathFinder
-from kprod.broker.api_key import VERSIONS
-from kprod.broker.messages import request_schema, response_schema
+from kprod.broker.protocol.api_key import VERSIONS
+from kprod.broker.protocol.messages import request_schema, response_schema
 
 importing, together = set(), []
 

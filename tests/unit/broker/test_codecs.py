@@ -10,8 +10,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kprod.broker.codecs import CODEC_NAMES, decompress
-from kprod.broker.corrupt_batch import CorruptBatch
+from kprod.broker.records.codecs import CODEC_NAMES, CorruptBatch, decompress
 
 GZIP, SNAPPY, LZ4, ZSTD = range(1, 5)
 DATA = b"the same again and again " * 4000

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.api_key import VERSIONS, ApiKey
 from kprod.broker.client_metrics import ClientMetricsSubscription
 from kprod.broker.node import Node
+from kprod.broker.protocol.api_key import VERSIONS, ApiKey
 from tests.unit.broker.logs import append
 from tests.unit.broker.nodes import ask, running_node
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.batch_header import BatchHeader
-from kprod.broker.log.file_check import check_directory
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directory import LogDirectory
+from kprod.broker.log.log_directories import LogDirectory
+from kprod.broker.log.log_files import check_directory
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.record_batch import read_batches
+from kprod.broker.records.record_batch import BatchHeader, read_batches
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, produce, values

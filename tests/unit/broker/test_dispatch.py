@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.api_key import VERSIONS, ApiKey
-from kprod.broker.call import HangUp
 from kprod.broker.handlers import HANDLERS
-from kprod.broker.messages import request_schema, response_schema
+from kprod.broker.network.connection import HangUp
+from kprod.broker.protocol.api_key import VERSIONS, ApiKey
+from kprod.broker.protocol.messages import request_schema, response_schema
 from tests.unit.broker.nodes import answer_of, ask, request, running_node
 from tests.unit.broker.requests import EVERY_VERSION, REQUESTS
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.api_key import ApiKey
 from kprod.broker.node import Node
-from kprod.broker.record_batch import read_batches
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.records.record_batch import read_batches
 from tests.unit.broker.logs import append
 from tests.unit.broker.nodes import ask, running_node
 

@@ -8,12 +8,18 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.api_key import ApiKey
 from kprod.broker.groups import membership
-from kprod.broker.groups.group import ConsumerGroup, GroupState
-from kprod.broker.groups.group_answers import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+from kprod.broker.groups.group import (
+    ConsumerGroup,
+    GroupState,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+    SyncRequest,
+)
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC, OffsetsReader
 from kprod.broker.java_hash import java_hash
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.types import TopicPartition
 from tests.unit.broker.nodes import ask, running_node
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.incoming_batch import check_batch
+from kprod.broker.handlers.produce import check_batch
 from kprod.broker.log.log_config import LogConfig
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch

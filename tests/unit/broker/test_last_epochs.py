@@ -15,8 +15,11 @@ from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.node import Node
 from kprod.broker.running_cluster import committed_records
 from kprod.broker.transactions.transaction import Transaction, TransactionState
-from kprod.broker.transactions.transaction_records import transaction_value
-from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC, write_transaction
+from kprod.broker.transactions.transaction_topic import (
+    TRANSACTION_TOPIC,
+    transaction_value,
+    write_transaction,
+)
 from tests.unit.broker.asking_producer import AskingProducer, Identity
 from tests.unit.broker.nodes import running_node
 

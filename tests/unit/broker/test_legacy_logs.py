@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.legacy_message import read_sets
-from kprod.broker.log.file_check import check_directory
+from kprod.broker.log.checkpoint_files import StorageError
+from kprod.broker.log.indexes import TimestampOffset
 from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
+from kprod.broker.log.log_files import check_directory
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.log.storage_error import StorageError
-from kprod.broker.log.time_index import TimestampOffset
+from kprod.broker.records.legacy_message import read_sets
 from tests.support.legacy_messages import CODECS, legacy_message, legacy_wrapper
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.logs import SMALL, append, open_log

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kprod.broker.log.checkpoint_files import StorageError
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.log.storage_error import StorageError
 from kprod.broker.topics import Topics
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kprod.broker.log.checkpoint_files import StorageError, read_offsets
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directory import LogDirectory, decode_id, deleted_name, encode_id
-from kprod.broker.log.offset_checkpoint import read_offsets
-from kprod.broker.log.storage_error import StorageError
+from kprod.broker.log.log_directories import LogDirectory, decode_id, deleted_name, encode_id
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, values
 

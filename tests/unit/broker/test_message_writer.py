@@ -15,10 +15,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.message_shape import EPOCH, FieldShape, field_shapes
-from kprod.broker.message_writer import Frame, message_writer
-from kprod.broker.messages import Message
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.message_reader import EPOCH, FieldShape, field_shapes
+from kprod.broker.protocol.messages import Frame, Message, message_writer
 from tests.unit.broker.requests import EVERY_VERSION
 
 NEWEST = dict(EVERY_VERSION)

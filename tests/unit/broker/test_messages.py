@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.message_reader import Allowance, message_reader
-from kprod.broker.messages import Message, request_schema, response_schema
+from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker.protocol.message_reader import Allowance, message_reader
+from kprod.broker.protocol.messages import Message, request_schema, response_schema
 from kprod.errors import ProtocolError
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.requests import EVERY_VERSION, REQUESTS

@@ -9,13 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kprod.broker.connection import Connection
 from kprod.broker.handler_pool import HandlerPool
-from kprod.broker.network_thread import NetworkThread
-from kprod.broker.reply import Reply
-from kprod.broker.request_memory import RequestMemory
-from kprod.broker.session import Session
-from kprod.broker.stream import Part, PlainStream
+from kprod.broker.network.connection import Connection, RequestMemory
+from kprod.broker.network.listener import Session
+from kprod.broker.network.network_thread import NetworkThread, Reply
+from kprod.broker.network.stream import Part, PlainStream
 from kprod.clock import SystemClock
 
 REQUEST = b"\0\0\0\x09" + b"123456789"

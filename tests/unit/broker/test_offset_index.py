@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.broker.log.offset_index import OffsetIndex
+from kprod.broker.log.indexes import OffsetIndex
 
 BASE = 5_000
 

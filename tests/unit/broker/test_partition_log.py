@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kprod.broker.log.indexes import TimestampOffset
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_outcomes import Appended
+from kprod.broker.log.log_view import Appended
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.log.time_index import TimestampOffset
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.logs import append, open_log, produce, values

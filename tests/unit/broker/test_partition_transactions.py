@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.log.file_check import check_directory
 from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_outcomes import Fetched
+from kprod.broker.log.log_files import check_directory
+from kprod.broker.log.log_view import Fetched
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.record_batch import RecordBatch, read_batches
+from kprod.broker.records.batch_writer import TransactionMarker, read_marker
+from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.broker.running_cluster import committed_records
-from kprod.broker.transaction_marker import TransactionMarker, read_marker
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.logs import SMALL, append, open_log

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.api_key import ApiKey
-from kprod.broker.call import HangUp
+from kprod.broker.network.connection import HangUp
 from kprod.broker.node import Node
+from kprod.broker.protocol.api_key import ApiKey
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.logs import values
 from tests.unit.broker.nodes import ask, running_node

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.log.storage_error import StorageError
-from kprod.broker.producer_ids import ProducerIds
+from kprod.broker.log.checkpoint_files import StorageError
+from kprod.broker.transactions.transaction import ProducerIds
 
 
 def test_ids_go_on_and_never_come_back(tmp_path: Path) -> None:

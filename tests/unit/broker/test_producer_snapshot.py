@@ -9,7 +9,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from kprod.broker.log.producer_snapshot import read_snapshot, snapshot_offsets, write_snapshot
-from kprod.broker.producer_state import AppendedBatch, ProducerEntry, ProducerState
+from kprod.broker.log.producer_state import AppendedBatch, ProducerEntry, ProducerState
 
 
 def some_state() -> ProducerState:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.broker.batch_header import BatchHeader
-from kprod.broker.producer_state import ProducerState
+from kprod.broker.log.producer_state import ProducerState
+from kprod.broker.records.record_batch import BatchHeader
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
 

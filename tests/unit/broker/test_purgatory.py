@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kprod.broker.purgatory import Purgatory
-from kprod.broker.timer import Timer
+from kprod.broker.purgatory import Purgatory, Timer
 from kprod.clock import SystemClock
 
 LONG = 3_600.0

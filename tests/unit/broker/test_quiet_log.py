@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kprod.broker.quiet_log import QuietLog
+from kprod.broker.handler_pool import QuietLog
 from kprod.clock import SystemClock
 
 LOG = logging.getLogger("kprod.test_quiet_log")

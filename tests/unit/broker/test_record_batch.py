@@ -11,7 +11,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.broker.record_batch import CorruptBatch, RecordBatch, StoredRecord, read_batches
+from kprod.broker.records.codecs import CorruptBatch
+from kprod.broker.records.record_batch import RecordBatch, StoredRecord, read_batches
 from tests.golden.record_batches import GOLDEN_BATCHES, GoldenBatch
 from tests.support.raw_batch import raw_batch, raw_record, varint
 

@@ -11,16 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.call import HangUp
-from kprod.broker.connection import PAUSE, Connection
-from kprod.broker.file_slice import FileSlice, OpenFile
-from kprod.broker.handler_pool import HandlerPool
-from kprod.broker.request_buffer import RequestBuffer
-from kprod.broker.request_channel import RequestChannel
-from kprod.broker.request_memory import RequestMemory
-from kprod.broker.session import Session
-from kprod.broker.stream import READ, PlainStream
-from kprod.broker.timer import Timer
+from kprod.broker.handler_pool import HandlerPool, RequestChannel
+from kprod.broker.network.connection import PAUSE, Connection, HangUp, RequestBuffer, RequestMemory
+from kprod.broker.network.listener import Session
+from kprod.broker.network.stream import READ, PlainStream
+from kprod.broker.purgatory import Timer
+from kprod.broker.records.file_slice import FileSlice, OpenFile
 from kprod.clock import SystemClock
 
 MIB = 1024 * 1024

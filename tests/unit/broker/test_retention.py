@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.batch_header import BatchHeader
-from kprod.broker.batch_writer import write_batch
 from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.record_batch import read_batches
+from kprod.broker.records.batch_writer import write_batch
+from kprod.broker.records.record_batch import BatchHeader, read_batches
 from kprod.errors import BrokerError
 from tests.support.crash_images import crash_images
 from tests.unit.broker.logs import append, open_log, produce, values

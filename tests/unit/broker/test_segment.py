@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.batch_header import BatchHeader
+from kprod.broker.log.indexes import TimestampOffset
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.segment import LogSegment
-from kprod.broker.log.time_index import TimestampOffset
-from kprod.broker.record_batch import read_batches
+from kprod.broker.records.record_batch import BatchHeader, read_batches
 from tests.support.raw_batch import raw_batch, raw_record
 
 BASE = 1_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.log.time_index import TimeIndex, TimestampOffset
+from kprod.broker.log.indexes import TimeIndex, TimestampOffset
 
 BASE = 700
 

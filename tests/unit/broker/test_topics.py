@@ -12,8 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
-from kprod.broker.topic import is_legal_name
-from kprod.broker.topics import MAX_PARTITIONS, Topics
+from kprod.broker.topics import MAX_PARTITIONS, Topics, is_legal_name
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, values

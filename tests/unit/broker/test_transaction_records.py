@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kprod.broker.transactions.transaction import Transaction, TransactionState
-from kprod.broker.transactions.transaction_records import (
+from kprod.broker.transactions.transaction_topic import (
     read_transaction,
     read_transaction_key,
     transaction_key,

@@ -11,9 +11,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kprod.broker import TransactionConfig
-from kprod.broker.api_key import ApiKey
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.node import Node
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.running_cluster import committed_records
 from tests.unit.broker.asking_producer import AskingProducer
 from tests.unit.broker.nodes import ask, running_node

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.broker.corrupt_batch import CorruptBatch
-from kprod.broker.varint import read_varint, read_varlong
+from kprod.broker.records.codecs import CorruptBatch
+from kprod.broker.records.record_batch import read_varint, read_varlong
 from tests.support.raw_batch import varint
 
 INT_EDGES = {

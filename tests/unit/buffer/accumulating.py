@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kprod.backoff import ExponentialBackoff
-from kprod.broker.record_batch import RecordBatch, read_batches
+from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_queue import Appended

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import read_topic
-from kprod.broker.stored_record import StoredRecord
+from kprod.broker.records.record_batch import StoredRecord
 from kprod.cli.app import app
 from tests.unit.cli.processes import await_true, family
 

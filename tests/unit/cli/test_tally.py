@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kprod.broker.stored_record import StoredRecord
+from kprod.broker.records.record_batch import StoredRecord
 from kprod.cli.demo.flights import COUNT, Flights
 from kprod.cli.demo.plain_writer import as_json
 from kprod.cli.demo.tally import Tally

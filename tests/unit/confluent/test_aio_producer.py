@@ -15,7 +15,7 @@ import confluent_kafka.aio
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from kprod.broker.listener import Listener
+from kprod.broker.network.listener import Listener
 from kprod.confluent import AIOProducer, KafkaError, KafkaException, TopicPartition
 from tests.support.ports import free_port
 from tests.unit.confluent.test_producer import LONG

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from kprod.broker import EmbeddedBroker
-from kprod.broker.api_key import ApiKey
-from kprod.broker.authentication import Authentication
 from kprod.broker.faults import Fault
-from kprod.broker.listener import Listener
+from kprod.broker.network.listener import Authentication, Listener
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.confluent import KafkaError, KafkaException, Producer, ThrottleEvent
 from kprod.confluent.credentials import Credentials
 from tests.support.ports import free_port

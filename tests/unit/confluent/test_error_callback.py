@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kprod.broker import Authentication, EmbeddedBroker, make_listener, tls_context
-from kprod.broker.listener import Listener
+from kprod.broker.network.listener import Listener
 from kprod.confluent import KafkaError, Producer
 from kprod.confluent.error_codes import LOCAL
 from tests.support.certificates import Certificates

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kprod.broker import Authentication, EmbeddedBroker
-from kprod.broker.listener import Listener
+from kprod.broker.network.listener import Listener
 from kprod.confluent import KafkaError, KafkaException, Producer
 from kprod.confluent.oauth_tokens import OAuthTokens
 from kprod.errors import SaslAuthenticationError

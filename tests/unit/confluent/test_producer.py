@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from confluent_kafka.serialization import IntegerSerializer, StringSerializer
 
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
-from kprod.broker.listener import Listener
+from kprod.broker.network.listener import Listener
 from kprod.confluent import (
     KafkaError,
     KafkaException,

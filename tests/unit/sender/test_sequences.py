@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.broker.record_batch import read_batches
+from kprod.broker.records.record_batch import read_batches
 from kprod.buffer.batch import ProducerId
 from kprod.cluster.snapshot import Leadership
 from kprod.sender.sequences import advance

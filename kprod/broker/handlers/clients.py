@@ -1,0 +1,155 @@
+"""ApiVersions (18), SaslHandshake (17), SaslAuthenticate (36), telemetry (71, 72): of clients."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.client_metrics import ClientMetricsPush
+from kprod.broker.network.listener import ANONYMOUS, Authentication, Exchange, Refused
+from kprod.broker.node import Call, Node
+from kprod.broker.protocol.api_key import VERSIONS, ApiKey, VersionRange
+from kprod.broker.protocol.messages import Message
+from kprod.broker.transactions.transaction import HIGHEST_VERSION
+from kprod.errors import BrokerError
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_WITH_SOFTWARE: Final = 3
+_FIRST_WITH_ZERO: Final = 4
+_TELEMETRY: Final = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+_TRANSACTIONS: Final = "transaction.version"
+
+
+def api_versions(call: Call, node: Node) -> Message:
+    """All ranges and features; 42 and none for a client whose name is malformed (KIP-511)."""
+    if call.version >= _FIRST_WITH_SOFTWARE:
+        software = (call.body.client_software_name, call.body.client_software_version)
+        if not all(map(_SOFTWARE.fullmatch, software)):
+            return {"error_code": ErrorCode.invalid_request}
+    limited = node.faults.versions
+    offered = VERSIONS if node.client_metrics.offered else VERSIONS.keys() - _TELEMETRY
+    return {
+        "api_keys": [
+            _range(key, limited.get(key, VERSIONS[key])) for key in VERSIONS if key in offered
+        ],
+        **_features(call.version, node.transactions.version),
+        "finalized_features_epoch": node.transactions.features_epoch,
+    }
+
+
+def _features(version: int, level: int) -> Message:
+    """The features of the cluster (KIP-584), of which we have one; level 0 is not finalized."""
+    supported = {"name": _TRANSACTIONS, "min_version": 0, "max_version": HIGHEST_VERSION}
+    finalized = {"name": _TRANSACTIONS, "min_version_level": level, "max_version_level": level}
+    return {
+        # Some clients cannot read a lowest version of 0: those that ask by version 3 (KAFKA-17492).
+        "supported_features": [supported] if version >= _FIRST_WITH_ZERO else [],
+        "finalized_features": [finalized] if level else [],
+    }
+
+
+def unknown_version() -> Message:
+    """The answer, at version 0, to a version from the future: come back with one of these."""
+    return {
+        "error_code": ErrorCode.unsupported_version,
+        "api_keys": [_range(ApiKey.API_VERSIONS, VERSIONS[ApiKey.API_VERSIONS])],
+    }
+
+
+def _range(key: ApiKey, found: VersionRange) -> Message:
+    return {"api_key": key, "min_version": found.lowest, "max_version": found.highest}
+
+
+def sasl_handshake(call: Call, node: Node) -> Message:
+    """Begin a login, the first or another one (KIP-368): until it ends nothing else is answered."""
+    authentication = call.session.listener.authentication
+    if authentication is None:
+        return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": ()}
+    exchange = authentication.begin(call.body.mechanism)
+    call.session.authentication = exchange
+    call.session.authenticated = False
+    error = ErrorCode.none if exchange else ErrorCode.unsupported_sasl_mechanism
+    return {"error_code": error, "mechanisms": authentication.mechanisms}
+
+
+_FIRST_WITH_LIFETIME: Final = 1
+
+
+def sasl_authenticate(call: Call, node: Node) -> Message:
+    """The answer to the client's message; 58 ends the login, 34 says that none was begun.
+
+    Whoever logs in again has to be the same user as before.
+    """
+    session = call.session
+    exchange, authentication = session.authentication, session.listener.authentication
+    if exchange is None or authentication is None:
+        return _failed(ErrorCode.illegal_sasl_state, "SaslHandshake comes first")
+    try:
+        answer = exchange.step(call.body.auth_bytes)
+        if exchange.done and session.principal not in (ANONYMOUS, exchange.principal):
+            raise Refused("Cannot change principals during re-authentication")
+    except Refused as refused:
+        session.authentication = None
+        return _failed(ErrorCode.sasl_authentication_failed, str(refused))
+    values = {"error_code": ErrorCode.none, "error_message": None, "auth_bytes": answer}
+    if not exchange.done:
+        return values
+    session.authentication = None
+    session.authenticated, session.principal = True, exchange.principal
+    lifetime = _lifetime(authentication, exchange)
+    if lifetime is None or call.version < _FIRST_WITH_LIFETIME:
+        return values
+    session.expires = node.clock.monotonic() + lifetime
+    return {**values, "session_lifetime": int(lifetime * 1000)}
+
+
+def _lifetime(authentication: Authentication, exchange: Exchange) -> float | None:
+    """Seconds until the client has to log in again, None for never."""
+    limits = [] if authentication.session_lifetime is None else [authentication.session_lifetime]
+    if exchange.expires is not None:
+        limits.append(max(0.001, exchange.expires - time.time()))
+    return min(limits, default=None)
+
+
+def _failed(error: ErrorCode, text: str) -> Message:
+    return {"error_code": error, "error_message": text, "auth_bytes": b""}
+
+
+def get_telemetry_subscriptions(call: Call, node: Node) -> Message:
+    """The subscription; with an id for a client that has none."""
+    own_id = call.body.client_instance_id
+    try:
+        instance_id, wanted = node.client_metrics.ask(own_id, node.clock)
+    except BrokerError as error:
+        return {"error_code": error.code}
+    return {
+        "client_instance_id": None if own_id else instance_id,
+        "subscription_id": wanted.subscription_id,
+        "accepted_compression_types": wanted.codecs,
+        "push_interval": wanted.push_interval_ms,
+        "telemetry_max_bytes": wanted.max_bytes,
+        "delta_temporality": wanted.delta,
+        "requested_metrics": wanted.metrics,
+    }
+
+
+def push_telemetry(call: Call, node: Node) -> Message:
+    """Taken, or the reason why not."""
+    body = call.body
+    if body.client_instance_id is None:
+        return {"error_code": ErrorCode.invalid_request}
+    push = ClientMetricsPush(
+        body.client_instance_id,
+        call.client_id,
+        body.terminating,
+        body.compression_type,
+        bytes(body.metrics),
+    )
+    try:
+        node.client_metrics.push(push, body.subscription_id, node.clock)
+    except BrokerError as error:
+        return {"error_code": error.code}
+    return {}

@@ -1,0 +1,145 @@
+"""DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44): settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.log.log_config import KEYS, TopicConfig, topic_configs, with_overrides
+from kprod.broker.node import Call, Node
+from kprod.broker.protocol.messages import Message
+from kprod.errors import BrokerError
+
+_TOPIC: Final = 2
+_FROM_TOPIC: Final = 1
+_FROM_BROKER: Final = 4
+_BROKER: Final = 4
+
+
+def describe_configs(call: Call, node: Node) -> Message:
+    """The settings of topics; of the node, the same ones, as they are its own."""
+    return {"results": [_describe(wanted, node) for wanted in dict.fromkeys(call.body.resources)]}
+
+
+def _describe(wanted: Any, node: Node) -> Message:
+    answer = {
+        "error_code": _error(wanted, node),
+        "error_message": None,
+        "resource_type": wanted.resource_type,
+        "resource_name": wanted.resource_name,
+    }
+    if answer["error_code"]:
+        return answer
+    keys = wanted.configuration_keys
+    configs = [
+        {
+            **created_config(config),
+            "is_default": not config.is_own,
+            "config_type": config.type,
+            "documentation": None,
+        }
+        for config in topic_configs(node.log_config, _own(wanted, node))
+        if keys is None or config.name in keys
+    ]
+    return {**answer, "configs": configs}
+
+
+def created_config(config: TopicConfig) -> Message:
+    """A setting as CreateTopics and DescribeConfigs report it."""
+    return {
+        "name": config.name,
+        "value": config.value,
+        "config_source": _FROM_TOPIC if config.is_own else _FROM_BROKER,
+    }
+
+
+def _own(wanted: Any, node: Node) -> Mapping[str, str]:
+    return node.topics.settings(wanted.resource_name) if wanted.resource_type == _TOPIC else {}
+
+
+def _error(wanted: Any, node: Node) -> ErrorCode:
+    if wanted.resource_type == _TOPIC:
+        found = node.topics.find(wanted.resource_name)
+        return ErrorCode.none if found else ErrorCode.unknown_topic_or_partition
+    if wanted.resource_type == _BROKER and wanted.resource_name in (
+        "",
+        *map(str, node.state.node_ids),
+    ):
+        return ErrorCode.none
+    return ErrorCode.invalid_request
+
+
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_LISTS: Final = frozenset({"cleanup.policy"})
+
+Settings = dict[str, str]
+
+
+def alter_configs(call: Call, node: Node) -> Message:
+    """All of a topic's own settings are replaced."""
+
+    def replaced(wanted: Any) -> Settings:
+        return {config.name: _value(config) for config in wanted.configs}
+
+    return _alter(call, node, replaced)
+
+
+def incremental_alter_configs(call: Call, node: Node) -> Message:
+    """Single settings are set, unset, or have values added and taken away."""
+
+    def changed(wanted: Any) -> Settings:
+        settings = dict(node.topics.settings(wanted.resource_name))
+        for config in wanted.configs:
+            _change(settings, config, node)
+        return settings
+
+    return _alter(call, node, changed)
+
+
+def _change(settings: Settings, config: Any, node: Node) -> None:
+    name, operation = config.name, config.config_operation
+    if name not in KEYS:
+        raise BrokerError(ErrorCode.invalid_config, f"{name}: there is no such setting")
+    if operation == _DELETE:
+        settings.pop(name, None)
+    elif operation == _SET:
+        settings[name] = _value(config)
+    elif operation in (_APPEND, _SUBTRACT) and name in _LISTS:
+        now = {c.name: c.value for c in topic_configs(node.log_config, settings)}[name].split(",")
+        given = _value(config).split(",")
+        kept = [part for part in now if part not in given]
+        settings[name] = ",".join(kept + given if operation == _APPEND else kept)
+    else:
+        raise BrokerError(ErrorCode.invalid_config, f"operation {operation} on {name}")
+
+
+def _value(config: Any) -> str:
+    if config.value is None:
+        raise BrokerError(ErrorCode.invalid_config, f"{config.name} has no value")
+    value: str = config.value
+    return value
+
+
+def _alter(call: Call, node: Node, wanted: Callable[[Any], Settings]) -> Message:
+    return {"responses": [_alter_one(one, call, node, wanted) for one in call.body.resources]}
+
+
+def _alter_one(one: Any, call: Call, node: Node, wanted: Callable[[Any], Settings]) -> Message:
+    answer = {
+        "error_message": None,
+        "resource_type": one.resource_type,
+        "resource_name": one.resource_name,
+    }
+    try:
+        if one.resource_type != _TOPIC:
+            raise BrokerError(ErrorCode.invalid_request, "only topics have settings of their own")
+        node.topic(one.resource_name, None)
+        settings = wanted(one)
+        with_overrides(node.log_config, settings)
+        if not call.body.validate_only:
+            node.topics.configure(one.resource_name, settings)
+    except BrokerError as error:
+        return {**answer, "error_code": error.code, "error_message": str(error)}
+    return answer

@@ -1,0 +1,232 @@
+"""Groups: JoinGroup (11) to ListGroups (16), DeleteGroups (42)."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.groups.group import (
+    ConsumerGroup,
+    GroupState,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+    SyncRequest,
+)
+from kprod.broker.node import Call, Give, Later, Node
+from kprod.broker.protocol.messages import Message
+from kprod.errors import BrokerError
+
+_FIRST_WITH_REQUIRED_IDS = 4
+
+
+def join_group(call: Call, node: Node) -> Message | Later:
+    """The answer comes when everybody has joined, or the rebalance time-out is over."""
+    try:
+        node.check_coordinates(call.body.group_id)
+    except BrokerError as error:
+        return {
+            "error_code": error.code,
+            "generation_id": -1,
+            "protocol_name": "",
+            "member_id": call.body.member_id,
+        }
+    return Later(lambda give: _join(call, node, give))
+
+
+def _join(call: Call, node: Node, give: Give) -> None:
+    body = call.body
+    session = body.session_timeout.total_seconds()
+    rebalance = getattr(body, "rebalance_timeout", body.session_timeout).total_seconds()
+    request = JoinRequest(
+        member_id=body.member_id,
+        instance_id=getattr(body, "group_instance_id", None),
+        client_id=call.client_id or "",
+        client_host=f"/{call.session.peer.rpartition(':')[0]}",
+        session_timeout=session,
+        rebalance_timeout=rebalance if rebalance >= 0 else session,
+        protocol_type=body.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in body.protocols),
+        knows_required_ids=call.version >= _FIRST_WITH_REQUIRED_IDS,
+    )
+    node.groups.join(body.group_id, request, lambda answer: give(_joined(answer, call)))
+
+
+def _joined(answer: JoinAnswer, call: Call) -> Message:
+    # Before version 7 there is no null: "no strategy" is an empty name.
+    protocol = answer.protocol if call.version >= 7 else answer.protocol or ""
+    return {
+        "error_code": answer.error,
+        "generation_id": answer.generation,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": protocol,
+        "leader": answer.leader,
+        "skip_assignment": answer.skip_assignment,
+        "member_id": answer.member_id,
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
+            for member_id, instance_id, metadata in answer.members
+        ],
+    }
+
+
+def heartbeat(call: Call, node: Node) -> Message:
+    """27 tells the member to join again, 25 and 22 that the group went on without it."""
+    body = call.body
+    instance_id = getattr(body, "group_instance_id", None)
+    try:
+        node.check_coordinates(body.group_id)
+    except BrokerError as error:
+        return {"error_code": error.code}
+    return {
+        "error_code": node.groups.heartbeat(
+            body.group_id, body.member_id, instance_id, body.generation_id
+        )
+    }
+
+
+def leave_group(call: Call, node: Node) -> Message:
+    """Each is answered for itself; before version 3 there is one."""
+    body = call.body
+    if hasattr(body, "members"):
+        members = [(one.member_id, one.group_instance_id) for one in body.members]
+    else:
+        members = [(body.member_id, None)]
+    try:
+        node.check_coordinates(body.group_id)
+    except BrokerError as error:
+        return {"error_code": error.code}
+    found = node.groups.leave(body.group_id, members)
+    if not isinstance(found, list):
+        return {"error_code": found}
+    if not hasattr(body, "members"):
+        return {"error_code": found[0]}
+    return {
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
+            for (member_id, instance_id), error in zip(members, found, strict=True)
+        ]
+    }
+
+
+_FIRST_WITH_PROTOCOL = 5
+
+
+def sync_group(call: Call, node: Node) -> Message | Later:
+    """The answer comes with the leader's."""
+    if call.version >= _FIRST_WITH_PROTOCOL and None in (
+        call.body.protocol_type,
+        call.body.protocol_name,
+    ):
+        return {"error_code": ErrorCode.inconsistent_group_protocol}
+    try:
+        node.check_coordinates(call.body.group_id)
+    except BrokerError as error:
+        return {"error_code": error.code}
+    return Later(lambda give: _sync(call, node, give))
+
+
+def _sync(call: Call, node: Node, give: Give) -> None:
+    body = call.body
+    request = SyncRequest(
+        generation=body.generation_id,
+        member_id=body.member_id,
+        instance_id=getattr(body, "group_instance_id", None),
+        protocol_type=getattr(body, "protocol_type", None),
+        protocol=getattr(body, "protocol_name", None),
+        assignments=tuple((one.member_id, one.assignment) for one in body.assignments),
+    )
+    node.groups.sync(body.group_id, request, lambda answer: give(_synced(answer)))
+
+
+def _synced(answer: SyncAnswer) -> Message:
+    return {
+        "error_code": answer.error,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": answer.protocol,
+        "assignment": answer.assignment,
+    }
+
+
+_FIRST_WITH_NOT_FOUND = 6
+
+
+def describe_groups(call: Call, node: Node) -> Message:
+    """A group nobody knows is "Dead", and from version 6 on an error as well."""
+    wanted = dict.fromkeys(call.body.groups)
+    return {"groups": [_describe(group_id, call, node) for group_id in wanted]}
+
+
+def _describe(group_id: str, call: Call, node: Node) -> Message:
+    answer = {"group_id": group_id, "group_state": "", "protocol_type": "", "protocol_data": ""}
+    try:
+        node.check_coordinates(group_id)
+    except BrokerError as error:
+        return {**answer, "error_code": error.code}
+    with node.groups.group(group_id) as group:
+        if group is None:
+            found = call.version < _FIRST_WITH_NOT_FOUND
+            code = ErrorCode.none if found else ErrorCode.group_id_not_found
+            return {**answer, "error_code": code, "group_state": GroupState.DEAD.value}
+        return {**answer, **_described(group)}
+
+
+def _described(group: ConsumerGroup) -> Message:
+    stable = group.state is GroupState.STABLE
+    return {
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type or "",
+        "protocol_data": (group.protocol or "") if stable else "",
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata(group.protocol) if stable else b"",
+                "member_assignment": member.assignment if stable else b"",
+            }
+            for member in group.members.values()
+        ],
+        "authorized_operations": -(2**31),
+    }
+
+
+_TYPE = "classic"
+
+
+def list_groups(call: Call, node: Node) -> Message:
+    """All groups this node coordinates, of certain states and types if the client says so."""
+    states = {state.lower() for state in getattr(call.body, "states_filter", ())}
+    types = {kind.lower() for kind in getattr(call.body, "types_filter", ())}
+    return {
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type or "",
+                "group_state": group.state.value,
+                "group_type": _TYPE,
+            }
+            for group in node.groups.groups()
+            if node.coordinates(group.group_id)
+            and (not states or group.state.value.lower() in states)
+            and (not types or _TYPE in types)
+        ]
+    }
+
+
+def delete_groups(call: Call, node: Node) -> Message:
+    """69 for a group nobody knows, 68 for one that has members."""
+    return {
+        "results": [
+            {"group_id": group_id, "error_code": _delete(group_id, node)}
+            for group_id in call.body.groups_names
+        ]
+    }
+
+
+def _delete(group_id: str, node: Node) -> ErrorCode:
+    try:
+        node.check_coordinates(group_id)
+    except BrokerError as error:
+        return ErrorCode(error.code)
+    return node.groups.delete(group_id)

@@ -1,0 +1,229 @@
+"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28), OffsetDelete (47): offsets of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.groups.offsets_topic import CommittedOffset, OffsetsTransaction
+from kprod.broker.handlers.transactions import TransactionGate
+from kprod.broker.node import Call, Node
+from kprod.broker.protocol.messages import Message
+from kprod.broker.transactions.transaction_rules import ProducerIdentity
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+
+
+def offset_commit(call: Call, node: Node) -> Message:
+    """All partitions of topics that exist; the answer comes when they are in the log."""
+    wanted = offsets_in(call)
+    known = {where: values for where, values in wanted.items() if node.has_partition(where)}
+    errors: dict[TopicPartition, int] = dict.fromkeys(wanted, ErrorCode.unknown_topic_or_partition)
+    errors.update(_commit(call, node, known))
+    return offsets_answer(call, errors)
+
+
+def offsets_in(call: Call) -> dict[TopicPartition, tuple[int, int, str]]:
+    """Offset, leader epoch and metadata by partition, in a request that commits offsets."""
+    return {
+        TopicPartition(topic.name, part.partition_index): (
+            part.committed_offset,
+            getattr(part, "committed_leader_epoch", -1),
+            part.committed_metadata or "",
+        )
+        for topic in call.body.topics
+        for part in topic.partitions
+    }
+
+
+def offsets_answer(call: Call, errors: Mapping[TopicPartition, int]) -> Message:
+    """The answer to it."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": part.partition_index,
+                        "error_code": errors[TopicPartition(topic.name, part.partition_index)],
+                    }
+                    for part in topic.partitions
+                ],
+            }
+            for topic in call.body.topics
+        ]
+    }
+
+
+def _commit(
+    call: Call, node: Node, offsets: dict[TopicPartition, tuple[int, int, str]]
+) -> dict[TopicPartition, ErrorCode]:
+    body = call.body
+    generation = getattr(body, "generation_id_or_member_epoch", -1)
+    try:
+        node.check_coordinates(body.group_id)
+    except BrokerError as error:
+        return dict.fromkeys(offsets, ErrorCode(error.code))
+    return node.groups.commit(
+        body.group_id,
+        offsets,
+        member_id=body.member_id,
+        instance_id=getattr(body, "group_instance_id", None),
+        generation=generation,
+    )
+
+
+_NOTHING = CommittedOffset(-1, -1, "", 0)
+
+
+def offset_fetch(call: Call, node: Node) -> Message:
+    """Offset -1 where nothing was committed; all partitions of the group when none is named.
+
+    88 where that depends on a transaction, for a reader of what is committed (KIP-447).
+    """
+    if hasattr(call.body, "groups"):
+        return {"groups": [_group(group, call, node) for group in call.body.groups]}
+    answer = dict(_group(call.body, call, node))
+    if answer["error_code"]:
+        # Before version 8 clients look at the partitions first, before 2 at nothing else.
+        answer["topics"] = [
+            _failed(topic, answer["error_code"]) for topic in call.body.topics or ()
+        ]
+    return answer
+
+
+def _group(wanted: Any, call: Call, node: Node) -> Message:
+    answer = {"group_id": wanted.group_id, "error_code": ErrorCode.none}
+    try:
+        node.check_coordinates(wanted.group_id)
+    except BrokerError as error:
+        return {**answer, "error_code": error.code, "topics": ()}
+    committed = node.groups.committed(wanted.group_id)
+    unstable = set()
+    if getattr(call.body, "require_stable", False):
+        unstable = node.groups.unstable(wanted.group_id)
+    return {**answer, "topics": _topics(wanted.topics, committed, unstable)}
+
+
+def _topics(
+    wanted: Iterable[Any] | None,
+    committed: dict[TopicPartition, CommittedOffset],
+    unstable: Collection[TopicPartition],
+) -> list[Message]:
+    if wanted is None:
+        by_topic: dict[str, list[int]] = {}
+        for where in sorted({*committed, *unstable}):
+            by_topic.setdefault(where.topic, []).append(where.partition)
+    else:
+        by_topic = {topic.name: list(topic.partition_indexes) for topic in wanted}
+    return [
+        {
+            "name": name,
+            "partitions": [
+                _partition(TopicPartition(name, index), committed, unstable) for index in partitions
+            ],
+        }
+        for name, partitions in by_topic.items()
+    ]
+
+
+def _partition(
+    where: TopicPartition,
+    committed: dict[TopicPartition, CommittedOffset],
+    unstable: Collection[TopicPartition],
+) -> Message:
+    waits = where in unstable
+    found = _NOTHING if waits else committed.get(where, _NOTHING)
+    return {
+        "partition_index": where.partition,
+        "committed_offset": found.offset,
+        "committed_leader_epoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "error_code": ErrorCode.unstable_offset_commit if waits else ErrorCode.none,
+    }
+
+
+def _failed(topic: Any, error: ErrorCode) -> Message:
+    return {
+        "name": topic.name,
+        "partitions": [
+            {
+                "partition_index": index,
+                "committed_offset": -1,
+                "metadata": "",
+                "error_code": error,
+            }
+            for index in topic.partition_indexes
+        ],
+    }
+
+
+_FIRST_WITH_ABORTABLE: Final = 4
+_FIRST_THAT_ADDS: Final = 5
+_UNAVAILABLE: Final = ErrorCode.coordinator_not_available
+
+
+def txn_offset_commit(call: Call, node: Node) -> Message:
+    """The offsets are pending until the marker; the group's coordinator answers, not the other."""
+    wanted = offsets_in(call)
+    known = {where: values for where, values in wanted.items() if node.has_partition(where)}
+    errors: dict[TopicPartition, int] = dict.fromkeys(wanted, ErrorCode.unknown_topic_or_partition)
+    try:
+        if known:
+            errors.update(_commit_pending(call, node, known))
+    except BrokerError as error:
+        busy = error.code == ErrorCode.not_enough_replicas
+        errors.update(dict.fromkeys(known, _UNAVAILABLE if busy else error.code))
+    return offsets_answer(call, errors)
+
+
+def _commit_pending(
+    call: Call, node: Node, offsets: dict[TopicPartition, tuple[int, int, str]]
+) -> dict[TopicPartition, ErrorCode]:
+    body = call.body
+    node.check_coordinates(body.group_id)
+    gate = TransactionGate(
+        adds=call.version >= _FIRST_THAT_ADDS,
+        knows_abortable=call.version >= _FIRST_WITH_ABORTABLE,
+    )
+    who = ProducerIdentity(body.producer_id, body.producer_epoch)
+    log = node.groups.offsets_log_of(body.group_id)
+    guard = gate.enter(node, log, body.transactional_id, who)
+    return node.groups.commit(
+        body.group_id,
+        offsets,
+        member_id=getattr(body, "member_id", ""),
+        instance_id=getattr(body, "group_instance_id", None),
+        generation=getattr(body, "generation_id", -1),
+        transaction=OffsetsTransaction(*who, guard),
+    )
+
+
+def offset_delete(call: Call, node: Node) -> Message:
+    """Of a group without members; 69 for a group nobody knows."""
+    wanted = [
+        TopicPartition(topic.name, part.partition_index)
+        for topic in call.body.topics
+        for part in topic.partitions
+    ]
+    try:
+        node.check_coordinates(call.body.group_id)
+        found = node.groups.delete_offsets(call.body.group_id, wanted)
+    except BrokerError as error:
+        return {"error_code": error.code}
+    if isinstance(found, ErrorCode):
+        return {"error_code": found}
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": part.partition_index, "error_code": ErrorCode.none}
+                    for part in topic.partitions
+                ],
+            }
+            for topic in call.body.topics
+        ]
+    }

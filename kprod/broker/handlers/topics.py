@@ -1,0 +1,158 @@
+"""CreateTopics (19), DeleteTopics (20), DeleteRecords (21), CreatePartitions (37)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.handlers.configs import created_config
+from kprod.broker.log.log_config import topic_configs, with_overrides
+from kprod.broker.node import Call, Node
+from kprod.broker.protocol.messages import Message
+from kprod.broker.topics import check_request
+from kprod.errors import BrokerError
+
+_DEFAULT: Final = -1
+
+
+def create_topics(call: Call, node: Node) -> Message:
+    """Each topic is made, or refused for itself; all are refused where they are too many."""
+    total = sum(_asked(wanted, node) for wanted in call.body.topics)
+    return {"topics": [_create(wanted, total, call, node) for wanted in call.body.topics]}
+
+
+def _asked(wanted: Any, node: Node) -> int:
+    return max(0, len(wanted.assignments) or _resolve(wanted.num_partitions, node))
+
+
+def _create(wanted: Any, total: int, call: Call, node: Node) -> Message:
+    try:
+        check_request(total)
+        count = _partition_count(wanted, node)
+        settings = {config.name: config.value or "" for config in wanted.configs}
+        with_overrides(node.log_config, settings)
+        node.topics.check_new(wanted.name, count)
+        topic = None
+        if not call.body.validate_only:
+            topic = node.topics.create(wanted.name, count, settings)
+    except BrokerError as error:
+        return {"name": wanted.name, "error_code": error.code, "error_message": str(error)}
+    return {
+        "name": wanted.name,
+        "topic_id": topic and topic.id,
+        "error_message": None,
+        "num_partitions": count,
+        "replication_factor": len(node.state.node_ids),
+        "configs": [created_config(config) for config in topic_configs(node.log_config, settings)],
+    }
+
+
+def _partition_count(wanted: Any, node: Node) -> int:
+    if wanted.assignments:
+        return _assigned_count(wanted, node)
+    nodes = len(node.state.node_ids)
+    if wanted.replication_factor not in (_DEFAULT, *range(1, nodes + 1)):
+        raise BrokerError(ErrorCode.invalid_replication_factor, f"number of nodes: {nodes}")
+    return _resolve(wanted.num_partitions, node)
+
+
+def _resolve(count: int, node: Node) -> int:
+    return node.default_partitions if count == _DEFAULT else count
+
+
+def _assigned_count(wanted: Any, node: Node) -> int:
+    numbers = sorted(part.partition_index for part in wanted.assignments)
+    replicas = {node_id for part in wanted.assignments for node_id in part.broker_ids}
+    known = set(node.state.node_ids)
+    if numbers != list(range(len(numbers))) or not replicas or replicas - known:
+        raise BrokerError(
+            ErrorCode.invalid_replica_assignment,
+            f"partitions count from 0 and have replicas out of {sorted(known)}",
+        )
+    return len(numbers)
+
+
+def delete_topics(call: Call, node: Node) -> Message:
+    """Each topic is gone with its data when the answer is sent."""
+    return {"responses": [_delete_topic(name, topic_id, node) for name, topic_id in _wanted(call)]}
+
+
+def _wanted(call: Call) -> Iterator[tuple[str | None, uuid.UUID | None]]:
+    if hasattr(call.body, "topics"):
+        yield from ((topic.name, topic.topic_id) for topic in call.body.topics)
+    else:
+        yield from ((name, None) for name in call.body.topic_names)
+
+
+def _delete_topic(name: str | None, topic_id: uuid.UUID | None, node: Node) -> Message:
+    try:
+        topic = node.topic(name, topic_id)
+        if topic.is_internal:
+            raise BrokerError(
+                ErrorCode.invalid_topic_exception, f"{topic.name} is the broker's own"
+            )
+        node.topics.delete(topic.name)
+        node.groups.forget_topic(topic.name)
+    except BrokerError as error:
+        return {
+            "name": name,
+            "topic_id": topic_id,
+            "error_code": error.code,
+            "error_message": str(error),
+        }
+    for log in topic.partitions:
+        node.purgatory.wake(log.where)
+    return {"name": topic.name, "topic_id": topic.id, "error_message": None}
+
+
+def delete_records(call: Call, node: Node) -> Message:
+    """Everything before an offset, or everything for -1; answers the new start of each log."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _delete_records(topic.name, part, node) for part in topic.partitions
+                ],
+            }
+            for topic in call.body.topics
+        ]
+    }
+
+
+def _delete_records(topic: str, part: Any, node: Node) -> Message:
+    answer = {"partition_index": part.partition_index, "low_watermark": -1}
+    try:
+        log = node.partition(node.topic(topic, None), part.partition_index)
+        return {**answer, "low_watermark": log.delete_records(part.offset)}
+    except BrokerError as error:
+        return {**answer, "error_code": error.code}
+
+
+def create_partitions(call: Call, node: Node) -> Message:
+    """Each topic gets the number of partitions asked for, or is refused for itself.
+
+    All of them are refused where they get too many together.
+    """
+    total = sum(_added(wanted, node) for wanted in call.body.topics)
+    return {"results": [_extend(wanted, total, call, node) for wanted in call.body.topics]}
+
+
+def _added(wanted: Any, node: Node) -> int:
+    known = node.topics.find(wanted.name)
+    return 0 if known is None else max(0, wanted.count - len(known.partitions))
+
+
+def _extend(wanted: Any, total: int, call: Call, node: Node) -> Message:
+    try:
+        check_request(total)
+        if call.body.validate_only:
+            node.topics.check_extension(wanted.name, wanted.count)
+        else:
+            node.topics.extend(wanted.name, wanted.count)
+    except BrokerError as error:
+        return {"name": wanted.name, "error_code": error.code, "error_message": str(error)}
+    return {"name": wanted.name, "error_message": None}

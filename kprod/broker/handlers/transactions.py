@@ -1,0 +1,304 @@
+"""InitProducerId (22) to EndTxn (26), DescribeProducers (61), Describe- and ListTransactions."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.log.producer_state import VerificationGuard
+from kprod.broker.node import Call, Node
+from kprod.broker.protocol.messages import Message
+from kprod.broker.transactions.transaction import Transaction, TransactionState
+from kprod.broker.transactions.transaction_rules import ProducerIdentity
+from kprod.errors import BrokerError
+from kprod.types import TopicPartition
+
+_BUSY: Final = (
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+)
+
+
+class TransactionGate:
+    """What a request that appends in a transaction can do and understand, by its version.
+
+    ``adds`` (KIP-890): the coordinator adds the partition; it is asked whether it is part of the
+    transaction otherwise. ``knows_abortable``: 120 and not 48 says that it is not.
+    """
+
+    def __init__(self, *, adds: bool, knows_abortable: bool) -> None:
+        self.adds = adds
+        self._knows_abortable = knows_abortable
+
+    def enter(
+        self, node: Node, log: PartitionLog, transactional_id: str, who: ProducerIdentity
+    ) -> VerificationGuard | None:
+        """What the log wants to see with the batch; ``BrokerError`` with the producer's code."""
+        guard = log.verification(*who, node.clock.wall_ms())
+        if guard is None:
+            return None
+        try:
+            if self.adds:
+                node.transactions.add_partitions(transactional_id, who, [log.where])
+            else:
+                node.transactions.verify(transactional_id, who, log.where)
+        except BrokerError as error:
+            raise BrokerError(self._code(error.code), str(error)) from error
+        return guard
+
+    def _code(self, code: int) -> int:
+        if code == ErrorCode.producer_fenced:
+            # That would be the end of the producer. This one says that of the transaction.
+            return ErrorCode.invalid_producer_epoch
+        if code == ErrorCode.transaction_abortable and not self._knows_abortable:
+            return ErrorCode.invalid_txn_state
+        waits = code == ErrorCode.concurrent_transactions and not self.adds
+        if waits or code in _BUSY:
+            # Something that every producer tries again without asking for metadata first.
+            return ErrorCode.not_enough_replicas
+        return code
+
+
+def fencing_code(code: int, version: int, first_with_fenced: int) -> int:
+    """90 was 47 before clients could tell them apart (KIP-588)."""
+    if code == ErrorCode.producer_fenced and version < first_with_fenced:
+        return ErrorCode.invalid_producer_epoch
+    return code
+
+
+_FENCED_SINCE_INIT: Final = 4
+
+
+def init_producer_id(call: Call, node: Node) -> Message:
+    """Without a transactional id always a new id with epoch 0, whatever the producer names.
+
+    With one the next epoch of its id, from the coordinator.
+    """
+    body = call.body
+    has_id = getattr(body, "producer_id", -1) >= 0
+    has_epoch = getattr(body, "producer_epoch", -1) >= 0
+    if has_id != has_epoch:
+        return _refuse(ErrorCode.invalid_request)
+    if body.transactional_id is not None:
+        return _initialize(call, node, has_id=has_id)
+    try:
+        producer_id = node.producer_ids.take()
+    except OSError:
+        return _refuse(ErrorCode.kafka_storage_error)
+    return {"producer_id": producer_id, "producer_epoch": 0}
+
+
+def _initialize(call: Call, node: Node, *, has_id: bool) -> Message:
+    body = call.body
+    present = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
+    timeout_ms = round(body.transaction_timeout.total_seconds() * 1000)
+    try:
+        node.check_coordinates_transaction(body.transactional_id)
+        found = node.transactions.initialize(body.transactional_id, timeout_ms, present)
+    except BrokerError as error:
+        return _refuse(fencing_code(error.code, call.version, _FENCED_SINCE_INIT))
+    return {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
+
+
+def _refuse(code: int) -> Message:
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
+
+
+_FIRST_WITH_FENCED: Final = 2
+
+
+def add_partitions_to_txn(call: Call, node: Node) -> Message:
+    """All partitions or none: 55 for the others if one of them cannot be, 3 for that one."""
+    wanted = [
+        TopicPartition(topic.name, number)
+        for topic in call.body.v3_and_below_topics
+        for number in topic.partitions
+    ]
+    errors = _add(call, node, wanted)
+    return {
+        "results_by_topic_v3_and_below": [
+            {
+                "name": topic.name,
+                "results_by_partition": [
+                    {
+                        "partition_index": number,
+                        "partition_error_code": errors[TopicPartition(topic.name, number)],
+                    }
+                    for number in topic.partitions
+                ],
+            }
+            for topic in call.body.v3_and_below_topics
+        ]
+    }
+
+
+def _add(call: Call, node: Node, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+    body = call.body
+    absent = [where for where in wanted if not node.has_partition(where)]
+    if absent:
+        errors: dict[TopicPartition, int] = dict.fromkeys(wanted, ErrorCode.operation_not_attempted)
+        return {**errors, **dict.fromkeys(absent, ErrorCode.unknown_topic_or_partition)}
+    who = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+    name = body.v3_and_below_transactional_id
+    try:
+        node.check_coordinates_transaction(name)
+        node.transactions.add_partitions(name, who, wanted)
+    except BrokerError as error:
+        return dict.fromkeys(wanted, fencing_code(error.code, call.version, _FIRST_WITH_FENCED))
+    return dict.fromkeys(wanted, ErrorCode.none)
+
+
+def add_offsets_to_txn(call: Call, node: Node) -> Message:
+    """The group's partition of the offsets topic becomes part of the transaction."""
+    body = call.body
+    where = TopicPartition(OFFSETS_TOPIC, node.groups.partition_of(body.group_id))
+    who = ProducerIdentity(body.producer_id, body.producer_epoch)
+    try:
+        node.check_coordinates_transaction(body.transactional_id)
+        node.transactions.add_partitions(body.transactional_id, who, [where])
+    except BrokerError as error:
+        return {"error_code": fencing_code(error.code, call.version, _FIRST_WITH_FENCED)}
+    return {"error_code": ErrorCode.none}
+
+
+_FIRST_WITH_EPOCHS: Final = 5
+"""Each transaction has an epoch of its own from here on; the answer tells the next (KIP-890)."""
+
+
+def end_txn(call: Call, node: Node) -> Message:
+    """Answered once it is decided for good, which the markers need not be."""
+    body = call.body
+    who = ProducerIdentity(body.producer_id, body.producer_epoch)
+    version = 2 if call.version >= _FIRST_WITH_EPOCHS else 0
+    try:
+        node.check_coordinates_transaction(body.transactional_id)
+        after = node.transactions.end(body.transactional_id, who, body.committed, version)
+    except BrokerError as error:
+        return {
+            "error_code": fencing_code(error.code, call.version, _FIRST_WITH_FENCED),
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+    return {
+        "error_code": ErrorCode.none,
+        "producer_id": after.producer_id,
+        "producer_epoch": after.producer_epoch,
+    }
+
+
+def describe_producers(call: Call, node: Node) -> Message:
+    """The producers each partition remembers: last sequence and time, open transaction."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _partition(topic.name, index, node)
+                    for index in dict.fromkeys(topic.partition_indexes)
+                ],
+            }
+            for topic in dict.fromkeys(call.body.topics)
+        ]
+    }
+
+
+def _partition(topic: str, index: int, node: Node) -> Message:
+    try:
+        log = node.partition(node.topic(topic, None), index)
+    except BrokerError as error:
+        return {
+            "partition_index": index,
+            "error_code": error.code,
+            "error_message": str(error),
+        }
+    return {
+        "partition_index": index,
+        "active_producers": [
+            {
+                "producer_id": producer_id,
+                "producer_epoch": entry.epoch,
+                "last_sequence": entry.batches[-1].last_sequence if entry.batches else -1,
+                "last_timestamp": entry.last_timestamp,
+                "coordinator_epoch": entry.coordinator_epoch,
+                "current_txn_start_offset": entry.transaction_start,
+            }
+            for producer_id, entry in log.producers()
+        ],
+    }
+
+
+def describe_transactions(call: Call, node: Node) -> Message:
+    """The state of each transactional id: 105 for one that nobody knows, 42 for an empty one."""
+    return {"transaction_states": [_describe(name, node) for name in call.body.transactional_ids]}
+
+
+def _describe(name: str, node: Node) -> Message:
+    unknown = {"transactional_id": name, "producer_id": 0, "producer_epoch": 0}
+    try:
+        node.check_coordinates_transaction(name)
+    except BrokerError as error:
+        return {**unknown, "error_code": error.code}
+    if not name:
+        return {**unknown, "error_code": ErrorCode.invalid_request}
+    found = node.transactions.find(name)
+    if found is None:
+        return {**unknown, "error_code": ErrorCode.transactional_id_not_found}
+    topics = groupby(sorted(found.partitions), lambda where: where.topic)
+    return {
+        "error_code": ErrorCode.none,
+        "transactional_id": name,
+        "transaction_state": found.state.spelled,
+        "transaction_timeout": found.timeout_ms,
+        "transaction_start_time": found.started_ms,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "topics": [
+            {"topic": topic, "partitions": [where.partition for where in partitions]}
+            for topic, partitions in topics
+        ],
+    }
+
+
+_STATES = {state.spelled for state in TransactionState}
+
+
+def list_transactions(call: Call, node: Node) -> Message:
+    """Those this node coordinates, of certain states, producers, ages and names if asked for.
+
+    128 for a pattern of names that is none.
+    """
+    try:
+        names = re.compile(getattr(call.body, "transactional_id_pattern", None) or "")
+    except re.error:
+        return {"error_code": ErrorCode.invalid_regular_expression}
+    now_ms = node.clock.wall_ms()
+    return {
+        "error_code": ErrorCode.none,
+        "unknown_state_filters": [s for s in call.body.state_filters if s not in _STATES],
+        "transaction_states": [
+            {
+                "transactional_id": found.transactional_id,
+                "producer_id": found.producer_id,
+                "transaction_state": found.state.spelled,
+            }
+            for found in node.transactions.transactions()
+            if node.coordinates_transaction(found.transactional_id)
+            and _is_wanted(found, call.body, now_ms)
+            and (not names.pattern or names.fullmatch(found.transactional_id))
+        ],
+    }
+
+
+def _is_wanted(found: Transaction, body: Any, now_ms: int) -> bool:
+    at_least_ms = getattr(body, "duration_filter", -1)
+    return (
+        (not body.producer_id_filters or found.producer_id in body.producer_id_filters)
+        and (not body.state_filters or found.state.spelled in body.state_filters)
+        and (at_least_ms < 0 or now_ms - found.started_ms > at_least_ms)
+    )

@@ -1,0 +1,136 @@
+"""Small files of a data directory: the old or the new one, whenever the process dies."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kprod.errors import KprodError
+from kprod.types import TopicPartition
+
+
+class StorageError(KprodError, OSError):
+    """The data directory is in use, of a future version, or not readable. Nothing was deleted."""
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put ``content`` at ``path``: write it beside, force it to disk, rename, force the name."""
+    fresh = path.with_name(path.name + ".tmp")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    fresh.replace(path)
+    flush_directory(path.parent)
+
+
+def flush_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_CHECKPOINT_VERSION: Final = "0"
+_log = logging.getLogger(__name__)
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """The offsets in the file; none when it is missing or damaged."""
+    try:
+        return _parse_offsets(path.read_text(encoding="utf-8").splitlines())
+    except FileNotFoundError:
+        return {}
+    except (ValueError, IndexError) as error:
+        _log.warning("%s is damaged and left out of account: %s", path, error)
+        return {}
+
+
+def _parse_offsets(lines: list[str]) -> dict[TopicPartition, int]:
+    if lines[0] != _CHECKPOINT_VERSION:
+        raise ValueError(f"version {lines[0]!r}")
+    entries = [line.split(" ") for line in lines[2:]]
+    if len(entries) != int(lines[1]):
+        raise ValueError(f"{len(entries)} entries where {lines[1]} are announced")
+    return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace the file, durably."""
+    lines = [_CHECKPOINT_VERSION, str(len(offsets))]
+    lines += [f"{where.topic} {where.partition} {offset}" for where, offset in offsets.items()]
+    replace_file(path, ("\n".join(lines) + "\n").encode())
+
+
+def read_properties(path: Path, separator: str, version: str) -> dict[str, str]:
+    """The lines ``name<separator>value``, comments left out.
+
+    Raises ``StorageError`` when the file's ``version`` is another one: written by something newer.
+    """
+    found: dict[str, str] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, parted, value = line.partition(separator)
+        if parted and not line.startswith("#"):
+            found[name.strip()] = value.strip()
+    if found.get("version") != version:
+        raise StorageError(f"{path} has version {found.get('version')}, expected {version}")
+    return found
+
+
+def write_properties(path: Path, separator: str, values: Mapping[str, str]) -> None:
+    """Replace the file, durably."""
+    lines = [f"{name}{separator}{value}\n" for name, value in values.items()]
+    replace_file(path, "".join(lines).encode())
+
+
+_OVERRIDES_VERSION: Final = 0
+
+
+class TopicOverrides:
+    """Settings by topic (Kafka keeps them in its cluster metadata; the file is ours: JSON).
+
+    Not thread-safe: the registry of topics has a lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises ``StorageError`` for a file that cannot be read."""
+        self._path = path
+        self._by_topic: dict[str, dict[str, str]] = {}
+        if path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+            if content["version"] != _OVERRIDES_VERSION:
+                raise ValueError(f"version {content['version']}")
+            self._by_topic = {
+                str(topic): {str(name): str(value) for name, value in settings.items()}
+                for topic, settings in content["topics"].items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StorageError(f"{self._path} has no settings of topics: {error}") from error
+
+    def of(self, topic: str) -> Mapping[str, str]:
+        """What one topic has of its own."""
+        return self._by_topic.get(topic, {})
+
+    def replace(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Put all of a topic's settings in place of those it had, durably. ``OSError``."""
+        changed = {name: own for name, own in self._by_topic.items() if name != topic}
+        if settings:
+            changed[topic] = dict(settings)
+        if changed != self._by_topic:
+            content = {"version": _OVERRIDES_VERSION, "topics": changed}
+            replace_file(self._path, json.dumps(content, indent=1).encode())
+            self._by_topic = changed

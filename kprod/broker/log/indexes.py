@@ -1,0 +1,313 @@
+"""The sparse indexes of a segment, and its aborted transactions."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kprod.broker.log.checkpoint_files import StorageError
+from kprod.broker.records.legacy_message import StoredHeader
+
+
+class MappedEntries:
+    """Entries one after the other; the file is larger than what is used until ``trim``.
+
+    Entries are added and removed under the partition's lock; reading takes no lock. An entry is
+    written before ``count`` covers it and never changes after that, and a mapping that was
+    replaced lives on for as long as a reader holds it. An index that never had an entry takes
+    neither memory nor a descriptor. Kafka: AbstractIndex; but entries are written by system call,
+    as a write to mapped memory on a full disk ends the process.
+    """
+
+    def __init__(self, path: Path, layout: struct.Struct) -> None:
+        """Open the file with the entries it has; to append, ``grow`` it first."""
+        self.path = path
+        self._layout = layout
+        path.touch(0o644)
+        self.byte_size = path.stat().st_size
+        self.count = self.capacity = self.byte_size // layout.size
+        self._map = _mapped(path, self.byte_size)
+        self._fd = -1
+
+    def __getitem__(self, position: int) -> tuple[Any, ...]:
+        mapped = self._map
+        if mapped is None or not 0 <= position < self.count:
+            raise IndexError(position)
+        return self._layout.unpack_from(mapped, position * self._layout.size)
+
+    def append(self, *fields: int) -> None:
+        """Add one entry; ``IndexError`` when there is no room for it, ``OSError`` on the disk."""
+        if self.count >= self.capacity:
+            raise IndexError(f"{self.path} is full")
+        if self.byte_size < self.capacity * self._layout.size:
+            self._resize(self.capacity * self._layout.size)
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        os.pwrite(self._fd, self._layout.pack(*fields), self.count * self._layout.size)
+        self.count += 1
+
+    def rename(self, path: Path) -> None:
+        """Give the file another name."""
+        self._stop_writing()
+        self.path.rename(path)
+        self.path = path
+
+    def cut(self, count: int) -> None:
+        """Forget every entry from the ``count``-th on."""
+        self.count = count
+
+    def grow(self, max_bytes: int) -> None:
+        """Have room for as many whole entries as fit ``max_bytes``."""
+        self.capacity = max_bytes // self._layout.size
+
+    def trim(self) -> None:
+        """Cut the file to the entries in use."""
+        self.capacity = self.count
+        self._resize(self.count * self._layout.size)
+        self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _resize(self, byte_size: int) -> None:
+        os.truncate(self.path, byte_size)
+        self.byte_size = byte_size
+        self._map = _mapped(self.path, byte_size)
+
+    def flush(self) -> None:
+        """Force the entries, and the size of the file, to the disk."""
+        with self.path.open("rb") as file:
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Leave the file as it is; there are no entries to read any more. Idempotent."""
+        self.count = self.capacity = 0
+        self._map = None
+        self._stop_writing()
+
+
+def _mapped(path: Path, byte_size: int) -> mmap.mmap | None:
+    """The file in memory; an empty one cannot be mapped, and has nothing to read."""
+    if not byte_size:
+        return None
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), byte_size, access=mmap.ACCESS_READ)
+
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+
+
+class OffsetIndex:
+    """Entries ``i32 relative offset, i32 position``, both strictly increasing.
+
+    An entry holds the last offset of a batch and where that batch starts. Positions are bytes in
+    the segment's file. Threads as for ``MappedEntries``. Kafka: OffsetIndex.
+    """
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self.entries = MappedEntries(path, _OFFSET_ENTRY)
+
+    @property
+    def full(self) -> bool:
+        """Whether no entry can be added."""
+        return self.entries.count >= self.entries.capacity
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last entry; the base offset when there is none."""
+        return self._offset_at(self.entries.count - 1) if self.entries.count else self._base_offset
+
+    @property
+    def sane(self) -> bool:
+        """Whether size and last entry are possible. Kafka's check: it reads nothing else."""
+        whole = self.entries.byte_size % _OFFSET_ENTRY.size == 0
+        return whole and (self.entries.count == 0 or self.last_offset > self._base_offset - 1)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; ``ValueError`` unless ``offset`` is larger than the last one."""
+        if self.entries.count and offset <= self.last_offset:
+            raise ValueError(f"offset {offset} does not come after {self.last_offset}")
+        self.entries.append(offset - self._base_offset, position)
+
+    def lookup(self, offset: int) -> int:
+        """The position of the last indexed batch that ends at or before ``offset``; 0 for none."""
+        after = bisect_right(range(self.entries.count), offset, key=self._offset_at)
+        position: int = self.entries[after - 1][1] if after else 0
+        return position
+
+    def offset_before(self, position: int) -> int:
+        """The last indexed offset whose batch starts before ``position``; the base for none."""
+        after = bisect_right(range(self.entries.count), position, key=lambda n: self.entries[n][1])
+        return self._offset_at(after - 1) if after else self._base_offset
+
+    def offset_behind(self, position: int) -> int | None:
+        """The first indexed offset whose batch starts at or behind ``position``; None for none."""
+        at = bisect_left(range(self.entries.count), position, key=lambda n: self.entries[n][1])
+        return self._offset_at(at) if at < self.entries.count else None
+
+    def _offset_at(self, entry: int) -> int:
+        relative: int = self.entries[entry][0]
+        return self._base_offset + relative
+
+
+_TIME_ENTRY: Final = struct.Struct(">qi")
+
+
+class TimestampOffset(NamedTuple):
+    """Up to ``offset``, no record of the segment has a larger timestamp (milliseconds)."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex:
+    """Entries ``i64 timestamp, i32 relative offset``; timestamps strictly increase.
+
+    The last slot stays free for the entry a segment gets when it is rolled. Threads as for
+    ``MappedEntries``. Kafka: TimeIndex.
+    """
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self.entries = MappedEntries(path, _TIME_ENTRY)
+
+    @property
+    def full(self) -> bool:
+        """Whether only the last slot is left."""
+        return self.entries.count >= self.entries.capacity - 1
+
+    @property
+    def last(self) -> TimestampOffset:
+        """The last entry; timestamp -1 at the base offset when there is none."""
+        if not self.entries.count:
+            return TimestampOffset(-1, self._base_offset)
+        timestamp, relative = self.entries[self.entries.count - 1]
+        return TimestampOffset(timestamp, self._base_offset + relative)
+
+    @property
+    def sane(self) -> bool:
+        """Whether size and last entry are possible."""
+        whole = self.entries.byte_size % _TIME_ENTRY.size == 0
+        return whole and self.last.offset >= self._base_offset
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if it says something new: a larger timestamp."""
+        if timestamp > self.last.timestamp and self.entries.count < self.entries.capacity:
+            self.entries.append(timestamp, offset - self._base_offset)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry that is not later than ``timestamp``; -1 at the base offset for none."""
+        after = bisect_right(range(self.entries.count), timestamp, key=self._timestamp_at)
+        if not after:
+            return TimestampOffset(-1, self._base_offset)
+        found, relative = self.entries[after - 1]
+        return TimestampOffset(found, self._base_offset + relative)
+
+    def _timestamp_at(self, entry: int) -> int:
+        timestamp: int = self.entries[entry][0]
+        return timestamp
+
+
+_ABORTED_ENTRY: Final = struct.Struct(">hqqqq")
+_ABORTED_VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One transaction that was aborted: from its first record to its marker.
+
+    ``last_stable_offset`` is the first offset that was not decided when the marker was written.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def is_aborted(batch: StoredHeader, aborted: Sequence[AbortedTransaction]) -> bool:
+    """Whether a batch belongs to one of these transactions."""
+    return batch.is_transactional and any(
+        one.producer_id == batch.producer_id
+        and one.first_offset <= batch.base_offset <= one.last_offset
+        for one in aborted
+    )
+
+
+class TransactionIndex:
+    """Entries ``i16 version, i64 producer id, i64 first, i64 last, i64 last stable offset``.
+
+    The file is made with the first entry: most segments have none. It is read once, then kept in
+    memory. Kafka: TransactionIndex. One thread at a time loads and writes (the partition's lock);
+    once it is loaded, any thread may read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._entries: list[AbortedTransaction] | None = None
+
+    def load(self) -> list[AbortedTransaction]:
+        """All entries, oldest first. Raises ``StorageError`` for a file that is damaged."""
+        if self._entries is None:
+            self._entries = self._read()
+        return self._entries
+
+    def _read(self) -> list[AbortedTransaction]:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        if len(content) % _ABORTED_ENTRY.size:
+            raise StorageError(f"{self.path} ends in the middle of an entry")
+        found = []
+        for version, *fields in _ABORTED_ENTRY.iter_unpack(content):
+            if version != _ABORTED_VERSION:
+                raise StorageError(f"{self.path} has an entry of version {version}")
+            found.append(AbortedTransaction(*fields))
+            if found[-1].last_offset <= (found[-2].last_offset if len(found) > 1 else -1):
+                raise StorageError(f"{self.path}: {found[-1]} does not come after the one before")
+        return found
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        return iter(self.load())
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add an entry; last offsets increase. After an ``OSError`` call ``truncate``."""
+        entries = self.load()
+        with self.path.open("ab") as file:
+            file.write(_ABORTED_ENTRY.pack(_ABORTED_VERSION, *aborted))
+        entries.append(aborted)
+
+    def between(self, start: int, end: int) -> Iterator[AbortedTransaction]:
+        """The ones that have records from offset ``start`` to the one before ``end``."""
+        entries = self.load()
+        for one in entries[bisect_left(entries, start, key=lambda e: e.last_offset) :]:
+            if one.first_offset < end:
+                yield one
+
+    def truncate(self, count: int) -> None:
+        """Forget all entries but the first ones. ``OSError``."""
+        kept = self.load()[:count]
+        if kept:
+            os.truncate(self.path, count * _ABORTED_ENTRY.size)
+        else:
+            self.path.unlink(missing_ok=True)
+        self._entries = kept
+
+    def clear(self) -> None:
+        """Forget everything, damaged or not; the file goes."""
+        self.path.unlink(missing_ok=True)
+        self._entries = []
+
+    def flush(self) -> None:
+        """Force the entries to the disk. ``OSError``."""
+        if self._entries:
+            with self.path.open("rb") as file:
+                os.fdatasync(file.fileno())

@@ -1,0 +1,312 @@
+"""What a partition remembers of each producer: to know duplicates, gaps, and open transactions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from kprod.broker.log.indexes import AbortedTransaction
+from kprod.broker.records.batch_writer import TransactionMarker
+from kprod.broker.records.record_batch import BatchHeader
+from kprod.errors import BrokerError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VerificationGuard:
+    """Stands for one question to the coordinator; worth nothing once the transaction has ended."""
+
+    asked_ms: int
+
+
+class Verifications:
+    """The guards of one partition, by producer id. Not thread-safe: the partition's lock.
+
+    A producer's request may be delayed: the coordinator finds that its transaction is open, the
+    transaction is aborted, and then the batch is appended. It would begin a transaction that
+    nobody ends. The marker takes the guard away, and the append is refused (KIP-890).
+    """
+
+    def __init__(self) -> None:
+        self._guards: dict[int, VerificationGuard] = {}
+
+    def begin(self, producer_id: int, now_ms: int) -> VerificationGuard:
+        """The guard of a producer, made unless there is one."""
+        return self._guards.setdefault(producer_id, VerificationGuard(now_ms))
+
+    def hold(self, producer_id: int, guard: VerificationGuard | None) -> bool:
+        """Whether the guard is still worth something."""
+        return guard is not None and self._guards.get(producer_id) is guard
+
+    def end(self, producer_id: int) -> None:
+        """The producer's transaction has begun here, or has ended."""
+        self._guards.pop(producer_id, None)
+
+    def expire(self, oldest_ms: int) -> None:
+        """Forget what was asked before then."""
+        self._guards = {p: g for p, g in self._guards.items() if g.asked_ms >= oldest_ms}
+
+
+NO_PRODUCER: Final = -1
+NO_TRANSACTION: Final = -1
+NO_SEQUENCE: Final = -1
+_REMEMBERED_BATCHES: Final = 5
+HIGHEST_EPOCH: Final = 2**15 - 1
+"""That one more, beyond which neither protocol nor disk has any.
+
+A producer gets it nevertheless if it was fenced by a time-out and repeats its abort (KIP-890).
+"""
+_SEQUENCES: Final = 2**31
+
+
+class AppendedBatch(NamedTuple):
+    """One remembered batch. ``offset_delta`` is last minus first offset."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence numbers wrap from 2^31-1 to 0."""
+        return (self.last_sequence - self.offset_delta) % _SEQUENCES
+
+    @property
+    def first_offset(self) -> int:
+        """The base offset the producer was told."""
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """The present epoch of one producer id and its last batches in that epoch, oldest first.
+
+    ``transaction_start`` is the first offset of its open transaction, ``coordinator_epoch`` that of
+    the last marker, ``last_timestamp`` the time of the last batch or marker.
+    """
+
+    epoch: int
+    batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_BATCHES))
+    coordinator_epoch: int = -1
+    transaction_start: int = NO_TRANSACTION
+    last_timestamp: int = -1
+
+
+class ProducerState:
+    """The producers of one partition by producer id. Not thread-safe: the partition's lock.
+
+    Rules as in Kafka's ProducerStateManager and ProducerAppendInfo (KIP-98, KIP-360, KIP-890): the
+    last five batches of a producer's epoch are known, so that a resend of one of the at most five
+    requests in flight is recognised. A transaction is open from its first batch to its marker.
+    """
+
+    def __init__(self, producers: Iterable[tuple[int, ProducerEntry]] = ()) -> None:
+        """``producers`` by id are those that are known already, from a snapshot."""
+        self._producers = dict(producers)
+        # First offset by producer id, in the order of the offsets.
+        self._open: dict[int, int] = {}
+        self._verifications = Verifications()
+        self._sort_open()
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[tuple[int, ProducerEntry]]:
+        return iter(self._producers.items())
+
+    def first_open(self, end: int) -> int:
+        """The first offset that is not decided yet; ``end`` when no transaction is open."""
+        return next(iter(self._open.values()), end) if self._open else end
+
+    def _check_transaction(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
+        who = header.producer_id
+        if self._in_transaction(who, header.producer_epoch):
+            return
+        if not self._verifications.hold(who, guard):
+            raise BrokerError(
+                ErrorCode.invalid_txn_state, f"producer {who} has no open transaction here"
+            )
+
+    def _in_transaction(self, producer_id: int, epoch: int) -> bool:
+        entry = self._producers.get(producer_id)
+        return entry is not None and producer_id in self._open and entry.epoch == epoch
+
+    def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
+        """The remembered batch that a resent one equals: same epoch, same sequences."""
+        entry = self._producers.get(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch or header.base_sequence < 0:
+            return None
+        last_sequence = _last_sequence(header)
+        for batch in entry.batches:
+            if (batch.first_sequence, batch.last_sequence) == (header.base_sequence, last_sequence):
+                return batch
+        return None
+
+    def verification(self, producer_id: int, epoch: int, now_ms: int) -> VerificationGuard | None:
+        """What ``check`` wants to see of a producer whose transaction has no batch here yet.
+
+        To be had before the coordinator is asked whether the transaction is open. None for one
+        that has a batch: nobody need be asked.
+        """
+        if self._in_transaction(producer_id, epoch):
+            return None
+        return self._verifications.begin(producer_id, now_ms)
+
+    def check(
+        self,
+        header: BatchHeader,
+        guard: VerificationGuard | None = None,
+        *,
+        from_zero: bool = False,
+    ) -> None:
+        """Raise ``BrokerError`` 47, 45 or 48 unless the batch comes next from its producer.
+
+        A producer without state may start anywhere: its state may have expired. Not so
+        ``from_zero`` (KIP-890): its transaction has just begun here. A coordinator's batches have
+        no sequences.
+        """
+        if header.is_transactional:
+            self._check_transaction(header, guard)
+        entry = self._producers.get(header.producer_id)
+        if entry is None:
+            if from_zero and header.base_sequence > 0:
+                raise _out_of_order(header, 0)
+            return
+        _check_epoch(header.producer_id, header.producer_epoch, entry.epoch)
+        fresh = header.producer_epoch > entry.epoch or not entry.batches
+        expected = 0 if fresh else (entry.batches[-1].last_sequence + 1) % _SEQUENCES
+        if header.base_sequence not in (expected, NO_SEQUENCE):
+            raise _out_of_order(header, expected)
+        if entry.transaction_start != NO_TRANSACTION and not header.is_transactional:
+            raise BrokerError(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has an open transaction, this batch is not part of",
+            )
+
+    def update(self, header: BatchHeader) -> None:
+        """Remember an appended batch, whose offsets are final; no marker."""
+        entry = self._producers.get(header.producer_id)
+        if entry is None:
+            entry = self._producers[header.producer_id] = ProducerEntry(header.producer_epoch)
+        elif entry.epoch != header.producer_epoch:
+            _begin_epoch(entry, header.producer_epoch)
+        entry.batches.append(
+            AppendedBatch(
+                _last_sequence(header),
+                header.last_offset,
+                header.last_offset_delta,
+                header.max_timestamp,
+            )
+        )
+        entry.last_timestamp = header.max_timestamp
+        if header.is_transactional and entry.transaction_start == NO_TRANSACTION:
+            self._open[header.producer_id] = header.base_offset
+            entry.transaction_start = header.base_offset
+            self._verifications.end(header.producer_id)
+
+    def check_marker(self, marker: TransactionMarker, transaction_version: int) -> None:
+        """Raise ``BrokerError`` 47 for a marker of an epoch that is over, 52 of a coordinator.
+
+        With version 2 of transactions every one that ends has begun a new epoch (KIP-890): a marker
+        of the present epoch is one that is written again. Only the highest epoch has no next one.
+        """
+        entry = self._producers.get(marker.producer_id)
+        if entry is None:
+            return
+        _check_epoch(marker.producer_id, marker.producer_epoch, entry.epoch)
+        bumped = transaction_version >= 2 and marker.producer_epoch < HIGHEST_EPOCH
+        late = bumped and marker.producer_epoch == entry.epoch
+        if late and entry.transaction_start != NO_TRANSACTION:
+            raise BrokerError(
+                ErrorCode.invalid_producer_epoch,
+                f"a marker of epoch {marker.producer_epoch} of producer {marker.producer_id} came "
+                "after the next transaction had begun",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise BrokerError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"coordinator epoch {marker.coordinator_epoch} is over, the present one is "
+                f"{entry.coordinator_epoch}",
+            )
+
+    def aborted_by(self, marker: TransactionMarker, offset: int) -> AbortedTransaction | None:
+        """What a marker at ``offset`` aborts; None for a commit, or if nothing is open."""
+        start = self._open.get(marker.producer_id)
+        if marker.committed or start is None:
+            return None
+        others = (at for who, at in self._open.items() if who != marker.producer_id)
+        return AbortedTransaction(marker.producer_id, start, offset, next(others, offset + 1))
+
+    def end_transaction(self, marker: TransactionMarker, timestamp: int) -> None:
+        """A marker was appended: its producer has no open transaction, and a new epoch perhaps."""
+        entry = self._producers.get(marker.producer_id)
+        if entry is None:
+            entry = self._producers[marker.producer_id] = ProducerEntry(marker.producer_epoch)
+        elif entry.epoch != marker.producer_epoch:
+            _begin_epoch(entry, marker.producer_epoch)
+        self._open.pop(marker.producer_id, None)
+        self._verifications.end(marker.producer_id)
+        entry.transaction_start = NO_TRANSACTION
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = timestamp
+
+    def expire(self, oldest_ms: int) -> None:
+        """Forget the producers that wrote last before then (``producer.id.expiration.ms``).
+
+        Those with an open transaction stay.
+        """
+        self._producers = {
+            producer_id: entry
+            for producer_id, entry in self._producers.items()
+            if producer_id in self._open or entry.last_timestamp >= oldest_ms
+        }
+        self._verifications.expire(oldest_ms)
+
+    def resume(self, snapshot: ProducerState) -> None:
+        """What was seen so far are some of the batches before a snapshot: it knows the rest.
+
+        It knows the last batch of a producer only, and those seen here may be more.
+        """
+        for producer_id, entry in snapshot:
+            seen = self._producers.get(producer_id)
+            if seen is not None and seen.epoch == entry.epoch and entry.batches and seen.batches:
+                entry.batches = seen.batches
+            self._producers[producer_id] = entry
+        for producer_id, entry in self._producers.items():
+            if producer_id not in snapshot._producers:
+                entry.transaction_start = NO_TRANSACTION
+        self._sort_open()
+
+    def _sort_open(self) -> None:
+        found = [(e.transaction_start, p) for p, e in self if e.transaction_start != NO_TRANSACTION]
+        self._open = {producer_id: start for start, producer_id in sorted(found)}
+
+
+def _begin_epoch(entry: ProducerEntry, epoch: int) -> None:
+    entry.batches = deque(maxlen=_REMEMBERED_BATCHES)
+    entry.epoch = epoch
+
+
+def _check_epoch(producer_id: int, epoch: int, present: int) -> None:
+    if epoch < present:
+        raise BrokerError(
+            ErrorCode.invalid_producer_epoch,
+            f"epoch {epoch} of producer {producer_id} is over, the present one is {present}",
+        )
+
+
+def _out_of_order(header: BatchHeader, expected: int) -> BrokerError:
+    return BrokerError(
+        ErrorCode.out_of_order_sequence_number,
+        f"sequence {header.base_sequence} of producer {header.producer_id}, expected {expected}",
+    )
+
+
+def _last_sequence(header: BatchHeader) -> int:
+    if header.base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return (header.base_sequence + header.last_offset_delta) % _SEQUENCES

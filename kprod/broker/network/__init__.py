@@ -1,0 +1,1 @@
+"""Clients: where they connect, how they log in, and how their requests come and go."""

@@ -1,0 +1,299 @@
+"""One address the broker listens on: how it speaks there, and to whom."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+from kprod.broker.network.stream import PlainStream, Stream, TlsStream
+
+SCRAM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""Mechanisms, and the hash of each."""
+_USER_AND_TOKEN: Final = 3
+_ITERATIONS: Final = 4096
+_REFUSED: Final = "Authentication failed: invalid credentials"
+
+
+class Refused(Exception):
+    """The client is not who it says; the text is what it may be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a token allows: to be ``principal``, until ``expires`` (seconds since 1970)."""
+
+    principal: str
+    expires: float | None = None
+
+
+TokenCheck: TypeAlias = Callable[[str], Grant]
+"""Tells what a token of OAUTHBEARER allows. Raises ``Refused``."""
+
+
+class Exchange(Protocol):
+    """One login. ``principal`` and ``expires`` count once ``done``."""
+
+    done: bool
+    principal: str
+    expires: float | None
+
+    def step(self, message: bytes) -> bytes:
+        """The answer to the client's message. Raises ``Refused``."""
+        ...
+
+
+@dataclass(slots=True)
+class Authentication:
+    """Users and their passwords, the mechanisms they may use, and how long a login holds.
+
+    ``session_lifetime`` in seconds: clients have to log in again before it is over (KIP-368), None
+    for never. ``users`` may be changed while the broker runs. ``tokens`` None: tokens are not
+    signed (Kafka's default for OAUTHBEARER, for tests only). Any thread.
+    """
+
+    users: dict[str, str] = field(default_factory=dict)
+    mechanisms: tuple[str, ...] = ("PLAIN", *SCRAM)
+    session_lifetime: float | None = None
+    tokens: TokenCheck | None = None
+
+    def begin(self, mechanism: str) -> Exchange | None:
+        """A login by ``mechanism``; None for one that is not enabled."""
+        if mechanism not in self.mechanisms:
+            return None
+        if mechanism == "PLAIN":
+            return _Plain(self.users)
+        if mechanism in SCRAM:
+            return _Scram(mechanism, self.users)
+        if mechanism == "OAUTHBEARER":
+            return _OAuthBearer(self.tokens or unsigned_token)
+        return None
+
+    def __repr__(self) -> str:
+        return f"Authentication({len(self.users)} users, {', '.join(self.mechanisms)})"
+
+
+class _Plain:
+    """RFC 4616."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._users = users
+        self.done = False
+        self.principal = ""
+        self.expires: float | None = None
+
+    def step(self, message: bytes) -> bytes:
+        parts = message.split(b"\0")
+        if len(parts) != _USER_AND_TOKEN:
+            raise Refused("Invalid SASL/PLAIN response: expected 3 tokens")
+        claimed, user, password = (part.decode("utf-8", "replace") for part in parts)
+        known = self._users.get(user)
+        right = known is not None and secrets.compare_digest(known.encode(), password.encode())
+        if not right or claimed not in ("", user):
+            raise Refused("Authentication failed: Invalid username or password")
+        self.done, self.principal = True, f"User:{user}"
+        return b""
+
+
+class _Scram:
+    """RFC 5802 and 7677, by scramp."""
+
+    def __init__(self, mechanism: str, users: Mapping[str, str]) -> None:
+        from scramp import ScramMechanism
+
+        self._users = users
+        self._hash = SCRAM[mechanism]
+        self._server = ScramMechanism(mechanism).make_server(self._known)
+        self._first = True
+        self.done = False
+        self.principal = ""
+        self.expires: float | None = None
+
+    def _known(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        if user not in self._users:
+            raise Refused(_REFUSED)
+        self.principal = f"User:{user}"
+        return _stored(self._hash, self._users[user].encode())
+
+    def step(self, message: bytes) -> bytes:
+        from scramp import ScramException
+
+        try:
+            text = message.decode()
+            if self._first:
+                self._first = False
+                self._server.set_client_first(text)
+                return str(self._server.get_server_first()).encode()
+            self._server.set_client_final(text)
+        except (ScramException, UnicodeDecodeError):
+            raise Refused(_REFUSED) from None
+        self.done = True
+        return str(self._server.get_server_final()).encode()
+
+
+def _stored(name: str, password: bytes) -> tuple[bytes, bytes, bytes, int]:
+    """What a broker keeps of a password: salt, stored key, server key, iterations (RFC 5802, 3).
+
+    Not by scramp, which changes the password by SASLprep first: Kafka's brokers do not.
+    """
+    salt = secrets.token_bytes(16)
+    salted = hashlib.pbkdf2_hmac(name, password, salt, _ITERATIONS)
+    stored_key = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
+    return salt, stored_key, hmac.digest(salted, b"Server Key", name), _ITERATIONS
+
+
+class _OAuthBearer:
+    """RFC 7628: a token that is refused is told in one more round."""
+
+    def __init__(self, check: TokenCheck) -> None:
+        self._check = check
+        self._refused = False
+        self.done = False
+        self.principal = ""
+        self.expires: float | None = None
+
+    def step(self, message: bytes) -> bytes:
+        if self._refused:
+            raise Refused("Authentication failed: invalid token")
+        try:
+            grant = self._check(_token(message))
+            if grant.expires is not None and grant.expires <= time.time():
+                raise Refused("the token has expired")
+        except Refused as refused:
+            self._refused = True
+            return json.dumps({"status": "invalid_token", "detail": str(refused)}).encode()
+        self.done, self.principal, self.expires = True, grant.principal, grant.expires
+        return b""
+
+
+def _token(message: bytes) -> str:
+    parts = message.decode("utf-8", "replace").split("\x01")
+    if len(parts) < _USER_AND_TOKEN or parts[-2:] != ["", ""] or not parts[0].startswith("n,"):
+        raise Refused("not a message of OAUTHBEARER")
+    for part in parts[1:-2]:
+        name, _, value = part.partition("=")
+        if name == "auth" and value.startswith("Bearer "):
+            return value.removeprefix("Bearer ")
+    raise Refused("there is no token")
+
+
+def unsigned_token(token: str) -> Grant:
+    """What an unsecured JWS says (RFC 7515, A.5), as Kafka takes it by default: for tests only."""
+    try:
+        header, claims = (_json(part) for part in token.split(".")[:2])
+        if header.get("alg") != "none":
+            raise Refused("only unsecured tokens are read here")
+        return Grant(f"User:{claims['sub']}", float(claims["exp"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Refused("not a token") from None
+
+
+def _json(part: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return found
+
+
+_TOLD_PORT: Final = 9092
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A listener as in Kafka's ``listeners``: a name, an address, a security protocol.
+
+    ``open`` makes a stream of an accepted socket: here is where TLS goes in (``with_tls``). With
+    an ``authentication`` a client has to log in before anything but ApiVersions, SaslHandshake and
+    SaslAuthenticate is dispatched. ``port`` 0 lets the system choose. ``path`` is that of a Unix
+    domain socket, instead of host and port, which clients are told all the same.
+    """
+
+    name: str = "PLAINTEXT"
+    host: str = "127.0.0.1"
+    port: int = 0
+    open: Callable[[socket.socket], Stream] = PlainStream
+    authentication: Authentication | None = None
+    knows_clients: bool = False
+    path: str | None = None
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether clients have to log in by SASL."""
+        return self.authentication is not None
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether it takes more than to reach it: a login, or a certificate."""
+        return self.authenticates or self.knows_clients
+
+
+def tls_context(
+    certfile: str, keyfile: str | None = None, client_cafile: str | None = None
+) -> ssl.SSLContext:
+    """TLS 1.2 and 1.3 with this certificate; clients need one of ``client_cafile`` if there is any.
+
+    Raises OSError and ssl.SSLError for files that cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certfile, keyfile)
+    if client_cafile is not None:
+        context.load_verify_locations(client_cafile)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def make_listener(
+    name: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+    authentication: Authentication | None = None,
+    path: str | None = None,
+) -> Listener:
+    """A listener of the protocol that its parts make: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+
+    def encrypted(client: socket.socket) -> Stream:
+        return TlsStream(client, tls) if tls is not None else PlainStream(client)
+
+    return Listener(
+        name=name,
+        host=host,
+        port=_TOLD_PORT if path is not None and not port else port,
+        open=PlainStream if tls is None else encrypted,
+        authentication=authentication,
+        knows_clients=tls is not None and tls.verify_mode is ssl.CERT_REQUIRED,
+        path=path,
+    )
+
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+@dataclass(slots=True)
+class Session:
+    """The state of one connection across its requests.
+
+    A connection has at most one request in progress, so handlers change a session without a
+    lock. ``authentication`` is whatever the handlers of SASL keep from one round to the next. A
+    login holds until ``expires``, on the broker's monotonic clock.
+    """
+
+    listener: Listener = field(default_factory=Listener)
+    peer: str = ""
+    principal: str = ANONYMOUS
+    authenticated: bool = True
+    authentication: Any = None
+    expires: float = float("inf")
+
+    @classmethod
+    def begin(cls, listener: Listener, peer: str) -> Session:
+        """The session of a connection that was just accepted."""
+        return cls(listener, peer, authenticated=not listener.authenticates)

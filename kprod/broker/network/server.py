@@ -1,0 +1,161 @@
+"""The listening sockets of the embedded broker, and the thread that accepts."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import socket
+import stat
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from kprod.broker.handler_pool import HandlerPool, QuietLog
+from kprod.broker.network.connection import Connection, RequestMemory
+from kprod.broker.network.listener import Listener, Session
+from kprod.broker.network.network_thread import Dispatch, NetworkThread
+from kprod.clock import Clock
+
+_BACKLOG: Final = 1024
+_ACCEPT_PAUSE: Final = 0.05
+_MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
+_REQUEST_MEMORY: Final = 512 * 1024 * 1024
+_MAX_IDLE: Final = 600.0
+_log = logging.getLogger(__name__)
+
+
+class Server:
+    """Accepts connections for one node (Kafka: SocketServer with its Acceptor).
+
+    Listening begins with the constructor, so that the ports are known; connections are taken from
+    ``start`` on. Thread-safe. The threads do not keep the process alive.
+    """
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        """Port 0 lets the system choose. ``OSError`` when an address is taken."""
+        self._sockets: list[socket.socket] = []
+        self.listeners: list[Listener] = []
+        try:
+            for listener in listeners:
+                self._listen(listener)
+        except BaseException:
+            self._close_sockets()
+            raise
+        self._stopping = threading.Event()
+        self._acceptor: threading.Thread | None = None
+        self._network: NetworkThread | None = None
+
+    def _listen(self, listener: Listener) -> None:
+        opened = _open_unix(listener.path) if listener.path is not None else _open_tcp(listener)
+        opened.setblocking(False)
+        self._sockets.append(opened)
+        port = opened.getsockname()[1] if listener.path is None else listener.port
+        self.listeners.append(replace(listener, port=port))
+
+    def start(
+        self,
+        dispatch: Dispatch,
+        pool: HandlerPool,
+        clock: Clock,
+        *,
+        max_idle: float = _MAX_IDLE,
+        max_request_bytes: int = _MAX_REQUEST_BYTES,
+        request_memory: int = _REQUEST_MEMORY,
+    ) -> None:
+        """Begin to accept; ``dispatch`` answers requests, in threads of ``pool``."""
+        self._clock = clock
+        self._complaints = QuietLog(_log, clock)
+        self._max_request_bytes = max_request_bytes
+        self._memory = RequestMemory(request_memory)
+        self._network = NetworkThread(dispatch, pool, clock, max_idle=max_idle)
+        self._network.start()
+        self._acceptor = threading.Thread(
+            target=self._accept, name="kprod-broker-acceptor", daemon=True
+        )
+        self._acceptor.start()
+
+    def _accept(self) -> None:
+        ready = select.poll()
+        by_fd = dict(zip((s.fileno() for s in self._sockets), self.listeners, strict=True))
+        sockets = {s.fileno(): s for s in self._sockets}
+        for fd in by_fd:
+            ready.register(fd, select.POLLIN)
+        while not self._stopping.is_set():
+            try:
+                for fd, _ in ready.poll():
+                    if not self._stopping.is_set():
+                        self._accept_one(sockets[fd], by_fd[fd])
+            except Exception:  # no memory for another connection
+                self._complaints.exception("could not accept a connection")
+                self._stopping.wait(_ACCEPT_PAUSE)
+
+    def _accept_one(self, opened: socket.socket, listener: Listener) -> None:
+        try:
+            client, address = opened.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            # Out of descriptors, for instance: it would fail again at once.
+            if not self._stopping.wait(_ACCEPT_PAUSE):
+                self._complaints.warning("could not accept a connection: %s", error)
+            return
+        peer = f"{address[0]}:{address[1]}" if listener.path is None else listener.path
+        try:
+            stream = listener.open(client)
+        except OSError as error:
+            _log.debug("lost the connection of %s: %s", peer, error)
+            client.close()
+            return
+        if self._network is not None:
+            now = self._clock.monotonic()
+            session = Session.begin(listener, peer)
+            self._network.add(
+                Connection(stream, session, self._max_request_bytes, self._memory, now)
+            )
+
+    def hang_up(self) -> None:
+        """Stop listening and cut every connection. Idempotent."""
+        self._stopping.set()
+        for opened in self._sockets:
+            with contextlib.suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+        if self._acceptor is not None:
+            self._acceptor.join()
+        self._close_sockets()
+        if self._network is not None:
+            self._network.cut()
+
+    def _close_sockets(self) -> None:
+        for opened in self._sockets:
+            opened.close()
+
+    def close(self, *, handlers_ended: bool = True) -> None:
+        """Let go of everything but requests in progress, if there are handlers. Idempotent."""
+        self.hang_up()
+        network, self._network = self._network, None
+        if network is not None:
+            network.close(handlers_ended=handlers_ended)
+
+
+def _open_tcp(listener: Listener) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    address = (listener.host, listener.port)
+    return socket.create_server(address, family=family, backlog=_BACKLOG)
+
+
+def _open_unix(path: str) -> socket.socket:
+    """Whatever a broker that crashed has left at ``path`` is removed, if it is a socket."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            os.unlink(path)
+    opened = socket.socket(socket.AF_UNIX)
+    try:
+        opened.bind(path)
+        opened.listen(_BACKLOG)
+    except BaseException:
+        opened.close()
+        raise
+    return opened

@@ -1,0 +1,183 @@
+"""The bytes of one client, by TCP or TLS."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from kprod.broker.records.file_slice import FileSlice
+from kprod.types import BytesLike
+
+READ: Final = select.EPOLLIN
+"""Wait until the peer has sent something."""
+WRITE: Final = select.EPOLLOUT
+"""Wait until the peer takes something."""
+
+Part = BytesLike | FileSlice
+"""A piece of a response: bytes in memory, or bytes of a file that need not come to memory."""
+
+
+class Stream(Protocol):
+    """A non-blocking stream of bytes. One thread at a time, but ``cut`` may come from any.
+
+    ``OSError`` from any method means that the connection is lost.
+    """
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        ...
+
+    def advance(self) -> int:
+        """Go on with the handshake: 0 once it is done, else ``READ`` or ``WRITE`` to wait for."""
+        ...
+
+    def receive_into(self, buffer: memoryview) -> int | None:
+        """The number of bytes read, 0 when the peer has left, None when there is nothing now."""
+        ...
+
+    def send(self, parts: Sequence[Part]) -> int:
+        """The number of bytes taken of ``parts``; 0 when nothing can be sent now."""
+        ...
+
+    @property
+    def pending(self) -> bool:
+        """Whether bytes were read from the socket that ``receive_into`` has yet to give."""
+        ...
+
+    def cut(self) -> None:
+        """Make every wait and call of the owner end soon. Idempotent, any thread."""
+        ...
+
+    def close(self) -> None:
+        """Idempotent; for the owner."""
+        ...
+
+
+class PlainStream:
+    """TCP without TLS."""
+
+    pending = False
+
+    def __init__(self, client: socket.socket) -> None:
+        client.setblocking(False)
+        with contextlib.suppress(OSError):
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = client
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        return self._socket.fileno()
+
+    def advance(self) -> int:
+        """There is no handshake."""
+        return 0
+
+    def receive_into(self, buffer: memoryview) -> int | None:
+        """See ``Stream``."""
+        try:
+            return self._socket.recv_into(buffer)
+        except BlockingIOError:
+            return None
+
+    def send(self, parts: Sequence[Part]) -> int:
+        """Slices of files go by ``sendfile``: the kernel moves them, this process does not."""
+        first = parts[0]
+        try:
+            if isinstance(first, FileSlice):
+                sent = os.sendfile(self.fileno(), first.fd, first.position, first.length)
+                if not sent:
+                    # Somebody cut the file: what was promised to the client is not there.
+                    raise OSError("a file ended before the slice of it that is being sent")
+                return sent
+            return self._socket.sendmsg(_in_memory(parts))
+        except BlockingIOError:
+            return 0
+
+    def cut(self) -> None:
+        """See ``Stream``."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """See ``Stream``."""
+        self._socket.close()
+
+
+def _in_memory(parts: Sequence[Part]) -> list[BytesLike]:
+    found: list[BytesLike] = []
+    for part in parts:
+        if isinstance(part, FileSlice):
+            break
+        found.append(part)
+    return found
+
+
+_PIECE: Final = 64 * 1024
+
+
+class TlsStream:
+    """A ``Stream`` over Python's ``ssl``. See there for threads."""
+
+    def __init__(self, client: socket.socket, context: ssl.SSLContext) -> None:
+        client.setblocking(False)
+        with contextlib.suppress(OSError):
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = context.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
+        self._ready = False
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        return self._socket.fileno()
+
+    def advance(self) -> int:
+        """See ``Stream``."""
+        if not self._ready:
+            try:
+                self._socket.do_handshake()
+            except ssl.SSLWantReadError:
+                return READ
+            except ssl.SSLWantWriteError:
+                return WRITE
+            self._ready = True
+        return 0
+
+    def receive_into(self, buffer: memoryview) -> int | None:
+        """See ``Stream``."""
+        try:
+            return self._socket.recv_into(buffer)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+
+    def send(self, parts: Sequence[Part]) -> int:
+        """Slices of files have to come to memory: they are encrypted."""
+        first = parts[0]
+        if isinstance(first, FileSlice):
+            piece = os.pread(first.fd, min(first.length, _PIECE), first.position)
+        else:
+            piece = bytes(memoryview(first)[:_PIECE])
+        try:
+            return self._socket.send(piece)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+
+    @property
+    def pending(self) -> bool:
+        """See ``Stream``."""
+        return self._ready and self._socket.pending() > 0
+
+    def cut(self) -> None:
+        """See ``Stream``. The socket's own: that of ``ssl`` changes what its owner uses."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """See ``Stream``. Says so to the client (close_notify) where that goes at once."""
+        if self._ready:
+            with contextlib.suppress(OSError, ValueError):
+                self._socket.unwrap()
+        self._socket.close()

@@ -1,0 +1,179 @@
+"""Record batches the broker itself makes: its own records, what compaction leaves, and markers."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+import cramjam
+import lz4.frame
+import zstandard
+from crc32c import crc32c
+
+from kprod.broker.records.codecs import CorruptBatch
+from kprod.broker.records.legacy_message import StoredBatch
+from kprod.broker.records.record_batch import (
+    CONTROL,
+    CRC_START,
+    HEADER,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_V2,
+    TRANSACTIONAL,
+    BatchHeader,
+    StoredRecord,
+)
+
+_CODEC_MASK: Final = 0x07
+_NO_SEQUENCE: Final = -1
+
+
+def write_batch(
+    records: Iterable[tuple[bytes | None, bytes | None]],
+    timestamp: int,
+    attributes: int = 0,
+    producer: tuple[int, int] = (-1, -1),
+) -> bytes:
+    """A batch of keys and values, uncompressed, all of one time (milliseconds), from offset 0 on.
+
+    ``producer`` is the id and epoch of the producer whose transaction it belongs to. It has no
+    sequence: nobody sends it twice.
+    """
+    stored = [
+        StoredRecord(offset, timestamp, key, value, ())
+        for offset, (key, value) in enumerate(records)
+    ]
+    body = b"".join(_record(record, 0, timestamp) for record in stored)
+    times = (timestamp, timestamp)
+    sender = (*producer, _NO_SEQUENCE)
+    return _frame(0, 0, attributes, len(stored) - 1, times, sender, len(stored), body)
+
+
+def rewrite_batch(header: BatchHeader, kept: list[StoredRecord], attributes: int) -> bytes:
+    """The batch with some of its records only, at their offsets, by the codec it had.
+
+    Base offset, last offset, producer and sequences stay: what a producer sent last is still
+    known, and readers go on behind the batch as before (Kafka: MemoryRecords.filterTo).
+    """
+    body = b"".join(_record(r, header.base_offset, header.base_timestamp) for r in kept)
+    compressed = _COMPRESS[attributes & _CODEC_MASK](body)
+    latest = max((record.timestamp for record in kept), default=header.max_timestamp)
+    return _frame(
+        header.base_offset,
+        header.partition_leader_epoch,
+        attributes,
+        header.last_offset_delta,
+        (header.base_timestamp, header.max_timestamp if header.is_log_append_time else latest),
+        (header.producer_id, header.producer_epoch, header.base_sequence),
+        len(kept),
+        compressed,
+    )
+
+
+def _frame(
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    times: tuple[int, int],
+    producer: tuple[int, int, int],
+    count: int,
+    body: bytes,
+) -> bytes:
+    length = HEADER.size - LENGTH_PREFIX_BYTES + len(body)
+    start = (base_offset, length, leader_epoch, MAGIC_V2)
+    rest = (attributes, last_offset_delta, *times, *producer, count)
+    checked = HEADER.pack(*start, 0, *rest)[CRC_START:] + body
+    return HEADER.pack(*start, crc32c(checked), *rest)[:CRC_START] + checked
+
+
+def _record(record: StoredRecord, base_offset: int, base_timestamp: int) -> bytes:
+    fields = bytearray(b"\0")  # attributes, of which there are none
+    fields += varint(record.timestamp - base_timestamp)
+    fields += varint(record.offset - base_offset)
+    for field in (record.key, record.value):
+        fields += _field(field)
+    fields += varint(len(record.headers))
+    for name, value in record.headers:
+        fields += _field(name.encode())
+        fields += _field(value)
+    return varint(len(fields)) + bytes(fields)
+
+
+def _field(value: bytes | None) -> bytes:
+    return varint(-1) if value is None else varint(len(value)) + value
+
+
+def varint(value: int) -> bytes:
+    """The zigzag form of a signed integer of up to 64 bits."""
+    zigzag = (value << 1) ^ (value >> 63)
+    found = bytearray()
+    while zigzag > 0x7F:
+        found.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    found.append(zigzag)
+    return bytes(found)
+
+
+def _xerial(data: bytes) -> bytes:
+    block = bytes(cramjam.snappy.compress_raw(data))
+    return b"\x82SNAPPY\0" + b"\0\0\0\1" * 2 + len(block).to_bytes(4, "big") + block
+
+
+def _lz4(data: bytes) -> bytes:
+    found: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
+    return found
+
+
+_COMPRESS: Final[tuple[Callable[[bytes], bytes], ...]] = (
+    lambda data: data,
+    gzip.compress,
+    _xerial,
+    _lz4,
+    lambda data: zstandard.ZstdCompressor().compress(data),
+)
+
+
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+_VERSION: Final = 0
+_ABORT: Final = 0
+_COMMIT: Final = 1
+
+
+class TransactionMarker(NamedTuple):
+    """How the transaction of one producer ended, and which coordinator says so.
+
+    The coordinator's epoch is the leader epoch of its partition of ``__transaction_state``.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+
+
+def write_marker(marker: TransactionMarker, now_ms: int) -> bytes:
+    """The batch (Kafka: EndTransactionMarker): key ``i16 0, i16 kind``, value ``i16 0, i32``."""
+    key = _KEY.pack(_VERSION, _COMMIT if marker.committed else _ABORT)
+    value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
+    producer = (marker.producer_id, marker.producer_epoch)
+    return write_batch([(key, value)], now_ms, TRANSACTIONAL | CONTROL, producer)
+
+
+def read_marker(batch: StoredBatch) -> TransactionMarker | None:
+    """The marker in a control batch; None for any other kind, and for one that is empty.
+
+    Raises ``CorruptBatch``.
+    """
+    for record in batch.records():
+        try:
+            _, kind = _KEY.unpack_from(record.key or b"")
+            if kind not in (_ABORT, _COMMIT):
+                return None
+            _, epoch = _VALUE.unpack_from(record.value or b"")
+        except struct.error:
+            raise CorruptBatch(f"the control record at offset {record.offset} ends early") from None
+        return TransactionMarker(batch.producer_id, batch.producer_epoch, kind == _COMMIT, epoch)
+    return None
