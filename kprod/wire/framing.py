@@ -89,7 +89,7 @@ def _hint(prefix: bytes) -> str:
         return "this is an SSH server, not a Kafka broker"
     if prefix[0] in b"\x14\x15\x16\x17" and prefix[1] == 3:  # a TLS record and its major version
         return "this port expects TLS; set security_protocol to match"
-    return "is this a Kafka broker?"
+    return "is this a Kafka broker? if it is: receive_message_max_bytes is the limit"
 
 
 def encode_request_header(api: ApiKey, version: int, correlation_id: int, client_id: str) -> bytes:
