@@ -29,6 +29,7 @@ cdef class RecordAccumulator:
     cdef object _ratios
     cdef object _queues
     cdef ReadyTracker _ready_tracker
+    cdef readonly object let_grow
     cdef object _batch_compression
     cdef SharedCount _flushes
     cdef object _flush_lock

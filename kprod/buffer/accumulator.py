@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.batch import ProducerBatch
@@ -37,6 +38,8 @@ from kprod_ext.partition_queue import PartitionAppender
 from kprod_ext.record_clock import RecordClock
 
 log = logging.getLogger(__name__)
+
+Taken: TypeAlias = list[tuple[ProducerBatch, Leadership]]
 
 
 class RecordAccumulator:
@@ -72,6 +75,7 @@ class RecordAccumulator:
         self._maker = BatchMaker(pool, clock, *sizes, self._ratios, self.callbacks, wake)
         self._queues: GrowingMap = GrowingMap()
         self._ready_tracker = ReadyTracker()
+        self.let_grow = self._ready_tracker.let_grow
         self._batch_compression = BatchCompression(wake)
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
@@ -186,8 +190,7 @@ class RecordAccumulator:
         queue = BatchQueue(tp, self._settings(tp.topic), self.record_clock)
         queue.hurry = partial(self._hurried, queue)
         queue.batch_compression = self._batch_compression if queue.settings.codec else None
-        if self._waited is not None:
-            queue.wait = partial(self._waited, queue)
+        queue.wait = None if self._waited is None else partial(self._waited, queue)
         made: BatchQueue = self._queues.get_or_create(tp, lambda: queue)
         return made
 
@@ -262,15 +265,13 @@ class RecordAccumulator:
             ready_tracker.depths.of(measured),
         )
 
-    def drain(
-        self, node_id: int, acks: int, gate: DrainGate, max_bytes: int
-    ) -> list[tuple[ProducerBatch, Leadership]]:
+    def drain(self, node_id: int, acks: int, gate: DrainGate, max_bytes: int) -> Taken:
         """Take at most one batch per partition for one request: sealed, in sequence.
 
         Together they have up to ``max_bytes``, or there is one only. Of those that were ready when
         ``ready`` looked; what was left longest comes first. When this raises nothing was taken.
         """
-        taken: list[tuple[ProducerBatch, Leadership]] = []
+        taken: Taken = []
         try:
             self._drain(taken, node_id, acks, gate, max_bytes)
         except BaseException:
@@ -282,12 +283,7 @@ class RecordAccumulator:
         return taken
 
     def _drain(
-        self,
-        taken: list[tuple[ProducerBatch, Leadership]],
-        node_id: int,
-        acks: int,
-        gate: DrainGate,
-        max_bytes: int,
+        self, taken: Taken, node_id: int, acks: int, gate: DrainGate, max_bytes: int
     ) -> None:
         room = max_bytes
         for place in self._ready_tracker.at(node_id, acks, self._hurry):
@@ -379,13 +375,17 @@ class RecordAccumulator:
         return self._ready_tracker.oldest()
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Replace a batch that is off the wire by two smaller ones, at its place in the queue."""
+        """Replace a batch that a broker finds too large by two smaller ones."""
         queue = self._queue_of(batch)
         queue.batch_max_size = batch.size // 2  # else it would go on growing, to be cut each time
-        codec = queue.settings.codec
-        parts = split(batch, codec, decompress, queue.hurry)
-        if codec:
+        if queue.settings.codec:
             self._ratios.start_over(batch.tp.topic, batch.builder.actual_compression_ratio)
+        return self.cut(batch, 2)
+
+    def cut(self, batch: ProducerBatch, count: int) -> list[ProducerBatch]:
+        """Replace a batch that is off the wire by smaller ones, at its place in the queue."""
+        queue = self._queue_of(batch)
+        parts = split(batch, queue.settings.codec, decompress, queue.hurry, count)
         for part in parts:
             self.incomplete.add(part)
             self.put_back(part)

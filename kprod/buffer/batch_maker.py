@@ -31,8 +31,8 @@ class BatchMaker:
     """Makes the batches of one accumulator. Thread-safe.
 
     A batch begins with ``batch_size`` bytes of memory, is ready when it has filled them, and goes
-    on filling up to ``batch_max_size`` until the sender takes it (KIP-782). ``wake`` makes the
-    sender look when somebody has to wait for memory.
+    on filling until the sender takes it (KIP-782), up to ``batch_max_size`` or what its queue may
+    grow to. ``wake`` makes the sender look when somebody has to wait for memory.
     """
 
     def __init__(
@@ -102,9 +102,10 @@ class BatchMaker:
 
     def _builder(self, queue: BatchQueue, buffer: PooledBuffer) -> MemoryRecordsBuilder:
         codec = queue.settings.codec
+        most = min(self._batch_max_size, queue.batch_max_size, queue.grows_to)
         return MemoryRecordsBuilder(
             buffer,
-            write_limit=max(min(self._batch_max_size, queue.batch_max_size), self._batch_size),
+            write_limit=max(most, self._batch_size),
             full_size=self._batch_size,  # so a record that is larger fills its batch at once
             compression=codec,
             compression_ratio=self._ratios.estimate(queue.tp.topic) if codec else 1.0,

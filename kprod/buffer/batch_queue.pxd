@@ -24,6 +24,7 @@ cdef class BatchQueue(QueueListMember):
     cdef public object wait
     cdef public object batch_compression
     cdef public Py_ssize_t batch_max_size
+    cdef public Py_ssize_t grows_to
     cdef public object leader
     cdef public NodeQueues queues_of_node
     cdef public int64_t found_in

@@ -56,7 +56,8 @@ class BatchQueue(QueueListMember):
     looked at stays the head until it takes it.
 
     ``retired``: the partition has, or will have, another queue; nothing is pushed here any more.
-    ``batch_max_size`` is less than what holds for all once a broker found a batch too large.
+    ``batch_max_size`` is less than what holds for all once a broker found a batch too large, and
+    ``grows_to`` is what the leader's node allowed when the sender looked last.
     ``hurry`` and ``wait`` are those of the deliveries of its batches. ``leader``,
     ``queues_of_node``, ``found_in`` and ``look`` are for ``ReadyTracker`` to remember what it saw.
     """
@@ -69,6 +70,7 @@ class BatchQueue(QueueListMember):
         "batch_compression",
         "batch_max_size",
         "found_in",
+        "grows_to",
         "hurry",
         "leader",
         "linger",
@@ -94,6 +96,7 @@ class BatchQueue(QueueListMember):
         self.wait: Wait | None = None
         self.batch_compression: BatchCompression | None = None
         self.batch_max_size = 2**31 - 1
+        self.grows_to = 0
         self.leader: Leadership | None = None
         self.queues_of_node: NodeQueues | None = None
         self.found_in = 0

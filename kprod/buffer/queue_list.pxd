@@ -19,5 +19,6 @@ cdef class QueueList:
 cdef class NodeQueues:
     cdef readonly int32_t node_id
     cdef readonly int acks
+    cdef public Py_ssize_t batches_grow_to
     cdef readonly QueueList due
     cdef readonly QueueList lingering

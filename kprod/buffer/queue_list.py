@@ -64,12 +64,17 @@ class QueueList:
 
 
 class NodeQueues:
-    """What waits for requests to one node that ask for the same ``acks``."""
+    """What waits for requests to one node that ask for the same ``acks``.
 
-    __slots__ = ("acks", "due", "lingering", "node_id")
+    ``batches_grow_to``: how large a batch for the node may become, if that is more than
+    ``batch_size``.
+    """
+
+    __slots__ = ("acks", "batches_grow_to", "due", "lingering", "node_id")
 
     def __init__(self, node_id: int, acks: int) -> None:
         self.node_id = node_id
         self.acks = acks
+        self.batches_grow_to = 0
         self.due = QueueList()
         self.lingering = QueueList(passing=True)

@@ -19,6 +19,7 @@ cdef class Ready:
 cdef class ReadyTracker:
     cdef object _noted
     cdef dict _node_queues
+    cdef dict _growth
     cdef dict _leaderless
     cdef QueueList _resting
     cdef QueueList _shut
@@ -45,6 +46,7 @@ cdef class ReadyTracker:
     )
     cdef void _consider(self, BatchQueue queue, double now) except *
 
+    @cython.locals(queues_of_node=NodeQueues)
     cdef void _find(self, BatchQueue queue) except *
     cdef QueueList _leaderless_of(self, object topic)
     cdef void _move(self, BatchQueue queue, QueueList place) except *

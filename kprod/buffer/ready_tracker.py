@@ -61,6 +61,7 @@ class ReadyTracker:
 
     __slots__ = (
         "_ages",
+        "_growth",
         "_leaderless",
         "_looks",
         "_node_queues",
@@ -77,6 +78,7 @@ class ReadyTracker:
         # Appending and taking from the left are each atomic, with and without a GIL.
         self._noted: deque[BatchQueue] = deque()
         self._node_queues: dict[tuple[int, int], NodeQueues] = {}  # where queues are due, or linger
+        self._growth: dict[int, int] = {}  # how large batches may become, by node
         self._leaderless: dict[str, QueueList] = {}  # by topic
         self._resting = QueueList()
         self._shut = QueueList()
@@ -122,6 +124,16 @@ class ReadyTracker:
         if queue.queue_list is self._shut:
             self.note_anew(queue)
 
+    def let_grow(self, node_id: int, nbytes: int) -> None:
+        """Batches for the node may become as large as that, if it is more than ``batch_size``.
+
+        Holds for batches that are begun after the sender's next look at their queue.
+        """
+        self._growth[node_id] = nbytes
+        for queues_of_node in self._node_queues.values():
+            if queues_of_node.node_id == node_id:
+                queues_of_node.batches_grow_to = nbytes
+
     def look(self, snapshot: ClusterSnapshot, now: float) -> None:
         """Put every queue to which something happened where it belongs at ``now``."""
         if snapshot is not self._snapshot:
@@ -153,7 +165,9 @@ class ReadyTracker:
     def _consider(self, queue: BatchQueue, now: float) -> None:
         place = queue.queue_list
         if place is not None and not place.passing:
-            if queue.leader is not None:
+            queues_of_node = queue.queues_of_node
+            if queues_of_node is not None:
+                queue.grows_to = queues_of_node.batches_grow_to
                 self.depths.see(queue)
             return
         batch, full = queue.head()
@@ -169,6 +183,7 @@ class ReadyTracker:
             self.depths.forget(queue)
             self._move(queue, self._leaderless_of(queue.tp.topic))
             return
+        queue.grows_to = queues_of_node.batches_grow_to
         self.depths.see(queue)
         when = _due_at(batch, leader, AT_ONCE if full else queue.linger)
         if when <= now:
@@ -186,6 +201,7 @@ class ReadyTracker:
             queues_of_node = self._node_queues.get(at)
             if queues_of_node is None:
                 queues_of_node = self._node_queues[at] = NodeQueues(*at)
+                queues_of_node.batches_grow_to = self._growth.get(leader.leader_id, 0)
             queue.queues_of_node = queues_of_node
         queue.found_in = self._snapshots
 

@@ -1,4 +1,7 @@
-"""Cutting a batch in two when the broker finds it too large (Kafka's ``ProducerBatch.split``)."""
+"""Cutting a batch into smaller ones (Kafka's ``ProducerBatch.split``).
+
+In two when the broker finds it too large; into more when the network does.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,15 @@ from kprod_ext.batch import HEADER_BYTES
 
 
 def split(
-    batch: ProducerBatch, codec: int, decompress: Decompressor, hurry: Callable[[], None]
+    batch: ProducerBatch,
+    codec: int,
+    decompress: Decompressor,
+    hurry: Callable[[], None],
+    count: int = 2,
 ) -> list[ProducerBatch]:
-    """Two batches that hold the records of ``batch`` in order, about half of its bytes each.
+    """At most ``count`` batches with the records of ``batch`` in order, of about as many bytes.
+
+    There are at least two.
 
     The futures of ``batch`` follow its records. The new batches keep its age, place in the queue
     and, as consecutive ranges, its sequence numbers: if ``batch`` itself is stored after
@@ -25,28 +34,32 @@ def split(
         raise AssertionError(f"{batch!r} cannot be split")
     encoded = decompress(batch.builder.compression, memoryview(batch.records)[HEADER_BYTES:])
     records = list(read_records(memoryview(encoded), batch.builder.base_timestamp))
-    middle = _middle(records)
-    halves = (records[:middle], records[middle:])
-    parts = [_part(batch, half, codec, hurry) for half in halves]
-    for number, part in enumerate(parts):
+    firsts = _firsts(records, count)
+    ends = [*firsts[1:], len(records)]
+    parts = [
+        _part(batch, records[first:end], codec, hurry)
+        for first, end in zip(firsts, ends, strict=True)
+    ]
+    for number, (first, part) in enumerate(zip(firsts, parts, strict=True)):
         part.drain_order = (*(batch.drain_order or ()), number)  # (2,) < (3, 0) < (3, 1) < (4,)
-    if batch.producer is not None:
-        parts[0].give_sequence(batch.producer, batch.base_sequence)
-        after = (batch.base_sequence + middle) & 0x7FFF_FFFF
-        parts[1].give_sequence(batch.producer, after)
-    batch.delivery.split_into([(0, parts[0].delivery), (middle, parts[1].delivery)])
+        if batch.producer is not None:
+            part.give_sequence(batch.producer, (batch.base_sequence + first) & 0x7FFF_FFFF)
+    deliveries = [part.delivery for part in parts]
+    batch.delivery.split_into(list(zip(firsts, deliveries, strict=True)))
     return parts
 
 
-def _middle(records: Sequence[EncodedRecord]) -> int:
-    """Where to cut so that neither half is empty and both are about as large."""
-    half = sum(record.size_bound for record in records) / 2
-    size = 0
+def _firsts(records: Sequence[EncodedRecord], count: int) -> list[int]:
+    """Where the parts begin, so that none is empty and all are about as large."""
+    share = sum(record.size_bound for record in records) / count
+    firsts = [0]
+    size, part = 0, 0
     for index, record in enumerate(records[:-1], start=1):
         size += record.size_bound
-        if size >= half:
-            return index
-    return len(records) - 1
+        if size >= share * (part + 1):
+            part = int(size / share)
+            firsts.append(index)
+    return firsts if len(firsts) > 1 else [0, len(records) - 1]
 
 
 def _part(

@@ -136,9 +136,9 @@ class ProducerOptions(TypedDict, total=False):
     every record travel alone."""
 
     batch_max_size: int
-    """Size up to which a full batch that cannot leave yet goes on filling (KIP-782): while its
-    partition, its broker or the sender is busy it takes more records, instead of another one
-    being begun. Its memory is taken as records come, ``batch_size`` at a time. At least
+    """Size up to which a full batch that cannot leave yet goes on filling (KIP-782), as far as
+    the network has proved to carry: batches for a broker double with what it answers, and begin
+    anew with ``batch_size`` when a connection is lost with a request under way. At least
     ``batch_size`` and at most ``max_request_size``; when not set, it is raised or lowered to
     that, and it is ``batch_size`` where that is set to less than 16384."""
 

@@ -85,10 +85,7 @@ def assemble(
     accumulator = _accumulator(config, retry_backoff, clock, leadership, callbacks, record_clock)
     sequences = _sequences(config)
     outcomes = _outcomes(config, accumulator, metadata, sequences, metrics, network, clock)
-    settings = ProduceSettings(
-        config.request_timeout_ms, config.delivery_timeout_ms / 1000, config.max_request_size
-    )
-    parts = (accumulator, metadata, network, sequences, outcomes, settings)
+    parts = (accumulator, metadata, network, sequences, outcomes, _produce_settings(config))
     produce_round = ProduceRound(*parts, load_watcher)
     identity: IdentitySource = IdentityRound(sequences, network, retry_backoff)
     if transactions is not None:
@@ -162,6 +159,15 @@ def _network(
         metadata.connection_failed,
         rng,
         goes_back=config.metadata_recovery_strategy == "rebootstrap",
+    )
+
+
+def _produce_settings(config: ProducerConfig) -> ProduceSettings:
+    return ProduceSettings(
+        config.request_timeout_ms,
+        config.delivery_timeout_ms / 1000,
+        config.max_request_size,
+        config.max_in_flight_requests_per_connection,
     )
 
 

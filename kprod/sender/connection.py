@@ -43,9 +43,10 @@ class _Unanswered:
         self.since = since  # queued, bytes of it left, a silence the broker asked for is over
         self.left = frame  # what the socket has not taken
         self.left_bytes = 0
-        self.started = False  # a byte of it was handed to the socket
+        self.may_be_read = False  # its last byte may have reached the broker
         for buffer in frame:
             self.left_bytes += len(buffer)
+        self.size = self.left_bytes
 
     def took(self, nbytes: int) -> None:
         """The socket took the first ``nbytes`` of what is left, and not all of it."""
@@ -79,15 +80,18 @@ class _Output:
         finished: list[_Unanswered] = []
         while nbytes:
             owner = self._owners[0]
-            owner.started = True
             owner.since = now
             if nbytes < owner.left_bytes:
                 owner.took(nbytes)
                 break
             nbytes -= owner.left_bytes
-            owner.left, owner.left_bytes = (), 0
+            owner.left, owner.left_bytes, owner.may_be_read = (), 0, True
             finished.append(self._owners.popleft())
         return finished
+
+    def offered(self) -> None:
+        for owner in self._owners:
+            owner.may_be_read = True
 
     def clear(self) -> None:
         self._owners.clear()
@@ -185,8 +189,13 @@ class BrokerConnection:
         return len(self._unanswered)
 
     @property
+    def bytes_in_flight(self) -> int:
+        """Of these requests."""
+        return sum(entry.size for entry in self._unanswered)
+
+    @property
     def unanswered(self) -> list[Exchange]:
-        """These, oldest first."""
+        """The requests without a response, oldest first."""
         return [entry.exchange for entry in self._unanswered]
 
     def open(self, now: float) -> None:
@@ -291,6 +300,10 @@ class BrokerConnection:
         """The bytes that wait for the socket, in order."""
         return self._output.pending()
 
+    def offered(self) -> None:
+        """Whatever waits may leave before ``wrote`` tells: the transport keeps bytes of its own."""
+        self._output.offered()
+
     def wrote(self, nbytes: int, now: float) -> None:
         """The socket took ``nbytes``. Requests that expect no response end here."""
         for entry in self._output.wrote(nbytes, now):
@@ -378,7 +391,7 @@ class BrokerConnection:
             entry = self._unanswered.popleft()
             entry.left = ()  # its views: the memory goes back to the pool
             try:
-                entry.exchange.failed(error, now, sent=entry.started)
+                entry.exchange.failed(error, now, sent=entry.may_be_read)
             except Exception as raised:
                 mistake = raised
         if mistake is not None:

@@ -38,6 +38,7 @@ class Exchange(Protocol):
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """There will be no response.
 
-        ``sent``: some bytes had left, so the broker may have acted on it.
+        ``sent``: its last byte may have left, so the broker may have acted on it. Before that the
+        broker cannot: a request begins with its size, and is carried out when all of it is there.
         """
         ...

@@ -12,7 +12,14 @@ from kprod.errors import ConnectionLost, KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Exchange
-from kprod.sender.link_errors import as_lost, forget_frames, named, silent_setup, slow_setup
+from kprod.sender.link_errors import (
+    as_lost,
+    forget_frames,
+    named,
+    silenced,
+    silent_setup,
+    slow_setup,
+)
 from kprod.sender.link_settings import LinkSettings
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Transport, views_of
@@ -102,6 +109,11 @@ class BrokerLink:
         return self._connection.in_flight if self._connection is not None else 0
 
     @property
+    def bytes_in_flight(self) -> int:
+        """The bytes of these."""
+        return self._connection.bytes_in_flight if self._connection is not None else 0
+
+    @property
     def seen_in_flight(self) -> int:
         """The same. Any thread: the sender may end the connection meanwhile."""
         self._changing.acquire()  # as in ``_end``
@@ -123,10 +135,7 @@ class BrokerLink:
         if self._connection is None or not self._connection.established:
             return self._latest_failure
         left = self._connection.throttled_for(now)
-        return KprodError(self._silenced(left)) if left > 0 else None
-
-    def _silenced(self, seconds: float) -> str:
-        return f"{self.broker} asks for {seconds:.3g} s without requests (throttle_time_ms)"
+        return KprodError(silenced(self.broker, left)) if left > 0 else None
 
     def may_connect(self, now: float) -> bool:
         """True when there is no connection and no back-off forbids one."""
@@ -258,7 +267,7 @@ class BrokerLink:
             self._traffic.responses += connection.responses - seen
             silence = connection.throttled_for(now)
             if silence >= LONG_SILENCE:
-                self._troubles.seldom(f"silence {self.broker}", self._silenced(silence), now)
+                self._troubles.seldom(f"silence {self.broker}", silenced(self.broker, silence), now)
             if self._coming_up and connection.established:
                 self._coming_up, self._setups_too_long = False, 0
                 self._troubles.works(str(self.broker), now)
@@ -294,6 +303,8 @@ class BrokerLink:
     def _write_some(self, transport: Transport, connection: BrokerConnection) -> int:
         # The views die here: what wrote() ends must find its memory free to be used again.
         buffers: Sequence[Any] = connection.pending_output()
+        if not getattr(transport, "tells_all", False):
+            connection.offered()
         if not self._takes_batches:
             buffers = views_of(buffers)
         return transport.send(buffers)
@@ -365,8 +376,7 @@ class BrokerLink:
             finally:
                 transport.close()
         except Exception as error:
-            what = f"{self.broker}: the connection could not be closed"
-            self._troubles.mistake(what, error, now)
+            self._troubles.mistake(f"{self.broker}: the connection could not be closed", error, now)
 
     def _tell(self, error: KprodError, now: float, *, quietly: bool = False) -> None:
         if quietly:  # nobody misses anything: brokers close connections that are idle
@@ -382,12 +392,11 @@ class BrokerLink:
 
     def _explain(self, error: Exception, now: float) -> KprodError:
         """What is told of ``error``. Raises nothing: what failed must be ended in any case."""
-        explained: KprodError = self._broken
         try:
-            explained = self._named(error, now)
+            return self._named(error, now)
         except Exception:  # no memory for that, or a log handler that raises
             forget_frames(error)
-        return explained
+        return self._broken
 
     def _named(self, error: Exception, now: float) -> KprodError:
         new = self._connection is not None and not self._connection.useful

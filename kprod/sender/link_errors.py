@@ -24,6 +24,11 @@ def as_lost(error: KprodError) -> KprodError:
     return lost
 
 
+def silenced(broker: Broker, seconds: float) -> str:
+    """How long a broker is to be left alone."""
+    return f"{broker} asks for {seconds:.3g} s without requests (throttle_time_ms)"
+
+
 def slow_setup(seconds: float, progress: str) -> ConnectionLost:
     """No connection in that time; ``progress`` tells what it waits for, if anything is known."""
     return ConnectionLost(f"not connected after {seconds:.3g} s" + (progress and f": {progress}"))

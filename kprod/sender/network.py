@@ -165,6 +165,11 @@ class Network:
             self._connect(link, now)
         return link.usable(now)
 
+    def under_way(self, node_id: int) -> int:
+        """The bytes of all requests to the node that are not answered."""
+        link = self._links.get(node_id)
+        return 0 if link is None else link.bytes_in_flight
+
     def trouble(self, node_id: int, now: float) -> KprodError | None:
         """Why no request can be sent to the node; None when there is no reason, or none yet."""
         link = self._links.get(node_id)

@@ -91,6 +91,11 @@ class Outcomes:
         batch.last_attempt_at = now
         self._accumulator.put_back(batch)
 
+    def cut(self, batch: ProducerBatch, count: int) -> None:
+        """Queue ``batch``, which was taken for a request, as smaller ones under its numbers."""
+        self._metrics.batches_split += 1
+        self._sequences.was_split(batch, self._accumulator.cut(batch, count))
+
     def stray(self, batch: ProducerBatch, now: float) -> None:
         """No queue and no request has ``batch``, for a turn broke off: queue it, or see it off."""
         if batch.delivery.done:

@@ -19,9 +19,14 @@ class Transport(Protocol):
     ``takes_batches``: ``send`` is also given objects that are bytes-like and nothing else
     (``kprod_ext.SealedBatch``, or its pieces), of which a view costs least where no other thread
     waits for it.
+
+    ``tells_all``: what ``send`` has not told as taken has not left and never will, also when it
+    raises. Without that promise a request counts as one that the broker may have read as soon as
+    it was offered.
     """
 
     takes_batches: bool = False
+    tells_all: bool = False
 
     def advance(self) -> bool:
         """Go on connecting; True once bytes may flow, False while it takes longer.

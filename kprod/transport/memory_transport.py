@@ -28,6 +28,8 @@ class MemoryTransport(Transport):
     ``deliver``, ``hang_up`` and ``cut`` are the server's, and may be called from any thread.
     """
 
+    tells_all = True
+
     def __init__(
         self,
         host: str,

@@ -32,6 +32,7 @@ class TcpTransport:
     """
 
     takes_batches = True
+    tells_all = True
 
     def __init__(
         self,

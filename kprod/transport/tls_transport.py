@@ -24,6 +24,7 @@ class TlsTransport:
     """
 
     takes_batches = False
+    tells_all = False  # OpenSSL has bytes that a later call may let go
 
     def __init__(
         self,

@@ -24,14 +24,15 @@ class Transmission:
     """One batch as it was last sent, and how often it was sent again without a pause.
 
     ``lost``: its connection ended before there was an answer. ``stored``: an answer has said so.
+    ``in_doubt``: an attempt may have been stored, as far as the client can know.
     """
 
-    records: int
-    crc: int
+    fields: BatchFields
     at: float
     hasty: int = 0
     lost: bool = False
     stored: bool = False
+    in_doubt: bool = False
 
 
 @dataclass(slots=True)
@@ -44,10 +45,18 @@ class Sequence:
     expected: int = 0
     window: deque[Transmission] = field(default_factory=deque)
     batches: dict[int, Transmission] = field(default_factory=dict)
-    split: list[BatchFields] = field(default_factory=list)  # refused as too large
+    split: list[BatchFields] = field(default_factory=list)
 
-    def of_a_half(self, sequence: int) -> bool:
+    def of_a_part(self, sequence: int) -> bool:
         return any(b.base_sequence <= sequence <= b.last_sequence for b in self.split)
+
+    def cut(self, base_sequence: int) -> None:
+        """The batch is no more: parts of it get the numbers."""
+        whole = self.batches.pop(base_sequence, None)
+        if whole is not None:
+            self.split.append(whole.fields)
+            if whole in self.window:
+                self.window.remove(whole)
 
     def opens_window(self, newest: Transmission) -> int:
         """How many batches the broker has to remember, if it has stored all that were sent."""
@@ -75,12 +84,14 @@ class SequenceWatch:
         self._epochs[fields.producer_id, tp] = fields.epoch
         known = self._sequences.setdefault((fields.producer_id, fields.epoch, tp), Sequence())
         before = known.batches.get(fields.base_sequence)
-        if before is not None:
+        if before is not None and fields.records < before.fields.records and not before.in_doubt:
+            known.cut(fields.base_sequence)
+        elif before is not None:
             self._sent_again(before, fields, history)
             return
-        transmission = Transmission(fields.records, fields.crc, self._clock.now)
+        transmission = Transmission(fields, self._clock.now)
         known.batches[fields.base_sequence] = transmission
-        if known.of_a_half(fields.base_sequence):
+        if known.of_a_part(fields.base_sequence):
             return
         gap_allowed = tp in history.failed_partitions
         if fields.base_sequence != known.expected and not gap_allowed:
@@ -93,7 +104,7 @@ class SequenceWatch:
 
     def _sent_again(self, before: Transmission, fields: BatchFields, history: History) -> None:
         now = self._clock.now
-        if (before.records, before.crc) != (fields.records, fields.crc):
+        if (before.fields.records, before.fields.crc) != (fields.records, fields.crc):
             history.violated("I12", f"another batch with the sequence of one before: {fields}")
         pause = min(self._pause, self._pause_when_lost) if before.lost else self._pause
         if now - before.at < pause:
@@ -104,21 +115,25 @@ class SequenceWatch:
 
     def lost(self, tp: TopicPartition, fields: BatchFields) -> None:
         """Its connection has ended: nothing but the next connection needs to be waited for."""
-        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
-        if known is not None and fields.base_sequence in known.batches:
-            known.batches[fields.base_sequence].lost = True
+        if (known := self._known(tp, fields)) is not None:
+            known.lost = True
 
     def stored(self, tp: TopicPartition, fields: BatchFields) -> None:
         """A broker has told the client so."""
+        if (known := self._known(tp, fields)) is not None:
+            known.stored = True
+
+    def doubted(self, tp: TopicPartition, fields: BatchFields) -> None:
+        """All of it has left, and no answer has said that it was refused."""
+        if (known := self._known(tp, fields)) is not None:
+            known.in_doubt = True
+
+    def _known(self, tp: TopicPartition, fields: BatchFields) -> Transmission | None:
         known = self._sequences.get((fields.producer_id, fields.epoch, tp))
-        if known is not None and fields.base_sequence in known.batches:
-            known.batches[fields.base_sequence].stored = True
+        return None if known is None else known.batches.get(fields.base_sequence)
 
     def too_large(self, tp: TopicPartition, fields: BatchFields) -> None:
         """A broker has told the client so: the halves get the numbers."""
         known = self._sequences.get((fields.producer_id, fields.epoch, tp))
         if known is not None:
-            whole = known.batches.pop(fields.base_sequence, None)
-            if whole is not None and whole in known.window:
-                known.window.remove(whole)
-            known.split.append(fields)
+            known.cut(fields.base_sequence)

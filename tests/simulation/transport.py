@@ -25,7 +25,12 @@ class Peer(Protocol):
 
 
 class SimTransport(Transport):
-    """Takes bytes while the window has room; gives back what the broker's end has delivered."""
+    """Takes bytes while the window has room; gives back what the broker's end has delivered.
+
+    ``left_of_frame``: so many bytes of the last request have not been taken.
+    """
+
+    tells_all = True
 
     def __init__(self, wires: Wires, number: int, node_id: int, name: str) -> None:
         self.number = number
@@ -41,7 +46,7 @@ class SimTransport(Transport):
         self._ended = False
         self._room = wires.window
         self.offered_at: float | None = None  # when what comes next was refused for want of room
-        self._left_of_frame = 0
+        self.left_of_frame = 0
         self._to_broker = InOrder(wires.events)
 
     def __repr__(self) -> str:
@@ -56,7 +61,7 @@ class SimTransport(Transport):
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
         self._check()
         if self._peer is None or self._room <= 0:
-            if self.offered_at is None and not self._left_of_frame:
+            if self.offered_at is None and not self.left_of_frame:
                 self.offered_at = self._wires.events.now
             return 0
         data = b"".join(buffers)
@@ -70,14 +75,14 @@ class SimTransport(Transport):
     def _watch_frames(self, data: bytes, taken: int) -> None:
         at = 0
         while at < taken:
-            if not self._left_of_frame:
-                self._left_of_frame = 4 + int.from_bytes(data[at : at + 4], "big")
-                frame = data[at : at + self._left_of_frame]
+            if not self.left_of_frame:
+                self.left_of_frame = 4 + int.from_bytes(data[at : at + 4], "big")
+                frame = data[at : at + self.left_of_frame]
                 self.frames.append(frame)
                 self._wires.watcher.sent(self, frame)
                 self.offered_at = None
-            step = min(self._left_of_frame, taken - at)
-            self._left_of_frame -= step
+            step = min(self.left_of_frame, taken - at)
+            self.left_of_frame -= step
             at += step
 
     def _to_peer(self, peer: Peer, data: bytes) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
+from kprod.errors import MAYBE_WRITTEN
 from kprod.types import TopicPartition
 from tests.simulation.clock import SimClock
 from tests.simulation.history import History
@@ -96,10 +97,14 @@ class WireWatch:
         times.append(now)
 
     def ended(self, transport: SimTransport) -> None:
-        for request in self._lines.pop(transport, Line()).unanswered:
+        unanswered = self._lines.pop(transport, Line()).unanswered
+        for number, request in enumerate(unanswered, start=1):
             self._off_wire(request)
+            all_has_left = number < len(unanswered) or not transport.left_of_frame
             for place, fields in request.batches:
                 self._sequences.lost(_by_name(place), fields)
+                if all_has_left:
+                    self._sequences.doubted(_by_name(place), fields)
 
     def changed_on_the_way(self, transport: SimTransport) -> None:
         self.history.violated("I8", f"bytes changed while they were sent on {transport}")
@@ -211,6 +216,8 @@ class WireWatch:
                 self.history.doubted.add(_by_name(place))
             elif code in TOO_LARGE:
                 self._sequences.too_large(_by_name(place), fields)
+            elif code is None or code in MAYBE_WRITTEN:
+                self._sequences.doubted(_by_name(place), fields)
 
 
 def _by_name(place: Place) -> TopicPartition:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.accumulator import RecordAccumulator, Taken
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
-from kprod.cluster.snapshot import ClusterSnapshot, Leadership
+from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import KprodError
 from kprod.sender.final_errors import unknown_fate
 from kprod.sender.load_watcher import LoadWatcher
@@ -16,8 +17,13 @@ from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.rounds.produce_exchange import ProduceExchange, TransactionOfBatches
 from kprod.sender.sequences import Sequences
+from kprod.sender.window import Window
+from kprod_ext.batch import HEADER_BYTES
 
 FOREVER = float("inf")
+PART_OF_TIMEOUT = 0.1
+"""Of ``request_timeout_ms``: all that is under way should take no longer, so that a network which
+turns ten times slower carries it all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,7 @@ class ProduceSettings:
     request_timeout_ms: int
     delivery_timeout: float
     max_request_size: int
+    max_in_flight: int
 
 
 class ProduceRound:
@@ -56,6 +63,8 @@ class ProduceRound:
         self._request_timeout_ms = settings.request_timeout_ms
         self._delivery_timeout = settings.delivery_timeout
         self._max_request_size = settings.max_request_size
+        self._most_under_way = settings.max_in_flight * settings.max_request_size
+        self._windows: dict[int, Window] = {}  # by node
         self._load_watcher = load_watcher
         self.transaction: Callable[[], TransactionOfBatches] | None = None
         """Set where records are part of transactions: which one the next request is of."""
@@ -108,7 +117,7 @@ class ProduceRound:
         """
         served = False
         for node_id, acks in nodes.items():
-            if not self._network.usable(node_id, now):
+            if not self._network.usable(node_id, now) or not self._room(node_id):
                 waiting.append(node_id)
             elif self._sequences.producer is not None or not self._sequences.idempotent:
                 served = self._send(node_id, acks, snapshot, now) or served
@@ -130,33 +139,65 @@ class ProduceRound:
 
     def _request(self, node_id: int, acks: int, snapshot: ClusterSnapshot, now: float) -> bool:
         """Make a request of batches with equal ``acks``; True when there was something."""
-        most = self._max_request_size
+        most = min(self._room(node_id), self._max_request_size)
         taken = self._accumulator.drain(node_id, acks, self._sequences, most)
         if not taken:
             return False
         try:
-            exchange = self._exchange(node_id, acks, taken, snapshot, now)
+            self._cut(taken, self._window(node_id).size)
+            exchange = self._exchange(node_id, acks, taken, snapshot, now) if taken else None
         except BaseException:  # memory has run out, say
             for batch, _ in taken:
                 self._outcomes.not_sent(batch, now)
             raise
-        self._network.send(node_id, exchange, now)
+        if exchange is not None:
+            self._network.send(node_id, exchange, now)
         return True
+
+    def _window(self, node_id: int) -> Window:
+        window = self._windows.get(node_id)
+        if window is None:
+            window = self._windows[node_id] = Window(
+                self._accumulator.batch_size,
+                self._most_under_way,
+                self._request_timeout_ms / 1000 * PART_OF_TIMEOUT,
+                partial(self._accumulator.let_grow, node_id),
+            )
+        return window
+
+    def _room(self, node_id: int) -> int:
+        return self._window(node_id).room(self._network.under_way(node_id))
+
+    def _cut(self, taken: Taken, most: int) -> None:
+        """Queue as smaller batches what grew while the network bore more than it does now.
+
+        Not what a broker may have read: it would find the parts out of sequence. A part is as large
+        as ``most`` with one record more at the end, but no smaller than half of it.
+        """
+        for entry in list(taken):
+            batch, _ = entry
+            read = batch.maybe_written and batch.has_sequence
+            if batch.size > most and batch.record_count > 1 and not read:
+                part = max(1, most // 2, most - batch.builder.max_record_size - HEADER_BYTES)
+                self._outcomes.cut(batch, -(-batch.size // part))
+                taken.remove(entry)
 
     def _exchange(
         self,
         node_id: int,
         acks: int,
-        taken: list[tuple[ProducerBatch, Leadership]],
+        taken: Taken,
         snapshot: ClusterSnapshot,
         now: float,
     ) -> ProduceExchange:
         batches: list[ProducerBatch] = []
+        nbytes = 0
         topic_ids: dict[str, bytes | None] = {}
         for batch, leader in taken:
             batch.attempt(now, leader)
             self._outcomes.left(batch)
             batches.append(batch)
+            nbytes += batch.size
             topic = batch.tp.topic
             if topic not in topic_ids:
                 topic_ids[topic] = snapshot.topic_id(topic)
@@ -170,7 +211,7 @@ class ProduceRound:
             acks,
             self._request_timeout_ms,
             node_id,
-            now,
+            self._window(node_id).begin(nbytes, self._network.under_way(node_id), now),
             None if self.transaction is None else self.transaction(),
         )
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import Broker, LeaderHint
-from kprod.errors import BrokerError, KprodError, ProtocolError
+from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
 from kprod.sender.outcomes import Outcomes
+from kprod.sender.window import Passage
 from kprod.types import TopicPartition
 from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
@@ -33,8 +34,8 @@ class TransactionOfBatches(NamedTuple):
 class ProduceExchange:
     """Carries the batches until each has a verdict.
 
-    Owns their memory from the first byte to the end. ``sent_at``: seconds, of the clock that
-    ``now`` is of.
+    Owns their memory from the first byte to the end. ``passage``: of the request through the
+    node's window.
     """
 
     api = ApiKey.PRODUCE
@@ -47,7 +48,7 @@ class ProduceExchange:
         acks: int,
         timeout_ms: int,
         node_id: int,
-        sent_at: float,
+        passage: Passage,
         transaction: TransactionOfBatches | None = None,
     ) -> None:
         self.version_cap = LAST_VERSION_BY_NAME if None in topic_ids.values() else None
@@ -64,7 +65,7 @@ class ProduceExchange:
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._node_id = node_id
-        self._sent_at = sent_at
+        self._passage = passage
         self._named: Mapping[int, Broker] = NOBODY  # leaders that the answer tells the addresses of
         # What it says of partitions it refuses.
         self._moved: dict[TopicPartition, LeaderHint] | None = None
@@ -92,13 +93,14 @@ class ProduceExchange:
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
         if not self.expects_response:
-            self._outcomes.answered_after(self._node_id, now - self._sent_at, 0)
+            self._outcomes.answered_after(self._node_id, self._passage.answered(now), 0)
             while self._batches:
                 self._outcomes.stored(self._batches.popitem()[1], -1, -1)
             return 0
         records = sum(batch.record_count for batch in self._batches.values())
         response = decode_produce_response(version, body, len(self._batches), records)
-        self._outcomes.answered_after(self._node_id, now - self._sent_at, response.throttle_ms)
+        seconds = self._passage.answered(now)
+        self._outcomes.answered_after(self._node_id, seconds, response.throttle_ms)
         if response.brokers:
             self._named = {broker.node_id: Broker(*broker) for broker in response.brokers}
         unasked = ""
@@ -142,6 +144,8 @@ class ProduceExchange:
         self._outcomes.attempt_failed(batch, error, now, maybe=stored)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        if isinstance(error, ConnectionLost):
+            self._passage.lost(now)
         while self._batches:
             self._outcomes.attempt_failed(self._batches.popitem()[1], error, now, maybe=sent)
 

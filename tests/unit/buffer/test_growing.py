@@ -7,14 +7,27 @@ import pytest
 from kprod.buffer.batch import ProducerId
 from kprod.errors import BufferFullError
 from kprod.types import TopicPartition
-from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, read
+from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, cluster, read
 
 MOST = 5 * BATCH - 1
 """Room for ten records of ``VALUE``."""
 
 
 def growing(batches: int = 100) -> Accumulating:
-    return Accumulating(batches, batch_max_size=MOST)
+    """Batches for node 1, which leads all partitions, may grow as far as they ever may."""
+    rig = Accumulating(batches, batch_max_size=MOST)
+    rig.accumulator.let_grow(1, MOST)
+    look_at_queues(rig)
+    return rig
+
+
+def look_at_queues(rig: Accumulating) -> None:
+    """Let the sender see every queue, by a batch that it sends."""
+    for partition in range(3):
+        rig.append(partition, b"")
+        rig.clock.advance(10)
+        for batch in rig.drain():
+            batch.release()
 
 
 def sizes(rig: Accumulating) -> list[int]:
@@ -34,6 +47,29 @@ def test_what_comes_while_a_batch_cannot_leave_joins_it() -> None:
     assert batch.record_count == 7
     assert len(list(read(batch).records())) == 7
     assert MOST / 2 < batch.size <= MOST
+
+
+def test_growing_is_allowed_by_node() -> None:
+    rig = Accumulating(100, batch_max_size=MOST)
+    leaders = (1, 2, 1)
+
+    def grown() -> dict[int, list[int]]:
+        for _ in range(12):
+            for partition in (0, 1):
+                rig.append(partition)
+        rig.accumulator.ready(cluster(leaders=leaders), rig.clock.now)
+        counts: dict[int, list[int]] = {0: [], 1: []}
+        for batch in rig.accumulator.take_all():
+            counts[batch.tp.partition].append(batch.record_count)
+        return counts
+
+    assert grown() == {0: [2] * 6, 1: [2] * 6}, "before anything was allowed"
+    rig.accumulator.let_grow(1, 2 * BATCH)
+    grown()  # the sender has looked at the queues only now
+    assert grown() == {0: [4] * 3, 1: [2] * 6}
+    rig.accumulator.let_grow(1, 0)
+    grown()
+    assert grown() == {0: [2] * 6, 1: [2] * 6}, "what is allowed may be taken back"
 
 
 def test_only_the_record_that_fills_it_wakes_the_sender() -> None:

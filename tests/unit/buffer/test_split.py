@@ -125,6 +125,35 @@ def records_of_a_batch(rig: Accumulating) -> int:
     return count
 
 
+@pytest.mark.parametrize("count", [2, 3, 5, 9, 100])
+def test_a_batch_is_cut_into_as_many_parts_as_asked_for(rig: Accumulating, count: int) -> None:
+    futures = [rig.append(value=b"%d" % number).future for number in range(9)]
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain(Numbering(0x7FFF_FFFE))
+    parts = rig.accumulator.cut(batch, count)
+    assert len(parts) == min(count, 9)
+    counts = [part.record_count for part in parts]
+    assert max(counts) - min(counts) <= 1
+    found: list[bytes | None] = []
+    for part in parts:
+        assert part.base_sequence == (0x7FFF_FFFE + len(found)) & 0x7FFF_FFFF
+        assert rig.drain() == [part]
+        found += values(part)
+        part.delivery.succeed(1000 + len(found), -1)
+    assert found == [b"%d" % number for number in range(9)]
+    assert all(future.succeeded() for future in futures)
+
+
+def test_a_record_larger_than_a_part_is_alone_in_one() -> None:
+    rig = Accumulating(batches=100, batch_size=50_000)
+    for size in (10, 10_000, 10, 10):
+        rig.append(value=bytes(size))
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain()
+    parts = rig.accumulator.cut(batch, 4)
+    assert [part.record_count for part in parts] == [2, 2]
+
+
 def test_the_memory_of_the_whole_comes_back(rig: Accumulating) -> None:
     batch = sent(rig, 4)
     assert rig.used >= BATCH

@@ -101,7 +101,7 @@ def test_a_response_to_a_request_that_has_not_left_is_refused() -> None:
     with pytest.raises(ProtocolError, match="not fully sent"):
         connection.received(answer(1, b"?"), NOW)
     connection.close(GONE, NOW)
-    assert request.ends == [("failed", True)]
+    assert request.ends == [("failed", False)]
 
 
 def test_a_response_that_cannot_be_read_leaves_the_request_to_be_failed() -> None:
@@ -120,6 +120,19 @@ def test_a_header_that_is_cut_short_is_refused() -> None:
     send(connection, Noted())
     with pytest.raises(ProtocolError):
         connection.received(frame(b"\x00\x00\x00\x01"), NOW)  # the tags are missing
+
+
+def test_what_a_transport_was_offered_may_have_arrived_unless_it_tells_all() -> None:
+    connection = established()
+    offered, queued = Noted(), Noted()
+    connection.send(offered, NOW)
+    connection.offered()
+    connection.send(queued, NOW)
+    connection.close(GONE, NOW)
+    assert [request.ends for request in (offered, queued)] == [
+        [("failed", True)],
+        [("failed", False)],
+    ]
 
 
 class ClosesConnection(Noted):
@@ -269,14 +282,16 @@ def test_closing_fails_everything_and_tells_what_may_have_arrived() -> None:
     send(connection, answered, whole)
     connection.received(answer(1, b""), NOW)
     connection.send(part, NOW)
-    connection.wrote(1, NOW)
+    connection.wrote(len(part.bytes) - 1, NOW)
     connection.send(none, NOW)
+    assert connection.bytes_in_flight == len(whole.bytes + part.bytes + none.bytes)
     connection.close(GONE, NOW)
     assert [request.ends for request in (whole, part, none)] == [
         [("failed", True)],
-        [("failed", True)],
+        [("failed", False)],  # a broker that lacks its last byte has not carried it out
         [("failed", False)],
     ]
+    assert connection.bytes_in_flight == 0
     assert answered.ends == [("answered", b"")]
     assert connection.in_flight == 0
     assert connection.pending_output() == []
