@@ -46,7 +46,7 @@ from kprod.errors import (
 )
 from kprod.producer import KafkaProducer
 from kprod.transactional.group_offsets import GroupMetadata
-from kprod.transactional.transaction import Transaction
+from kprod.transactional.transaction_calls import Transaction
 from kprod.types import (
     BytesLike,
     DeliveryReport,

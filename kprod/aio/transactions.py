@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from kprod.aio.queueing import Queueing
 from kprod.transactional.group_offsets import Offsets
-from kprod.transactional.transaction import Transaction
+from kprod.transactional.transaction_calls import Transaction
 
 
 class AsyncTransaction:
