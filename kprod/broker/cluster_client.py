@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-from kprod.broker.protocol.api_key import ApiKey
-from kprod.errors import BrokerError, SaslAuthenticationError, TlsAuthenticationError
-
-if TYPE_CHECKING:
-    import ssl
 import contextlib
+import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.protocol.messages import Message, request_schema, response_schema
 from kprod.broker.records.codecs import CorruptBatch
 from kprod.broker.records.legacy_message import read_sets
 from kprod.broker.records.record_batch import StoredRecord
 from kprod.errors import (
+    BrokerError,
     ConfigError,
     ConnectionLost,
     KprodTimeoutError,
     ProtocolError,
+    SaslAuthenticationError,
+    TlsAuthenticationError,
     UnsupportedVersionError,
 )
 from kprod.types import BytesLike
+
+if TYPE_CHECKING:
+    import ssl
 
 _MOST_ROUNDS: Final = 20
 

@@ -23,7 +23,7 @@ from kprod.broker.protocol.messages import Message, request_schema, response_sch
 from kprod.broker.purgatory import Timer
 from kprod.broker.records.file_slice import FileSlice
 from kprod.clock import SystemClock
-from kprod.errors import ProtocolError
+from kprod.errors import BrokerError, ProtocolError
 from kprod.types import BytesLike
 
 _CODES: Final = ("error_code", "partition_error_code")
@@ -237,7 +237,7 @@ class Dispatcher:
             reply.send(response_schema(key, 0).encode_parts(header, unknown_version()))
             return
         call = _parse(key, version, frame, session)
-        handler = self._handlers[key]
+        handler = _refusing(self._handlers[key])
         fault = self._faults.take(key, call.body, call.client_id, self._node.node_id)
         if fault is not None:
             handler = faulty_handler(fault, key, handler)
@@ -249,6 +249,18 @@ class Dispatcher:
             answer.begin(lambda values: _send_late(reply, key, version, header, values))
         else:
             reply.send(response_schema(key, version).encode_parts(header, answer))
+
+
+def _refusing(handler: Handler) -> Handler:
+    """The handler, whose ``BrokerError`` becomes the error code of the whole answer."""
+
+    def answer(call: Call, node: Node) -> Message | Later | None:
+        try:
+            return handler(call, node)
+        except BrokerError as error:
+            return {"error_code": error.code}
+
+    return answer
 
 
 def _send_late(

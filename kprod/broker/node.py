@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -183,31 +183,25 @@ class Node:
             raise BrokerError(ErrorCode.fenced_leader_epoch)
         return log
 
-    def coordinator(self, key: str) -> int:
+    def coordinator(self, group_id: str) -> int:
         """The node that coordinates a group: the leader of its partition of the offsets topic."""
-        return self.state.leader(TopicPartition(OFFSETS_TOPIC, self.groups.partition_of(key)))
-
-    def coordinates(self, group_id: str) -> bool:
-        """Whether a group is this node's to coordinate."""
-        return self.coordinator(group_id) == self.node_id
+        return self.state.leader(TopicPartition(OFFSETS_TOPIC, self.groups.partition_of(group_id)))
 
     def check_coordinates(self, group_id: str) -> None:
         """Raise ``BrokerError`` 16 unless the group is this node's to coordinate."""
-        if not self.coordinates(group_id):
-            raise BrokerError(ErrorCode.not_coordinator)
+        self._check_is_self(self.coordinator(group_id))
 
     def transaction_coordinator(self, transactional_id: str) -> int:
         """The node that coordinates a transactional id, by its partition of the state topic."""
         number = self.transactions.partition_of(transactional_id)
         return self.state.leader(TopicPartition(TRANSACTION_TOPIC, number))
 
-    def coordinates_transaction(self, transactional_id: str) -> bool:
-        """Whether a transactional id is this node's to coordinate."""
-        return self.transaction_coordinator(transactional_id) == self.node_id
-
     def check_coordinates_transaction(self, transactional_id: str) -> None:
-        """Raise ``BrokerError`` 16 unless it is."""
-        if not self.coordinates_transaction(transactional_id):
+        """Raise ``BrokerError`` 16 unless it is this node's to coordinate."""
+        self._check_is_self(self.transaction_coordinator(transactional_id))
+
+    def _check_is_self(self, node_id: int) -> None:
+        if node_id != self.node_id:
             raise BrokerError(ErrorCode.not_coordinator)
 
 
@@ -238,7 +232,16 @@ class Later:
 
 
 Handler: TypeAlias = Callable[[Call, Node], Message | Later | None]
-"""Answers a request; None sends nothing. Raises ``HangUp`` to close the connection."""
+"""Answers a request; None sends nothing. Raises ``HangUp`` to close the connection, and
+``BrokerError`` where the answer has an error code of its own, which it gets then."""
+
+
+def by_topic(topics: Iterable[Any], answer: Callable[[str, Any], Message]) -> list[Message]:
+    """One answer for each partition of the topics of a request, in the form that most have."""
+    return [
+        {"name": topic.name, "partitions": [answer(topic.name, part) for part in topic.partitions]}
+        for topic in topics
+    ]
 
 
 def one_by_one(handler: Callable[[Call, Node], Message]) -> Handler:

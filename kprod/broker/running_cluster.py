@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +19,6 @@ from kprod.broker.groups.group_coordinator import GroupCoordinator
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.handler_pool import HandlerPool
 from kprod.broker.handlers import HANDLERS
-from kprod.broker.log.indexes import is_aborted
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.partition_log import PartitionLog
@@ -27,8 +27,6 @@ from kprod.broker.network.server import Server
 from kprod.broker.node import Address, ClusterState, Node
 from kprod.broker.purgatory import Purgatory, Timer
 from kprod.broker.records.batch_writer import TransactionMarker
-from kprod.broker.records.file_slice import FileSlice
-from kprod.broker.records.legacy_message import read_sets
 from kprod.broker.records.record_batch import StoredRecord
 from kprod.broker.topics import Topics
 from kprod.broker.transactions.transaction import ProducerIds, TransactionConfig
@@ -42,7 +40,6 @@ _PRODUCER_IDS: Final = "producer-ids-checkpoint"
 _OFFSETS_EXPIRY_CHECK: Final = 600.0
 _IDS_EXPIRY_CHECK: Final = 3600.0
 _MAINTENANCE: Final = 30.0
-_READ_BYTES: Final = 1024 * 1024
 _END_OF_TIME: Final = 2**63 - 1
 
 
@@ -198,8 +195,14 @@ class RunningCluster:
         with self._new_leaders():
             self.state.move_leader(where, node_id)
 
-    def _new_leaders(self) -> _NewLeaders:
-        return _NewLeaders(self)
+    @contextmanager
+    def _new_leaders(self) -> Iterator[None]:
+        """Around a change of nodes: what has another leader afterwards begins a new epoch."""
+        before = self._leaders()
+        yield
+        for where, leader in self._leaders().items():
+            if leader not in (before.get(where, leader), -1) and before[where] != -1:
+                self._leader_changed(where)
 
     def records(
         self, name: str, count: int | None, timeout: float, *, committed: bool = False
@@ -215,8 +218,8 @@ class RunningCluster:
         enough = threading.Event()
 
         def attempt(last: bool) -> bool:
-            read = committed_records if committed else log_records
-            found[:] = [record for log in topic.partitions for record in read(log)]
+            logs = topic.partitions
+            found[:] = [record for log in logs for record in log.records(committed=committed)]
             complete = last or count is None or len(found) >= count
             if complete:
                 enough.set()
@@ -238,12 +241,12 @@ class RunningCluster:
             for log in topic.partitions:
                 log.fail_with(error)
 
-    def leaders(self) -> dict[TopicPartition, int]:
+    def _leaders(self) -> dict[TopicPartition, int]:
         """The leader of every partition; -1 where no node runs."""
         partitions = (log.where for topic in self.topics.all() for log in topic.partitions)
         return {where: self.state.leader(where) for where in partitions}
 
-    def leader_changed(self, where: TopicPartition) -> None:
+    def _leader_changed(self, where: TopicPartition) -> None:
         """Begin a new epoch, and let those who wait at the old leader know."""
         topic = self.topics.find(where.topic)
         if topic is None:
@@ -267,50 +270,6 @@ class RunningCluster:
         self._pool.close()
         for server in servers.values():
             server.close()
-
-
-class _NewLeaders:
-    """Around a change of nodes: what has another leader afterwards begins a new epoch."""
-
-    def __init__(self, cluster: RunningCluster) -> None:
-        self._cluster = cluster
-
-    def __enter__(self) -> None:
-        self._before = self._cluster.leaders()
-
-    def __exit__(self, *_: object) -> None:
-        after = self._cluster.leaders()
-        for where, leader in after.items():
-            before = self._before.get(where, leader)
-            if leader not in (before, -1) and before != -1:
-                self._cluster.leader_changed(where)
-
-
-def log_records(log: PartitionLog) -> Iterator[StoredRecord]:
-    """All records of a partition but the markers of transactions."""
-    at = log.start_offset
-    while at < log.end_offset:
-        data = log.read(at, _READ_BYTES, whole_first=True)
-        if not data:
-            return
-        for batch in read_sets(data):
-            if not batch.is_control:
-                yield from (record for record in batch.records() if record.offset >= at)
-            at = batch.last_offset + 1
-
-
-def committed_records(log: PartitionLog) -> Iterator[StoredRecord]:
-    """What a reader of what is committed finds (``isolation.level=read_committed``)."""
-    at = log.start_offset
-    while True:
-        found = log.locate(at, _READ_BYTES, whole_first=True, committed=True)
-        data = found.records.read() if isinstance(found.records, FileSlice) else found.records
-        if not data:
-            return
-        for batch in read_sets(data):
-            if not batch.is_control and not is_aborted(batch, found.aborted or ()):
-                yield from (record for record in batch.records() if record.offset >= at)
-            at = batch.last_offset + 1
 
 
 def addresses(listeners: Sequence[Listener]) -> dict[str, Address]:

@@ -24,7 +24,6 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_files import check_directory
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.broker.running_cluster import committed_records
 from tests.unit.broker.asking_producer import AskingProducer
 from tests.unit.broker.nodes import ask, running_node
 
@@ -110,7 +109,7 @@ def judge(image: Path, known: Known, version: int) -> None:
         seen = {
             int((record.value or b"").partition(b"-")[0])
             for log in topic.partitions
-            for record in committed_records(log)
+            for record in log.records(committed=True)
         }
         assert set(known.committed) <= seen, (image, known, seen)
         assert not seen & set(known.aborted), (image, known, seen)

@@ -152,12 +152,10 @@ class GroupCoordinator:
             now = self._clock.monotonic()
             return membership.heartbeat(group, member_id, instance_id, generation, now)
 
-    def leave(
-        self, group_id: str, members: list[tuple[str, str | None]]
-    ) -> list[ErrorCode] | ErrorCode:
-        """LeaveGroup, for members by id and instance id: one answer for each, or one for all."""
+    def leave(self, group_id: str, members: list[tuple[str, str | None]]) -> list[ErrorCode]:
+        """LeaveGroup, for members by id and instance id. ``BrokerError`` 24."""
         if not group_id:
-            return ErrorCode.invalid_group_id
+            raise BrokerError(ErrorCode.invalid_group_id)
         if group_id not in self._groups:
             return [ErrorCode.unknown_member_id] * len(members)
         with self._changing(group_id) as group:
@@ -294,18 +292,18 @@ class GroupCoordinator:
         with self._lock:
             return self._offsets.unstable(group_id)
 
-    def delete_offsets(
-        self, group_id: str, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode] | ErrorCode:
-        """OffsetDelete; partitions that members are subscribed to cannot be told, so none is."""
+    def delete_offsets(self, group_id: str, partitions: list[TopicPartition]) -> None:
+        """OffsetDelete: ``BrokerError`` 69 for no such group, 68 for one that has members."""
         with self._lock:
-            group = self._groups.get(group_id)
-            if group is None:
-                return ErrorCode.group_id_not_found
-            if group.members:
-                return ErrorCode.non_empty_group
+            self._check_without_members(group_id)
             self._offsets.forget(group_id, partitions)
-        return dict.fromkeys(partitions, ErrorCode.none)
+
+    def _check_without_members(self, group_id: str) -> None:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise BrokerError(ErrorCode.group_id_not_found)
+        if group.members or group.state is not GroupState.EMPTY:
+            raise BrokerError(ErrorCode.non_empty_group)
 
     def expire_offsets(self) -> None:
         """Forget what empty groups committed long ago, and groups without anything."""
@@ -350,20 +348,12 @@ class GroupCoordinator:
         with self._lock:
             yield self._groups.get(group_id)
 
-    def delete(self, group_id: str) -> ErrorCode:
-        """DeleteGroups: a group without members, with all its offsets."""
+    def delete(self, group_id: str) -> None:
+        """DeleteGroups: a group without members, with all its offsets. The same and 56."""
         with self._lock:
-            group = self._groups.get(group_id)
-            if group is None:
-                return ErrorCode.group_id_not_found
-            if group.members or group.state is not GroupState.EMPTY:
-                return ErrorCode.non_empty_group
-            try:
-                self._offsets.forget(group_id, self._offsets.of(group_id))
-                self._drop(group_id)
-            except BrokerError as error:
-                return ErrorCode(error.code)
-            return ErrorCode.none
+            self._check_without_members(group_id)
+            self._offsets.forget(group_id, self._offsets.of(group_id))
+            self._drop(group_id)
 
     def resign(self, error: ErrorCode) -> None:
         """Answer all who wait: this node stops, or is not the coordinator any more."""

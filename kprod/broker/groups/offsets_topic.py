@@ -12,7 +12,7 @@ from kprod.broker.groups.group import ConsumerGroup, GroupMember, GroupState
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_state import VerificationGuard
 from kprod.broker.records.batch_writer import read_marker, write_batch
-from kprod.broker.records.legacy_message import StoredBatch, read_sets
+from kprod.broker.records.legacy_message import StoredBatch
 from kprod.broker.records.record_batch import TRANSACTIONAL, BatchHeader, StoredRecord
 from kprod.clock import Clock
 from kprod.types import TopicPartition
@@ -193,7 +193,6 @@ class _Reader:
 
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_READ_BYTES: Final = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 Entry = tuple[bytes, bytes | None]
@@ -240,15 +239,12 @@ class OffsetsReader:
 
     def read(self, log: PartitionLog) -> None:
         """From the first record to the last; one that cannot be read is left out and logged."""
-        at = log.start_offset
-        while at < log.end_offset:
-            for batch in read_sets(log.read(at, _READ_BYTES, whole_first=True)):
-                if batch.is_control:
-                    self._end_transaction(batch)
-                else:
-                    for record in batch.records():
-                        self._take(record, batch)
-                at = batch.last_offset + 1
+        for batch in log.batches():
+            if batch.is_control:
+                self._end_transaction(batch)
+            else:
+                for record in batch.records():
+                    self._take(record, batch)
 
     def _end_transaction(self, batch: StoredBatch) -> None:
         marker = read_marker(batch)

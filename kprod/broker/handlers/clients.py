@@ -14,7 +14,6 @@ from kprod.broker.node import Call, Node
 from kprod.broker.protocol.api_key import VERSIONS, ApiKey, VersionRange
 from kprod.broker.protocol.messages import Message
 from kprod.broker.transactions.transaction import HIGHEST_VERSION
-from kprod.errors import BrokerError
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE: Final = 3
@@ -121,10 +120,7 @@ def _failed(error: ErrorCode, text: str) -> Message:
 def get_telemetry_subscriptions(call: Call, node: Node) -> Message:
     """The subscription; with an id for a client that has none."""
     own_id = call.body.client_instance_id
-    try:
-        instance_id, wanted = node.client_metrics.ask(own_id, node.clock)
-    except BrokerError as error:
-        return {"error_code": error.code}
+    instance_id, wanted = node.client_metrics.ask(own_id, node.clock)
     return {
         "client_instance_id": None if own_id else instance_id,
         "subscription_id": wanted.subscription_id,
@@ -148,8 +144,5 @@ def push_telemetry(call: Call, node: Node) -> Message:
         body.compression_type,
         bytes(body.metrics),
     )
-    try:
-        node.client_metrics.push(push, body.subscription_id, node.clock)
-    except BrokerError as error:
-        return {"error_code": error.code}
+    node.client_metrics.push(push, body.subscription_id, node.clock)
     return {}

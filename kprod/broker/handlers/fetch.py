@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.indexes import AbortedTransaction, TimestampOffset
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.node import Call, Give, Later, Node
+from kprod.broker.node import Call, Give, Later, Node, by_topic
 from kprod.broker.protocol.messages import Message
 from kprod.broker.records.codecs import CorruptBatch
 from kprod.errors import BrokerError
@@ -26,17 +26,8 @@ _NOTHING: Final = TimestampOffset(-1, -1)
 
 def list_offsets(call: Call, node: Node) -> Message:
     """One offset per partition."""
-    return {
-        "topics": [
-            {
-                "name": wanted.name,
-                "partitions": [
-                    _offset(wanted.name, part, call, node) for part in wanted.partitions
-                ],
-            }
-            for wanted in call.body.topics
-        ]
-    }
+    found = by_topic(call.body.topics, lambda topic, part: _offset(topic, part, call, node))
+    return {"topics": found}
 
 
 def _offset(topic: str, part: Any, call: Call, node: Node) -> Message:

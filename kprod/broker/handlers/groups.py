@@ -73,10 +73,7 @@ def heartbeat(call: Call, node: Node) -> Message:
     """27 tells the member to join again, 25 and 22 that the group went on without it."""
     body = call.body
     instance_id = getattr(body, "group_instance_id", None)
-    try:
-        node.check_coordinates(body.group_id)
-    except BrokerError as error:
-        return {"error_code": error.code}
+    node.check_coordinates(body.group_id)
     return {
         "error_code": node.groups.heartbeat(
             body.group_id, body.member_id, instance_id, body.generation_id
@@ -91,13 +88,8 @@ def leave_group(call: Call, node: Node) -> Message:
         members = [(one.member_id, one.group_instance_id) for one in body.members]
     else:
         members = [(body.member_id, None)]
-    try:
-        node.check_coordinates(body.group_id)
-    except BrokerError as error:
-        return {"error_code": error.code}
+    node.check_coordinates(body.group_id)
     found = node.groups.leave(body.group_id, members)
-    if not isinstance(found, list):
-        return {"error_code": found}
     if not hasattr(body, "members"):
         return {"error_code": found[0]}
     return {
@@ -118,10 +110,7 @@ def sync_group(call: Call, node: Node) -> Message | Later:
         call.body.protocol_name,
     ):
         return {"error_code": ErrorCode.inconsistent_group_protocol}
-    try:
-        node.check_coordinates(call.body.group_id)
-    except BrokerError as error:
-        return {"error_code": error.code}
+    node.check_coordinates(call.body.group_id)
     return Later(lambda give: _sync(call, node, give))
 
 
@@ -207,7 +196,7 @@ def list_groups(call: Call, node: Node) -> Message:
                 "group_type": _TYPE,
             }
             for group in node.groups.groups()
-            if node.coordinates(group.group_id)
+            if node.coordinator(group.group_id) == node.node_id
             and (not states or group.state.value.lower() in states)
             and (not types or _TYPE in types)
         ]
@@ -224,9 +213,10 @@ def delete_groups(call: Call, node: Node) -> Message:
     }
 
 
-def _delete(group_id: str, node: Node) -> ErrorCode:
+def _delete(group_id: str, node: Node) -> int:
     try:
         node.check_coordinates(group_id)
+        node.groups.delete(group_id)
     except BrokerError as error:
-        return ErrorCode(error.code)
-    return node.groups.delete(group_id)
+        return error.code
+    return ErrorCode.none

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.groups.offsets_topic import CommittedOffset, OffsetsTransaction
 from kprod.broker.handlers.transactions import TransactionGate
-from kprod.broker.node import Call, Node
+from kprod.broker.node import Call, Node, by_topic
 from kprod.broker.protocol.messages import Message
 from kprod.broker.transactions.transaction_rules import ProducerIdentity
 from kprod.errors import BrokerError
@@ -40,21 +40,12 @@ def offsets_in(call: Call) -> dict[TopicPartition, tuple[int, int, str]]:
 
 def offsets_answer(call: Call, errors: Mapping[TopicPartition, int]) -> Message:
     """The answer to it."""
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": part.partition_index,
-                        "error_code": errors[TopicPartition(topic.name, part.partition_index)],
-                    }
-                    for part in topic.partitions
-                ],
-            }
-            for topic in call.body.topics
-        ]
-    }
+
+    def one(topic: str, part: Any) -> Message:
+        error = errors[TopicPartition(topic, part.partition_index)]
+        return {"partition_index": part.partition_index, "error_code": error}
+
+    return {"topics": by_topic(call.body.topics, one)}
 
 
 def _commit(
@@ -208,22 +199,6 @@ def offset_delete(call: Call, node: Node) -> Message:
         for topic in call.body.topics
         for part in topic.partitions
     ]
-    try:
-        node.check_coordinates(call.body.group_id)
-        found = node.groups.delete_offsets(call.body.group_id, wanted)
-    except BrokerError as error:
-        return {"error_code": error.code}
-    if isinstance(found, ErrorCode):
-        return {"error_code": found}
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": part.partition_index, "error_code": ErrorCode.none}
-                    for part in topic.partitions
-                ],
-            }
-            for topic in call.body.topics
-        ]
-    }
+    node.check_coordinates(call.body.group_id)
+    node.groups.delete_offsets(call.body.group_id, wanted)
+    return offsets_answer(call, dict.fromkeys(wanted, ErrorCode.none))

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.handlers.configs import created_config
 from kprod.broker.log.log_config import topic_configs, with_overrides
-from kprod.broker.node import Call, Node
+from kprod.broker.node import Call, Node, by_topic
 from kprod.broker.protocol.messages import Message
 from kprod.broker.topics import check_request
 from kprod.errors import BrokerError
@@ -110,17 +110,8 @@ def _delete_topic(name: str | None, topic_id: uuid.UUID | None, node: Node) -> M
 
 def delete_records(call: Call, node: Node) -> Message:
     """Everything before an offset, or everything for -1; answers the new start of each log."""
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    _delete_records(topic.name, part, node) for part in topic.partitions
-                ],
-            }
-            for topic in call.body.topics
-        ]
-    }
+    found = by_topic(call.body.topics, lambda topic, part: _delete_records(topic, part, node))
+    return {"topics": found}
 
 
 def _delete_records(topic: str, part: Any, node: Node) -> Message:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Final
 
@@ -65,11 +67,15 @@ class TransactionGate:
         return code
 
 
-def fencing_code(code: int, version: int, first_with_fenced: int) -> int:
-    """90 was 47 before clients could tell them apart (KIP-588)."""
-    if code == ErrorCode.producer_fenced and version < first_with_fenced:
-        return ErrorCode.invalid_producer_epoch
-    return code
+@contextmanager
+def _fencing(call: Call, first_with_fenced: int) -> Iterator[None]:
+    """Error 90 was 47 before clients could tell them apart (KIP-588)."""
+    try:
+        yield
+    except BrokerError as error:
+        if error.code == ErrorCode.producer_fenced and call.version < first_with_fenced:
+            raise BrokerError(ErrorCode.invalid_producer_epoch, str(error)) from error
+        raise
 
 
 _FENCED_SINCE_INIT: Final = 4
@@ -99,10 +105,11 @@ def _initialize(call: Call, node: Node, *, has_id: bool) -> Message:
     present = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
     timeout_ms = round(body.transaction_timeout.total_seconds() * 1000)
     try:
-        node.check_coordinates_transaction(body.transactional_id)
-        found = node.transactions.initialize(body.transactional_id, timeout_ms, present)
+        with _fencing(call, _FENCED_SINCE_INIT):
+            node.check_coordinates_transaction(body.transactional_id)
+            found = node.transactions.initialize(body.transactional_id, timeout_ms, present)
     except BrokerError as error:
-        return _refuse(fencing_code(error.code, call.version, _FENCED_SINCE_INIT))
+        return _refuse(error.code)
     return {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
 
 
@@ -147,10 +154,11 @@ def _add(call: Call, node: Node, wanted: list[TopicPartition]) -> dict[TopicPart
     who = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     name = body.v3_and_below_transactional_id
     try:
-        node.check_coordinates_transaction(name)
-        node.transactions.add_partitions(name, who, wanted)
+        with _fencing(call, _FIRST_WITH_FENCED):
+            node.check_coordinates_transaction(name)
+            node.transactions.add_partitions(name, who, wanted)
     except BrokerError as error:
-        return dict.fromkeys(wanted, fencing_code(error.code, call.version, _FIRST_WITH_FENCED))
+        return dict.fromkeys(wanted, error.code)
     return dict.fromkeys(wanted, ErrorCode.none)
 
 
@@ -159,11 +167,9 @@ def add_offsets_to_txn(call: Call, node: Node) -> Message:
     body = call.body
     where = TopicPartition(OFFSETS_TOPIC, node.groups.partition_of(body.group_id))
     who = ProducerIdentity(body.producer_id, body.producer_epoch)
-    try:
+    with _fencing(call, _FIRST_WITH_FENCED):
         node.check_coordinates_transaction(body.transactional_id)
         node.transactions.add_partitions(body.transactional_id, who, [where])
-    except BrokerError as error:
-        return {"error_code": fencing_code(error.code, call.version, _FIRST_WITH_FENCED)}
     return {"error_code": ErrorCode.none}
 
 
@@ -176,15 +182,9 @@ def end_txn(call: Call, node: Node) -> Message:
     body = call.body
     who = ProducerIdentity(body.producer_id, body.producer_epoch)
     version = 2 if call.version >= _FIRST_WITH_EPOCHS else 0
-    try:
+    with _fencing(call, _FIRST_WITH_FENCED):
         node.check_coordinates_transaction(body.transactional_id)
         after = node.transactions.end(body.transactional_id, who, body.committed, version)
-    except BrokerError as error:
-        return {
-            "error_code": fencing_code(error.code, call.version, _FIRST_WITH_FENCED),
-            "producer_id": -1,
-            "producer_epoch": -1,
-        }
     return {
         "error_code": ErrorCode.none,
         "producer_id": after.producer_id,
@@ -288,7 +288,7 @@ def list_transactions(call: Call, node: Node) -> Message:
                 "transaction_state": found.state.spelled,
             }
             for found in node.transactions.transactions()
-            if node.coordinates_transaction(found.transactional_id)
+            if node.transaction_coordinator(found.transactional_id) == node.node_id
             and _is_wanted(found, call.body, now_ms)
             and (not names.pattern or names.fullmatch(found.transactional_id))
         ],

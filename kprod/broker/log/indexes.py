@@ -40,8 +40,8 @@ class MappedEntries:
             raise IndexError(position)
         return self._layout.unpack_from(mapped, position * self._layout.size)
 
-    def append(self, *fields: int) -> None:
-        """Add one entry; ``IndexError`` when there is no room for it, ``OSError`` on the disk."""
+    def add(self, *fields: int) -> None:
+        """Append an entry; ``IndexError`` when there is no room for it, ``OSError`` on the disk."""
         if self.count >= self.capacity:
             raise IndexError(f"{self.path} is full")
         if self.byte_size < self.capacity * self._layout.size:
@@ -104,7 +104,7 @@ def _mapped(path: Path, byte_size: int) -> mmap.mmap | None:
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 
 
-class OffsetIndex:
+class OffsetIndex(MappedEntries):
     """Entries ``i32 relative offset, i32 position``, both strictly increasing.
 
     An entry holds the last offset of a batch and where that batch starts. Positions are bytes in
@@ -112,49 +112,49 @@ class OffsetIndex:
     """
 
     def __init__(self, path: Path, base_offset: int) -> None:
+        super().__init__(path, _OFFSET_ENTRY)
         self._base_offset = base_offset
-        self.entries = MappedEntries(path, _OFFSET_ENTRY)
 
     @property
     def full(self) -> bool:
         """Whether no entry can be added."""
-        return self.entries.count >= self.entries.capacity
+        return self.count >= self.capacity
 
     @property
     def last_offset(self) -> int:
         """The offset of the last entry; the base offset when there is none."""
-        return self._offset_at(self.entries.count - 1) if self.entries.count else self._base_offset
+        return self._offset_at(self.count - 1) if self.count else self._base_offset
 
     @property
     def sane(self) -> bool:
         """Whether size and last entry are possible. Kafka's check: it reads nothing else."""
-        whole = self.entries.byte_size % _OFFSET_ENTRY.size == 0
-        return whole and (self.entries.count == 0 or self.last_offset > self._base_offset - 1)
+        whole = self.byte_size % _OFFSET_ENTRY.size == 0
+        return whole and (self.count == 0 or self.last_offset > self._base_offset - 1)
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; ``ValueError`` unless ``offset`` is larger than the last one."""
-        if self.entries.count and offset <= self.last_offset:
+        if self.count and offset <= self.last_offset:
             raise ValueError(f"offset {offset} does not come after {self.last_offset}")
-        self.entries.append(offset - self._base_offset, position)
+        self.add(offset - self._base_offset, position)
 
     def lookup(self, offset: int) -> int:
         """The position of the last indexed batch that ends at or before ``offset``; 0 for none."""
-        after = bisect_right(range(self.entries.count), offset, key=self._offset_at)
-        position: int = self.entries[after - 1][1] if after else 0
+        after = bisect_right(range(self.count), offset, key=self._offset_at)
+        position: int = self[after - 1][1] if after else 0
         return position
 
     def offset_before(self, position: int) -> int:
         """The last indexed offset whose batch starts before ``position``; the base for none."""
-        after = bisect_right(range(self.entries.count), position, key=lambda n: self.entries[n][1])
+        after = bisect_right(range(self.count), position, key=lambda n: self[n][1])
         return self._offset_at(after - 1) if after else self._base_offset
 
     def offset_behind(self, position: int) -> int | None:
         """The first indexed offset whose batch starts at or behind ``position``; None for none."""
-        at = bisect_left(range(self.entries.count), position, key=lambda n: self.entries[n][1])
-        return self._offset_at(at) if at < self.entries.count else None
+        at = bisect_left(range(self.count), position, key=lambda n: self[n][1])
+        return self._offset_at(at) if at < self.count else None
 
     def _offset_at(self, entry: int) -> int:
-        relative: int = self.entries[entry][0]
+        relative: int = self[entry][0]
         return self._base_offset + relative
 
 
@@ -168,7 +168,7 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-class TimeIndex:
+class TimeIndex(MappedEntries):
     """Entries ``i64 timestamp, i32 relative offset``; timestamps strictly increase.
 
     The last slot stays free for the entry a segment gets when it is rolled. Threads as for
@@ -176,43 +176,43 @@ class TimeIndex:
     """
 
     def __init__(self, path: Path, base_offset: int) -> None:
+        super().__init__(path, _TIME_ENTRY)
         self._base_offset = base_offset
-        self.entries = MappedEntries(path, _TIME_ENTRY)
 
     @property
     def full(self) -> bool:
         """Whether only the last slot is left."""
-        return self.entries.count >= self.entries.capacity - 1
+        return self.count >= self.capacity - 1
 
     @property
     def last(self) -> TimestampOffset:
         """The last entry; timestamp -1 at the base offset when there is none."""
-        if not self.entries.count:
+        if not self.count:
             return TimestampOffset(-1, self._base_offset)
-        timestamp, relative = self.entries[self.entries.count - 1]
+        timestamp, relative = self[self.count - 1]
         return TimestampOffset(timestamp, self._base_offset + relative)
 
     @property
     def sane(self) -> bool:
         """Whether size and last entry are possible."""
-        whole = self.entries.byte_size % _TIME_ENTRY.size == 0
+        whole = self.byte_size % _TIME_ENTRY.size == 0
         return whole and self.last.offset >= self._base_offset
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if it says something new: a larger timestamp."""
-        if timestamp > self.last.timestamp and self.entries.count < self.entries.capacity:
-            self.entries.append(timestamp, offset - self._base_offset)
+        if timestamp > self.last.timestamp and self.count < self.capacity:
+            self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry that is not later than ``timestamp``; -1 at the base offset for none."""
-        after = bisect_right(range(self.entries.count), timestamp, key=self._timestamp_at)
+        after = bisect_right(range(self.count), timestamp, key=self._timestamp_at)
         if not after:
             return TimestampOffset(-1, self._base_offset)
-        found, relative = self.entries[after - 1]
+        found, relative = self[after - 1]
         return TimestampOffset(found, self._base_offset + relative)
 
     def _timestamp_at(self, entry: int) -> int:
-        timestamp: int = self.entries[entry][0]
+        timestamp: int = self[entry][0]
         return timestamp
 
 
@@ -291,6 +291,12 @@ class TransactionIndex:
         for one in entries[bisect_left(entries, start, key=lambda e: e.last_offset) :]:
             if one.first_offset < end:
                 yield one
+
+    def rename(self, path: Path) -> None:
+        """Give the file, if it is there, another name."""
+        if self.path.exists():
+            self.path.rename(path)
+        self.path = path
 
     def truncate(self, count: int) -> None:
         """Forget all entries but the first ones. ``OSError``."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.log.indexes import TimestampOffset
+from kprod.broker.log.indexes import TimestampOffset, is_aborted
 from kprod.broker.log.leader_epochs import LeaderEpochs
 from kprod.broker.log.local_log import LocalLog, expired_segments
 from kprod.broker.log.log_config import LogConfig
@@ -25,10 +26,12 @@ from kprod.broker.log.producer_state import (
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.batch_writer import TransactionMarker, write_marker
 from kprod.broker.records.file_slice import FileSlice
-from kprod.broker.records.record_batch import BatchHeader
+from kprod.broker.records.legacy_message import StoredBatch, read_sets
+from kprod.broker.records.record_batch import BatchHeader, StoredRecord
 from kprod.errors import BrokerError
 from kprod.types import BytesLike, TopicPartition
 
+_READ_BYTES: Final = 1024 * 1024
 _STAMP: Final = struct.Struct(">qii")
 
 
@@ -315,6 +318,29 @@ class PartitionLog:
         """The bytes that ``locate`` finds."""
         records = self.locate(offset, max_bytes, whole_first=whole_first).records
         return records.read() if isinstance(records, FileSlice) else records
+
+    def batches(self, *, committed: bool = False) -> Iterator[StoredBatch]:
+        """Every batch from the first to the last, those appended meanwhile as well.
+
+        ``committed``: without those of transactions that were aborted or are open.
+        """
+        at = self._start_offset
+        while True:
+            found = self.locate(at, _READ_BYTES, whole_first=True, committed=committed)
+            data = found.records.read() if isinstance(found.records, FileSlice) else found.records
+            if not data:
+                return
+            for batch in read_sets(data):
+                if not is_aborted(batch, found.aborted or ()):
+                    yield batch
+                at = batch.last_offset + 1
+
+    def records(self, *, committed: bool = False) -> Iterator[StoredRecord]:
+        """Every record of them but the markers of transactions."""
+        start = self._start_offset
+        for batch in self.batches(committed=committed):
+            if not batch.is_control:
+                yield from (record for record in batch.records() if record.offset >= start)
 
     def locate(
         self, offset: int, max_bytes: int, *, whole_first: bool, committed: bool = False

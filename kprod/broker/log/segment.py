@@ -49,6 +49,7 @@ class LogSegment:
         self.records = FileRecords(directory / f"{name}.log{suffix}")
         self.offset_index = OffsetIndex(directory / f"{name}.index{suffix}", base_offset)
         self.time_index = TimeIndex(directory / f"{name}.timeindex{suffix}", base_offset)
+        self._indexes = (self.time_index, self.offset_index)
         self.transaction_index = TransactionIndex(directory / f"{name}.txnindex{suffix}")
         self.config = config
         self._rolling_from: int | None = None
@@ -72,8 +73,8 @@ class LogSegment:
 
     def open_for_append(self) -> None:
         """Give the indexes room."""
-        self.offset_index.entries.grow(self.config.segment_index_bytes)
-        self.time_index.entries.grow(self.config.segment_index_bytes)
+        for index in self._indexes:
+            index.grow(self.config.segment_index_bytes)
         self.transaction_index.load()
 
     @property
@@ -110,8 +111,8 @@ class LogSegment:
         """How far the segment goes."""
         return SegmentMark(
             self.size,
-            self.offset_index.entries.count,
-            self.time_index.entries.count,
+            self.offset_index.count,
+            self.time_index.count,
             self._largest,
             self._bytes_since_index_entry,
             len(self.transaction_index.load()),
@@ -119,8 +120,8 @@ class LogSegment:
 
     def undo(self, mark: SegmentMark) -> None:
         """Drop what was appended since ``mark``: it is not in the log. ``OSError``."""
-        self.offset_index.entries.cut(mark.offset_entries)
-        self.time_index.entries.cut(mark.time_entries)
+        self.offset_index.cut(mark.offset_entries)
+        self.time_index.cut(mark.time_entries)
         if len(self.transaction_index.load()) > mark.aborted:
             self.transaction_index.truncate(mark.aborted)
         self._largest, self._bytes_since_index_entry = mark.largest, mark.since_index_entry
@@ -164,7 +165,7 @@ class LogSegment:
                 if found is not None:
                     return found
             # A damaged index points anywhere. The file of batches is the truth.
-            _log.warning("%s did not lead to offset %d", self.offset_index.entries.path, offset)
+            _log.warning("%s did not lead to offset %d", self.offset_index.path, offset)
         return self._scan(0, offset)
 
     def _scan(self, position: int, offset: int) -> tuple[int, StoredHeader] | None:
@@ -265,8 +266,8 @@ class LogSegment:
             _log.warning("%s; what comes after it is not indexed", error)
 
     def _clear_indexes(self) -> None:
-        self.offset_index.entries.cut(0)
-        self.time_index.entries.cut(0)
+        for index in self._indexes:
+            index.cut(0)
         self.open_for_append()
         self._largest = self._no_timestamp
         self._bytes_since_index_entry = 0
@@ -274,51 +275,35 @@ class LogSegment:
     def seal(self) -> None:
         """No more appends: the time index gets its last entry, both shrink to their entries."""
         self.time_index.maybe_append(*self._largest)
-        self.offset_index.entries.trim()
-        self.time_index.entries.trim()
+        for index in self._indexes:
+            index.trim()
 
     def flush(self) -> None:
         """Force everything to the disk."""
         self.records.flush()
-        self.offset_index.entries.flush()
-        self.time_index.entries.flush()
+        for index in self._indexes:
+            index.flush()
         self.transaction_index.flush()
 
-    def rename(self, suffix: str) -> list[Path]:
-        """Give all files another suffix, the ``.log`` last; returns the new names. ``OSError``."""
-        directory = self.records.path.parent
-        renamed = []
-        for kind in ("timeindex", "index", "log"):
-            name = f"{self.base_offset:020d}.{kind}"
-            path = directory / f"{name}{suffix}"
-            if kind == "log":
-                self.records.rename(path)
-            elif kind == "index":
-                self.offset_index.entries.rename(path)
-            else:
-                self.time_index.entries.rename(path)
-            renamed.append(path)
-        index = self.transaction_index
-        if index.path.exists():
-            path = directory / f"{self.base_offset:020d}.txnindex{suffix}"
-            index.path.rename(path)
-            index.path = path
-            renamed.append(path)
-        return renamed
+    def rename(self, suffix: str) -> None:
+        """Give all files another suffix. ``OSError``."""
+        for kind, file in (
+            ("timeindex", self.time_index),
+            ("index", self.offset_index),
+            ("log", self.records),
+            ("txnindex", self.transaction_index),
+        ):
+            name = f"{self.base_offset:020d}.{kind}{suffix}"
+            file.rename(file.path.with_name(name))
 
     def delete(self) -> None:
         """Let go of the files and remove them."""
         self.close()
-        for path in (
-            self.records.path,
-            self.offset_index.entries.path,
-            self.time_index.entries.path,
-            self.transaction_index.path,
-        ):
-            path.unlink(missing_ok=True)
+        for file in (self.records, *self._indexes, self.transaction_index):
+            file.path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the files as they are. Idempotent."""
         self.records.close()
-        self.offset_index.entries.close()
-        self.time_index.entries.close()
+        for index in self._indexes:
+            index.close()

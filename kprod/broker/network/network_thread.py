@@ -120,6 +120,7 @@ class NetworkThread:
         self._lock = threading.Lock()
         self._connections: dict[int, Connection] = {}
         self._stopping = False
+        self._swept = clock.monotonic()
         # Connections of this thread that wait for memory, or have more to read at once. A deque
         # may be added to by handlers while this thread takes from it.
         self._paused: deque[Connection] = deque()
@@ -146,7 +147,6 @@ class NetworkThread:
         connection.close()
 
     def _run(self) -> None:
-        self._swept = self._clock.monotonic()
         failed = False
         while not self._stopping:
             try:

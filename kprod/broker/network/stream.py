@@ -61,13 +61,11 @@ class Stream(Protocol):
 class PlainStream:
     """TCP without TLS."""
 
-    pending = False
-
     def __init__(self, client: socket.socket) -> None:
         client.setblocking(False)
         with contextlib.suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = client
+        self._socket: socket.socket = client
 
     def fileno(self) -> int:
         """The descriptor to wait for."""
@@ -98,10 +96,15 @@ class PlainStream:
         except BlockingIOError:
             return 0
 
+    @property
+    def pending(self) -> bool:
+        """There is no buffer in between."""
+        return False
+
     def cut(self) -> None:
-        """See ``Stream``."""
+        """See ``Stream``. The socket's own: that of ``ssl`` changes what its owner uses."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """See ``Stream``."""
@@ -120,19 +123,15 @@ def _in_memory(parts: Sequence[Part]) -> list[BytesLike]:
 _PIECE: Final = 64 * 1024
 
 
-class TlsStream:
-    """A ``Stream`` over Python's ``ssl``. See there for threads."""
+class TlsStream(PlainStream):
+    """The same over Python's ``ssl``."""
+
+    _socket: ssl.SSLSocket
 
     def __init__(self, client: socket.socket, context: ssl.SSLContext) -> None:
-        client.setblocking(False)
-        with contextlib.suppress(OSError):
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__(client)
         self._socket = context.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
         self._ready = False
-
-    def fileno(self) -> int:
-        """The descriptor to wait for."""
-        return self._socket.fileno()
 
     def advance(self) -> int:
         """See ``Stream``."""
@@ -170,14 +169,9 @@ class TlsStream:
         """See ``Stream``."""
         return self._ready and self._socket.pending() > 0
 
-    def cut(self) -> None:
-        """See ``Stream``. The socket's own: that of ``ssl`` changes what its owner uses."""
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
     def close(self) -> None:
         """See ``Stream``. Says so to the client (close_notify) where that goes at once."""
         if self._ready:
             with contextlib.suppress(OSError, ValueError):
                 self._socket.unwrap()
-        self._socket.close()
+        super().close()

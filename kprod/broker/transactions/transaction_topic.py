@@ -9,7 +9,7 @@ from typing import Final
 
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import write_batch
-from kprod.broker.records.record_batch import BatchHeader, read_batches
+from kprod.broker.records.record_batch import BatchHeader
 from kprod.broker.transactions.transaction import (
     NO_PRODUCER_ID,
     Transaction,
@@ -180,7 +180,6 @@ class _Reader:
 
 TRANSACTION_TOPIC: Final = "__transaction_state"
 TOPIC_SETTINGS: Final = {"cleanup.policy": "compact"}
-_READ_BYTES: Final = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -205,16 +204,11 @@ def _write(log: PartitionLog, transactional_id: str, value: bytes | None, now_ms
 def read_transactions(log: PartitionLog) -> dict[str, Transaction]:
     """The last state of each transactional id; a record that cannot be read is logged."""
     found: dict[str, Transaction] = {}
-    at = log.start_offset
-    while at < log.end_offset:
-        for batch in read_batches(log.read(at, _READ_BYTES, whole_first=True)):
-            for record in () if batch.is_control else batch.records():
-                try:
-                    _take(found, record.key or b"", record.value)
-                except (struct.error, ValueError) as error:
-                    name = f"record {record.offset} of {log.where}"
-                    _log.warning("%s is not readable: %s", name, error)
-            at = batch.last_offset + 1
+    for record in log.records():
+        try:
+            _take(found, record.key or b"", record.value)
+        except (struct.error, ValueError) as error:
+            _log.warning("record %d of %s is not readable: %s", record.offset, log.where, error)
     return found
 
 

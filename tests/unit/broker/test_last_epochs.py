@@ -13,7 +13,6 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.node import Node
-from kprod.broker.running_cluster import committed_records
 from kprod.broker.transactions.transaction import Transaction, TransactionState
 from kprod.broker.transactions.transaction_topic import (
     TRANSACTION_TOPIC,
@@ -53,7 +52,7 @@ def at_the_highest_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, Askin
 
 
 def values(log: PartitionLog) -> list[bytes | None]:
-    return [record.value for record in committed_records(log)]
+    return [record.value for record in log.records(committed=True)]
 
 
 @pytest.mark.parametrize("committed", [True, False])

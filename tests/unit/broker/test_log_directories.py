@@ -104,7 +104,7 @@ def test_new_partitions_avoid_a_disk_that_failed(disks: list[Path]) -> None:
 def test_an_append_that_failed_left_nothing(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
     log = partitions[0]
-    index = log.segments[-1].offset_index.entries.path
+    index = log.segments[-1].offset_index.path
     kept = index.read_bytes()
     index.unlink()
     refuse_appends(log)

@@ -22,11 +22,11 @@ BASE = 5_000
 def new_index(entries: list[tuple[int, int]], max_bytes: int = 8 * 1024) -> Iterator[OffsetIndex]:
     with tempfile.TemporaryDirectory() as directory:
         index = OffsetIndex(Path(directory) / "00000000000000005000.index", BASE)
-        index.entries.grow(max_bytes)
+        index.grow(max_bytes)
         for offset, position in entries:
             index.append(offset, position)
         yield index
-        index.entries.close()
+        index.close()
 
 
 increasing = st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 5000)), max_size=60).map(
@@ -56,16 +56,16 @@ def test_the_offset_before_a_position(entries: list[tuple[int, int]], position: 
 @given(increasing)
 def test_trimming_and_opening_again_changes_nothing(entries: list[tuple[int, int]]) -> None:
     with new_index(entries) as index:
-        index.entries.trim()
-        path = index.entries.path
+        index.trim()
+        path = index.path
         assert path.read_bytes() == b"".join(struct.pack(">ii", o - BASE, p) for o, p in entries)
         again = OffsetIndex(path, BASE)
         assert again.sane
         assert [again.lookup(offset) for offset, _ in entries] == [at for _, at in entries]
-        again.entries.grow(4096)
-        assert again.entries.count == len(entries)
+        again.grow(4096)
+        assert again.count == len(entries)
         assert not again.full
-        again.entries.close()
+        again.close()
 
 
 def test_offsets_only_grow() -> None:
@@ -88,9 +88,9 @@ def test_room_is_whole_entries() -> None:
 
 def test_files_that_cannot_be_an_index() -> None:
     with new_index([(BASE + 1, 1)]) as index:
-        index.entries.trim()
+        index.trim()
         for content in (b"\0" * 7, struct.pack(">ii", -5, 10)):
-            index.entries.path.write_bytes(content)
-            damaged = OffsetIndex(index.entries.path, BASE)
+            index.path.write_bytes(content)
+            damaged = OffsetIndex(index.path, BASE)
             assert not damaged.sane
-            damaged.entries.close()
+            damaged.close()

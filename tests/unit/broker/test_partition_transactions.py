@@ -15,7 +15,6 @@ from kprod.broker.log.log_view import Fetched
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import TransactionMarker, read_marker
 from kprod.broker.records.record_batch import RecordBatch, read_batches
-from kprod.broker.running_cluster import committed_records
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.logs import SMALL, append, open_log
@@ -50,7 +49,7 @@ def fetch(log: PartitionLog, offset: int = 0, max_bytes: int = 100_000) -> Fetch
 
 
 def committed(log: PartitionLog) -> list[bytes | None]:
-    return [record.value for record in committed_records(log)]
+    return [record.value for record in log.records(committed=True)]
 
 
 def test_what_is_not_decided_is_not_stable(tmp_path: Path) -> None:

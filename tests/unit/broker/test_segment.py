@@ -60,13 +60,13 @@ def test_an_entry_comes_with_the_batch_that_finds_4096_bytes_behind_it(
     segment: LogSegment,
 ) -> None:
     fill(segment, range(5))
-    assert segment.offset_index.entries.count == 0
+    assert segment.offset_index.count == 0
     fill(segment, range(5, 6))
-    assert segment.offset_index.entries[0] == (17, 5000)
-    assert segment.time_index.entries[0] == (5000, 17)
+    assert segment.offset_index[0] == (17, 5000)
+    assert segment.time_index[0] == (5000, 17)
     fill(segment, range(6, 11))
-    assert segment.offset_index.entries.count == 2
-    assert segment.offset_index.entries[1] == (32, 10_000)
+    assert segment.offset_index.count == 2
+    assert segment.offset_index[1] == (32, 10_000)
 
 
 def test_every_offset_is_found_in_its_batch(segment: LogSegment) -> None:
@@ -101,8 +101,8 @@ def test_sealing_notes_the_largest_time_and_trims(segment: LogSegment) -> None:
     fill(segment, range(8))
     segment.seal()
     assert segment.time_index.last == TimestampOffset(7000, BASE + 23)
-    assert segment.offset_index.entries.path.stat().st_size == 8
-    assert segment.time_index.entries.path.stat().st_size == 24
+    assert segment.offset_index.path.stat().st_size == 8
+    assert segment.time_index.path.stat().st_size == 24
     assert segment.intact_end() == BASE + 24
 
 
@@ -110,7 +110,7 @@ def test_sealing_notes_the_largest_time_and_trims(segment: LogSegment) -> None:
 def test_a_damaged_index_misleads_nobody(segment: LogSegment, entry: tuple[int, int]) -> None:
     fill(segment, range(8))
     segment.seal()
-    segment.offset_index.entries.path.write_bytes(struct.pack(">ii", *entry))
+    segment.offset_index.path.write_bytes(struct.pack(">ii", *entry))
     assert segment.intact_end() is None
     for offset in range(BASE, BASE + 24):
         data = segment.read(offset, 1000, segment.size, whole_first=False)
@@ -124,7 +124,7 @@ def test_recovery_keeps_the_whole_batches_whatever_the_cut(segment: LogSegment) 
         assert segment.recover() == size % 1000
         assert segment.size == size - size % 1000
         assert segment.intact_end() == BASE + PER_BATCH * (size // 1000)
-        assert segment.offset_index.entries.count == 1
+        assert segment.offset_index.count == 1
 
 
 @pytest.mark.parametrize("at", [8, 16, 17, 21, 30, 60, 500, 999])

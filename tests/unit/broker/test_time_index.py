@@ -15,7 +15,7 @@ BASE = 700
 @pytest.fixture
 def index(tmp_path: Path) -> TimeIndex:
     index = TimeIndex(tmp_path / "00000000000000000700.timeindex", BASE)
-    index.entries.grow(5 * 12)
+    index.grow(5 * 12)
     return index
 
 
@@ -24,9 +24,9 @@ def test_only_larger_timestamps_are_news(index: TimeIndex) -> None:
     index.maybe_append(1_000, BASE + 9)
     index.maybe_append(900, BASE + 12)
     index.maybe_append(1_001, BASE + 13)
-    assert index.entries.count == 2
+    assert index.count == 2
     assert index.last == TimestampOffset(1_001, BASE + 13)
-    index.entries.close()
+    index.close()
 
 
 def test_lookup_is_the_last_entry_not_later(index: TimeIndex) -> None:
@@ -36,7 +36,7 @@ def test_lookup_is_the_last_entry_not_later(index: TimeIndex) -> None:
     assert index.lookup(10) == TimestampOffset(10, BASE + 10)
     assert index.lookup(29) == TimestampOffset(20, BASE + 20)
     assert index.lookup(10**15) == TimestampOffset(30, BASE + 30)
-    index.entries.close()
+    index.close()
 
 
 def test_the_last_slot_is_for_sealing(index: TimeIndex) -> None:
@@ -47,12 +47,12 @@ def test_the_last_slot_is_for_sealing(index: TimeIndex) -> None:
     index.maybe_append(99, BASE + 99)
     index.maybe_append(100, BASE + 100)
     assert index.last == TimestampOffset(99, BASE + 99)
-    index.entries.close()
+    index.close()
 
 
 def test_the_bytes_are_kafkas(index: TimeIndex) -> None:
     index.maybe_append(1_700_000_000_000, BASE + 5)
-    index.entries.trim()
-    assert index.entries.path.read_bytes() == struct.pack(">qi", 1_700_000_000_000, 5)
+    index.trim()
+    assert index.path.read_bytes() == struct.pack(">qi", 1_700_000_000_000, 5)
     assert index.sane
-    index.entries.close()
+    index.close()

@@ -14,7 +14,6 @@ from kprod.broker import TransactionConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.broker.running_cluster import committed_records
 from tests.unit.broker.asking_producer import AskingProducer
 from tests.unit.broker.nodes import ask, running_node
 
@@ -29,7 +28,7 @@ def running(path: Path, version: int = 2, **options: Any) -> Iterator[tuple[Node
 
 
 def values(log: PartitionLog) -> list[bytes | None]:
-    return [record.value for record in committed_records(log)]
+    return [record.value for record in log.records(committed=True)]
 
 
 def group_offset(node: Node, *, stable: bool = True) -> tuple[int, ErrorCode]:
