@@ -288,11 +288,16 @@ cdef inline bint has_room_for(
 
 @cython.nonecheck(False)
 cdef inline bint grow_for(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
-    """Enlarge the buffer, for records that will be compressed: all at once, so all in a row."""
+    """Enlarge the buffer, for records that will be compressed: all at once, so all in a row.
+
+    Or for the first record of any batch, which takes one whatever its size.
+    """
     cdef Py_ssize_t end = builder._tail.end + size
     cdef Py_ssize_t whole
-    if builder._pool is None:
-        return False
+    if builder._pool is None or builder.compression == NO_COMPRESSION:
+        return builder._tail.record_count == 0 and builder._buffer.pool.try_grow(
+            builder._buffer, end, 0
+        )
     # At once what a full batch is expected to take, if memory is plentiful, else half as much
     # again: a batch shall be moved a few times at most, not once per record.
     whole = HEADER_SIZE + <Py_ssize_t>min(<double>builder._full_size / builder._expansion, 1e9)
@@ -338,8 +343,8 @@ cdef inline bint has_memory(MemoryRecordsBuilder builder, Py_ssize_t size) noexc
     cdef Py_ssize_t end = builder._tail.end + size
     if end <= builder._memory_end or end > INT32_MAX:
         return end <= INT32_MAX
-    if builder.compression == NO_COMPRESSION:
-        return is_growing(builder) and go_on_in_chunk(builder, size)
+    if is_growing(builder):
+        return go_on_in_chunk(builder, size)
     if not grow_for(builder, size):
         return False
     builder._tail.data = builder._buffer.data

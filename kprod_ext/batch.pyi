@@ -69,6 +69,8 @@ class MemoryRecordsBuilder:
     ) -> int:
         """Append a record if there is room for it, else close for append.
 
+        An empty batch takes one of any size that its pool has memory for, without waiting.
+
         Returns the bytes the record takes, or 0 when it was not appended. The first record needs
         only memory, the next ones room below the write limit too. Raises as ``append`` does for
         bad arguments; the batch is unchanged then.

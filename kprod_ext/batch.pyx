@@ -121,9 +121,10 @@ cdef class MemoryRecordsBuilder:
             return end <= INT32_MAX
         if is_growing(self):
             end = self._buffer.capacity + chunk_size(self._pool, size)
-        elif self._pool is None or self.compression == NO_COMPRESSION:
-            return False
-        return self._pool.can_grow(self._buffer, end)
+        elif self._tail.record_count > 0:
+            if self._pool is None or self.compression == NO_COMPRESSION:
+                return False
+        return self._buffer.pool.can_grow(self._buffer, end)
 
     def try_append(self, timestamp_ms, key, value, headers=()):
         """Append a record if it fits the limit, else close for append. Bytes it takes, or 0."""

@@ -49,7 +49,9 @@ def test_the_first_record_may_exceed_the_limit() -> None:
 
 
 def test_the_first_record_needs_memory() -> None:
-    builder = new_builder(HEADER_BYTES + RECORD - 1, write_limit=10_000)
+    capacity = HEADER_BYTES + RECORD - 1
+    pool = BufferPool(capacity, capacity)  # which has no more
+    builder = MemoryRecordsBuilder(pool.allocate(capacity, 0), write_limit=10_000)
     assert not builder.has_room_for(0, None, VALUE)
     with pytest.raises(ValueError, match="no room for a record of 101 bytes"):
         builder.append(0, None, VALUE)

@@ -43,6 +43,40 @@ def test_the_batch_is_read_only_and_there_only_after_close() -> None:
         batch[0] = 1
 
 
+@pytest.mark.parametrize("compression", [0, 1])
+@pytest.mark.parametrize("full_size", [500, 1000])
+@pytest.mark.parametrize("lends_pool", [False, True])
+def test_an_empty_batch_takes_one_record_of_any_size(
+    compression: int, full_size: int, lends_pool: bool
+) -> None:
+    """As Kafka's ``MemoryRecordsBuilder.hasRoomFor``: the limits hold from the second one on."""
+    pool = BufferPool(100_000, 1000)
+    buffer = pool.allocate(1000, 0)
+    builder = MemoryRecordsBuilder(
+        buffer,
+        write_limit=1000,
+        full_size=full_size,
+        compression=compression,
+        pool=pool if lends_pool else None,
+    )
+    assert builder.has_room_for(1, None, bytes(5000))
+    assert builder.try_append(1, None, bytes(5000)) > 5000
+    assert builder.is_full
+    assert not builder.has_room_for(1, None, b"v")
+    assert builder.try_append(1, None, b"v") == 0
+    builder.close(compress=bytes)
+    assert len(builder.build()) > 5000
+    pool.deallocate(buffer)
+    assert pool.available == 100_000
+
+
+def test_the_memory_of_the_pool_is_the_limit_of_the_first_record() -> None:
+    pool = BufferPool(5000, 1000)
+    builder = MemoryRecordsBuilder(pool.allocate(1000, 0), write_limit=1000)
+    assert not builder.has_room_for(1, None, bytes(5000))
+    assert builder.try_append(1, None, bytes(5000)) == 0
+
+
 def test_closed_for_append_takes_no_more_records() -> None:
     builder = new_builder()
     builder.append(1, None, b"v")
