@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -19,7 +20,7 @@ from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed
-from kprod.errors import BufferFullError, KprodError, ProducerClosedError
+from kprod.errors import BufferFullError, ProducerClosedError
 from kprod.intake.arguments import (
     check_partition,
     check_seconds,
@@ -32,6 +33,7 @@ from kprod.intake.chosen_partitioner import partitioner_for
 from kprod.intake.closing import closable, close_all
 from kprod.intake.compiled_path import compiled_partitioner
 from kprod.intake.interceptors import Interceptors
+from kprod.intake.partitioner import Partitioner
 from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import Serializers
 from kprod.intake.size_limits import SizeLimits
@@ -165,6 +167,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         headers: Headers | None,
         partition: int | None,
         timestamp_ms: int | None,
+        partitioner: Partitioner | None = None,
     ) -> FutureRecordMetadata:
         """The Python path of ``send``: whatever the compiled one does not take."""
         self._ensure_open()
@@ -178,14 +181,14 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         )
         record = self._interceptors.on_send(record)
         try:
-            return self._queue(record)
-        except KprodError as error:
+            return self._queue(record, partitioner or self._partitioner)
+        except BaseException as error:  # also of a signal handler, while this waited
             self._interceptors.on_send_error(record, error)
             raise
 
-    def _queue(self, record: ProducerRecord) -> FutureRecordMetadata:
+    def _queue(self, record: ProducerRecord, partitioner: Partitioner) -> FutureRecordMetadata:
         """The journey on the caller's side, one line per stage."""
-        deadline = self._clock.monotonic() + _blocking_time(self._engine, self._max_block)
+        deadline = self._clock.monotonic() + self._engine.blocking_time(self._max_block)
         if self._callbacks.crowded:
             self._await_callbacks(deadline)
         key, value = self._serializers.apply(record)
@@ -193,15 +196,22 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         topic = self._metadata.await_topic(
             record.topic, self._left(deadline), self._wake, record.partition
         )
-        partition = record.partition
+        content = record.timestamp_ms, key, value, record.headers
+        partition, appended = record.partition, None
         if partition is None:
-            partition = self._partitioner.choose(topic, key)
+            partition = partitioner.choose(topic, key)
+            turn = getattr(partitioner, "on_new_batch", None)
+            if turn is not None:
+                tp = TopicPartition(record.topic, partition)
+                appended = self._hand_over.append_to_open(tp, *content)
+                if appended is None:
+                    turn(topic, partition)
+                    partition = partitioner.choose(topic, key)
         tp = TopicPartition(record.topic, partition)
-        left = self._left(deadline)
-        appended = self._hand_over.append(tp, record.timestamp_ms, key, value, record.headers, left)
-        self._partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
+        appended = appended or self._hand_over.append(tp, *content, self._left(deadline))
+        partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
         if self._interceptors.watch_outcomes:
-            self._follow(record, appended.future)
+            self._interceptors.follow(replace(record, partition=partition), appended.future)
         if self._compiled_partitioner is not None:
             self._compiled_topics.admit(tp, len(topic), self._compiled_partitioner.sticky(tp.topic))
         return appended.future
@@ -217,7 +227,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """The Python path for a record that only lacks a batch with room; the rest was checked."""
         if self._callbacks.crowded or self._compiled_partitioner is None:
             return self._send(topic, value, key, None, partition, timestamp_ms)
-        timeout = _blocking_time(self._engine, self._max_block)
+        timeout = self._engine.blocking_time(self._max_block)
         tp = TopicPartition(topic, partition)
         appended = self._hand_over.append(tp, timestamp_ms, key, value, (), timeout)
         self._compiled_partitioner.count(topic, partition, appended.nbytes, appended.batch_ready)
@@ -234,15 +244,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             metadata=self._metadata,
             partitioner=self._compiled_partitioner,
             wake=self._wake,
-            blocking_time=partial(_blocking_time, self._engine, self._max_block),
+            blocking_time=partial(self._engine.blocking_time, self._max_block),
             largest=self._size_limits.largest_payload,
             turn=BulkTurn(),
         )
-
-    def _follow(self, record: ProducerRecord, future: FutureRecordMetadata) -> None:
-        """Let the interceptors know how the record ends."""
-        future.add_callback(self._interceptors.on_acknowledgement)
-        future.add_errback(lambda error: self._interceptors.on_send_error(record, error))
 
     def _await_callbacks(self, deadline: float) -> None:
         if not self._callbacks.await_room(self._left(deadline)):
@@ -339,7 +344,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """The topic's partition numbers; waits for metadata at most ``max_block_ms``."""
         self._ensure_usable()
         known = self._metadata.await_topic(
-            check_topic(topic), _blocking_time(self._engine, self._max_block), self._wake
+            check_topic(topic), self._engine.blocking_time(self._max_block), self._wake
         )
         return {info.partition for info in known.partitions}
 
@@ -351,7 +356,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         check_seconds("connect", timeout, FOREVER)
         self._ensure_usable()
         longest = self._max_block if timeout is None else timeout
-        self._metadata.await_cluster(_blocking_time(self._engine, longest), self._wake)
+        self._metadata.await_cluster(self._engine.blocking_time(longest), self._wake)
 
     @property
     def cluster(self) -> ClusterSnapshot:
@@ -376,7 +381,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         check_seconds("client_instance_id", timeout, FOREVER)
         self._ensure_usable()
         longest = self._max_block if timeout is None else timeout
-        return self._engine.client_instance_id(_blocking_time(self._engine, longest))
+        return self._engine.client_instance_id(self._engine.blocking_time(longest))
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Numbers under Kafka's metric names, by group; ``docs/metrics.md`` lists them."""
@@ -393,8 +398,3 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     def __repr__(self) -> str:
         config = getattr(self, "config", None)  # a traceback may show one that was never made
         return f"<KafkaProducer client_id={config and config.client_id}>"
-
-
-def _blocking_time(engine: Engine, max_block: float) -> float:
-    """Seconds a call may wait: none in the thread that would have to end the wait."""
-    return 0.0 if engine.is_sender else max_block

@@ -8,7 +8,6 @@ from kprod.buffer.delivery cimport BatchDelivery
 from kprod.buffer.incomplete cimport IncompleteBatches
 from kprod.buffer.queue_list cimport QueueList
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.partition_queue cimport PartitionAppender
 from kprod_ext.record_clock cimport RecordClock
 from kprod_ext.batch cimport batch_size_upper_bound
 from kprod_ext.shared cimport SharedCount, SharedFlag
@@ -62,11 +61,10 @@ cdef class RecordAccumulator:
     cpdef BatchDelivery publish(self, object tp, SpareBatch spare)
 
     cpdef object _hurry_up(self, BatchQueue queue)
-    cdef void _let_in(self) except *
+    cpdef void let_in(self) except *
     cdef object _refused(self)
 
-    @cython.locals(queue=BatchQueue)
-    cpdef PartitionAppender partition_appender(self, object tp)
+    cpdef BatchQueue queue(self, object tp)
 
     @cython.locals(queue=BatchQueue)
     cpdef void filled(self, object tp) except *

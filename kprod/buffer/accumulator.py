@@ -34,7 +34,6 @@ from kprod.latch import Latch
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.batch import batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
-from kprod_ext.partition_queue import PartitionAppender
 from kprod_ext.record_clock import RecordClock
 
 log = logging.getLogger(__name__)
@@ -102,7 +101,7 @@ class RecordAccumulator:
         ``close``. Nothing is queued then.
         """
         queue = self._queues.get(tp) or self._new_queue(tp)
-        self._let_in()
+        self.let_in()
         appended = queue.append_at_once(timestamp_ms, key, value, headers)
         if appended is not None:
             if appended.wake_sender:
@@ -114,7 +113,7 @@ class RecordAccumulator:
         try:
             # Again, under the lock: shut() may have swept this queue since, and nobody would settle
             # a batch that is added after that. Or another thread may have opened one meanwhile.
-            self._let_in()
+            self.let_in()
             if not (retired := queue.retired):
                 appended = queue.try_append(timestamp_ms, key, value, headers)
             if appended is None and not retired:
@@ -207,7 +206,7 @@ class RecordAccumulator:
             self._ready_tracker.note(queue)
         return wait(told, timeout, first)
 
-    def _let_in(self) -> None:
+    def let_in(self) -> None:  # see ``append``: raises why nothing may be queued
         if refused := self._refused():
             raise refused
 
@@ -216,9 +215,10 @@ class RecordAccumulator:
             return ProducerClosedError("the producer is closed; nothing was queued")
         return None if self.refusal is None else self.refusal()
 
-    def partition_appender(self, tp: TopicPartition) -> PartitionAppender:
-        """Where records of a partition that was used before may be appended directly."""
-        return (self._queues.get(tp) or self._new_queue(tp)).partition_appender
+    def queue(self, tp: TopicPartition) -> BatchQueue:
+        """Where records of a partition may be appended directly, after ``let_in``."""
+        queue: BatchQueue = self._queues.get(tp) or self._new_queue(tp)
+        return queue
 
     def filled(self, tp: TopicPartition) -> None:
         """A record that was appended directly has filled the open batch of ``tp``."""

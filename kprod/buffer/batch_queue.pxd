@@ -41,6 +41,11 @@ cdef class BatchQueue(QueueListMember):
     cpdef Appended append_at_once(
         self, object timestamp_ms, object key, object value, object headers
     )
+
+    @cython.locals(newest=ProducerBatch)
+    cpdef Appended append_to_open(
+        self, object timestamp_ms, object key, object value, object headers
+    )
     cpdef Appended try_append(
         self, object timestamp_ms, object key, object value, object headers
     )

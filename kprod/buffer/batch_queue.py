@@ -124,6 +124,23 @@ class BatchQueue(QueueListMember):
         finally:
             self.lock.release()
 
+    def append_to_open(
+        self,
+        timestamp_ms: int | None,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: Sequence[Header],
+    ) -> Appended | None:
+        """As ``append_at_once``, but None too when the open batch is full and would only grow."""
+        self.lock.acquire()  # as in ``head``
+        try:
+            newest = self._newest
+            if newest is None or newest.builder.is_full:
+                return None
+            return self.try_append(timestamp_ms, key, value, headers)
+        finally:
+            self.lock.release()
+
     # Any thread, holding ``lock`` -----------------------------------------------------------------
 
     def try_append(

@@ -59,7 +59,7 @@ class CompiledTopics:
 
     def admit_to(self, appender: TopicAppender, tp: TopicPartition) -> None:
         """Let ``appender`` know the open batch of ``tp``, and ``send`` know the appender."""
-        appender.admit(tp.partition, self._accumulator.partition_appender(tp))
+        appender.admit(tp.partition, self._accumulator.queue(tp).partition_appender)
         self._table.open(tp.topic, appender)
         # Looked at after opening: a snapshot published, or a close(), that came before would not
         # have seen this appender, and it would stay open with an old number of partitions.

@@ -56,3 +56,29 @@ class HandOver:
             if appended is None or not isinstance(error, MemoryError):
                 raise
         return appended
+
+    def append_to_open(
+        self,
+        tp: TopicPartition,
+        timestamp_ms: int | None,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: Sequence[Header],
+    ) -> Appended | None:
+        """As ``append``, if the partition has an open batch with room that is not full; else None.
+
+        Nothing is queued then. It waits for nothing.
+        """
+        appended: Appended | None = None
+        queue = self._accumulator.queue(tp)
+        self._accumulator.let_in()
+        try:
+            appended = queue.append_to_open(timestamp_ms, key, value, headers)
+            if appended is not None and appended.wake_sender:
+                self._accumulator.filled(tp)
+                self._wake()
+        except BaseException as error:  # as in ``append``
+            self._wake()
+            if appended is None or not isinstance(error, MemoryError):
+                raise
+        return appended

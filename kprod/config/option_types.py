@@ -112,8 +112,8 @@ class ProducerOptions(TypedDict, total=False):
     """Partition records with a key as those without."""
 
     interceptors: Sequence[object] | None
-    """Objects that see every record before it is sent and every outcome. Their ``close()``, if
-    any, is called when the producer has ended."""
+    """Objects that see every record, as in Kafka before its partition is chosen, and every
+    outcome. Their ``close()``, if any, is called when the producer has ended."""
 
     compression_type: Literal[None, "none", "gzip", "snappy", "lz4", "zstd"]
     """Codec for whole batches."""

@@ -67,7 +67,7 @@ class PartitionerPlugin:
     expected = (
         f"{_quoted(PARTITIONERS)},"
         " a callable(key_bytes, all_partitions, available_partitions) -> int,"
-        " or an object with choose and appended"
+        " or an object with choose and appended, and on_new_batch if it turns by batches (KIP-480)"
     )
 
     def convert(self, value: Any) -> Any:

@@ -152,8 +152,8 @@ _ROWS = (
         "interceptors",
         (),
         InterceptorPlugins(),
-        "Objects that see every record before it is sent and every outcome. Their `close()`, if"
-        " any, is called when the producer has ended.",
+        "Objects that see every record, as in Kafka before its partition is chosen, and every"
+        " outcome. Their `close()`, if any, is called when the producer has ended.",
         ("interceptor.classes",),
     ),
     Option(

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kprod.intake.key_hash import CRC32, FNV1A, MURMUR2, KeyHash
-from kprod.intake.own_partitioner import CallablePartitioner, CheckedPartitioner
+from kprod.intake.own_partitioner import (
+    CallablePartitioner,
+    CheckedPartitioner,
+    TurningPartitioner,
+)
 from kprod.intake.partitioner import DefaultPartitioner, Partitioner
 from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.round_robin import RoundRobinPartitioner
@@ -30,5 +34,6 @@ def partitioner_for(
         key_hash = None if ignore_keys else KEY_HASHES[option]
         return DefaultPartitioner(batch_size, key_hash=key_hash, loads=loads)
     if callable(getattr(option, "choose", None)):
-        return CheckedPartitioner(option)
+        turns = callable(getattr(option, "on_new_batch", None))
+        return TurningPartitioner(option) if turns else CheckedPartitioner(option)
     return CallablePartitioner(option)

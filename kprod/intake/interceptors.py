@@ -25,10 +25,13 @@ class Interceptors:
     """The chain of one producer, in order (Kafka's ``ProducerInterceptors``).
 
     An interceptor has any of ``on_send(record) -> record``, ``on_acknowledgement(metadata)`` and
-    ``on_send_error(record, error)``. An exception of a hook is logged and goes no further. What a
-    hook, or a handler of that log, itself sends through the same producer passes that kind of hook
-    by. Thread-safe if the hooks are: ``on_send`` runs in the threads that send, and so does
-    ``on_send_error`` for a record that is refused; outcomes are told where callbacks run.
+    ``on_send_error(record, error)``. As in Kafka, ``on_send`` sees the partition that the
+    application names, or None: it is chosen after the hooks, which may change the key. A record
+    that was queued has its partition when ``on_send_error`` is told of it; metadata always has. An
+    exception of a hook is logged and goes no further. What a hook, or a handler of that log, itself
+    sends through the same producer passes that kind of hook by. Thread-safe if the hooks are:
+    ``on_send`` runs in the threads that send, and so does ``on_send_error`` for a record that is
+    refused; outcomes are told where callbacks run.
     """
 
     def __init__(self, interceptors: Iterable[Any] = ()) -> None:
@@ -64,6 +67,11 @@ class Interceptors:
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
         """A record was refused or its delivery failed."""
         self._tell(self._on_send_error, record, error)
+
+    def follow(self, record: ProducerRecord, future: Any) -> None:
+        """A record was queued, to a partition it names: let the hooks know how it ends."""
+        future.add_callback(self.on_acknowledgement)
+        future.add_errback(lambda error: self.on_send_error(record, error))
 
     def _tell(self, hooks: tuple[Any, ...], *outcome: Any) -> None:
         if not hooks or self._inside.telling:

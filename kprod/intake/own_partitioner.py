@@ -61,6 +61,17 @@ class CheckedPartitioner:
             _log.exception("%s.appended failed", type(self._partitioner).__name__)
 
 
+class TurningPartitioner(CheckedPartitioner):
+    """One that turns to another partition where a batch would begin (KIP-480)."""
+
+    def on_new_batch(self, topic: TopicInfo, previous: int) -> None:
+        """Pass it on. Raises PartitionError; the record is not queued."""
+        try:
+            self._partitioner.on_new_batch(topic, previous)  # type: ignore[attr-defined]
+        except Exception as error:
+            raise _failed(self._partitioner, topic, error) from error
+
+
 @lru_cache(maxsize=64)
 def _numbers(count: int) -> tuple[int, ...]:
     return tuple(range(count))

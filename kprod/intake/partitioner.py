@@ -15,7 +15,13 @@ from kprod_ext import Mutex, StickyPartition
 
 
 class Partitioner(Protocol):
-    """Chooses partitions, and is told what came of it. Called by every thread that sends."""
+    """Chooses partitions, and is told what came of it. Called by every thread that sends.
+
+    One of the application's may also have ``on_new_batch(topic, previous)``, Kafka's
+    ``Partitioner.onNewBatch`` (KIP-480): a record for partition ``previous``, which ``choose`` has
+    just chosen, would begin a batch. ``choose`` is asked once more then, and the record goes where
+    that says.
+    """
 
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
         """The number of one of the topic's partitions."""

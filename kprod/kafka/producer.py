@@ -21,10 +21,10 @@ from kprod.kafka.errors import IllegalStateError as KafkaIllegalStateError
 from kprod.kafka.errors import KafkaTimeoutError, NoBrokersAvailable
 from kprod.kafka.future import FutureRecordMetadata
 from kprod.kafka.metric_names import by_group, by_name
+from kprod.kafka.native import NativeProducer, OnNewBatch, Turning
 from kprod.kafka.options import DEFAULT_CONFIG, Config, native_options
 from kprod.kafka.transactions import TransactionCalls
 from kprod.kafka.translation import translated
-from kprod.producer import KafkaProducer as NativeProducer
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ class KafkaProducer(TransactionCalls):
     ``docs/migration.md`` has the differences that are left, and those to ``kprod.KafkaProducer``.
     """
 
+    _native: NativeProducer
+
     DEFAULT_CONFIG = DEFAULT_CONFIG
     DEPRECATED_CONFIGS = ()
 
@@ -57,7 +59,7 @@ class KafkaProducer(TransactionCalls):
             _refuse_idempotence(options, version)
         self._key = self._plugged(options, "key_serializer")
         self._value = self._plugged(options, "value_serializer")
-        self._choose = self._own_partitioner(options)
+        self._choose, self._on_new_batch = self._own_partitioner(options)
         try:
             self._native = NativeProducer(**options)
         except KprodError as error:
@@ -103,12 +105,17 @@ class KafkaProducer(TransactionCalls):
         return serializers.bound(plugged)
 
     @staticmethod
-    def _own_partitioner(options: dict[str, Any]) -> partitioners.Choose | None:
+    def _own_partitioner(
+        options: dict[str, Any],
+    ) -> tuple[partitioners.Choose | None, OnNewBatch | None]:
+        """How to ask it, and how to tell it of a new batch; None, None for kprod's own."""
         plugged = options.get("partitioner")
         if plugged is None or isinstance(plugged, str):
-            return None
+            return None, None
         options.pop("partitioner")
-        return None if partitioners.is_built_in(plugged) else partitioners.bound(plugged)
+        if partitioners.is_built_in(plugged):
+            return None, None
+        return partitioners.bound(plugged), getattr(plugged, "on_new_batch", None)
 
     # Sending --------------------------------------------------------------------------------------
 
@@ -142,6 +149,12 @@ class KafkaProducer(TransactionCalls):
                 partition = int(partition) if partition.__class__ is bool else partition
             elif self._choose is not None:
                 cluster = self._cluster_with(topic)
+                if key is None and self._on_new_batch is not None:
+                    values = given[1], value
+                    turning = Turning(self._choose, self._on_new_batch, values, cluster)
+                    return FutureRecordMetadata(
+                        self._native.send_by(turning, topic, value, headers, timestamp_ms)
+                    )
                 partition = self._choose(topic, given[0], key, given[1], value, cluster)
             return FutureRecordMetadata(
                 self._native.send(topic, value, key, headers, partition, timestamp_ms)

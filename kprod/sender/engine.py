@@ -112,6 +112,10 @@ class Engine:
         if self._sender.refusal is not None:
             raise copy.copy(self._sender.refusal)
 
+    def blocking_time(self, longest: float) -> float:
+        """Seconds a call may wait: none in the thread that would have to end the wait."""
+        return 0.0 if self.is_sender else longest
+
     def client_instance_id(self, timeout: float) -> UUID:
         """See ``KafkaProducer.client_instance_id``."""
         told = self._sender.telemetry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,9 +13,17 @@ import pytest
 
 from kprod import KafkaProducer, ProducerRecord, RecordMetadata
 from kprod.buffer.callbacks import MOST_WAITING
-from kprod.errors import BufferFullError, IllegalStateError, KprodTimeoutError, ProducerClosedError
+from kprod.errors import (
+    BrokerError,
+    BufferFullError,
+    IllegalStateError,
+    KprodTimeoutError,
+    ProducerClosedError,
+)
+from kprod.intake.key_hash import MURMUR2
 from kprod.types import DeliveryReport
 from kprod.wire.versions import ApiKey
+from tests.support.interruption import Interrupted, interruptible
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
 from tests.support.scripted_producer import producer_before
 
@@ -293,3 +302,56 @@ def test_send_waits_when_very_many_callbacks_wait(broker: ScriptedBroker) -> Non
     producer.flush(LONG)
     assert producer.send("t", b"v").get(LONG).offset >= 0
     producer.close()
+
+
+class Ear:
+    """An interceptor that notes what it is told of records, and of their partitions."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int | None, type]] = []
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.heard.append(("sends", record.partition, type(None)))
+        return record
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        self.heard.append(("failed", record.partition, type(error)))
+
+
+def test_as_in_java_interceptors_see_the_partition_that_was_named_or_chosen(
+    broker: ScriptedBroker,
+) -> None:
+    ear = Ear()
+    broker.next(ApiKey.PRODUCE, refuse(87), refuse(87))
+    producer = producer_before(broker.cluster, linger_ms=0, interceptors=[ear])
+    with producer:
+        for partition in (None, 1):
+            with pytest.raises(BrokerError):
+                producer.send("t", b"v", key=b"k", partition=partition).get(LONG)
+        producer.flush()
+    chosen = MURMUR2.partition(b"k", 2)
+    assert [heard[:2] for heard in ear.heard] == [
+        ("sends", None),
+        ("failed", chosen),
+        ("sends", 1),
+        ("failed", 1),
+    ]
+
+
+class Interrupting:
+    """A partitioner in which a signal arrives."""
+
+    def choose(self, topic: object, key: object) -> int:
+        signal.raise_signal(signal.SIGALRM)
+        return 0
+
+    def appended(self, *_: object) -> None:
+        raise AssertionError("it was not queued")
+
+
+def test_interceptors_are_told_of_a_send_that_a_signal_ends(broker: ScriptedBroker) -> None:
+    ear = Ear()
+    producer = producer_before(broker.cluster, interceptors=[ear], partitioner=Interrupting())
+    with producer, interruptible(), pytest.raises(Interrupted):
+        producer.send("t", b"v")
+    assert ear.heard == [("sends", None, type(None)), ("failed", None, Interrupted)]

@@ -1,0 +1,170 @@
+"""Sticky partitioners of the application turn to another partition where a batch would begin."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kprod.errors import PartitionError
+from kprod.kafka import KafkaProducer
+from kprod.kafka.partitioner import Cluster, StickyPartitioner
+from kprod.transport.memory import MemoryBackend
+from tests.support.scripted_cluster import ScriptedCluster
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    import kafka.partitioner as theirs
+
+PARTITIONS = 6
+LATER = 60_000
+
+
+class Sticky(theirs.StickyPartitioner):  # type: ignore[misc]  # it has no types
+    """As kafka-python's own, and tells what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.turns: list[tuple[str, int]] = []
+
+    def partition(self, *given: Any) -> int:
+        self.asked += 1
+        return int(super().partition(*given))
+
+    def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
+        self.turns.append((topic, prev_partition))
+        super().on_new_batch(topic, cluster, prev_partition)
+
+
+class Stubborn(theirs.Partitioner):  # type: ignore[misc]  # as above
+    """Chooses what it is told; turns by ``next``."""
+
+    def __init__(self, *chosen: int) -> None:
+        self.chosen = list(chosen)
+        self.told: list[Any] = []
+
+    def partition(self, *given: Any) -> int:
+        return self.chosen[0]
+
+    def on_new_batch(self, *given: Any) -> None:
+        self.told.append(given)
+        if len(self.chosen) > 1:
+            self.chosen.pop(0)
+
+
+@pytest.fixture
+def cluster() -> ScriptedCluster:
+    scripted = ScriptedCluster(topics={"t": [1] * PARTITIONS, "other": [1] * PARTITIONS})
+    scripted.add(1)
+    return scripted
+
+
+def producer_for(cluster: ScriptedCluster, partitioner: object, **options: Any) -> KafkaProducer:
+    return KafkaProducer(
+        bootstrap_servers="broker-1:9092",
+        transport=lambda **_: MemoryBackend(cluster.listeners),
+        partitioner=partitioner,
+        **{"linger_ms": LATER, **options},
+    )
+
+
+def test_a_sticky_partitioner_of_the_application_fills_one_partition_after_the_other(
+    cluster: ScriptedCluster,
+) -> None:
+    """1,000 records went to one partition, for ever."""
+    sticky = Sticky()
+    with producer_for(cluster, sticky, batch_size=500) as producer:
+        futures = [producer.send("t", bytes(100)) for _ in range(1000)]
+        producer.flush()
+    went = Counter(future.get().partition for future in futures)
+    assert set(went) == set(range(PARTITIONS))
+    assert len(sticky.turns) > 100
+    assert sticky.asked == 1000 + len(sticky.turns)
+
+
+def test_the_record_that_would_begin_a_batch_goes_where_the_partitioner_turns_to(
+    cluster: ScriptedCluster,
+) -> None:
+    partitioner = Stubborn(2, 4)
+    with producer_for(cluster, partitioner) as producer:
+        future = producer.send("t", b"first")
+        ((topic, known, previous),) = partitioner.told
+        assert (topic, previous) == ("t", 2)
+        assert known.partitions_for_topic("t") == set(range(PARTITIONS))
+        assert future.get(20).partition == 4
+
+
+def test_a_batch_with_room_asks_for_no_turn(cluster: ScriptedCluster) -> None:
+    partitioner = Stubborn(2)
+    with producer_for(cluster, partitioner) as producer:
+        futures = [producer.send("t", b"%d" % number) for number in range(10)]
+        assert len(partitioner.told) == 1
+        producer.flush()
+        assert {future.get().partition for future in futures} == {2}
+
+
+def test_keys_and_named_partitions_ask_for_no_turn(cluster: ScriptedCluster) -> None:
+    partitioner = Stubborn(2, 4)
+    with producer_for(cluster, partitioner) as producer:
+        keyed, named = producer.send("t", b"v", key=b"k"), producer.send("t", b"v", partition=5)
+        producer.flush()
+        assert (keyed.get().partition, named.get().partition) == (2, 5)
+    assert not partitioner.told
+
+
+def test_each_topic_turns_by_itself(cluster: ScriptedCluster) -> None:
+    sticky = Sticky()
+    with producer_for(cluster, sticky) as producer:
+        for topic in ("t", "other", "t", "other"):
+            producer.send(topic, b"v")
+    assert [topic for topic, _ in sticky.turns] == ["t", "other"]
+
+
+class Broken(Stubborn):
+    def on_new_batch(self, *given: Any) -> None:
+        raise ZeroDivisionError
+
+
+def test_what_the_partitioner_raises_comes_through(cluster: ScriptedCluster) -> None:
+    with producer_for(cluster, Broken(2)) as producer, pytest.raises(ZeroDivisionError):
+        producer.send("t", b"v")
+
+
+@pytest.mark.parametrize("wrong", [PARTITIONS, -1, "2"])
+def test_a_turn_to_a_partition_that_is_not_there_is_refused(
+    cluster: ScriptedCluster, wrong: Any
+) -> None:
+    with producer_for(cluster, Stubborn(2, wrong)) as producer:
+        with pytest.raises(PartitionError, match="has chosen"):
+            producer.send("t", b"v")
+        assert producer.send("t", b"v", partition=0).get(20).partition == 0
+
+
+def test_serializers_come_first(cluster: ScriptedCluster) -> None:
+    seen: list[Any] = []
+
+    class Looks(Stubborn):
+        def partition(self, *given: Any) -> int:
+            seen.append(given[:5])
+            return 2
+
+    with producer_for(cluster, Looks(2), value_serializer=str.encode) as producer:
+        producer.send("t", "v").get(20)
+    assert seen == [("t", None, None, "v", b"v")] * 2
+
+
+def test_a_subclass_of_ours_is_told_as_well(cluster: ScriptedCluster) -> None:
+    turns: list[int] = []
+
+    class Ours(StickyPartitioner):
+        def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
+            turns.append(prev_partition)
+            super().on_new_batch(topic, cluster, prev_partition)
+
+    with producer_for(cluster, Ours()) as producer:
+        moved = producer.send("t", b"v").get(20).partition
+    assert len(turns) == 1
+    assert moved != turns[0]
