@@ -120,12 +120,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self._accumulator = self._sender.accumulator
         self._transactions = self._sender.transactions
         self._wake = self._sender.leadership.wake
-        self._hand_over = HandOver(
-            self._accumulator,
-            self._wake,
-            self._sender.leadership.look_within,
-            self._metrics.found_no_room,
-        )
+        told = self._wake, self._sender.leadership.look_within, self._metrics.found_no_room
+        self._hand_over = HandOver(self._accumulator, *told)
         self._compiled_topics = CompiledTopics(
             self._topic_appenders,
             self._accumulator,
@@ -179,6 +175,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             check_partition(partition),
             check_timestamp(timestamp_ms),
         )
+        if not self._max_block:  # a face, which sends again when it has waited for the topic itself
+            self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
         record = self._interceptors.on_send(record)
         try:
             return self._queue(record, partitioner or self._partitioner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from typing import Any
 
 from kprod.clock import SystemClock
@@ -92,7 +93,8 @@ class Producing:
                 return
             raise_unless_unplaced(failure)
         reports.expect(1)
-        self._unplaced.add(Unplaced(topic, value, key, headers, where, stamp, report, began))
+        given = topic, value, key, headers, where, stamp
+        self._unplaced.add(Unplaced(*given, report, began, copy_context()))
 
     def _partition(self, native: NativeProducer, topic: str, key: Any) -> int | None:
         """Where a key belongs, if the face decides and knows the topic; else None."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, NamedTuple
 
 from kprod.clock import SystemClock
@@ -19,7 +20,10 @@ PAUSE = 0.01
 
 
 class Unplaced(NamedTuple):
-    """The arguments of a ``produce`` that could not be carried out yet; ``began`` in seconds."""
+    """The arguments of a ``produce`` that could not be carried out yet; ``began`` in seconds.
+
+    Interceptors see its ``context``, in which a trace has its place.
+    """
 
     topic: str
     value: Any
@@ -29,6 +33,7 @@ class Unplaced(NamedTuple):
     timestamp_ms: int | None
     on_delivery: Callable[..., object] | None
     began: float
+    context: Context
 
 
 class UnplacedRecords:
@@ -103,7 +108,7 @@ class UnplacedRecords:
         pause = threading.Event()
         while True:
             try:
-                self._place(record)
+                record.context.run(self._place, record)
             except BufferFullError:
                 if not self._left(record):
                     raise
