@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kprod.observability.readings import Reading, readings
+from kprod.observability.names import prometheus_name
+from kprod.observability.readings import Told, readings
 from kprod.producer import KafkaProducer
 
 _Family = CounterMetricFamily | GaugeMetricFamily
@@ -37,17 +38,17 @@ class ProducerCollector(Collector):
         """Every reading of every producer, by name."""
         families: dict[str, _Family] = {}
         for producer in list(self._producers):
-            for group, reading in readings(producer):
-                name = f"kprod_{group.removesuffix('-metrics')}_{reading.name}".replace("-", "_")
+            for told, of, value in readings(producer):
+                name = prometheus_name(told)
                 family = families.get(name)
                 if family is None:
-                    family = families[name] = _family(name, reading)
-                values = (producer.config.client_id, *(value for _, value in reading.labels))
-                family.add_metric(values, reading.value)
+                    family = families[name] = _family(name, told)
+                labels = (producer.config.client_id, *(() if of is None else (of,)))
+                family.add_metric(labels, value)
         return families.values()
 
 
-def _family(name: str, reading: Reading) -> _Family:
-    labels = ("client_id", *(label for label, _ in reading.labels))
-    kind = CounterMetricFamily if reading.counts else GaugeMetricFamily
-    return kind(name, f"{reading.doc} ({reading.unit})", labels=labels)
+def _family(name: str, told: Told) -> _Family:
+    labels = ("client_id", *(() if told.label is None else (told.label,)))
+    kind = CounterMetricFamily if told.counts else GaugeMetricFamily
+    return kind(name, f"{told.doc} ({told.unit})", labels=labels)

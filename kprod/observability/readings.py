@@ -22,36 +22,57 @@ class Measured(Protocol):
         """Numbers by group and name."""
 
 
-class Reading(NamedTuple):
-    """One number. ``counts``: it only grows. ``labels``: the topic or node, if it is of one."""
+class Told(NamedTuple):
+    """What is told of one number of the table. ``counts``: it only grows. ``label``: of what it is.
 
+    ``group`` is a group of ``producer.metrics()`` without ``-metrics`` and without what it is of.
+    """
+
+    group: str
     name: str
     unit: str
     doc: str
     counts: bool
-    labels: tuple[tuple[str, str], ...]
+    label: str | None
+
+
+class Reading(NamedTuple):
+    """The value of one number; ``of`` is the topic or the node, if it is of one."""
+
+    told: Told
+    of: str | None
     value: float
 
 
 _TABLES: dict[str, tuple[Metric | Gauge, ...]] = {
-    "producer-metrics": (*PRODUCER_METRICS, *PRODUCER_GAUGES),
-    "producer-topic-metrics": TOPIC_METRICS,
-    "producer-node-metrics": NODE_METRICS,
+    "producer": (*PRODUCER_METRICS, *PRODUCER_GAUGES),
+    "producer-topic": TOPIC_METRICS,
+    "producer-node": NODE_METRICS,
 }
-_LABELS = {"producer-topic-metrics": "topic", "producer-node-metrics": "node"}
+_LABELS = {"producer-topic": "topic", "producer-node": "node"}
 
 
-def readings(producer: Measured) -> Iterator[tuple[str, Reading]]:
-    """Every number of a producer with its group, in the order of the table of metrics.
+def _told(group: str) -> dict[str, Told]:
+    metrics = (metric for metric in _TABLES[group] if not metric.name.endswith("-rate"))
+    return {metric.name: _of_row(group, metric) for metric in metrics}
 
-    Rates and averages are left out where a total is told: whoever stores totals computes them.
-    """
+
+def _of_row(group: str, metric: Metric | Gauge) -> Told:
+    counts = metric.name.endswith("-total")
+    return Told(group, metric.name, metric.unit, metric.doc, counts, _LABELS.get(group))
+
+
+TOLD: dict[str, dict[str, Told]] = {group: _told(group) for group in _TABLES}
+"""By group and name, in the order of the table.
+
+Rates are left out: whoever stores totals computes them.
+"""
+
+
+def readings(producer: Measured) -> Iterator[Reading]:
+    """Every number of a producer, in the order of the table of metrics."""
     for group, values in producer.metrics().items():
         kind, _, of = group.partition(".")
-        label = _LABELS.get(kind)
-        labels = ((label, of.removeprefix("node-")),) if label else ()
-        for metric in _TABLES.get(kind, ()):
-            name = metric.name
-            if name in values and not name.endswith("-rate"):
-                counts = name.endswith("-total") and name != "buffer-total-bytes"
-                yield kind, Reading(name, metric.unit, metric.doc, counts, labels, values[name])
+        for name, told in TOLD.get(kind.removesuffix("-metrics"), {}).items():
+            if name in values:
+                yield Reading(told, of.removeprefix("node-") or None, values[name])

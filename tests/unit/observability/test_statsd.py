@@ -1,0 +1,109 @@
+"""What a StatsD server is told of producers, by datagrams."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from statsd import StatsClient
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+from kprod.observability.statsd import StatsdReporter
+
+NEVER = 10_000.0
+
+
+class Server:
+    """Takes datagrams on loopback."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.settimeout(30)
+
+    @property
+    def port(self) -> int:
+        return int(self._socket.getsockname()[1])
+
+    def until(self, name: str) -> dict[str, str]:
+        """What was told until and with the datagram that has ``name``."""
+        told: dict[str, str] = {}
+        while name not in told:
+            lines = self._socket.recv(65_536).decode().splitlines()
+            told |= dict(line.rsplit(":", 1) for line in lines)
+        return told
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_totals_are_told_by_what_was_added_and_the_rest_as_it_is(server: Server) -> None:
+    with (
+        EmbeddedBroker(topics={"a.b": 1}) as broker,
+        KafkaProducer(client_id="one:1", bootstrap_servers=broker.bootstrap_servers) as producer,
+        closing(StatsClient("127.0.0.1", server.port, prefix="app")) as client,
+        StatsdReporter(client, producer, interval=NEVER) as reporter,
+    ):
+        producer.send("a.b", b"v").get(30)
+        reporter.send()
+        of_topic = "app.kprod.producer-topic.one_1.a_b.record-send-total"
+        first = server.until(of_topic)
+        assert first[of_topic] == "1|c"
+        assert first["app.kprod.producer.one_1.record-send-total"] == "1|c"
+        assert first["app.kprod.producer.one_1.buffer-total-bytes"].endswith("|g")
+        for _ in range(2):
+            producer.send("a.b", b"v").get(30)
+        reporter.send()
+        second = server.until(of_topic)
+        assert second[of_topic] == "2|c"
+        assert "app.kprod.producer.one_1.record-error-total" not in second
+
+
+def test_what_happened_before_the_end_is_told_at_the_end(server: Server) -> None:
+    name = "kprod.producer.one.record-send-total"
+    with (
+        EmbeddedBroker(topics={"t": 1}) as broker,
+        KafkaProducer(client_id="one", bootstrap_servers=broker.bootstrap_servers) as producer,
+        closing(StatsClient("127.0.0.1", server.port)) as client,
+    ):
+        reporter = StatsdReporter(client, interval=NEVER)
+        reporter.add(producer)
+        producer.send("t", b"v").get(30)
+        reporter.close()
+        reporter.close()
+        assert server.until(name)[name] == "1|c"
+
+
+def test_a_client_that_fails_is_logged_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken:
+        def __init__(self) -> None:
+            self.tried = 0
+            self.often = threading.Event()
+
+        def pipeline(self) -> None:
+            self.tried += 1
+            if self.tried == 3:
+                self.often.set()
+            raise OSError("unreachable")
+
+    client = Broken()
+    reporter = StatsdReporter(client, interval=0.001)
+    assert client.often.wait(30)
+    reporter.close()
+    told = [record for record in caplog.records if "StatsD" in record.getMessage()]
+    assert len(told) == 1
