@@ -97,6 +97,8 @@ _SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = {
     ApiKey.LIST_OFFSETS: (1, 7),
     ApiKey.METADATA: (4, 12),
     ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 5),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.FIND_COORDINATOR: (0, 3),
     ApiKey.OFFSET_COMMIT: (2, 8),
     ApiKey.OFFSET_FETCH: (1, 7),
@@ -266,7 +268,11 @@ class ClusterClient:
                 raise error or KprodTimeoutError(f"{topic} has partitions without a leader")
             time.sleep(_RETRY_PAUSE)
 
-    def _metadata(self, topics: list[dict[str, str]]) -> Any:
+    def described_topics(self, names: list[str] | None) -> Any:
+        """What Metadata says of these topics, or of all there are; each with its error code."""
+        return self._metadata(None if names is None else [{"name": name} for name in names]).topics
+
+    def _metadata(self, topics: list[dict[str, str]] | None) -> Any:
         wanted = {"topics": topics, "allow_auto_topic_creation": False}
         answer = self._bootstrap.call(ApiKey.METADATA, wanted)
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}

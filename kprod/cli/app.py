@@ -13,6 +13,8 @@ from kprod.cli.log_command import log
 from kprod.cli.perf.command import perf
 from kprod.cli.pipeline.command import pipeline
 from kprod.cli.produce_command import produce
+from kprod.cli.topics_command import topics
+from kprod.cli.verifiable_producer_command import verifiable_producer
 from kprod.version import VERSION
 
 app = typer.Typer(
@@ -47,5 +49,7 @@ app.command()(broker)
 app.command()(produce)
 app.command()(consume)
 app.command()(perf)
+app.command()(verifiable_producer)
 app.command()(pipeline)
 app.add_typer(log, name="log")
+app.add_typer(topics, name="topics")

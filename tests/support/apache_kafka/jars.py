@@ -25,13 +25,13 @@ SECONDS = 280
 LINES_TOLD = 20
 
 
-def jars(version: str) -> Path:
-    """The folder with all jars of that version.
+def jars(version: str, profile: str = "broker") -> Path:
+    """The folder with all jars of that version: a broker's, or with the profile "tools" of these.
 
     Skips the test where there is no Java or no Maven, or Maven gets nothing, and says so; where
     ``CI`` is set the test fails.
     """
-    folder, why_not = _fetched(version)
+    folder, why_not = _fetched(version, profile)
     if why_not is None:
         return folder
     if "CI" in os.environ:
@@ -40,9 +40,9 @@ def jars(version: str) -> Path:
 
 
 @functools.cache
-def _fetched(version: str) -> tuple[Path, str | None]:
+def _fetched(version: str, profile: str = "broker") -> tuple[Path, str | None]:
     """The folder, and why it is not there."""
-    folder = CACHE / version
+    folder = CACHE / (version if profile == "broker" else f"{version}-{profile}")
     if shutil.which("java") is None:
         return folder, "Apache Kafka needs Java 17 or newer, and there is no java on PATH"
     if folder.is_dir():
@@ -56,17 +56,18 @@ def _fetched(version: str) -> tuple[Path, str | None]:
             return folder, None
         with tempfile.TemporaryDirectory(dir=CACHE, prefix=version) as scratch:
             complete = Path(scratch, "jars")
-            why_not = _run_maven(version, complete)
+            why_not = _run_maven(version, complete, profile)
             # Renamed when complete, so that a fetch that was stopped leaves no half-filled folder.
             if why_not is None:
                 complete.rename(folder)
     return folder, why_not
 
 
-def _run_maven(version: str, into: Path) -> str | None:
+def _run_maven(version: str, into: Path, profile: str) -> str | None:
     command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), f"-Dkafka.version={version}"]
     command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
     command += [f"-DoutputDirectory={into}"]
+    command += [] if profile == "broker" else [f"-P{profile}"]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -78,5 +79,6 @@ def _run_maven(version: str, into: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    reasons = [why_not for _, why_not in map(_fetched, (NEWEST, OLDER)) if why_not is not None]
+    fetched = [_fetched(NEWEST), _fetched(OLDER), _fetched(NEWEST, "tools")]
+    reasons = [why_not for _, why_not in fetched if why_not is not None]
     sys.exit("\n".join(reasons))

@@ -1,0 +1,184 @@
+"""``kprod topics``: list, describe, create and delete the topics of a cluster."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from kprod.cli.producer_options import (
+    ConfigFile,
+    Options,
+    parse_options,
+    parse_pairs,
+    take_servers,
+    with_config,
+)
+from kprod.cli.reader_security import connecting, reader_security
+from kprod.errors import KprodError
+
+if TYPE_CHECKING:
+    from kprod.broker.cluster_topics import ClusterTopics, TopicDescription
+
+topics = typer.Typer(
+    help="List, describe, create and delete the topics of a cluster.", no_args_is_help=True
+)
+
+Servers: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        help="Brokers to ask first, HOST:PORT,... Otherwise those of --config, or localhost:9092.",
+    ),
+]
+Timeout: TypeAlias = Annotated[
+    float, typer.Option(min=0.001, help="Seconds for the whole command.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Name: TypeAlias = Annotated[str, typer.Argument(help="The topic.")]
+
+
+@contextmanager
+def _cluster(
+    servers: str | None, timeout: float, option: list[str] | None, config: Any
+) -> Iterator[ClusterTopics]:
+    """The topics of a cluster; what goes wrong is told, and ends the command with 1."""
+    from kprod.broker.cluster_client import ClusterClient
+    from kprod.broker.cluster_topics import ClusterTopics
+
+    given = connecting(parse_options(option, "-X"), config_file=False)
+    options = connecting(with_config(config, given), config_file=True)
+    others = take_servers(options)
+    where = servers or others or "localhost:9092"
+    try:
+        deadline = time.monotonic() + timeout
+        with ClusterClient(where, deadline, reader_security(options)) as cluster:
+            yield ClusterTopics(cluster, timeout)
+    except (KprodError, OSError) as error:
+        typer.echo(f"kprod topics: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+@topics.command("list")
+def list_topics(
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Those of the brokers' own, too.")
+    ] = False,
+    as_json: AsJson = False,
+    bootstrap_servers: Servers = None,
+    timeout: Timeout = 30.0,
+    option: Options = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print a line for each topic: its name, partitions and replicas."""
+    with _cluster(bootstrap_servers, timeout, option, config) as cluster:
+        found = [each for each in cluster.all() if internal or not each.internal]
+    if as_json:
+        for topic in found:
+            typer.echo(_json(topic))
+        return
+    width = max((len(topic.name) for topic in found), default=0)
+    for topic in found:
+        typer.echo(f"{topic.name:<{width}}  {_size(topic)}")
+
+
+@topics.command()
+def describe(
+    name: Name,
+    as_json: AsJson = False,
+    bootstrap_servers: Servers = None,
+    timeout: Timeout = 30.0,
+    option: Options = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print where each partition of a topic is, and the options that were set for it."""
+    with _cluster(bootstrap_servers, timeout, option, config) as cluster:
+        found = cluster.described(name)
+    typer.echo(_json(found) if as_json else "\n".join(_lines(found)))
+
+
+@topics.command()
+def create(
+    name: Name,
+    partitions: Annotated[
+        int, typer.Option(min=-1, help="How many; -1 for the brokers' default.")
+    ] = -1,
+    replicas: Annotated[
+        int, typer.Option(min=-1, help="Of each partition; -1 for the brokers' default.")
+    ] = -1,
+    topic_option: Annotated[
+        list[str] | None,
+        typer.Option(help="An option of the topic, NAME=VALUE: retention.ms=60000. Repeatable."),
+    ] = None,
+    bootstrap_servers: Servers = None,
+    timeout: Timeout = 30.0,
+    option: Options = None,
+    config: ConfigFile = None,
+) -> None:
+    """Make a topic, and wait until each of its partitions has a leader."""
+    settings = dict(parse_pairs(topic_option, "--topic-option"))
+    with _cluster(bootstrap_servers, timeout, option, config) as cluster:
+        made = cluster.create(name, _or_default(partitions), _or_default(replicas), settings)
+    typer.echo(f"created {made.name}: {_size(made)}")
+
+
+@topics.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(help="The topics.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    bootstrap_servers: Servers = None,
+    timeout: Timeout = 30.0,
+    option: Options = None,
+    config: ConfigFile = None,
+) -> None:
+    """Delete topics with all their records. Asks first, and deletes none if one is not there."""
+    with _cluster(bootstrap_servers, timeout, option, config) as cluster:
+        found = [cluster.described(name) for name in dict.fromkeys(names)]
+    if not yes:
+        for topic in found:
+            typer.echo(f"{topic.name}: {_size(topic)}")
+        typer.confirm("Delete with all records?", abort=True)
+    with _cluster(bootstrap_servers, timeout, option, config) as cluster:
+        for topic in found:
+            cluster.delete(topic.name)
+            typer.echo(f"deleted {topic.name}")
+
+
+def _or_default(number: int) -> int:
+    if number == 0:
+        raise typer.BadParameter("expected a number above 0, or -1 for the brokers' default")
+    return number
+
+
+def _size(topic: TopicDescription) -> str:
+    replicas = max((len(place.replicas) for place in topic.partitions), default=0)
+    return f"{_count(len(topic.partitions), 'partition')}, {_count(replicas, 'replica')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _lines(topic: TopicDescription) -> Iterator[str]:
+    yield f"{topic.name}: {_size(topic)}"
+    for name, value in sorted(topic.options.items()):
+        yield f"  {name}={value}"
+    for place in topic.partitions:
+        leader = "no leader" if place.leader < 0 else f"leader {place.leader}"
+        yield (
+            f"  partition {place.number}: {leader}, replicas {_nodes(place.replicas)},"
+            f" in sync {_nodes(place.in_sync)}"
+        )
+
+
+def _nodes(ids: tuple[int, ...]) -> str:
+    return " ".join(map(str, ids)) or "none"
+
+
+def _json(topic: TopicDescription) -> str:
+    places = [place._asdict() for place in topic.partitions]
+    return json.dumps({**topic._asdict(), "partitions": places}, ensure_ascii=False)
