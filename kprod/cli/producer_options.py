@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from kprod.config.reading import from_text
 from kprod.errors import KprodError
 
 Options: TypeAlias = Annotated[
@@ -41,7 +42,7 @@ def parse_pairs(texts: Sequence[str] | None, name: str) -> Iterator[tuple[str, s
 
 def parse_options(texts: Sequence[str] | None, name: str) -> dict[str, Any]:
     """Producer options by name: a number or a truth where the text is one. Raises as parse_pairs"""
-    return {key: _typed(value) for key, value in parse_pairs(texts, name)}
+    return {key: from_text(key, value) for key, value in parse_pairs(texts, name)}
 
 
 def with_config(
@@ -57,7 +58,10 @@ def with_config(
     from kprod.cli.properties_file import read_properties
 
     given = {name.replace(".", "_") for name in options}
-    read = {name: _typed(value) for name, value in read_properties(config, filled=filled).items()}
+    read = {
+        name: from_text(name, value)
+        for name, value in read_properties(config, filled=filled).items()
+    }
     return {**{n: v for n, v in read.items() if n.replace(".", "_") not in given}, **options}
 
 
@@ -84,10 +88,3 @@ def open_producer(bootstrap_servers: str | None, options: Mapping[str, Any]) -> 
         return KafkaProducer(bootstrap_servers=bootstrap_servers, **rest)
     except KprodError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-def _typed(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        return {"true": True, "false": False}.get(text.lower(), text)

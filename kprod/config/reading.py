@@ -26,6 +26,9 @@ _BY_SPELLING: Mapping[str, Option] = {
 }
 
 
+LIKE, NEARLY_THE_SAME = 0.6, 0.9
+"""How much alike names have to be, of 1, for one to be taken for the other mistyped."""
+
 _Options = TypeVar("_Options", bound=Mapping[str, Any])
 
 
@@ -47,6 +50,20 @@ def _concealed(spelled: Any, value: Any) -> Any:
         return Secret(value, option.name) if hidden else value
     known = name in IGNORED or name in UNAVAILABLE
     return Secret(value, spelled) if isinstance(value, str) and not known else value
+
+
+def from_text(spelled: str, text: str) -> Any:
+    """What ``text`` stands for where an option can only be written: in files, commands, Spark.
+
+    A number or a truth if the option takes one; a password or a name of digits stays a text.
+    """
+    option = _BY_SPELLING.get(_plain(spelled))
+    if option is not None and {"int", "bool"}.isdisjoint(option.kind.type_name.split()):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        return {"true": True, "false": False}.get(text.lower(), text)
 
 
 class OptionReader:
@@ -100,15 +117,16 @@ class OptionReader:
         name = _plain(spelled)
         if (reason := unavailable(name)) is not None:
             if not not_used(name, value):
-                self.problems.append(f"{spelled} cannot be used: {reason}")
+                meant = _did_you_mean(name, NEARLY_THE_SAME)
+                self.problems.append(f"{spelled} cannot be used: {reason}{meant}")
         elif name in IGNORED:
             _log.warning("option %s is ignored: %s", spelled, IGNORED[name])
         else:
             self.problems.append(f"unknown option {spelled!r}{_did_you_mean(name)}")
 
 
-def _did_you_mean(name: str) -> str:
+def _did_you_mean(name: str, likeness: float = LIKE) -> str:
     import difflib  # for mistakes only
 
-    close = difflib.get_close_matches(name.lower(), _BY_SPELLING, n=1)
+    close = difflib.get_close_matches(name.lower(), _BY_SPELLING, n=1, cutoff=likeness)
     return f"; did you mean {_BY_SPELLING[close[0]].name!r}?" if close else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kprod.config.reading import from_text
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
 from kprod.spark.partition_writer import PartitionWriter, partition_writer
@@ -33,7 +34,9 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
     for given, text in options.items():
         name = given.lower()
         if name.startswith(PREFIX):
-            producer[_producers(given[len(PREFIX) :].lower())] = _typed(text)
+            producer[_producers(given[len(PREFIX) :].lower())] = from_text(
+                given[len(PREFIX) :], text
+            )
         elif name.startswith(COLUMN):
             columns[name[len(COLUMN) :]] = text
         elif name.replace("_", "") in OWN:
@@ -82,10 +85,3 @@ def _number(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ConfigError(f"{name}: expected a whole number; got {text!r}") from None
-
-
-def _typed(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        return {"true": True, "false": False}.get(text.lower(), text)

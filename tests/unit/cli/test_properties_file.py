@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from kprod.cli.producer_options import with_config
+from kprod.cli.producer_options import parse_options, with_config
 from kprod.cli.properties_file import read_properties
 
 
@@ -47,3 +47,10 @@ def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
     file.write_text("sasl.password=${env:NO_SUCH_VARIABLE_HERE}\n")
     with pytest.raises(typer.BadParameter, match="NO_SUCH_VARIABLE_HERE is not set"):
         read_properties(file)
+
+
+def test_a_password_of_digits_is_text(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.password=12345\nlinger.ms=7\n")
+    assert with_config(file, {}) == {"sasl.password": "12345", "linger.ms": 7}
+    assert parse_options(["sasl_plain_password=12345"], "-X") == {"sasl_plain_password": "12345"}

@@ -10,6 +10,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.config import OPTIONS, ProducerConfig
 from kprod.config.foreign_options import IGNORED, UNAVAILABLE, UNAVAILABLE_FAMILIES
+from kprod.config.reading import from_text
 from kprod.errors import ConfigError
 
 SECRET = "hunter2-hunter2"
@@ -94,3 +95,31 @@ def test_a_producer_tells_its_name_only(caplog: pytest.LogCaptureFixture) -> Non
     ):
         assert repr(producer) == "<KafkaProducer client_id=quiet>"
     assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("sasl_plain_password", "12345", "12345"),
+        ("sasl.password", "0042", "0042"),
+        ("sasl.plain.password", "true", "true"),
+        ("client.id", "7", "7"),
+        ("transactional_id", "7", "7"),
+        ("linger.ms", "7", 7),
+        ("enable_idempotence", "False", False),
+        ("acks", "1", 1),
+        ("acks", "all", "all"),
+        ("ssl.endpoint.identification.algorithm", "none", "none"),
+    ],
+)
+def test_a_text_is_a_number_only_where_one_is_wanted(name: str, text: str, value: object) -> None:
+    """In files, on command lines and in Spark everything is text, and a password may be digits."""
+    found = from_text(name, text)
+    assert (type(found), found) == (type(value), value)
+
+
+def test_a_mistyped_name_is_put_right() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'sasl_plain_password'"):
+        ProducerConfig.from_options({"sasl_plain_pasword": SECRET})
+    with pytest.raises(ConfigError, match=r"set up by sasl_mechanism and what it needs$"):
+        ProducerConfig.from_options({"sasl_login_class": "x"})
