@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.buffer.future import FutureRecordMetadata
-from kprod.buffer.hand_over import HandOver
 from kprod.bulk.bulk_calls import BulkCalls
 from kprod.bulk.writing import BulkParts
 from kprod.clock import SystemClock
@@ -120,13 +119,10 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self._accumulator = self._sender.accumulator
         self._transactions = self._sender.transactions
         self._wake = self._sender.leadership.wake
-        told = self._wake, self._sender.leadership.look_within, self._metrics.found_no_room
-        self._hand_over = HandOver(self._accumulator, *told)
         self._compiled_topics = CompiledTopics(
             self._topic_appenders,
             self._accumulator,
             self._metadata,
-            self._wake,
             largest=self._size_limits.largest_payload,
         )
         plugged = config.key_serializer, config.value_serializer, config.partitioner
@@ -201,35 +197,19 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             turn = getattr(partitioner, "on_new_batch", None)
             if turn is not None:
                 tp = TopicPartition(record.topic, partition)
-                appended = self._hand_over.append_to_open(tp, *content)
+                appended = self._accumulator.append_to_open(tp, *content)
                 if appended is None:
                     turn(topic, partition)
                     partition = partitioner.choose(topic, key)
         tp = TopicPartition(record.topic, partition)
-        appended = appended or self._hand_over.append(tp, *content, self._left(deadline))
+        appended = appended or self._accumulator.append(tp, *content, self._left(deadline))
         partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
         if self._interceptors.watch_outcomes:
             self._interceptors.follow(replace(record, partition=partition), appended.future)
         if self._compiled_partitioner is not None:
             self._compiled_topics.admit(tp, len(topic), self._compiled_partitioner.sticky(tp.topic))
-        return appended.future
-
-    def _append_to_new_batch(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int,
-        timestamp_ms: int | None,
-    ) -> FutureRecordMetadata:
-        """The Python path for a record that only lacks a batch with room; the rest was checked."""
-        if self._callbacks.crowded or self._compiled_partitioner is None:
-            return self._send(topic, value, key, None, partition, timestamp_ms)
-        timeout = self._engine.blocking_time(self._max_block)
-        tp = TopicPartition(topic, partition)
-        appended = self._hand_over.append(tp, timestamp_ms, key, value, (), timeout)
-        self._compiled_partitioner.count(topic, partition, appended.nbytes, appended.batch_ready)
-        return appended.future
+        future: FutureRecordMetadata = appended.future
+        return future
 
     def _bulk_parts(self) -> BulkParts | None:
         """What bulk calls need; nothing in it refers to the producer, or none were ever dropped."""
@@ -237,7 +217,6 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             return None
         return BulkParts(
             accumulator=self._accumulator,
-            hand_over=self._hand_over,
             compiled_topics=self._compiled_topics,
             metadata=self._metadata,
             partitioner=self._compiled_partitioner,

@@ -6,14 +6,25 @@ Depends on nothing in ``kprod`` and raises only built-in exceptions.
 from __future__ import annotations
 
 from kprod_ext.arrow import ArrowChunk, ArrowSource
-from kprod_ext.batch import MemoryRecordsBuilder, SealedBatch, SealedPiece, batch_size_upper_bound
+from kprod_ext.batch import (
+    MemoryRecordsBuilder,
+    ProducerBatch,
+    SealedBatch,
+    SealedPiece,
+    batch_size_upper_bound,
+)
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.bulk import BulkAppender, BulkStop, BulkTurn, RecordRun, SentRecords
 from kprod_ext.futures import RecordFuture
 from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signal
 from kprod_ext.mutex import Mutex
 from kprod_ext.network import Poller, receive, send_buffers
-from kprod_ext.partition_queue import PartitionAppender, StickyPartition, write_first
+from kprod_ext.partition_queue import (
+    AppendContext,
+    AppendResult,
+    PartitionQueue,
+    StickyPartition,
+)
 from kprod_ext.produce import (
     PartitionBatch,
     PartitionResponse,
@@ -35,6 +46,8 @@ from kprod_ext.rows import ObjectChunk, RecordChunk, all_plain
 from kprod_ext.send import CompiledSend, TopicAppender, TopicAppenders
 
 __all__ = [
+    "AppendContext",
+    "AppendResult",
     "ArrowChunk",
     "ArrowSource",
     "BufferPool",
@@ -45,11 +58,12 @@ __all__ = [
     "MemoryRecordsBuilder",
     "Mutex",
     "ObjectChunk",
-    "PartitionAppender",
     "PartitionBatch",
+    "PartitionQueue",
     "PartitionResponse",
     "Poller",
     "PooledBuffer",
+    "ProducerBatch",
     "RecordChunk",
     "RecordClock",
     "RecordFuture",
@@ -77,5 +91,4 @@ __all__ = [
     "read_produce_response",
     "receive",
     "send_buffers",
-    "write_first",
 ]

@@ -1,10 +1,10 @@
-"""Where the next record of a batch goes, and all that writing it changes: one line of a cache.
+"""What a batch holds, and the writing of one record, which other modules inline.
 
 With thousands of partitions in use nothing of a batch is in any cache when its next record comes,
-and each line that has to be fetched takes longer than writing the record does. So the tail of the
-batch that takes a partition's records is kept where the partition is looked up, in its
-``PartitionAppender``; that of any other batch is in its ``MemoryRecordsBuilder``, which also knows
-what is needed only now and then.
+and each line that has to be fetched takes longer than writing the record does. So all that writing
+a record changes is one line, the ``BatchTail``. The tail of the batch that takes a partition's
+records is kept in the ``PartitionQueue``, where the partition is looked up; the tail of any other
+batch is in the batch itself.
 """
 
 cimport cython
@@ -22,18 +22,10 @@ from kprod_ext.record cimport (
 )
 from kprod_ext.shared cimport KPROD_HAS_GIL, RecordLock, SharedFlag, release_lock, take_lock
 
-# Where the next record of a batch goes, and all that writing it changes: one line of a cache.
-#
-# With thousands of partitions in use nothing of a batch is in any cache when its next record comes,
-# and each line that has to be fetched takes longer than writing the record does. So the tail of the
-# batch that takes a partition's records is kept where the partition is looked up, in its
-# ``PartitionAppender``; that of any other batch is in its ``MemoryRecordsBuilder``, which also
-# knows what is needed only now and then.
-
 cdef struct BatchTail:
     char* data                  # the batch's memory
     void* builder               # of the batch, NULL: there is none; its owner keeps it alive
-    void* delivery              # of an PartitionAppender: what futures refer to, kept alive by it
+    void* delivery              # of a PartitionQueue: what futures refer to, kept alive by it
     int64_t base_timestamp
     int64_t max_timestamp
     int32_t end                 # where in the memory the next record goes, or the batch ends
@@ -41,7 +33,7 @@ cdef struct BatchTail:
     int32_t record_count
     int32_t last_offset         # -1: none
     int32_t max_record_size
-    RecordLock lock             # of an PartitionAppender: guards its tail
+    RecordLock lock             # of a PartitionQueue: guards its tail
 
 
 cdef inline void clear_tail(BatchTail* tail) noexcept nogil:
@@ -77,10 +69,9 @@ cdef enum:
     NO_COMPRESSION = 0
 
 
-@cython.final
 @cython.no_gc           # refers to a buffer and its pool, neither of which refers to it
 cdef class MemoryRecordsBuilder:
-    cdef BatchTail* _tail               # _own, or that of the PartitionAppender it is open in
+    cdef BatchTail* _tail               # _own, or that of the PartitionQueue it is open in
     cdef BatchTail _own
     cdef PooledBuffer _buffer
     cdef BufferPool _pool               # None: the buffer may not grow
@@ -149,7 +140,7 @@ cpdef Py_ssize_t batch_size_upper_bound(
 ) except -1
 
 
-# For PartitionAppender: records are written at another tail from now on, and at the builder's own
+# For PartitionQueue: records are written at another tail from now on, and at the builder's own
 # again.
 # The caller holds the other's lock.
 
@@ -163,11 +154,6 @@ cdef inline void lend_tail(MemoryRecordsBuilder builder, BatchTail* tail) noexce
 cdef inline void take_tail_back(MemoryRecordsBuilder builder) noexcept nogil:
     move_tail(builder._tail, &builder._own)
     kprod_put(builder._tail, &builder._own)
-
-
-@cython.nonecheck(False)
-cdef inline bint has_own_tail(MemoryRecordsBuilder builder) noexcept nogil:
-    return builder._tail == &builder._own
 
 
 # What each record passes through is here, so that the modules that write records contain it. What
@@ -442,6 +428,27 @@ cdef inline Py_ssize_t take_record(
 cdef inline bint holds_first(MemoryRecordsBuilder builder, const Record* record) noexcept nogil:
     """Whether an empty batch has memory for the record, without growing and whatever its time."""
     return builder._tail.record_count == 0 and 0 <= batch_bound(record) <= builder._buffer.capacity
+
+
+cdef class ProducerBatch(MemoryRecordsBuilder):
+    cdef public object tp
+    cdef public object delivery         # what becomes of its records: see kprod.buffer.delivery
+    cdef readonly double created_at
+    cdef public Py_ssize_t attempts
+    cdef public double last_attempt_at
+    cdef public double retry_at
+    cdef readonly object last_error
+    cdef public object attempted_leader
+    cdef public object producer
+    cdef public int32_t base_sequence
+    cdef public object sequences        # of its partition: for Sequences, once it looked them up
+    cdef public tuple drain_order
+    cdef public bint in_line            # among those that were sent and have no outcome
+    cdef public bint maybe_written
+    cdef public bint on_wire
+    cdef public bint overtaken
+    cdef public SharedFlag is_taken     # by the sender, from its queue: no caller compresses it
+    cdef ProducerBatch following        # in its queue; guarded by the queue's lock
 
 
 cdef class SealedBatch:

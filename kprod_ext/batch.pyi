@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 
@@ -21,7 +21,7 @@ def batch_size_upper_bound(
     what ``MemoryRecordsBuilder.append`` raises for the same arguments. Thread-safe.
     """
 
-@final
+@disjoint_base
 class MemoryRecordsBuilder:
     """Writes one record batch (magic 2) into a pooled buffer.
 
@@ -182,6 +182,82 @@ class MemoryRecordsBuilder:
     @property
     def actual_compression_ratio(self) -> float:
         """What ``compress`` made of one byte, also when it did not pay; 1.0 before ``close``."""
+
+@disjoint_base
+class ProducerBatch(MemoryRecordsBuilder):
+    """Records of one partition that travel, are acknowledged and fail together.
+
+    One thread at a time has it: callers append to it while it is open in its ``PartitionQueue``,
+    and one may compress it when it is full; the sender's thread takes it from the head, seals it
+    and puts it into a request, and the request keeps its memory until it has ended. ``now`` and all
+    times are seconds on the monotonic clock; ``delivery`` tells the outcome of its records. The
+    garbage collector sees a batch from its first failure on, for the traceback of an error may lead
+    back.
+    """
+
+    tp: Any
+    delivery: Any
+    attempts: int
+    last_attempt_at: float
+    retry_at: float
+    attempted_leader: Any
+    producer: Any
+    base_sequence: int
+    """-1 before the batch was given its place in the partition's sequence."""
+    sequences: Any
+    drain_order: tuple[int, ...] | None
+    in_line: bool
+    maybe_written: bool
+    on_wire: bool
+    overtaken: bool
+    is_taken: bool
+
+    def __init__(
+        self,
+        buffer: PooledBuffer,
+        tp: Any,
+        delivery: Any,
+        now: float,
+        *,
+        write_limit: int,
+        compression: int = 0,
+        compression_ratio: float = 1.0,
+        pool: BufferPool | None = None,
+        full_size: int | None = None,
+    ) -> None: ...
+    @property
+    def created_at(self) -> float: ...
+    @property
+    def last_error(self) -> Any: ...
+    @property
+    def buffer(self) -> PooledBuffer: ...
+    @property
+    def records(self) -> SealedBatch | None:
+        """The bytes of a closed batch, None before ``close`` and after ``release``."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch on the wire: exact once closed, estimated before."""
+
+    @property
+    def has_sequence(self) -> bool: ...
+    def give_sequence(self, producer: Any, base_sequence: int) -> None:
+        """Set producer id, epoch and base sequence; a closed batch gets a new header.
+
+        Raises BufferError while its bytes are lent.
+        """
+
+    def attempt(self, now: float, leader: Any) -> None:
+        """The batch goes out to ``leader``."""
+
+    def failed(self, error: BaseException) -> None:
+        """An attempt ended in ``error``."""
+
+    def release(self) -> None:
+        """Give the memory back: the batch is off the wire and has its outcome, or was split.
+
+        Raises ValueError the second time.
+        """
 
 @final
 class SealedBatch:

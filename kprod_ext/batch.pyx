@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memmove
 
 from kprod_ext.buffer_pool cimport BufferPool, Chunk, PooledBuffer, chunk_data, chunk_size
 from kprod_ext.checksum cimport checksum, checksum_onwards, joined
+from kprod_ext.futures cimport track, untrack
 from kprod_ext.record cimport (
     BATCH_LENGTH_END,
     BatchHeader,
@@ -39,6 +40,7 @@ RECORD_OVERHEAD = LAID_OUT_OVERHEAD
 
 cdef enum:
     LAST_CODEC = 4      # zstd
+    NO_SEQUENCE = -1
 
 cdef double ESTIMATION_MARGIN = 1.05    # COMPRESSION_RATE_ESTIMATION_FACTOR
 cdef double LARGEST_RATIO = 1e6         # with it, the estimate is still an exact integer
@@ -58,7 +60,6 @@ cpdef Py_ssize_t batch_size_upper_bound(
         release_record(&held)
 
 
-@cython.final
 @cython.no_gc           # refers to a buffer and its pool, neither of which refers to it
 cdef class MemoryRecordsBuilder:
     """Writes one record batch into a pooled buffer."""
@@ -66,13 +67,15 @@ cdef class MemoryRecordsBuilder:
     def __cinit__(
         self,
         PooledBuffer buffer not None,
-        *,
+        *of_a_subclass,
         Py_ssize_t write_limit,
         int compression=0,
         double compression_ratio=1.0,
         BufferPool pool=None,
         object full_size=None,
     ):
+        if of_a_subclass and type(self) is MemoryRecordsBuilder:
+            raise TypeError("a builder takes a buffer; everything else is named")
         if not NO_COMPRESSION <= compression <= LAST_CODEC:
             raise ValueError(f"compression must be 0 to {LAST_CODEC}, got {compression}")
         if not 0 < compression_ratio <= LARGEST_RATIO:
@@ -390,6 +393,65 @@ cdef class MemoryRecordsBuilder:
         if self._buffer.given_back:
             raise ValueError("the buffer was given back to its pool")
         return 0
+
+
+cdef class ProducerBatch(MemoryRecordsBuilder):
+    """Records of one partition that travel, are acknowledged and fail together."""
+
+    def __init__(self, PooledBuffer buffer not None, tp, delivery, double now, **_of_the_builder):
+        self.tp = tp
+        self.delivery = delivery
+        self.created_at = self.last_attempt_at = self.retry_at = now
+        self.base_sequence = NO_SEQUENCE
+        untrack(self)
+
+    @property
+    def buffer(self):
+        return self._buffer
+
+    @property
+    def records(self):
+        return SealedBatch(self) if self.is_closed and not self._buffer.given_back else None
+
+    @property
+    def size(self):
+        return self._tail.end if self.is_closed else seen_bytes(self)
+
+    @property
+    def has_sequence(self):
+        return self.base_sequence != NO_SEQUENCE
+
+    def give_sequence(self, producer, int32_t base_sequence):
+        """Set producer id, epoch and base sequence; a sealed batch gets a new header."""
+        if self.is_closed:
+            self.reopen_producer_state(producer.producer_id, producer.epoch, base_sequence)
+        else:
+            self.set_producer_state(
+                producer.producer_id, producer.epoch, base_sequence, producer.transactional
+            )
+        self.producer, self.base_sequence = producer, base_sequence
+
+    def attempt(self, double now, leader):
+        """The batch goes out to ``leader``."""
+        self.attempts += 1
+        self.last_attempt_at = now
+        self.attempted_leader = leader
+        self.on_wire = True
+
+    def failed(self, error):
+        """An attempt ended in ``error``."""
+        self.last_error = error
+        track(self)
+
+    def release(self):
+        """Give the memory back: the batch is off the wire and has its outcome, or was split."""
+        self._buffer.pool.deallocate(self._buffer)
+
+    def __repr__(self):
+        return (
+            f"<ProducerBatch {self.tp} records={self.record_count} attempts={self.attempts}"
+            f" sequence={self.base_sequence}>"
+        )
 
 
 @cython.final

@@ -75,6 +75,7 @@ cdef class BufferPool:
     cdef double _waited
     cdef bint _closed
 
+    cdef PooledBuffer take(self, Py_ssize_t size)
     cpdef PooledBuffer allocate(self, Py_ssize_t size, double timeout, object on_wait=*)
     cpdef void deallocate(self, PooledBuffer buffer) except *
 

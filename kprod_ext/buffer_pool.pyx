@@ -100,6 +100,19 @@ cdef class BufferPool:
             block = self._wait_for(size, timeout, on_wait)
         return self._hand_out(buffer, block, size)
 
+    cdef PooledBuffer take(self, Py_ssize_t size):
+        """Take size bytes if they are free; None when they are not, or the pool is closed."""
+        cdef Block* block = NULL
+        cdef Block* trash = NULL
+        cdef PooledBuffer buffer = PooledBuffer.__new__(PooledBuffer)
+        cdef bint taken
+        if size > self.total:
+            return None
+        with self._lock:
+            taken = not self._closed and self._take(size, &block, &trash)
+        free_blocks(trash)
+        return self._hand_out(buffer, block, size) if taken else None
+
     cpdef void deallocate(self, PooledBuffer buffer) except *:
         """Return a buffer's bytes, and its memory unless a view of it is out."""
         cdef Block* block = NULL

@@ -183,7 +183,7 @@ cdef inline Py_ssize_t take_values(
 
 
 cdef struct Run:            # records of the call that follow each other in a partition's batch
-    BatchTail* tail         # of its PartitionAppender, which the topic keeps; NULL: not known
+    BatchTail* tail         # of its PartitionQueue, which the topic keeps; NULL: not known
     void* builder           # of the batch that takes the next record; valid while locked
     void* delivery          # of the batch the run is in, kept alive by BulkAppender._deliveries
     Py_ssize_t first        # index in the batch of the run's first record

@@ -22,12 +22,13 @@ from kprod_ext cimport partition_queue
 from kprod_ext.batch cimport (
     BatchTail,
     MemoryRecordsBuilder,
+    ProducerBatch,
     holds_first,
     is_full,
     take_record,
     uncompressed_size,
 )
-from kprod_ext.partition_queue cimport PartitionAppender, StickyPartition
+from kprod_ext.partition_queue cimport PartitionQueue, StickyPartition
 from kprod_ext.record cimport Field, Record, kprod_prefetch, partition_of_key, payload_size
 from kprod_ext.record_clock cimport now_without_gil
 from kprod_ext.rows cimport RecordChunk, UNSET, only_values, read_row
@@ -337,8 +338,8 @@ cdef class BulkAppender:
         self.filled = []
         self._sent.reserve(chunk.count - chunk.at + chunk.to_follow(), self.partition_count)
         self._prepare_shares(stickies)
-        if self._topic._clock is not None:
-            self._topic._clock.now()        # its source may be Python code: not to be asked below
+        if self._topic._context is not None:
+            self._topic._context.clock.now()    # its source may be Python: not to be asked below
         while stop == MOVED_ON:
             self._prepare_spares(spares)
             self._reserve_runs(chunk)
@@ -477,7 +478,7 @@ cdef class BulkAppender:
         self._locked[self._locked_count] = partition
         self._locked_count += 1
         # With each lock: what others have appended until now has no later time.
-        self._now = now_without_gil(self._topic._clock)
+        self._now = now_without_gil(self._topic._context.clock)
         run.builder = run.tail.builder
         if run.builder == NULL:
             return True
@@ -559,11 +560,10 @@ cdef class BulkAppender:
         return 0
 
     cdef int _prepare_spares(self, list spares) except -1:
-        cdef MemoryRecordsBuilder builder
+        cdef ProducerBatch spare
         self._begun = self._spare_count = 0
         for spare in spares[:MOST_SPARES]:
-            builder = spare.builder
-            self._spares[self._spare_count].builder = <void*>builder
+            self._spares[self._spare_count].builder = <void*>spare
             self._spare_count += 1
         return 0
 
@@ -606,7 +606,7 @@ cdef class BulkAppender:
     cdef int _follow(self, Py_ssize_t partition) except -1:
         """The open batch is another one now: begin a run in it."""
         cdef Py_ssize_t records
-        cdef PartitionAppender appender = self._topic._partitions[partition]
+        cdef PartitionQueue appender = self._topic._partitions[partition]
         cdef object delivery = appender.now_open(&records)
         self._begin_run(partition, delivery, records)
         return 0

@@ -1,19 +1,30 @@
+"""What a partition's queue and a sticky partition hold, and the append of one record."""
+
 cimport cython
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
 from kprod_ext.batch cimport (
     ASK_LOCKED,
     BatchTail,
     MemoryRecordsBuilder,
     NO_ROOM,
+    ProducerBatch,
     REFUSED,
     has_filled,
     take_record_at,
 )
+from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
 from kprod_ext.futures cimport RecordFuture, give_delivery, new_future
 from kprod_ext.record cimport CACHE_LINE, NO_TIME, Record, kprod_prefetch_to_write
 from kprod_ext.record_clock cimport RecordClock, now_with_gil
-from kprod_ext.shared cimport KPROD_HAS_GIL, RecordLock, SharedFlag, release_lock, take_lock
+from kprod_ext.shared cimport (
+    KPROD_HAS_GIL,
+    RecordLock,
+    SharedCount,
+    SharedFlag,
+    release_lock,
+    take_lock,
+)
 
 cdef inline Py_ssize_t share_of(Py_ssize_t batch_size, bint batch_ready) noexcept nogil:
     """Bytes that a sticky partition gets: a batch if that is full then, else two (KIP-794)."""
@@ -40,43 +51,101 @@ cdef class StickyPartition:
 cdef Py_ssize_t writers_without_gil
 
 
-@cython.final
+cdef class AppendContext:
+    cdef readonly BufferPool pool
+    cdef readonly Py_ssize_t batch_size
+    cdef readonly Py_ssize_t batch_max_size
+    cdef readonly type future_type
+    cdef readonly bint bare             # the futures, see futures.pxd
+    cdef readonly RecordClock clock
+    cdef object _now                    # the monotonic clock, in seconds
+    cdef object _batch_type
+    cdef object _delivery_type
+    cdef readonly object callbacks
+    cdef object _ratios
+    cdef set _incomplete
+    cdef object _noted
+    cdef object _wake
+    cdef object _look_within
+    cdef object _hurry
+    cdef object _wait
+    cdef object _compression
+    cdef public object refusal          # why no record may be queued now; None: nothing can refuse
+    cdef public SharedFlag closed
+    cdef public SharedCount shuts       # how often `shut` was begun
+
+    cdef bint refuses(self) except -1
+
+
+@cython.no_gc           # only the caller that asked for the append refers to it
+cdef class AppendResult:
+    cdef readonly RecordFuture future
+    cdef readonly Py_ssize_t nbytes
+    cdef readonly bint batch_ready
+    cdef readonly bint wake_sender
+    cdef readonly object linger
+
+
 @cython.no_gc_clear     # what the tail refers to is kept as long as there is a tail
-cdef class PartitionAppender:
-    cdef BatchTail* tail                    # within _room, in one line; its lock guards it,
-    cdef MemoryRecordsBuilder _builder      # these two, and writing into the builder
-    cdef object _delivery                   # None, as the builder: nobody may append
-    cdef type future_type
-    cdef readonly RecordClock clock         # stamps records without a time
-    cdef bint bare                          # the futures, see record_future.pxd
-    cdef readonly Py_ssize_t last_bytes     # of the record that try_append took last, and whether
-    cdef readonly bint last_full            # it made the batch full; set by its only caller
+cdef class PartitionQueue:
+    cdef BatchTail* tail                    # within _room, in one line; its lock guards all below
+    cdef ProducerBatch _open                # takes records; None: no batch does
+    cdef ProducerBatch _oldest
+    cdef ProducerBatch _youngest
+    cdef Py_ssize_t _depth
+    cdef Py_ssize_t _drained
+    cdef SharedCount _opened                # how often a batch was opened here
+    cdef public SharedFlag retired
+    # Set once.
+    cdef readonly AppendContext context
+    cdef readonly object tp
+    cdef readonly object settings
+    cdef readonly double linger
+    cdef readonly int acks
+    cdef readonly object hurry
+    cdef readonly object wait
+    # For the sender's thread: the batches it allows, what ReadyTracker saw, and where it put this.
+    cdef public Py_ssize_t batch_max_size
+    cdef public Py_ssize_t grows_to
+    cdef public object leader
+    cdef public object queues_of_node
+    cdef public int64_t found_in
+    cdef public int64_t look
+    cdef public object queue_list
+    cdef public object before
+    cdef public object after
     cdef BatchTail[2] _room                 # enough for one, wherever a line begins
 
-    cpdef void open(self, MemoryRecordsBuilder builder, object delivery) except *
-    cpdef void shut(self) except *
-    cpdef RecordFuture try_append(
-        self, object timestamp_ms, object key, object value, object headers=*
+    cpdef AppendResult append(
+        self, object timestamp_ms, object key, object value, object headers, object buffer=*
     )
+    cpdef AppendResult append_to_open(
+        self, object timestamp_ms, object key, object value, object headers
+    )
+    cdef AppendResult _append_to_open(self, Record* record)
+    cdef ProducerBatch _open_batch(self)
+    cdef AppendResult append_to_new_batch(self, Record* record, PooledBuffer buffer)
+    cpdef void batch_filled(self) except *
 
-    cdef tuple _exchange(self, MemoryRecordsBuilder builder, object delivery)
-
-    # A caller that holds the lock gets the builder and the delivery as addresses, NULL for None.
-    # `now_open` takes the lock: the delivery, and how many records there are.
-    cdef void* builder_address(self) noexcept nogil
-    cdef void* delivery_address(self) noexcept nogil
+    # `now_open` takes the lock: the delivery of the open batch, and how many records it has.
     cdef object now_open(self, Py_ssize_t* records)
 
-
-cpdef tuple write_first(
-    type future_type,
-    MemoryRecordsBuilder builder,
-    object delivery,
-    object timestamp_ms,
-    object key,
-    object value,
-    object headers=*,
-)
+    cdef ProducerBatch _new_batch(self, PooledBuffer buffer, bint has_delivery)
+    cdef int _push(
+        self,
+        ProducerBatch batch,
+        Record* record,
+        AppendResult result,
+        Py_ssize_t opened,
+        Py_ssize_t shuts,
+    ) except -1
+    cdef void _link(self, ProducerBatch batch) noexcept
+    cdef int _admit(self, ProducerBatch batch) except -1
+    cdef int _tell(self, AppendResult result, ProducerBatch filled) except -1
+    cdef void _exchange(self, ProducerBatch batch) noexcept
+    cdef void _end(self, ProducerBatch batch) noexcept
+    cdef ProducerBatch _first(self)
+    cdef bint _unlink(self, ProducerBatch batch) noexcept
 
 
 cdef inline void fetch_early(BatchTail* tail) noexcept nogil:
@@ -124,9 +193,9 @@ cdef inline RecordFuture append_record(
 ):
     """A record from memory: its future, or None when it was not taken.
 
-    ``tail`` is that of a PartitionAppender; the clock and the class of the futures are that
-    appender's, too. A record whose time is NO_TIME gets the clock's. What follows ``record`` are
-    outputs, set when it was taken.
+    ``tail`` is that of a PartitionQueue; the clock and the class of the futures are its context's.
+    A record whose time is NO_TIME gets the clock's. What follows ``record`` are outputs, set when
+    it was taken.
     """
     cdef MemoryRecordsBuilder builder
     cdef int32_t index

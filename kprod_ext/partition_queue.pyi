@@ -1,9 +1,10 @@
-from collections.abc import Sequence
-from typing import Any, TypeVar, final
+from collections.abc import Callable, Sequence
+from typing import Any, Self, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
-from kprod_ext.batch import MemoryRecordsBuilder
+from kprod_ext.batch import ProducerBatch
+from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.futures import RecordFuture
 from kprod_ext.record_clock import RecordClock
 
@@ -27,63 +28,183 @@ class StickyPartition:
     def add(self, nbytes: int, batch_ready: bool) -> bool:
         """Count a record; returns ``spent``. ``batch_ready``: the partition's batch is full."""
 
-_F = TypeVar("_F", bound=RecordFuture)
+@disjoint_base
+class AppendContext:
+    """What all queues of one accumulator share. Thread-safe.
 
-@final
-class PartitionAppender:
-    """The batch of one partition that takes records, if there is one. Thread-safe.
-
-    ``future_type`` is a subclass of RecordFuture without ``__init__``: what an append returns.
-    Every append to a batch that was opened here goes through here. ``clock`` stamps records without
-    a time; None: a new one of the system's.
+    ``now`` is the monotonic clock, ``note`` is called with a queue that the sender should look at,
+    under the queue's lock: it must be a function of C. ``incomplete`` gets every batch before it is
+    queued. ``wake`` and ``look_within`` let the sender look; ``hurry`` and ``wait`` are those of
+    the deliveries, and get the queue first; ``compression`` is offered batches that are full.
+    ``refusal`` says why no record may be queued now, and ``shuts`` is how often that has changed.
     """
 
-    def __new__(
-        cls, future_type: type[RecordFuture], clock: RecordClock | None = None
-    ) -> PartitionAppender: ...
+    refusal: Any
+    closed: bool
+    shuts: int
+
+    def __init__(
+        self,
+        pool: BufferPool,
+        *,
+        batch_size: int,
+        batch_max_size: int,
+        future_type: type[RecordFuture],
+        clock: RecordClock,
+        now: Callable[[], float],
+        batch_type: type[ProducerBatch],
+        delivery_type: Callable[..., Any],
+        callbacks: Any,
+        ratios: Any,
+        incomplete: set[ProducerBatch],
+        note: Callable[[PartitionQueue], object],
+        wake: Callable[[], object],
+        look_within: Callable[[float], object],
+        hurry: Callable[[PartitionQueue], object],
+        wait: Callable[..., bool] | None = None,
+        compression: Any = None,
+    ) -> None: ...
+    @property
+    def pool(self) -> BufferPool: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def batch_max_size(self) -> int: ...
+    @property
+    def future_type(self) -> type[RecordFuture]: ...
+    @property
+    def bare(self) -> bool: ...
     @property
     def clock(self) -> RecordClock: ...
     @property
-    def last_bytes(self) -> int:
-        """The bytes that the record takes which ``try_append`` took last."""
+    def callbacks(self) -> Any: ...
+
+@final
+class AppendResult:
+    """One record that was queued (Kafka's ``RecordAppendResult``).
+
+    ``batch_ready``: it has filled its batch, so the sticky partitioner may move on.
+    ``wake_sender``: the sender has something to send, and was woken. ``linger``: a batch was
+    created, which the sender looks at within so many seconds; None: none was.
+    """
 
     @property
-    def last_full(self) -> bool:
-        """Whether it made the batch full, which one record of a batch does."""
+    def future(self) -> Any: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def batch_ready(self) -> bool: ...
+    @property
+    def wake_sender(self) -> bool: ...
+    @property
+    def linger(self) -> float | None: ...
 
-    def open(self, builder: MemoryRecordsBuilder, delivery: Any) -> None:
-        """Take records into this batch from now on; its futures refer to ``delivery``.
+@disjoint_base
+class PartitionQueue:
+    """The batches of one partition, oldest first, under one lock. Records enter by any thread.
 
-        Raises ValueError when the builder is open in another PartitionAppender.
-        """
+    Only the sender's thread removes batches, so the oldest stays the oldest until it takes it.
+    ``batch_max_size`` is less than that of the context once a broker found a batch too large, and
+    ``grows_to`` is what the leader's node allowed when the sender looked last;
+    ``retired``: the partition has, or will have, another queue, and nothing is queued here any
+    more. ``leader``, ``queues_of_node``, ``found_in``, ``look`` and the place in a ``QueueList``
+    are ``ReadyTracker``'s.
+    """
 
-    def shut(self) -> None:
-        """Take no more records. When this returns, no append is under way."""
+    retired: bool
+    batch_max_size: int
+    grows_to: int
+    leader: Any
+    queues_of_node: Any
+    found_in: int
+    look: int
+    queue_list: Any
+    before: Any
+    after: Any
 
-    def try_append(
+    def __new__(cls, context: AppendContext, tp: Any, settings: Any) -> Self: ...
+    @property
+    def context(self) -> AppendContext: ...
+    @property
+    def tp(self) -> Any: ...
+    @property
+    def settings(self) -> Any: ...
+    @property
+    def linger(self) -> float: ...
+    @property
+    def acks(self) -> int: ...
+    @property
+    def hurry(self) -> Callable[[], None]: ...
+    @property
+    def wait(self) -> Any: ...
+    def append(
         self,
         timestamp_ms: int | None,
         key: Buffer | None,
         value: Buffer | None,
-        headers: Sequence[tuple[str, Buffer | None]] = (),
-    ) -> Any:
-        """Append a record, now if it has no time: its future.
+        headers: Sequence[tuple[str, Buffer | None]],
+        buffer: PooledBuffer | None = None,
+    ) -> AppendResult | None:
+        """Write a record into the open batch, or a new one in ``buffer`` or in free memory.
 
-        ``last_bytes`` and ``last_full`` tell of it until the next call. None when no batch is open,
-        or the open one has no room and is closed for append now.
-        Raises what ``MemoryRecordsBuilder.append`` raises for bad arguments.
+        A record without a time gets now's. None: there is no free memory, the queue is retired, or
+        no record may be queued now. Raises what ``MemoryRecordsBuilder.append`` raises for bad
+        arguments; nothing is queued then. What a signal handler raises comes after the record was
+        queued, or before.
         """
 
-def write_first(
-    future_type: type[_F],
-    builder: MemoryRecordsBuilder,
-    delivery: Any,
-    timestamp_ms: int,
-    key: Buffer | None,
-    value: Buffer | None,
-    headers: Sequence[tuple[str, Buffer | None]] = (),
-) -> tuple[_F, int] | None:
-    """Write a record into a batch that no other thread knows yet.
+    def append_to_open(
+        self,
+        timestamp_ms: int | None,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]],
+    ) -> AppendResult | None:
+        """As ``append``, but None when the open batch is full and would only grow."""
 
-    Its future and the bytes it takes; None when there is no room. Raises as ``try_append``.
-    """
+    def batch_filled(self) -> None:
+        """A record has filled the open batch: the sender should look."""
+
+    def spares(self, count: int) -> list[ProducerBatch]:
+        """At most ``count`` batches of no partition yet, as there is memory without waiting."""
+
+    def publish(self, batch: ProducerBatch) -> bool:
+        """Queue a spare batch that has records; False when this queue takes none."""
+
+    def shut(self) -> None:
+        """Take no more records into the open batch. When this returns, no append is under way."""
+
+    @property
+    def depth(self) -> int:
+        """How many batches wait."""
+
+    @property
+    def oldest(self) -> ProducerBatch | None:
+        """The batch that leaves first."""
+
+    def head(self) -> tuple[ProducerBatch | None, bool]:
+        """The oldest batch, and whether it should leave at once."""
+
+    def has(self, batch: ProducerBatch) -> bool:
+        """Whether ``batch`` is queued here."""
+
+    def close_head(self) -> None:
+        """From here on nobody appends to the oldest batch, which is about to be taken."""
+
+    def take_head(self) -> ProducerBatch:
+        """Remove the oldest batch, after ``close_head``."""
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a taken batch again, in the order of first taking among others that came back."""
+
+    def remove(self, batch: ProducerBatch) -> None:
+        """Take out one batch, wherever it stands, if it is queued."""
+
+    def retire(self) -> bool:
+        """Take no batches any more, if there are none; whether that is so."""
+
+    def take_expired(self, created_before: float) -> list[ProducerBatch]:
+        """Remove the batches at the head that were created before a time, oldest first."""
+
+    def take_all(self) -> list[ProducerBatch]:
+        """Remove every batch."""

@@ -1,33 +1,48 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""The end of a partition's queue that takes records, and the share of a sticky partition (KIP-794).
+"""The batches of one partition, oldest first, and the one lock in front of them.
 
-Every record is written into a batch through here, by the compiled ``send`` and by Python alike, so
-both make the same bytes and the same futures.
+Every record is written into a batch through here, by the compiled ``send`` and by Python alike:
+into the open batch, or into a new one when that has no room. A thread that holds the lock runs no
+Python code and makes no object that the garbage collector sees, for either could come back here. So
+a new batch is made before the lock is taken, and queued if the queue is still as it was seen.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, uintptr_t
+from libc.stdint cimport uintptr_t
 
 from kprod_ext.batch cimport (
     BatchTail,
-    MemoryRecordsBuilder,
     NO_ROOM,
+    ProducerBatch,
+    REFUSED,
     clear_tail,
-    has_own_tail,
+    has_filled,
     lend_tail,
+    seen_full,
+    take_record,
     take_tail_back,
 )
+from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
 from kprod_ext.futures cimport RecordFuture, give_delivery, is_bare, new_future
 from kprod_ext.record cimport (
     CACHE_LINE,
     HeldRecord,
     NO_TIME,
+    Record,
+    batch_bound,
+    checked_payload,
     frozen_headers,
     hold_record,
     release_record,
 )
-from kprod_ext.record_clock cimport RecordClock
-from kprod_ext.shared cimport release_lock, take_lock
+from kprod_ext.record_clock cimport RecordClock, now_with_gil
+from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock
+
+from functools import partial
+
+cdef enum:
+    PUSHED                  # of a new batch: it is queued
+    CHANGED                 # the queue is not as it was seen: look again
 
 # The partition that records without a key go to, until it has had its share (KIP-794).
 
@@ -63,129 +78,464 @@ cdef class StickyPartition:
         return produced
 
 
-@cython.final
-@cython.no_gc_clear     # here as well: of a declaration's alone Cython 3.3 takes no notice
-cdef class PartitionAppender:
-    """The batch of one partition that takes records, if there is one."""
+cdef class AppendContext:
+    """What all queues of one accumulator share: memory, clocks, and who is told of new batches."""
 
-    def __cinit__(self, type future_type not None, RecordClock clock=None):
+    def __init__(
+        self,
+        BufferPool pool not None,
+        *,
+        Py_ssize_t batch_size,
+        Py_ssize_t batch_max_size,
+        type future_type not None,
+        RecordClock clock not None,
+        now,
+        batch_type,
+        delivery_type,
+        callbacks,
+        ratios,
+        set incomplete not None,
+        note,
+        wake,
+        look_within,
+        hurry,
+        wait=None,
+        compression=None,
+    ):
         if not issubclass(future_type, RecordFuture):
             raise TypeError("futures must be a subclass of RecordFuture")
-        self.future_type = future_type
-        self.clock = RecordClock() if clock is None else clock
-        self.bare = is_bare(future_type)
+        self.pool = pool
+        self.batch_size, self.batch_max_size = batch_size, batch_max_size
+        self.future_type, self.bare = future_type, is_bare(future_type)
+        self.clock = clock
+        self._now = now
+        self._batch_type, self._delivery_type = batch_type, delivery_type
+        self.callbacks, self._ratios, self._compression = callbacks, ratios, compression
+        self._incomplete, self._noted = incomplete, note
+        self._wake, self._look_within = wake, look_within
+        self._hurry, self._wait = hurry, wait
+
+    cdef bint refuses(self) except -1:
+        """Whether no record may be queued now."""
+        if self.closed:
+            return True
+        return self.refusal is not None and self.refusal() is not None
+
+
+@cython.no_gc
+cdef class AppendResult:
+    """One record that was queued (Kafka's ``RecordAppendResult``)."""
+
+
+@cython.no_gc_clear     # here as well: of a declaration's alone Cython 3.3 takes no notice
+cdef class PartitionQueue:
+    """The batches of one partition."""
+
+    def __cinit__(self, AppendContext context not None, tp, settings):
         self.tail = <BatchTail*>(
             (<uintptr_t>&self._room[0] + CACHE_LINE - 1) & ~<uintptr_t>(CACHE_LINE - 1)
         )
         clear_tail(self.tail)
+        self.context = context
+        self.tp = tp
+        self.settings = settings
+        self.linger = settings.linger
+        self.acks = settings.acks
+        self.hurry = partial(context._hurry, self)
+        self.wait = None if context._wait is None else partial(context._wait, self)
+        self.batch_max_size = context.batch_max_size
 
     def __dealloc__(self):
-        if self._builder is not None:
-            take_tail_back(self._builder)
+        cdef ProducerBatch batch = self._oldest
+        if self._open is not None:
+            take_tail_back(self._open)
+        while batch is not None:            # one by one, not each from within the one before
+            self._oldest, batch.following = batch.following, None
+            batch = self._oldest
 
-    cpdef void open(self, MemoryRecordsBuilder builder, object delivery) except *:
-        """Take records into this batch from now on."""
-        if builder is None or delivery is None:
-            raise TypeError("a batch that takes records has a builder and a delivery")
-        if not (has_own_tail(builder) or builder is self._builder):
-            raise ValueError("the builder is open elsewhere")
-        self._exchange(builder, delivery)
+    # Any thread
 
-    cpdef void shut(self) except *:
-        """Take no more records: when this returns, no append is under way."""
-        self._exchange(None, None)
-
-    cdef tuple _exchange(self, MemoryRecordsBuilder builder, object delivery):
-        """What was there before: the caller drops it, for nothing may be freed under the lock."""
-        cdef MemoryRecordsBuilder old_builder
-        cdef object old_delivery
-        take_lock(&self.tail.lock)
-        old_builder, old_delivery = self._builder, self._delivery
-        if old_builder is not None:
-            take_tail_back(old_builder)
-        clear_tail(self.tail)
-        self._builder, self._delivery = builder, delivery
-        if builder is not None:
-            lend_tail(builder, self.tail)
-            self.tail.delivery = <void*>delivery
-        release_lock(&self.tail.lock)
-        return (old_builder, old_delivery)
-
-    cdef object now_open(self, Py_ssize_t* records):
-        cdef object delivery
-        take_lock(&self.tail.lock)
-        delivery = self._delivery
-        records[0] = self.tail.record_count
-        release_lock(&self.tail.lock)
-        return delivery
-
-    cdef void* builder_address(self) noexcept nogil:
-        return NULL if self._builder is None else <void*>self._builder
-
-    cdef void* delivery_address(self) noexcept nogil:
-        return NULL if self._delivery is None else <void*>self._delivery
-
-    cpdef RecordFuture try_append(
-        self, object timestamp_ms, object key, object value, object headers=()
+    cpdef AppendResult append(
+        self, object timestamp_ms, object key, object value, object headers, object buffer=None
     ):
-        """The future, or None when no batch is open or it has no room.
-
-        No tuple with what else there is to tell: there might be no memory for it, and the record is
-        in its batch by then.
-        """
+        """Write a record into the open batch, or into a new one in ``buffer`` or in free memory."""
         cdef HeldRecord held
-        cdef Py_ssize_t nbytes = 0
-        cdef bint full = False
-        cdef char* next_place = NULL
         cdef tuple frozen = frozen_headers(headers)
-        cdef RecordFuture future
         hold_record(&held, 0 if timestamp_ms is None else timestamp_ms, key, value, frozen)
         if timestamp_ms is None:
             held.record.timestamp_ms = NO_TIME
         try:
-            future = append_record(
-                self.tail,
-                self.clock,
-                self.future_type,
-                self.bare,
-                &held.record,
-                &nbytes,
-                &full,
-                &next_place,
-            )
+            return self.append_to_new_batch(&held.record, buffer)
         finally:
             release_record(&held)
-        if future is not None:
-            self.last_bytes, self.last_full = nbytes, full
-        return future
 
-
-cpdef tuple write_first(
-    type future_type,
-    MemoryRecordsBuilder builder,
-    object delivery,
-    object timestamp_ms,
-    object key,
-    object value,
-    object headers=(),
-):
-    """Write a record into a batch nobody else knows yet: (future, bytes), or None without room."""
-    cdef HeldRecord held
-    cdef tuple frozen = frozen_headers(headers)
-    cdef int32_t index
-    cdef Py_ssize_t nbytes
-    cdef RecordFuture future
-    if future_type is None or builder is None:
-        raise TypeError("a record needs a class for its future and a builder")
-    index = builder._tail.record_count
-    hold_record(&held, timestamp_ms, key, value, frozen)
-    try:
-        nbytes = builder.try_append_record(&held.record)
-        if nbytes == NO_ROOM:
+    cpdef AppendResult append_to_open(
+        self, object timestamp_ms, object key, object value, object headers
+    ):
+        """Write a record into the open batch, if that is not full; else None."""
+        cdef HeldRecord held
+        cdef tuple frozen = frozen_headers(headers)
+        cdef ProducerBatch batch = self._open_batch()
+        if batch is None or seen_full(batch):
             return None
-        future = new_future(future_type, is_bare(future_type))
-        give_delivery(future, <void*>delivery)
-        describe_record(future, index, &held.record)
-        return future, nbytes
-    finally:
-        release_record(&held)
+        hold_record(&held, 0 if timestamp_ms is None else timestamp_ms, key, value, frozen)
+        if timestamp_ms is None:
+            held.record.timestamp_ms = NO_TIME
+        try:
+            return self._append_to_open(&held.record)
+        finally:
+            release_record(&held)
+
+    cdef AppendResult _append_to_open(self, Record* record):
+        """None: no batch is open, or it has no room."""
+        cdef AppendContext context = self.context
+        cdef AppendResult result = AppendResult.__new__(AppendResult)
+        cdef bint full = False
+        cdef char* next_place = NULL
+        cdef Py_ssize_t nbytes = 0
+        cdef RecordFuture future = append_record(
+            self.tail,
+            context.clock,
+            context.future_type,
+            context.bare,
+            record,
+            &nbytes,
+            &full,
+            &next_place,
+        )
+        if future is None:
+            return None
+        result.future, result.nbytes = future, nbytes
+        result.batch_ready = result.wake_sender = full
+        if full:
+            self.batch_filled()
+        return result
+
+    cdef AppendResult append_to_new_batch(self, Record* record, PooledBuffer buffer):
+        """As ``append``, for a record that the open batch had no room for a moment ago."""
+        cdef AppendContext context = self.context
+        cdef AppendResult result
+        cdef ProducerBatch batch = None
+        cdef ProducerBatch filled = None
+        cdef bint stamps = record.timestamp_ms == NO_TIME
+        cdef Py_ssize_t opened, shuts
+        checked_payload(record)
+        while True:
+            opened, shuts = self._opened, context.shuts
+            if self.retired or context.refuses():
+                return None
+            result = self._append_to_open(record)
+            if result is not None:
+                return result
+            if stamps:
+                record.timestamp_ms = NO_TIME
+            if batch is None:
+                if buffer is None:
+                    buffer = context.pool.take(max(context.batch_size, batch_bound(record)))
+                    if buffer is None:
+                        return None
+                batch = self._new_batch(buffer, True)
+            result = AppendResult.__new__(AppendResult)
+            result.future = new_future(context.future_type, context.bare)
+            filled = self._open_batch()
+            if self._push(batch, record, result, opened, shuts) == PUSHED:
+                self._tell(result, filled)
+                return result
+
+    cdef ProducerBatch _new_batch(self, PooledBuffer buffer, bint has_delivery):
+        cdef AppendContext context = self.context
+        cdef object delivery = None
+        if has_delivery:
+            delivery = context._delivery_type(self.tp, self.hurry, context.callbacks, self.wait)
+        cdef Py_ssize_t most = min(context.batch_max_size, self.batch_max_size, self.grows_to)
+        codec = self.settings.codec
+        return context._batch_type(
+            buffer,
+            self.tp,
+            delivery,
+            context._now(),
+            write_limit=max(most, context.batch_size),
+            full_size=context.batch_size,   # so a record that is larger fills its batch at once
+            compression=codec,
+            compression_ratio=context._ratios.estimate(self.tp.topic) if codec else 1.0,
+            pool=context.pool,
+        )
+
+    cdef int _push(
+        self,
+        ProducerBatch batch,
+        Record* record,
+        AppendResult result,
+        Py_ssize_t opened,
+        Py_ssize_t shuts,
+    ) except -1:
+        """Queue a new batch with this record, unless something has happened to the queue."""
+        cdef Py_ssize_t nbytes
+        take_lock(&self.tail.lock)
+        try:
+            if self.retired or self._opened != opened or self.context.shuts != shuts:
+                return CHANGED
+            if record.timestamp_ms == NO_TIME:
+                # Under the lock: of two threads the one that appends first has the earlier time.
+                record.timestamp_ms = now_with_gil(self.context.clock)
+            nbytes = take_record(batch, record)
+            if nbytes == REFUSED:
+                batch.refuse(record)
+            if nbytes == NO_ROOM:
+                raise AssertionError(f"a new batch of {self.tp} had no room for its first record")
+            give_delivery(result.future, <void*>batch.delivery)
+            describe_record(result.future, 0, record)
+            self._admit(batch)
+            self._link(batch)
+            result.nbytes = nbytes
+            result.batch_ready = has_filled(self.tail, nbytes)
+            result.wake_sender = result.batch_ready or self._depth > 1
+        finally:
+            release_lock(&self.tail.lock)
+        result.linger = self.linger
+        return PUSHED
+
+    cdef int _admit(self, ProducerBatch batch) except -1:
+        """Before the batch is queued: a flush must find it, and the sender look here."""
+        self.context._incomplete.add(batch)
+        try:
+            # The sender that looks at once waits for the lock, which is held here.
+            self.context._noted(self)
+        except BaseException:
+            self.context._incomplete.discard(batch)
+            raise
+        return 0
+
+    cdef void _link(self, ProducerBatch batch) noexcept:
+        """Put a batch at the end, and open it."""
+        batch.following = None
+        if self._youngest is None:
+            self._oldest = batch
+        else:
+            self._youngest.following = batch
+        self._youngest = batch
+        self._depth += 1
+        self._exchange(batch)
+
+    cdef void _exchange(self, ProducerBatch batch) noexcept:
+        """Let this batch, or none, take records. The lock is held."""
+        # The open batch is queued as well, so nothing is freed here.
+        if self._open is not None:
+            take_tail_back(self._open)
+        clear_tail(self.tail)
+        self._open = batch
+        if batch is not None:
+            lend_tail(batch, self.tail)
+            self.tail.delivery = <void*>batch.delivery
+            self._opened += 1
+
+    cdef int _tell(self, AppendResult result, ProducerBatch filled) except -1:
+        """A new batch is queued; ``filled`` was open before it."""
+        cdef AppendContext context = self.context
+        compress = None if context._compression is None else self.settings.compress
+        if compress is not None and filled is not None:
+            context._compression.offer(filled, compress)
+        try:
+            if result.wake_sender:
+                context._wake()
+            else:
+                context._look_within(self.linger)
+        except BaseException:
+            context._wake()     # a signal handler has raised, and the record is queued
+            raise
+        if compress is not None:
+            context._compression.help()
+        return 0
+
+    cpdef void batch_filled(self) except *:
+        """A record has filled the open batch: the sender should look."""
+        self.context._noted(self)
+        self.context._wake()
+
+    def spares(self, Py_ssize_t count):
+        """At most ``count`` batches of no partition yet, as there is memory without waiting."""
+        cdef list found = []
+        cdef PooledBuffer buffer
+        while len(found) < count:
+            buffer = self.context.pool.take(self.context.batch_size)
+            if buffer is None:
+                break
+            found.append(self._new_batch(buffer, False))
+        return found
+
+    def publish(self, ProducerBatch batch not None):
+        """Queue a spare batch that has records; False when this queue takes none."""
+        cdef AppendContext context = self.context
+        cdef Py_ssize_t shuts
+        cdef bint published = False
+        batch.tp, batch.created_at = self.tp, context._now()
+        batch.delivery = context._delivery_type(self.tp, self.hurry, context.callbacks, self.wait)
+        while not published:
+            shuts = context.shuts
+            if self.retired or context.refuses():
+                return False
+            take_lock(&self.tail.lock)
+            try:
+                if not self.retired and context.shuts == shuts:
+                    self._admit(batch)
+                    self._link(batch)
+                    published = True
+            finally:
+                release_lock(&self.tail.lock)
+        return True
+
+    def shut(self):
+        """Take no more records into the open batch. When this returns, no append is under way."""
+        take_lock(&self.tail.lock)
+        self._exchange(None)
+        self._opened += 1
+        release_lock(&self.tail.lock)
+
+    cdef ProducerBatch _open_batch(self):
+        cdef ProducerBatch batch
+        if KPROD_HAS_GIL:
+            return self._open
+        take_lock(&self.tail.lock)
+        batch = self._open
+        release_lock(&self.tail.lock)
+        return batch
+
+    cdef object now_open(self, Py_ssize_t* records):
+        cdef object delivery = None
+        take_lock(&self.tail.lock)
+        if self._open is not None:
+            delivery = self._open.delivery
+        records[0] = self.tail.record_count
+        release_lock(&self.tail.lock)
+        return delivery
+
+    @property
+    def depth(self):
+        return self._depth
+
+    # The sender's thread. Nobody else removes a batch.
+
+    cdef ProducerBatch _first(self):
+        cdef ProducerBatch batch
+        if KPROD_HAS_GIL:       # a bulk call may have the lock for long, and moves no batch
+            return self._oldest
+        take_lock(&self.tail.lock)
+        batch = self._oldest
+        release_lock(&self.tail.lock)
+        return batch
+
+    @property
+    def oldest(self):
+        return self._first()
+
+    def head(self):
+        """The oldest batch, and whether it should leave at once."""
+        cdef ProducerBatch batch = self._first()
+        return batch, batch is not None and (self._depth > 1 or seen_full(batch))
+
+    def has(self, ProducerBatch batch not None):
+        """Whether ``batch`` is queued here."""
+        cdef ProducerBatch other
+        take_lock(&self.tail.lock)
+        other = self._oldest
+        while other is not None and other is not batch:
+            other = other.following
+        release_lock(&self.tail.lock)
+        return other is not None
+
+    def close_head(self):
+        """From here on nobody appends to the oldest batch, which is about to be taken."""
+        cdef ProducerBatch batch
+        take_lock(&self.tail.lock)
+        batch = self._oldest
+        self._end(batch)
+        release_lock(&self.tail.lock)
+        if batch.drain_order is None:
+            self._drained += 1
+            batch.drain_order = (self._drained,)
+
+    cdef void _end(self, ProducerBatch batch) noexcept:
+        """Nobody appends to ``batch`` any more; the lock is held."""
+        if batch is self._open:
+            self._exchange(None)
+        batch.close_for_append()
+
+    def take_head(self):
+        """Remove the oldest batch, after ``close_head``."""
+        cdef ProducerBatch batch
+        take_lock(&self.tail.lock)
+        batch = self._oldest
+        self._unlink(batch)
+        release_lock(&self.tail.lock)
+        return batch
+
+    cdef bint _unlink(self, ProducerBatch batch) noexcept:
+        """Take ``batch`` out, wherever it stands; False when it is not here. The lock is held."""
+        cdef ProducerBatch before = None
+        cdef ProducerBatch other = self._oldest
+        while other is not None and other is not batch:
+            before, other = other, other.following
+        if other is None:
+            return False
+        if before is None:
+            self._oldest = batch.following
+        else:
+            before.following = batch.following
+        if batch is self._youngest:
+            self._youngest = before
+        batch.following = None
+        self._depth -= 1
+        return True
+
+    def put_back(self, ProducerBatch batch not None):
+        """Queue a taken batch again, in the order of first taking among others that came back."""
+        cdef ProducerBatch before = None
+        cdef ProducerBatch other
+        order = batch.drain_order or ()
+        take_lock(&self.tail.lock)
+        other = self._oldest
+        while other is not None and other.drain_order is not None and other.drain_order <= order:
+            before, other = other, other.following
+        batch.following = other
+        if before is None:
+            self._oldest = batch
+        else:
+            before.following = batch
+        if other is None:
+            self._youngest = batch
+        self._depth += 1
+        release_lock(&self.tail.lock)
+
+    def remove(self, ProducerBatch batch not None):
+        """Take out one batch, wherever it stands, if it is queued."""
+        take_lock(&self.tail.lock)
+        self._unlink(batch)
+        release_lock(&self.tail.lock)
+
+    def retire(self):
+        """Take no batches any more, if there are none; whether that is so."""
+        take_lock(&self.tail.lock)
+        if self._oldest is None:
+            self._exchange(None)
+            self.retired = True
+        release_lock(&self.tail.lock)
+        return self.retired
+
+    def take_expired(self, double created_before):
+        """Remove the batches at the head that were created before a time, oldest first."""
+        cdef list gone = []
+        cdef ProducerBatch batch
+        while True:
+            take_lock(&self.tail.lock)
+            batch = self._oldest
+            if batch is None or batch.created_at > created_before:
+                release_lock(&self.tail.lock)
+                return gone
+            self._end(batch)
+            self._unlink(batch)
+            release_lock(&self.tail.lock)
+            gone.append(batch)
+
+    def take_all(self):
+        """Remove every batch."""
+        return self.take_expired(float("inf"))

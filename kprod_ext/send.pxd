@@ -3,29 +3,25 @@ from libc.stdint cimport int64_t
 
 from kprod_ext.batch cimport BatchTail
 from kprod_ext.futures cimport RecordFuture
-from kprod_ext.partition_queue cimport StickyPartition
+from kprod_ext.partition_queue cimport AppendContext, StickyPartition
 from kprod_ext.record cimport Field, Record
-from kprod_ext.record_clock cimport RecordClock
 from kprod_ext.shared cimport RecordLock, SharedFlag
 
 cdef struct Entrance:
-    BatchTail* tail         # of the PartitionAppender of a partition; NULL: it was not used yet
+    BatchTail* tail         # of the PartitionQueue of a partition; NULL: it was not used yet
     void* place             # where the next record goes, as far as is known: never to be followed
 
 
 @cython.final
 @cython.no_gc_clear                         # the tails are there as long as their batches are
 cdef class TopicAppender:
-    cdef list _partitions                   # PartitionAppender by number; None: not used yet
+    cdef list _partitions                   # PartitionQueue by number; None: not used yet
     cdef Entrance* _entrances               # to them
-    cdef type _future_type                  # of all of them
-    cdef bint _bare
-    cdef RecordClock _clock                 # of all of them, too
+    cdef AppendContext _context             # of all of them
     cdef readonly Py_ssize_t partition_count
     cdef Py_ssize_t _largest                # of key and value together, in bytes
     cdef StickyPartition _sticky            # for records without a key; None: not compiled
     cdef RecordLock _lock                   # guards that where there is no GIL
-    cdef object _filled
     cdef str _name                          # the topic's, as the object that was last sent to
     cdef SharedFlag _closed                 # no longer in the table
 
@@ -39,14 +35,11 @@ cdef class TopicAppender:
         object value,
         object partition,
         object timestamp_ms,
-        Py_ssize_t* place,
     )
     cdef RecordFuture append_held(
         self, object key, object value, object headers, object partition, object timestamp_ms
     )
-    cdef RecordFuture _append(
-        self, Record* record, object partition, object timestamp_ms, Py_ssize_t* full_place
-    )
+    cdef RecordFuture _append(self, Record* record, object partition, object timestamp_ms)
     cdef Py_ssize_t _place(
         self, const Field* key, object partition, StickyPartition sticky
     ) noexcept

@@ -1,29 +1,26 @@
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from typing_extensions import disjoint_base
 
-from kprod_ext.partition_queue import PartitionAppender, StickyPartition
+from kprod_ext.partition_queue import PartitionQueue, StickyPartition
 
 @final
 class TopicAppender:
     """Where the records of one topic go while nothing changes. Thread-safe.
 
     ``partition_count`` is the topic's; ``largest`` the bytes that key and value of a record may
-    have together; ``filled`` is called with the partition, and with no lock held, by the append
-    that fills its batch.
+    have together.
     """
 
-    def __new__(
-        cls, partition_count: int, largest: int, filled: Callable[[int], object]
-    ) -> TopicAppender: ...
+    def __new__(cls, partition_count: int, largest: int) -> TopicAppender: ...
     @property
     def partition_count(self) -> int: ...
-    def admit(self, partition: int, batch: PartitionAppender) -> None:
-        """Let records of this partition take the compiled path; of its batches the first counts.
+    def admit(self, partition: int, queue: PartitionQueue) -> None:
+        """Let records of this partition take the compiled path; of its queues the first counts.
 
-        Raises IndexError for a partition the topic has not, TypeError for a batch whose futures
-        are of another type than those of the batches before.
+        Raises IndexError for a partition the topic has not, TypeError for a queue of another
+        accumulator than that of the queues before.
         """
 
     def stick(self, sticky: StickyPartition | None) -> None:
@@ -54,16 +51,7 @@ class TopicAppenders:
 
 @disjoint_base
 class CompiledSend:
-    """A producer's ``send``: compiled in the steady state, ``_send`` of the subclass otherwise.
-
-    ``_append_to_new_batch`` takes records that lack only a batch with room; unless the subclass has
-    its own, ``_send`` gets those, too, with the partition that was found for them.
-
-    Thread-safe. A record takes the compiled path when its topic has an appender, its key and value
-    are bytes, bytearray, memoryview or None, its headers (str, bytes or None) tuples, and the open
-    batch of its partition has room: the explicit partition, the one murmur2 gives for its key, or
-    the sticky one.
-    """
+    """A producer's ``send``: compiled in the steady state, ``_send`` of the subclass otherwise."""
 
     @property
     def _topic_appenders(self) -> TopicAppenders: ...

@@ -13,7 +13,13 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 
 from kprod_ext.futures cimport RecordFuture
-from kprod_ext.partition_queue cimport PartitionAppender, StickyPartition, append_record
+from kprod_ext.partition_queue cimport (
+    AppendContext,
+    AppendResult,
+    PartitionQueue,
+    StickyPartition,
+    append_record,
+)
 from kprod_ext.record cimport (
     Field,
     HeldRecord,
@@ -65,7 +71,7 @@ cdef enum:
 cdef class TopicAppender:
     """Where the records of one topic go while nothing changes."""
 
-    def __cinit__(self, Py_ssize_t partition_count, Py_ssize_t largest, filled not None):
+    def __cinit__(self, Py_ssize_t partition_count, Py_ssize_t largest):
         if not 1 <= partition_count <= LARGEST_PARTITION:
             raise ValueError(f"a topic has 1 to 2**31 - 1 partitions, not {partition_count}")
         self._entrances = <Entrance*>PyMem_Calloc(<size_t>partition_count, sizeof(Entrance))
@@ -74,24 +80,22 @@ cdef class TopicAppender:
         self._partitions = [None] * partition_count
         self.partition_count = partition_count
         self._largest = largest
-        self._filled = filled
 
     def __dealloc__(self):
         PyMem_Free(self._entrances)
 
-    def admit(self, Py_ssize_t partition, PartitionAppender batch not None):
+    def admit(self, Py_ssize_t partition, PartitionQueue queue not None):
         """Let records of this partition take the compiled path."""
         if not 0 <= partition < self.partition_count:
             raise IndexError(f"there is no partition {partition}")
         with cython.critical_section(self):
-            if self._future_type is None:
-                self._future_type, self._bare = batch.future_type, batch.bare
-                self._clock = batch.clock
-            elif batch.future_type is not self._future_type:
-                raise TypeError("the futures of one appender are all of one type")
+            if self._context is None:
+                self._context = queue.context
+            elif queue.context is not self._context:
+                raise TypeError("the queues of one appender are all of one accumulator")
             if self._entrances[partition].tail == NULL:
-                self._partitions[partition] = batch
-                kprod_put(self._entrances[partition].tail, batch.tail)  # what is above is seen then
+                self._partitions[partition] = queue
+                kprod_put(self._entrances[partition].tail, queue.tail)  # what is above is seen then
 
     def admits(self, Py_ssize_t partition):
         """Whether records of this partition may take the compiled path."""
@@ -123,12 +127,8 @@ cdef class TopicAppender:
         object value,
         object partition,
         object timestamp_ms,
-        Py_ssize_t* place,
     ):
-        """Key and value are bytes or None, and there are no headers.
-
-        When nothing but room was wanting, ``place`` is the partition; else it stays as it was.
-        """
+        """Key and value are bytes or None, and there are no headers."""
         cdef Record record
         cdef Py_ssize_t size = 0
         record.key.data = record.value.data = NULL
@@ -144,7 +144,7 @@ cdef class TopicAppender:
         record.header_count = 0
         if size > self._largest:
             return None
-        return self._append(&record, partition, timestamp_ms, place)
+        return self._append(&record, partition, timestamp_ms)
 
     cdef RecordFuture append_held(
         self, object key, object value, object headers, object partition, object timestamp_ms
@@ -152,7 +152,7 @@ cdef class TopicAppender:
         """Key and value are bytes-like or None, headers a tuple or a list."""
         cdef HeldRecord held
         cdef RecordFuture future = None
-        cdef Py_ssize_t size, place
+        cdef Py_ssize_t size
         # A copy of a list: another thread may change it while its pairs are looked at.
         cdef tuple pairs = tuple(headers)
         if not are_frozen(pairs):
@@ -164,20 +164,20 @@ cdef class TopicAppender:
         try:
             size = payload_size(&held.record)
             if 0 <= size <= self._largest:
-                future = self._append(&held.record, partition, timestamp_ms, &place)
+                future = self._append(&held.record, partition, timestamp_ms)
         finally:
             release_record(&held)
         return future
 
-    cdef RecordFuture _append(
-        self, Record* record, object partition, object timestamp_ms, Py_ssize_t* full_place
-    ):
+    cdef RecordFuture _append(self, Record* record, object partition, object timestamp_ms):
         cdef StickyPartition sticky = self._sticky if KPROD_HAS_GIL else self._stuck_to()
         cdef Py_ssize_t place, nbytes = 0
         cdef bint full = False
         cdef Entrance* entrance
         cdef BatchTail* tail
         cdef char* next_place = NULL
+        cdef AppendContext context = self._context
+        cdef AppendResult result
         cdef RecordFuture future
         if timestamp_ms is None:
             record.timestamp_ms = NO_TIME
@@ -196,19 +196,24 @@ cdef class TopicAppender:
         kprod_prefetch_to_write(tail)
         kprod_prefetch_to_write(kprod_get_guess(entrance.place))
         future = append_record(
-            tail, self._clock, self._future_type, self._bare, record, &nbytes, &full, &next_place
+            tail, context.clock, context.future_type, context.bare, record, &nbytes, &full,
+            &next_place,
         )
         if future is None:
-            full_place[0] = place
-            return None
-        kprod_put(entrance.place, next_place)
+            if context.callbacks.crowded:   # the Python path waits for them
+                return None
+            if timestamp_ms is None:
+                record.timestamp_ms = NO_TIME
+            result = (<PartitionQueue>self._partitions[place]).append_to_new_batch(record, None)
+            if result is None:
+                return None
+            future, nbytes, full = result.future, result.nbytes, result.batch_ready
+        else:
+            kprod_put(entrance.place, next_place)
+            if full:
+                (<PartitionQueue>self._partitions[place]).batch_filled()
         if sticky is not None and sticky.partition == place:
             sticky.count(nbytes, full)
-        if full:
-            try:
-                self._filled(place)
-            except MemoryError:
-                pass    # the record is in its batch, which leaves when its linger is over
         return future
 
     cdef Py_ssize_t _place(
@@ -313,16 +318,13 @@ cdef class CompiledSend:
         """
         cdef TopicAppender appender = self._latest if KPROD_HAS_GIL else None
         cdef RecordFuture future = None
-        cdef Py_ssize_t place = ELSEWHERE
         # Most often it is the topic of the last record, and the same object. One that is closed
         # while another thread makes it the latest says so itself.
         if appender is None or appender._name is not topic or appender._closed:
             appender = self._find_appender(topic)
         if appender is not None:
             if headers is None and is_plain(key) and is_plain(value):
-                future = appender.append_plain(key, value, partition, timestamp_ms, &place)
-                if future is None and place != ELSEWHERE:
-                    return self._append_to_new_batch(topic, value, key, place, timestamp_ms)
+                future = appender.append_plain(key, value, partition, timestamp_ms)
             elif (
                 (headers is None or type(headers) is list or type(headers) is tuple)
                 and is_bytes_like(key)
@@ -333,10 +335,6 @@ cdef class CompiledSend:
             if future is not None:
                 return future
         return self._send(topic, value, key, headers, partition, timestamp_ms)
-
-    def _append_to_new_batch(self, topic, value, key, partition, timestamp_ms):
-        """Queue a record whose partition has no batch with room; all else was checked."""
-        return self._send(topic, value, key, None, partition, timestamp_ms)
 
     cdef TopicAppender _find_appender(self, object topic):
         """The appender of a topic, remembered for the next record; None when it has none."""

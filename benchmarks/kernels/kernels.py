@@ -12,12 +12,11 @@ from benchmarks.sink.sink_process import SinkProcess
 from kprod_ext import (
     BufferPool,
     MemoryRecordsBuilder,
-    PartitionAppender,
-    RecordFuture,
     batch_size_upper_bound,
     murmur2,
 )
 from kprod_ext.checksum import crc32c
+from tests.support.partition_queues import new_queue
 
 RECORDS = 1_000
 KEY = b"a-key-of-16-byte"
@@ -105,9 +104,9 @@ def _append(key: bytes | None, value: bytes) -> Work:
 
 def _append_with_future() -> Work:
     value = bytes(100)
-    batch = PartitionAppender(RecordFuture)
-    batch.open(_builder(RECORDS * batch_size_upper_bound(None, value)), object())
-    return partial(_fill, batch.try_append, TIMESTAMP_MS, None, value)
+    queue = new_queue(batch_size=RECORDS * batch_size_upper_bound(None, value))
+    append = partial(queue.append, headers=())
+    return partial(_fill, append, TIMESTAMP_MS, None, value)
 
 
 def _fill(

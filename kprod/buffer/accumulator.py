@@ -9,47 +9,55 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import partial
 from typing import TypeAlias
 
 from kprod.backoff import ExponentialBackoff
-from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.batch_compression import BatchCompression
-from kprod.buffer.batch_maker import BatchMaker, SpareBatch
-from kprod.buffer.batch_queue import Appended, BatchQueue
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios, decompress
+from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 from kprod.buffer.delivery import BatchDelivery, Wait
 from kprod.buffer.drain_gate import DrainGate
-from kprod.buffer.growing_map import GrowingMap
+from kprod.buffer.future import FutureRecordMetadata
 from kprod.buffer.incomplete import IncompleteBatches
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.ready_tracker import Ready, ReadyTracker
 from kprod.buffer.split import split
 from kprod.buffer.unused_queues import retire_unused
-from kprod.clock import Clock
+from kprod.clock import Clock, in_seconds
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
-from kprod.errors import ConnectionLost, KprodError, ProducerClosedError
+from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.types import BytesLike, Header, TopicPartition
-from kprod_ext.batch import batch_size_upper_bound
+from kprod_ext.batch import ProducerBatch, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
+from kprod_ext.partition_queue import AppendContext, AppendResult, PartitionQueue
 from kprod_ext.record_clock import RecordClock
 
 log = logging.getLogger(__name__)
 
 Taken: TypeAlias = list[tuple[ProducerBatch, Leadership]]
 
+SPARE_BYTES = 1024 * 1024
+"""Of all batches that one call fills before it queues them, about: so many stay in the caches."""
+
+
+def _nothing(*_: object) -> None:
+    """What is to be done where nobody asked for anything."""
+
 
 class RecordAccumulator:
     """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
 
-    A batch is full with ``batch_size`` bytes, and has at most ``batch_max_size``. Any thread may
-    call ``settings``, what holds for a topic, ``wake``, the sender looks, and ``wait``, how futures
-    wait. ``callbacks`` runs theirs; ``record_clock`` stamps records, None: one that asks ``clock``.
+    A batch begins with ``batch_size`` bytes of memory, is full when it has them, and goes on
+    filling until the sender takes it (KIP-782), up to ``batch_max_size`` or what its queue may grow
+    to. Any thread may call ``settings`` (the options of a topic), ``wake`` (the sender looks),
+    ``look_within`` (it looks within so many seconds) and ``wait`` (how futures wait). ``callbacks``
+    runs the application's; ``record_clock`` stamps records, None: one that asks ``clock``.
+    ``exhausted`` counts the records that found no memory in time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         pool: BufferPool,
         *,
@@ -59,30 +67,57 @@ class RecordAccumulator:
         settings: Callable[[str], QueueSettings],
         retry_backoff: ExponentialBackoff,
         wake: Callable[[], None],
+        look_within: Callable[[float], None] = _nothing,
         wait: Wait | None = None,
         callbacks: Callbacks | None = None,
         record_clock: RecordClock | None = None,
+        exhausted: Callable[[], None] = _nothing,
     ) -> None:
         self.pool = pool
         self.record_clock = record_clock or RecordClock(clock.wall_ms)
         self.incomplete = IncompleteBatches()
         self._settings, self._retry_backoff = settings, retry_backoff
-        self._wake, self._clock = wake, clock
+        self._wake, self._clock, self._exhausted = wake, clock, exhausted
         self.callbacks = callbacks or Callbacks()
         self._ratios = CompressionRatios()
-        self.batch_size, self.batch_max_size = sizes = batch_size, max(batch_size, batch_max_size)
-        self._maker = BatchMaker(pool, clock, *sizes, self._ratios, self.callbacks, wake)
-        self._queues: GrowingMap = GrowingMap()
+        self.batch_size, self.batch_max_size = batch_size, max(batch_size, batch_max_size)
+        self._queues: CopyOnWriteMap = CopyOnWriteMap()
         self._ready_tracker = ReadyTracker()
         self.let_grow = self._ready_tracker.let_grow
         self._batch_compression = BatchCompression(wake)
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
         self._hurry = False  # when the sender looked last
-        self._hurried = self._hurry_up  # one bound method for all queues, not one for each
-        self._waited = None if wait is None else partial(self._wait_for, wait)
-        self._closed = False
-        self.refusal: Callable[[], KprodError | None] | None = None  # why nobody may append
+        self._waits = wait
+        self._context = AppendContext(
+            pool,
+            batch_size=batch_size,
+            batch_max_size=self.batch_max_size,
+            future_type=FutureRecordMetadata,
+            clock=self.record_clock,
+            now=clock.monotonic,
+            batch_type=ProducerBatch,
+            delivery_type=BatchDelivery,
+            callbacks=self.callbacks,
+            ratios=self._ratios,
+            incomplete=self.incomplete.batches,
+            note=self._ready_tracker.noted.append,
+            wake=wake,
+            look_within=look_within,
+            hurry=self._hurry_up,
+            wait=None if wait is None else self._wait_for,
+            compression=self._batch_compression,
+        )
+
+    @property
+    def refusal(self) -> Callable[[], KprodError | None] | None:
+        """Says why no record may be queued now; None: any may, until ``close``."""
+        refusal: Callable[[], KprodError | None] | None = self._context.refusal
+        return refusal
+
+    @refusal.setter
+    def refusal(self, refusal: Callable[[], KprodError | None]) -> None:
+        self._context.refusal = refusal
 
     # Any thread -----------------------------------------------------------------------------------
 
@@ -94,131 +129,123 @@ class RecordAccumulator:
         value: BytesLike | None,
         headers: Sequence[Header],
         timeout: float,
-    ) -> Appended:
+    ) -> AppendResult:
         """Write a record into the partition's open batch or a new one; without a time, with now's.
 
         Waits ``timeout`` seconds for memory, then raises BufferFullError; ProducerClosedError after
         ``close``. Nothing is queued then.
         """
-        queue = self._queues.get(tp) or self._new_queue(tp)
-        self.let_in()
-        appended = queue.append_at_once(timestamp_ms, key, value, headers)
-        if appended is not None:
-            if appended.wake_sender:
-                self._after_append(queue, filled=True)
-            return appended
-        buffer = self._maker.memory(batch_size_upper_bound(key, value, headers), timeout)
-        batch: ProducerBatch | None = None
-        queue.lock.acquire()  # as in BatchQueue.head
+        memory: PooledBuffer | None = None
+        while True:
+            queue = self._queue(tp)
+            result = queue.append(timestamp_ms, key, value, headers, memory)
+            if result is not None:
+                return result
+            self._let_in()
+            if memory is None and not queue.retired:
+                memory = self._memory(batch_size_upper_bound(key, value, headers), timeout)
+
+    def append_to_open(
+        self,
+        tp: TopicPartition,
+        timestamp_ms: int | None,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: Sequence[Header],
+    ) -> AppendResult | None:
+        """As ``append``, if the partition has an open batch with room that is not full; else None.
+
+        Nothing is queued then. It waits for nothing.
+        """
+        self._let_in()
+        return self._queue(tp).append_to_open(timestamp_ms, key, value, headers)
+
+    def _memory(self, size: int, timeout: float) -> PooledBuffer:
+        """Wait at most ``timeout`` seconds for a batch that holds a record of ``size`` bytes."""
+        size = max(self.batch_size, size)
         try:
-            # Again, under the lock: shut() may have swept this queue since, and nobody would settle
-            # a batch that is added after that. Or another thread may have opened one meanwhile.
-            self.let_in()
-            if not (retired := queue.retired):
-                appended = queue.try_append(timestamp_ms, key, value, headers)
-            if appended is None and not retired:
-                batch = self._maker.batch(queue, buffer)
-                self.incomplete.add(batch)
-                self._ready_tracker.note(queue)
-                appended = queue.push(batch, timestamp_ms, key, value, headers)
-        except BaseException:
-            # A signal handler raises anywhere, also right after the batch was queued: then it
-            # stays, with its memory. Nobody can take it away before we let go of the lock.
-            if batch is None or not queue.holds(batch):
-                self._take_back(batch, buffer)
-            raise
-        finally:
-            queue.lock.release()
-        if batch is None:
-            self.pool.deallocate(buffer)
-        else:
-            self._after_append(queue, filled=False)
-        return appended or self.append(tp, timestamp_ms, key, value, headers, timeout)
+            # The sender may sleep over what lingers; with somebody waiting it sends that at once.
+            return self.pool.allocate(size, timeout, self._wake)
+        except TimeoutError:
+            self._exhausted()
+            raise BufferFullError(
+                f"no room for {size} bytes within {in_seconds(timeout)}: buffer_memory of"
+                f" {self.pool.total} bytes is exhausted ({self.pool.available} available); the"
+                " brokers take records more slowly than send() is called"
+            ) from None
+        except RuntimeError:
+            raise ProducerClosedError(
+                "the producer was closed while send() waited for memory"
+            ) from None
 
-    def _after_append(self, queue: BatchQueue, *, filled: bool) -> None:
-        # The record is queued: an error would say that it is not. Without what fails here its batch
-        # leaves when its linger is over, and the sender compresses it.
-        try:
-            if filled:
-                self._ready_tracker.note(queue)
-            elif queue.batch_compression is not None:
-                queue.batch_compression.help()
-        except MemoryError:
-            pass
+    def spare_batches(self, tp: TopicPartition, count: int) -> list[ProducerBatch]:
+        """At most ``count`` batches for the topic of ``tp``, as there is memory without waiting.
 
-    def _take_back(self, batch: ProducerBatch | None, buffer: PooledBuffer) -> None:
-        """Undo the beginning of a batch that did not come into its queue."""
-        if batch is not None:
-            self.incomplete.discard(batch)
-            batch.delivery.fail(KprodError("interrupted"))  # for a flush that has seen it
-        self.pool.deallocate(buffer)
+        Together they take at most ``SPARE_BYTES`` and a quarter of the memory there is. Each that
+        was filled must be published; the memory of the others goes back when they are dropped.
+        """
+        queue = self._queue(tp)
+        if queue.settings.codec:  # who fills one after the other can help to compress in between
+            return []
+        most = min(SPARE_BYTES, self.pool.total // 4) // self.batch_size
+        return queue.spares(min(count, most))
 
-    def spare_batches(self, tp: TopicPartition, count: int) -> list[SpareBatch]:
-        """See ``BatchMaker.spares``. Who has filled one must ``publish`` it."""
-        queue = self._queues.get(tp) or self._new_queue(tp)
-        # Who fills one batch after the other can help to compress them in between.
-        return self._maker.spares(queue, count) if queue.batch_compression is None else []
+    def largest_batch(self, tp: TopicPartition) -> int:
+        """Bytes that a batch of ``tp`` which is begun now grows to."""
+        queue = self._queue(tp)
+        return max(self.batch_size, min(self.batch_max_size, queue.batch_max_size, queue.grows_to))
 
-    def publish(self, tp: TopicPartition, spare: SpareBatch) -> BatchDelivery:
-        """Queue a filled batch; its delivery, which has failed after ``close``. All or nothing."""
-        queue = self._queues.get(tp) or self._new_queue(tp)
-        batch = self._maker.filled(queue, spare)
-        queue.lock.acquire()  # as in BatchQueue.head
-        try:
-            refused, retired = self._refused(), queue.retired
-            if refused is None and not retired:
-                self.incomplete.add(batch)
-                self._ready_tracker.note(queue)
-                queue.push_filled(batch)
-        except BaseException:
-            if not queue.holds(batch):
-                self.incomplete.discard(batch)
-                batch.delivery.fail(KprodError("interrupted"))  # a flush may wait
-                raise
-        finally:
-            queue.lock.release()
-        if refused is not None:
-            batch.delivery.fail(refused)
-            batch.release()
-        elif retired:
-            return self.publish(tp, spare)
-        return batch.delivery
+    def publish(self, tp: TopicPartition, spare: ProducerBatch) -> BatchDelivery:
+        """Queue a filled batch; its delivery, which has failed after ``close``."""
+        queue = self._queue(tp)
+        while not queue.publish(spare):
+            refused = self._refused()
+            if refused is not None:
+                spare.delivery.fail(refused)
+                spare.release()
+                break
+            queue = self._queue(tp)
+        delivery: BatchDelivery = spare.delivery
+        return delivery
 
-    def _new_queue(self, tp: TopicPartition) -> BatchQueue:
-        """The queue of a partition that is used for the first time, as far as this thread knows."""
-        queue = BatchQueue(tp, self._settings(tp.topic), self.record_clock)
-        queue.hurry = partial(self._hurried, queue)
-        queue.batch_compression = self._batch_compression if queue.settings.codec else None
-        queue.wait = None if self._waited is None else partial(self._waited, queue)
-        made: BatchQueue = self._queues.get_or_create(tp, lambda: queue)
-        return made
+    def _queue(self, tp: TopicPartition) -> PartitionQueue:
+        """The queue of a partition, made when it is used for the first time."""
+        queue: PartitionQueue | None = self._queues.get(tp)
+        if queue is not None and queue.retired:  # a moment before it leaves the map
+            self._queues.discard(tp, queue)
+            queue = None
+        if queue is None:
+            queue = self._queues.get_or_create(tp, lambda: self._new_queue(tp))
+        return queue
 
-    def _hurry_up(self, queue: BatchQueue) -> None:
+    def _new_queue(self, tp: TopicPartition) -> PartitionQueue:
+        return PartitionQueue(self._context, tp, self._settings(tp.topic))
+
+    def _hurry_up(self, queue: PartitionQueue) -> None:
         """Somebody waits for a batch of ``queue``."""
         self._ready_tracker.note(queue)
         self._wake()
 
     def _wait_for(
-        self, wait: Wait, queue: BatchQueue, told: Latch, timeout: float | None, first: bool
+        self, queue: PartitionQueue, told: Latch, timeout: float | None, first: bool
     ) -> bool:
         """A thread waits for a batch of ``queue``, as the first of all or not."""
         if first:
             self._ready_tracker.note(queue)
-        return wait(told, timeout, first)
+        return self._waits is not None and self._waits(told, timeout, first)
 
-    def let_in(self) -> None:  # see ``append``: raises why nothing may be queued
+    def _let_in(self) -> None:
         if refused := self._refused():
             raise refused
 
     def _refused(self) -> KprodError | None:  # why nothing may be appended
-        if self._closed:
+        if self._context.closed:
             return ProducerClosedError("the producer is closed; nothing was queued")
         return None if self.refusal is None else self.refusal()
 
-    def queue(self, tp: TopicPartition) -> BatchQueue:
-        """Where records of a partition may be appended directly, after ``let_in``."""
-        queue: BatchQueue = self._queues.get(tp) or self._new_queue(tp)
-        return queue
+    def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
+        """Where records of a partition that was used before may be appended directly."""
+        return self._queue(tp)
 
     def filled(self, tp: TopicPartition) -> None:
         """A record that was appended directly has filled the open batch of ``tp``."""
@@ -227,7 +254,7 @@ class RecordAccumulator:
 
     def begin_flush(self) -> None:
         """Make every batch sendable, however young, until ``end_flush``."""
-        self._flush_lock.acquire()  # not by ``with``: compiled, it cannot bear lack of memory
+        self._flush_lock.acquire()  # not by ``with``, which needs memory to release it
         self._flushes += 1
         self._flush_lock.release()
 
@@ -239,14 +266,15 @@ class RecordAccumulator:
 
     def close(self) -> None:
         """Refuse every append from now on; what is queued stays sendable at once."""
-        self._closed = True
+        self._context.closed = True
         self.shut()
         self.pool.close()
 
     def shut(self) -> None:
         """Close the open batches: who was let in has queued its record, others ask ``refusal``."""
+        self._context.shuts += 1  # first: who has asked before this asks again
         for queue in self._queues.values():
-            queue.shut()  # an append that was let in held the lock: its batch is in the queue
+            queue.shut()
 
     # The sender's thread ------------------------------------------------------------------------
 
@@ -255,7 +283,7 @@ class RecordAccumulator:
 
         Of the topics in ``measured`` also how many batches wait for each partition with a leader.
         """
-        self._hurry = self._closed or self._flushes > 0 or self.pool.waiting > 0
+        self._hurry = self._context.closed or self._flushes > 0 or self.pool.waiting > 0
         ready_tracker = self._ready_tracker
         ready_tracker.look(snapshot, now)
         return Ready(
@@ -316,22 +344,20 @@ class RecordAccumulator:
                 self._ready_tracker.reopened(queue)
 
     def _make_ready(
-        self, batch: ProducerBatch, queue: BatchQueue, gate: DrainGate, room: int
+        self, batch: ProducerBatch, queue: PartitionQueue, gate: DrainGate, room: int
     ) -> bool:
         """Give the head of ``queue`` its bytes and its sequence; False: a caller is compressing it,
         it takes more than ``room``, or it rests, as that failed. It is still queued then.
         """
         try:
-            if ready := queue.close_head():
-                queue.pack_head(batch)
+            if ready := self._take(batch, queue):
                 ready = batch.size <= room  # else it must get no sequence: it would wait with one
             if ready:
                 gate.assign(batch)
-                if batch.records is None:
-                    batch.seal(None)
-                    if queue.batch_compression is not None:
-                        ratio = batch.builder.actual_compression_ratio
-                        self._ratios.observed(batch.tp.topic, ratio)
+                if not batch.is_closed:
+                    batch.close()
+                    if queue.settings.codec:
+                        self._ratios.observed(batch.tp.topic, batch.actual_compression_ratio)
         except Exception:
             ready = False
             log.exception("a batch of %s could not be made ready; it is tried again", batch.tp)
@@ -339,6 +365,21 @@ class RecordAccumulator:
             batch.retry_at = self._clock.monotonic() + self._retry_backoff.delay(batch.attempts)
             self._wake()  # to look when that will be
         return ready
+
+    def _take(self, batch: ProducerBatch, queue: PartitionQueue) -> bool:
+        """Let nobody append to the head of ``queue``, and compress it if it is to be.
+
+        False when a caller is compressing it: it is left as it is, and the sender will be woken.
+        """
+        if not queue.settings.codec:
+            queue.close_head()
+            return True
+        batch.is_taken = True  # first: no caller is offered it from here on
+        if not self._batch_compression.take(batch):
+            return False
+        queue.close_head()
+        self._batch_compression.compress(batch, queue.settings.compress)
+        return True
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a batch for another attempt, before everything that was never sent."""
@@ -351,11 +392,18 @@ class RecordAccumulator:
 
     def take_expired(self, created_before: float) -> list[ProducerBatch]:
         """Remove the queued batches that were created before a time."""
-        return self._ready_tracker.take_older(created_before)
+        return self._ended(self._ready_tracker.take_older(created_before))
 
     def take_all(self) -> list[ProducerBatch]:
         """Remove every queued batch."""
-        return self._ready_tracker.take_all()
+        return self._ended(self._ready_tracker.take_all())
+
+    def _ended(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+        """Batches that will not be sent any more."""
+        for batch in batches:
+            batch.is_taken = True
+            self._batch_compression.forget(batch)
+        return batches
 
     def remove(self, batch: ProducerBatch) -> None:
         """Take out one batch, if it is queued."""
@@ -379,7 +427,7 @@ class RecordAccumulator:
         queue = self._queue_of(batch)
         queue.batch_max_size = batch.size // 2  # else it would go on growing, to be cut each time
         if queue.settings.codec:
-            self._ratios.start_over(batch.tp.topic, batch.builder.actual_compression_ratio)
+            self._ratios.start_over(batch.tp.topic, batch.actual_compression_ratio)
         return self.cut(batch, 2)
 
     def cut(self, batch: ProducerBatch, count: int) -> list[ProducerBatch]:
@@ -393,8 +441,8 @@ class RecordAccumulator:
         batch.release()
         return parts
 
-    def _queue_of(self, batch: ProducerBatch) -> BatchQueue:
-        queue: BatchQueue | None = self._queues.get(batch.tp)
+    def _queue_of(self, batch: ProducerBatch) -> PartitionQueue:
+        queue: PartitionQueue | None = self._queues.get(batch.tp)
         if queue is None:
             raise AssertionError(f"{batch!r} does not come from this accumulator")
         return queue

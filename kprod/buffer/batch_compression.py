@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.compression import Compressor
 from kprod_ext import Mutex, hold_signals
+from kprod_ext.batch import ProducerBatch
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +34,15 @@ class BatchCompression:
         self._at_work: dict[ProducerBatch, bool] = {}  # by callers; True: the sender wants it
 
     def offer(self, batch: ProducerBatch, compress: Compressor) -> None:
-        """``batch`` takes no more records. The caller holds the lock of its queue."""
+        """``batch`` takes no more records."""
         with self._lock:
-            self._waiting[batch] = compress
+            if not batch.is_taken:
+                self._waiting[batch] = compress
 
     def take(self, batch: ProducerBatch) -> bool:
         """Whether the sender may have ``batch``; if not, it will be woken when it may.
 
-        The sender holds the lock of the queue, so that the batch is not offered afterwards.
+        ``batch.is_taken`` was set before, so that the batch is not offered afterwards.
         """
         with self._lock:
             if batch in self._at_work:
@@ -53,10 +54,10 @@ class BatchCompression:
     def compress(self, batch: ProducerBatch, compress: Compressor | None) -> None:
         """Compress ``batch``, which the sender takes, unless a caller did."""
         try:
-            batch.builder.compress(compress)
+            batch.compress(compress)
         except Exception:  # of the codec: a batch that is never sent would never have an outcome
             log.exception("a batch of %s could not be compressed; it is sent as it is", batch.tp)
-            batch.builder.compress(bytes)
+            batch.compress(bytes)
 
     def forget(self, batch: ProducerBatch) -> None:
         """``batch`` has left its queue. Who compresses it goes on, in memory that stays its own."""
@@ -79,7 +80,7 @@ class BatchCompression:
             batch, compress = self._waiting.popitem()
             self._at_work[batch] = False
         try:
-            batch.builder.compress(compress)
+            batch.compress(compress)
         except Exception:
             pass  # the sender, whose turn it is again, meets it, too, and tells of it
         finally:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
@@ -27,14 +24,12 @@ class CompiledTopics:
         table: TopicAppenders,
         accumulator: RecordAccumulator,
         metadata: Metadata,
-        wake: Callable[[], None],
         *,
         largest: int,
     ) -> None:
         self._table = table
         self._accumulator = accumulator
         self._metadata = metadata
-        self._wake = wake
         self._largest = largest
         self._closed = False
         table.clear()
@@ -54,12 +49,12 @@ class CompiledTopics:
         """The appender of a topic that has ``partitions``: the open one, or one to be opened."""
         appender = self._table.get(topic)
         if appender is None or appender.partition_count != partitions:
-            appender = TopicAppender(partitions, self._largest, partial(self._filled, topic))
+            appender = TopicAppender(partitions, self._largest)
         return appender
 
     def admit_to(self, appender: TopicAppender, tp: TopicPartition) -> None:
         """Let ``appender`` know the open batch of ``tp``, and ``send`` know the appender."""
-        appender.admit(tp.partition, self._accumulator.queue(tp).partition_appender)
+        appender.admit(tp.partition, self._accumulator.partition_queue(tp))
         self._table.open(tp.topic, appender)
         # Looked at after opening: a snapshot published, or a close(), that came before would not
         # have seen this appender, and it would stay open with an old number of partitions.
@@ -67,11 +62,6 @@ class CompiledTopics:
             self._table.close(tp.topic)
         if self._closed:
             self._table.clear()
-
-    def _filled(self, topic: str, partition: int) -> None:
-        """A record that took the compiled path has filled its batch."""
-        self._accumulator.filled(TopicPartition(topic, partition))
-        self._wake()
 
     def close_stale(self, snapshot: ClusterSnapshot) -> None:
         """Close the appenders of topics that changed.

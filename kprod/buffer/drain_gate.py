@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import Leadership
+from kprod_ext.batch import ProducerBatch
 
 
 class DrainGate(Protocol):

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from kprod.buffer.batch import ProducerBatch
+from kprod_ext.batch import ProducerBatch
 
 
 class IncompleteBatches:
     """A set of batches. Thread-safe: each operation of a set is atomic, with and without a GIL."""
 
-    __slots__ = ("_batches",)
+    __slots__ = ("batches",)
 
     def __init__(self) -> None:
-        self._batches: set[ProducerBatch] = set()
+        self.batches: set[ProducerBatch] = set()
 
     def add(self, batch: ProducerBatch) -> None:
         """A batch got its first record."""
-        self._batches.add(batch)
+        self.batches.add(batch)
 
     def discard(self, batch: ProducerBatch) -> None:
         """A batch has ended."""
-        self._batches.discard(batch)
+        self.batches.discard(batch)
 
     def copy(self) -> list[ProducerBatch]:
         """The batches without an outcome at this moment."""
-        return list(self._batches.copy())  # a walk over the set itself could be interrupted
+        return list(self.batches.copy())  # a walk over the set itself could be interrupted
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self.batches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 
-from kprod.buffer.batch_queue import BatchQueue
+from kprod_ext.partition_queue import PartitionQueue
 
 
 class QueueDepths:
@@ -21,7 +21,7 @@ class QueueDepths:
         self._changed: dict[str, None] = {}
         self._told: Mapping[str, Mapping[int, int]] = {}
 
-    def see(self, queue: BatchQueue) -> None:
+    def see(self, queue: PartitionQueue) -> None:
         """Count the batches of ``queue``, one or more."""
         topic, partition = queue.tp
         depths = self._known.get(topic)
@@ -32,7 +32,7 @@ class QueueDepths:
             depths[partition] = depth
             self._changed[topic] = None
 
-    def forget(self, queue: BatchQueue) -> None:
+    def forget(self, queue: PartitionQueue) -> None:
         """``queue`` has no batches, or none that could be sent."""
         topic, partition = queue.tp
         depths = self._known.get(topic)

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-
-class QueueListMember:
-    """A member of at most one list."""
-
-    __slots__ = ("after", "before", "queue_list")
-
-    def __init__(self) -> None:
-        self.queue_list: QueueList | None = None
-        self.before: QueueListMember | None = None  # its neighbours in the list
-        self.after: QueueListMember | None = None
+from kprod_ext.partition_queue import PartitionQueue
 
 
 class QueueList:
-    """Members in the order in which they joined. Not thread-safe.
+    """Queues in the order in which they joined; a queue is in one list at most. Not thread-safe.
 
     ``passing``: what callers do, and a hurry, may let a queue go on from here. Elsewhere only the
     oldest batch counts, which they cannot change.
@@ -28,10 +18,10 @@ class QueueList:
 
     def __init__(self, passing: bool = False) -> None:
         self.passing = passing
-        self.first: Any = None  # a QueueListMember, as the next
-        self.last: Any = None
+        self.first: PartitionQueue | None = None
+        self.last: PartitionQueue | None = None
 
-    def join(self, one: QueueListMember) -> None:
+    def join(self, one: PartitionQueue) -> None:
         """Append ``one``, which is in no list."""
         if self.last is None:
             self.first = one
@@ -41,7 +31,7 @@ class QueueList:
         self.last = one
         one.queue_list = self
 
-    def leave(self, one: QueueListMember) -> None:
+    def leave(self, one: PartitionQueue) -> None:
         """Remove ``one``, which is in this list."""
         before, after = one.before, one.after
         if before is None:
@@ -54,7 +44,7 @@ class QueueList:
             after.before = before
         one.queue_list = one.before = one.after = None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[PartitionQueue]:
         """All members; the one that was yielded last may leave meanwhile."""
         one = self.first
         while one is not None:

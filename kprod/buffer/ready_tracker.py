@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from kprod.buffer.batch import ProducerBatch
-from kprod.buffer.batch_queue import BatchQueue
 from kprod.buffer.queue_depths import QueueDepths
 from kprod.buffer.queue_list import NodeQueues, QueueList
 from kprod.buffer.timers import Timers
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
+from kprod_ext.batch import ProducerBatch
+from kprod_ext.partition_queue import PartitionQueue
 
 FOREVER = float("inf")
 AT_ONCE = -FOREVER
@@ -65,18 +65,18 @@ class ReadyTracker:
         "_leaderless",
         "_looks",
         "_node_queues",
-        "_noted",
         "_resting",
         "_shut",
         "_snapshot",
         "_snapshots",
         "_timers",
         "depths",
+        "noted",
     )
 
     def __init__(self) -> None:
         # Appending and taking from the left are each atomic, with and without a GIL.
-        self._noted: deque[BatchQueue] = deque()
+        self.noted: deque[PartitionQueue] = deque()
         self._node_queues: dict[tuple[int, int], NodeQueues] = {}  # where queues are due, or linger
         self._growth: dict[int, int] = {}  # how large batches may become, by node
         self._leaderless: dict[str, QueueList] = {}  # by topic
@@ -89,23 +89,23 @@ class ReadyTracker:
         self._looks = 0
         self.depths = QueueDepths()
 
-    def note(self, queue: BatchQueue) -> None:
+    def note(self, queue: PartitionQueue) -> None:
         """A batch of ``queue`` is about to be pushed, or was filled, or is waited for. Any thread.
 
         Noting comes first with a push, for an exception may come in between; the sender that looks
         then waits for the queue's lock, which the pushing caller holds.
         """
-        self._noted.append(queue)
+        self.noted.append(queue)
 
-    def note_anew(self, queue: BatchQueue) -> None:
+    def note_anew(self, queue: PartitionQueue) -> None:
         """The sender changed which batch of ``queue`` is the oldest, or what holds for it."""
         self._leave(queue)
         if queue.oldest is not None:
-            self._noted.append(queue)
+            self.noted.append(queue)
         else:  # the caller that pushes the next batch has noted it, or is about to
             self.depths.forget(queue)
 
-    def forget(self, queue: BatchQueue) -> None:
+    def forget(self, queue: PartitionQueue) -> None:
         """``queue`` is retired: keep nothing of it."""
         self._leave(queue)
         self._ages.discard(queue)
@@ -115,11 +115,11 @@ class ReadyTracker:
         """Many queues were forgotten: give back their places, too."""
         self.depths.trim()
 
-    def shut(self, queue: BatchQueue) -> None:
+    def shut(self, queue: PartitionQueue) -> None:
         """The gate did not let ``queue`` pass; it will not before ``reopened``."""
         self._move(queue, self._shut)
 
-    def reopened(self, queue: BatchQueue) -> None:
+    def reopened(self, queue: PartitionQueue) -> None:
         """The gate may let ``queue`` pass now, if it did not before."""
         if queue.queue_list is self._shut:
             self.note_anew(queue)
@@ -142,17 +142,17 @@ class ReadyTracker:
         if self._timers.first() <= now:
             for queue in self._timers.take_due(now):
                 self._leave(queue)
-                self._noted.append(queue)
+                self.noted.append(queue)
         # Not what is noted meanwhile: busy callers would keep the sender here.
-        for _ in range(len(self._noted)):
-            queue = self._noted.popleft()
+        for _ in range(len(self.noted)):
+            queue = self.noted.popleft()
             if queue.look != self._looks:  # each once
                 queue.look = self._looks
                 try:
                     self._consider(queue, now)
                 except BaseException:
                     # Memory has run out, say. This turn is over; nothing else would note it.
-                    self._noted.appendleft(queue)
+                    self.noted.appendleft(queue)
                     raise
 
     def _follow(self, snapshot: ClusterSnapshot) -> None:
@@ -162,7 +162,7 @@ class ReadyTracker:
                 self.note_anew(queue)
         self._snapshot = snapshot
 
-    def _consider(self, queue: BatchQueue, now: float) -> None:
+    def _consider(self, queue: PartitionQueue, now: float) -> None:
         place = queue.queue_list
         if place is not None and not place.passing:
             queues_of_node = queue.queues_of_node
@@ -192,7 +192,7 @@ class ReadyTracker:
             self._move(queue, self._resting if batch.attempts else queues_of_node.lingering)
             self._timers.set(queue, when)
 
-    def _find(self, queue: BatchQueue) -> None:
+    def _find(self, queue: PartitionQueue) -> None:
         """Once per snapshot: a queue is considered twice for every batch of it."""
         leader = self._snapshot.leadership(queue.tp)
         queue.leader, queue.queues_of_node = leader, None
@@ -211,18 +211,18 @@ class ReadyTracker:
             place = self._leaderless[topic] = QueueList()
         return place
 
-    def _move(self, queue: BatchQueue, place: QueueList) -> None:
+    def _move(self, queue: PartitionQueue, place: QueueList) -> None:
         """Let ``queue`` stand at ``place``; where it stands already it keeps its turn."""
         if queue.queue_list is not place:
             self._leave(queue)
             place.join(queue)
 
-    def _leave(self, queue: BatchQueue) -> None:
+    def _leave(self, queue: PartitionQueue) -> None:
         if queue.queue_list is not None:
             queue.queue_list.leave(queue)
             self._timers.discard(queue)
 
-    def _standing(self) -> list[BatchQueue]:
+    def _standing(self) -> list[PartitionQueue]:
         """All that stand anywhere."""
         by_leader = [
             place
@@ -291,13 +291,13 @@ class ReadyTracker:
         for queue in self._take_noted():
             if queue.oldest is not None:
                 self._ages.set_at_latest(queue, queue.oldest.created_at)
-            self._noted.append(queue)
+            self.noted.append(queue)
 
-    def _take_noted(self) -> list[BatchQueue]:
+    def _take_noted(self) -> list[PartitionQueue]:
         """Each once, and not what is noted meanwhile."""
-        noted: dict[BatchQueue, None] = {}
-        for _ in range(len(self._noted)):
-            noted[self._noted.popleft()] = None
+        noted: dict[PartitionQueue, None] = {}
+        for _ in range(len(self.noted)):
+            noted[self.noted.popleft()] = None
         return list(noted)
 
     def take_all(self) -> list[ProducerBatch]:

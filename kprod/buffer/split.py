@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.compression import Decompressor
+from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.encoded_records import EncodedRecord, read_records
-from kprod_ext import BufferPool, MemoryRecordsBuilder
-from kprod_ext.batch import HEADER_BYTES
+from kprod_ext import BufferPool
+from kprod_ext.batch import HEADER_BYTES, ProducerBatch
 
 
 def split(
@@ -32,8 +32,8 @@ def split(
     """
     if batch.records is None or batch.record_count < 2:
         raise AssertionError(f"{batch!r} cannot be split")
-    encoded = decompress(batch.builder.compression, memoryview(batch.records)[HEADER_BYTES:])
-    records = list(read_records(memoryview(encoded), batch.builder.base_timestamp))
+    encoded = decompress(batch.compression, memoryview(batch.records)[HEADER_BYTES:])
+    records = list(read_records(memoryview(encoded), batch.base_timestamp))
     firsts = _firsts(records, count)
     ends = [*firsts[1:], len(records)]
     parts = [
@@ -68,20 +68,19 @@ def _part(
     size = HEADER_BYTES + sum(record.size_bound for record in records)
     pool = BufferPool(size, size)
     buffer = pool.allocate(size, 0)
-    builder = MemoryRecordsBuilder(buffer, write_limit=size, compression=codec, pool=pool)
-    for record in records:
-        builder.append(record.timestamp, record.key, record.value, record.headers)
-    builder.close_for_append()  # it waits in the queue, where callers append to what is open
+    delivery = BatchDelivery(batch.tp, hurry, batch.delivery.callbacks, batch.delivery.wait_for)
     part = ProducerBatch(
-        batch.tp,
-        pool,
         buffer,
-        builder,
+        batch.tp,
+        delivery,
         batch.created_at,
-        hurry,
-        batch.delivery.callbacks,
-        batch.delivery.wait_for,
+        write_limit=size,
+        compression=codec,
+        pool=pool,
     )
+    for record in records:
+        part.append(record.timestamp, record.key, record.value, record.headers)
+    part.close_for_append()  # it waits in the queue, where callers append to the open batch
     part.maybe_written = batch.maybe_written
     part.delivery.awaited = batch.delivery.awaited
     return part

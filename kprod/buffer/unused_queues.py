@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kprod.buffer.batch_queue import BatchQueue
 from kprod.buffer.compression import CompressionRatios
-from kprod.buffer.growing_map import GrowingMap
+from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 from kprod.buffer.ready_tracker import ReadyTracker
 from kprod.types import TopicPartition
+from kprod_ext.partition_queue import PartitionQueue
 
 
 def retire_unused(
-    queues: GrowingMap, ready_tracker: ReadyTracker, ratios: CompressionRatios, topics: set[str]
+    queues: CopyOnWriteMap, ready_tracker: ReadyTracker, ratios: CompressionRatios, topics: set[str]
 ) -> tuple[list[TopicPartition], set[str]]:
     """Retire the queues of ``topics``; their partitions, and the topics with a queue in use.
 
@@ -18,12 +18,13 @@ def retire_unused(
     """
     retired: list[TopicPartition] = []
     used: set[str] = set()
-    queue: BatchQueue
+    queue: PartitionQueue
     for queue in queues.values():
         tp = queue.tp
         if tp.topic not in topics:
             continue
-        if queue.retire(queues):
+        if queue.retire():
+            queues.discard(tp, queue)
             ready_tracker.forget(queue)
             retired.append(tp)
         else:

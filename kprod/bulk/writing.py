@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kprod.buffer.accumulator import RecordAccumulator
-from kprod.buffer.batch_maker import SPARE_BYTES, SpareBatch
+from kprod.buffer.accumulator import SPARE_BYTES, RecordAccumulator
 from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.hand_over import HandOver
 from kprod.bulk.upcoming_partitions import UpcomingPartitions
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import TopicInfo
@@ -19,6 +17,7 @@ from kprod_ext import (
     BulkAppender,
     BulkStop,
     BulkTurn,
+    ProducerBatch,
     RecordChunk,
     SentRecords,
     StickyPartition,
@@ -41,7 +40,6 @@ class BulkParts(NamedTuple):
     """
 
     accumulator: RecordAccumulator
-    hand_over: HandOver
     compiled_topics: CompiledTopics
     metadata: Metadata
     partitioner: DefaultPartitioner
@@ -77,7 +75,7 @@ class BulkWriting:
         self.sent = SentRecords()
         self._parts = parts
         self._name = topic
-        self._spares: list[SpareBatch] = []
+        self._spares: list[ProducerBatch] = []
         self._topic = self._await()
         self._turns = UpcomingPartitions(parts.partitioner, topic)
         self._partitions: dict[int, TopicPartition] = {}  # those that were needed
@@ -120,7 +118,7 @@ class BulkWriting:
             self._parts.wake()
         return stop
 
-    def _publish(self, partition: int, spare: SpareBatch) -> BatchDelivery:
+    def _publish(self, partition: int, spare: ProducerBatch) -> BatchDelivery:
         return self._parts.accumulator.publish(self._tp(partition), spare)
 
     def _tp(self, partition: int) -> TopicPartition:
@@ -185,12 +183,14 @@ class BulkWriting:
         accumulator, appender = self._parts.accumulator, self._appender
         to_come = chunk.to_come * appender.record_bytes
         begun = min(chunk.to_come if chunk.spreads else self._shares(chunk) + 1, len(self._topic))
-        full = to_come // accumulator.batch_max_size
+        tp = self._tp(appender.partition)
+        largest = accumulator.largest_batch(tp)
+        full = to_come // largest
         if appender.partition_count > 1 and not chunk.spreads:
             full += full // 2  # a sticky partition may get two full batches and a bit of a third
-        each = min(max(to_come // begun, accumulator.batch_size), accumulator.batch_max_size)
+        each = min(max(to_come // begun, accumulator.batch_size), largest)
         self._spares = accumulator.spare_batches(
-            self._tp(appender.partition), min(begun + full, MOST_SPARES, SPARE_BYTES // each + 1)
+            tp, min(begun + full, MOST_SPARES, SPARE_BYTES // each + 1)
         )
         return bool(self._spares)
 
@@ -200,7 +200,7 @@ class BulkWriting:
         self._spares.clear()  # nothing may be waited for by a thread that holds memory
         timestamp_ms, key, value, headers = chunk.row()
         try:
-            appended = parts.hand_over.append(
+            appended = parts.accumulator.append(
                 self._tp(partition), timestamp_ms, key, value, headers, parts.blocking_time()
             )
         finally:

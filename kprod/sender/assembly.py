@@ -82,7 +82,8 @@ def assemble(
     leadership = SenderLeadership(network, clock)
     metadata.wake = leadership.wake
     questions = Questions(leadership.wake)
-    accumulator = _accumulator(config, retry_backoff, clock, leadership, callbacks, record_clock)
+    told = (leadership, callbacks, record_clock)
+    accumulator = _accumulator(config, metrics, retry_backoff, clock, *told)
     sequences = _sequences(config)
     outcomes = _outcomes(config, accumulator, metadata, sequences, metrics, network, clock)
     parts = (accumulator, metadata, network, sequences, outcomes, _produce_settings(config))
@@ -187,6 +188,7 @@ def _metadata_round(
 
 def _accumulator(
     config: ProducerConfig,
+    metrics: ProducerMetrics,
     retry_backoff: ExponentialBackoff,
     clock: Clock,
     leadership: SenderLeadership,
@@ -201,9 +203,11 @@ def _accumulator(
         settings=_settings_by_topic(config),
         retry_backoff=retry_backoff,
         wake=leadership.wake,
+        look_within=leadership.look_within,
         wait=leadership.wait,
         callbacks=callbacks,
         record_clock=record_clock,
+        exhausted=metrics.found_no_room,
     )
 
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kprod.buffer.batch import ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.errors import (
     BrokerError,
     KprodError,

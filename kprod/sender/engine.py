@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.callbacks import Callbacks
 from kprod.clock import in_seconds
 from kprod.errors import IllegalStateError, KprodTimeoutError
@@ -16,6 +15,7 @@ from kprod.metrics import ProducerMetrics
 from kprod.sender.loop import GRACE, Sender, SenderThread
 from kprod.sender.measuring import measured
 from kprod.types import DeliveryReport
+from kprod_ext.batch import ProducerBatch
 
 if TYPE_CHECKING:
     from uuid import UUID

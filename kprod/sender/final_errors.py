@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
 from kprod.errors import BrokerError, DeliveryTimeoutError, KprodError, RecordTooLargeError
 from kprod.sender.retry import OUT_OF_ORDER_SEQUENCE, TOO_LARGE
 from kprod.sender.sequences import Sequences
 from kprod.types import Persisted
+from kprod_ext.batch import ProducerBatch
 
 
 class FinalErrors:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import BrokerError, KprodError
@@ -26,6 +25,7 @@ from kprod.sender.trouble_log import TroubleLog
 from kprod.sender.unread_failures import UnreadFailures
 from kprod.sender.unresolved_batches import UnresolvedBatches, proves
 from kprod.types import Persisted, TopicPartition
+from kprod_ext.batch import ProducerBatch
 
 log = logging.getLogger(__name__)
 
@@ -283,13 +283,12 @@ class Outcomes:
             self._accumulator.incomplete.discard(batch)
 
     def _count(self, batch: ProducerBatch) -> None:
-        builder = batch.builder
         self._metrics.acknowledged(
             batch.tp.topic,
-            builder.record_count,
+            batch.record_count,
             batch.size,
-            builder.uncompressed_bytes,
-            builder.max_record_size,
+            batch.uncompressed_bytes,
+            batch.max_record_size,
             batch.last_attempt_at - batch.created_at,
         )
 

@@ -24,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from kprod.buffer.batch import ProducerBatch, ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import KprodError
 from kprod.types import TopicPartition
+from kprod_ext.batch import ProducerBatch
 
 NO_OFFSET = -1
 LAST_EPOCH = 2**15 - 1
@@ -235,7 +236,7 @@ class Sequences:
     def _number(self, state: PartitionSequence, batch: ProducerBatch) -> None:
         if state.producer is None:
             raise AssertionError("a sequence needs a producer id")
-        following = advance(state.next_sequence, batch.builder.record_count)
+        following = advance(state.next_sequence, batch.record_count)
         batch.give_sequence(state.producer, state.next_sequence)
         batch.overtaken = False
         state.next_sequence = following
@@ -302,7 +303,7 @@ class Sequences:
             # sequence behind this batch, and nobody is going to send it.
             self._open_gap(state, batch)
         if not batch.overtaken:
-            records = batch.builder.record_count
+            records = batch.record_count
             told = 0 <= base_offset <= 0x7FFFFFFFFFFFFFFF - records  # or it is no offset
             state.anchor_sequence = advance(batch.base_sequence, records)
             state.anchor_offset = base_offset + records if told else NO_OFFSET

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from kprod.buffer.batch import ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.errors import UnsupportedVersionError
 from kprod.types import TopicPartition
 from kprod.wire import transactions as wire

@@ -11,8 +11,9 @@ would accept any: there the offsets of the earlier ones are missing (``Sequences
 
 from __future__ import annotations
 
-from kprod.buffer.batch import ProducerBatch
+from kprod.cluster.snapshot import Leadership
 from kprod.types import TopicPartition
+from kprod_ext.batch import ProducerBatch
 
 
 class UnresolvedBatches:
@@ -52,7 +53,8 @@ def proves(acknowledged: ProducerBatch, earlier: ProducerBatch) -> bool:
     any batch as the first. The leader's epoch may have grown in between: a refusal that follows a
     restart often comes before the metadata that tells of it.
     """
-    now, then = acknowledged.attempted_leader, earlier.attempted_leader
+    now: Leadership | None = acknowledged.attempted_leader
+    then: Leadership | None = earlier.attempted_leader
     if now is None or then is None or now.topic_id != then.topic_id:
         return False
     return now.leader_id == then.leader_id and now.leader_epoch >= then.leader_epoch

@@ -23,7 +23,7 @@ LOOP = re.compile(r"\sfor\s+([\w\W]*?)\s+in\s")
 
 def test_no_compiled_module_makes_items_within_a_list() -> None:
     modules = [path.with_suffix(".py") for path in files(".pxd", folders=("kprod",))]
-    assert len(modules) > 10
+    assert len(modules) > 3
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in modules

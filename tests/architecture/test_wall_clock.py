@@ -27,7 +27,7 @@ TELLERS = (
     "kprod/sender/rounds/telemetry.py",
 )
 """What they tell has a date in it that is the business of whoever reads it."""
-STAMPERS = {"kprod/aio/record_batch.py", "kprod/buffer/batch_queue.py"}
+STAMPERS = {"kprod/aio/record_batch.py"}
 """Each takes the one clock of its producer, so that timestamps do not go back."""
 
 

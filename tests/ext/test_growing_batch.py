@@ -10,13 +10,12 @@ import pytest
 from kprod_ext import (
     BufferPool,
     MemoryRecordsBuilder,
-    PartitionAppender,
     PooledBuffer,
-    RecordFuture,
     SealedBatch,
     send_buffers,
 )
 from tests.support.batch_writing import HEADER_BYTES, new_builder
+from tests.support.partition_queues import new_queue
 
 CHUNK = 1000
 VALUE = b"v" * 92
@@ -78,17 +77,16 @@ def test_its_bytes_are_those_of_a_batch_in_one_piece(values: list[bytes]) -> Non
 
 
 def test_the_record_that_fills_it_is_told_of_once_and_before_it_has_to_grow() -> None:
-    growing = Growing()
-    partition = PartitionAppender(RecordFuture)
-    partition.open(growing.builder, object())
-    filled = []
-    for number in range(100):
-        assert partition.try_append(0, None, VALUE) is not None
-        if partition.last_full:
-            filled.append((number, growing.buffer.chunk_bytes))
+    queue = new_queue(batch_size=CHUNK, batch_max_size=100 * CHUNK)
+    queue.grows_to = 100 * CHUNK
+    filled = [
+        (number, queue.oldest.buffer.chunk_bytes)
+        for number in range(100)
+        if queue.append(0, None, VALUE, ()).batch_ready
+    ]
     assert filled == [((CHUNK - HEADER_BYTES) // RECORD - 1, 0)]
-    assert growing.builder.is_full
-    assert growing.buffer.chunk_bytes > 0
+    assert queue.oldest.is_full
+    assert queue.oldest.buffer.chunk_bytes > 0
 
 
 def test_it_takes_more_when_it_is_full() -> None:

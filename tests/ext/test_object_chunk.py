@@ -158,7 +158,7 @@ def test_plain_means_bytes_that_are_small_enough() -> None:
 
 def test_an_appender_without_batches_says_what_it_needs() -> None:
     chunk = ObjectChunk(4, 1000, Asked())
-    appender = BulkAppender(TopicAppender(2, 1000, print), BulkTurn(), SentRecords())
+    appender = BulkAppender(TopicAppender(2, 1000), BulkTurn(), SentRecords())
     chunk.load([b"x"])
     assert appender.write(chunk, [], [], print) is BulkStop.NO_STICKY
     chunk.load([b"x"], None, None, 1)

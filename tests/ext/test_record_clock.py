@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from kprod_ext import PartitionAppender, RecordClock, RecordFuture
-from tests.support.batch_writing import new_builder
+from kprod_ext import RecordClock
 
 MINUTE = 60_000
 TICK_MS = 20
@@ -42,21 +41,3 @@ def test_without_a_source_it_is_the_time_of_day() -> None:
 def test_what_is_no_source_is_refused() -> None:
     with pytest.raises(TypeError, match="call"):
         RecordClock(7)  # type: ignore[arg-type]
-
-
-def test_an_open_batch_stamps_what_has_no_time() -> None:
-    moments = iter([70, 60, 80])
-    batch = PartitionAppender(RecordFuture, RecordClock(lambda: next(moments)))
-    batch.open(new_builder(), object())
-    futures = [batch.try_append(time_ms, None, b"x") for time_ms in (None, None, 65, None)]
-    assert [future.timestamp for future in futures if future] == [70, 70, 65, 80]
-
-
-def test_a_source_that_fails_holds_up_no_record() -> None:
-    moments = iter([70])
-    batch = PartitionAppender(RecordFuture, RecordClock(lambda: next(moments)))
-    batch.open(new_builder(), object())
-    futures = [batch.try_append(None, None, b"x") for _ in range(2)]
-    assert [future.timestamp for future in futures if future] == [70, 70]
-    with pytest.raises(StopIteration):
-        batch.clock.wall_ms()

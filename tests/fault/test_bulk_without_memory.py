@@ -47,7 +47,7 @@ def after_the_failure_of(failing: range) -> bool:
     batches = sending.around.accumulator.take_all()
     queued: dict[tuple[int, int], bytes | None] = {}
     for batch in batches:
-        batch.seal(None)
+        batch.close()
         values = [record.value for record in read(batch).records()]
         queued |= {(id(batch.delivery), n): value for n, value in enumerate(values)}
     located = [writing.sent.locate(n) for n in range(len(delivery))]

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.buffer.batch import ProducerId
 from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.buffer.compression import CODEC_IDS
-from kprod.buffer.hand_over import HandOver
+from kprod.buffer.producer_id import ProducerId
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.row_checks import RowChecks
 from kprod.bulk.writing import BulkParts, BulkWriting
@@ -75,9 +74,8 @@ class Sending:
         accumulator, known = self.around.accumulator, metadata or Known(self.cluster)
         return BulkParts(
             accumulator=accumulator,
-            hand_over=HandOver(accumulator, wake, lambda _seconds: wake(), lambda: None),
             compiled_topics=CompiledTopics(
-                TopicAppenders(), accumulator, known, wake, largest=BATCH * 100
+                TopicAppenders(), accumulator, known, largest=BATCH * 100
             ),
             metadata=known,
             partitioner=self.partitioner,
@@ -96,7 +94,7 @@ class Sending:
         """Partition and values of every batch."""
         batches = self.around.accumulator.take_all()
         for batch in batches:
-            batch.seal(None)
+            batch.close()
         return [
             (batch.tp.partition, [record.value for record in read(batch).records()])
             for batch in batches
@@ -177,7 +175,7 @@ def test_values_alone_are_written_as_any_record(
     written: list[bytes | None] = []
     pool = BufferPool(10_000_000, batch_size)
     for batch in batches:
-        batch.seal(gzip.compress)
+        batch.close(gzip.compress)
         records = list(read(batch).records())
         again = MemoryRecordsBuilder(
             pool.allocate(40_000, 0), write_limit=batch_size, compression=CODEC_IDS[codec]
@@ -203,7 +201,7 @@ def test_batches_that_were_filled_at_once_get_any_header() -> None:
     assert [batch.record_count for batch in batches] == [2, 2, 2, 2, 2, 1]
     for sequence, batch in enumerate(batches):
         batch.give_sequence(ProducerId(7, 1), sequence)
-        batch.seal(None)
+        batch.close()
         assert read(batch).base_sequence == sequence
         batch.give_sequence(ProducerId(8, 0), 2**31 - 1)
         assert read(batch).base_sequence == 2**31 - 1
@@ -214,7 +212,7 @@ def test_what_is_filled_when_the_producer_is_closed_fails_at_once() -> None:
     sending = Sending(1)
     accumulator = sending.around.accumulator
     (spare,) = accumulator.spare_batches(TopicPartition("t", 0), 1)
-    assert spare.builder.try_append(TIME, None, b"value")
+    assert spare.try_append(TIME, None, b"value")
     accumulator.close()
     delivery = accumulator.publish(TopicPartition("t", 0), spare)
     assert isinstance(delivery.error, ProducerClosedError)

@@ -33,7 +33,7 @@ def queued(sending: Sending) -> list[Row]:
     """Key and value of every record of the one partition, in order."""
     batches = sending.around.accumulator.take_all()
     for batch in batches:
-        batch.seal(None)
+        batch.close()
     return [(record.key, record.value) for batch in batches for record in read(batch).records()]
 
 

@@ -6,13 +6,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from kprod.buffer.batch import ProducerBatch
-from kprod.buffer.batch_queue import BatchQueue
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.ready_tracker import ReadyTracker
 from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
 from kprod.types import TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder
+from kprod_ext import BufferPool
+from kprod_ext.batch import ProducerBatch
+from kprod_ext.partition_queue import PartitionQueue
+from tests.support.partition_queues import new_context
 
 FOREVER = float("inf")
 BATCH = 200
@@ -43,8 +44,14 @@ class ReadyTrackerMachine(RuleBasedStateMachine):
         self.snapshot = cluster([1] * PARTITIONS, 0)
         self.hurry = False
         self.ready_tracker = ReadyTracker()
-        self.pool = BufferPool(1_000_000, BATCH)
-        self.queues: dict[TopicPartition, BatchQueue] = {}
+        self.context = new_context(
+            BATCH,
+            pool=BufferPool(1_000_000, BATCH),
+            now=lambda: self.now,
+            note=self.ready_tracker.noted.append,
+            hurry=self.ready_tracker.note,
+        )
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.gate: set[TopicPartition] = set()  # those it does not let pass
 
     # What callers do ------------------------------------------------------------------------------
@@ -54,21 +61,8 @@ class ReadyTrackerMachine(RuleBasedStateMachine):
         tp = TopicPartition(*place)
         queue = self.queues.get(tp)
         if queue is None:
-            queue = self.queues[tp] = BatchQueue(tp, TOPICS[tp.topic])
-        with queue.lock:
-            appended = queue.try_append(1, None, bytes(size), ())
-            if appended is None:
-                self.ready_tracker.note(queue)
-                queue.push(self._batch(queue, size), 1, None, bytes(size), ())
-            elif appended.wake_sender:
-                self.ready_tracker.note(queue)
-
-    def _batch(self, queue: BatchQueue, size: int) -> ProducerBatch:
-        buffer = self.pool.allocate(BATCH + size, 0)
-        builder = MemoryRecordsBuilder(buffer, write_limit=BATCH)
-        return ProducerBatch(
-            queue.tp, self.pool, buffer, builder, self.now, lambda: self.ready_tracker.note(queue)
-        )
+            queue = self.queues[tp] = PartitionQueue(self.context, tp, TOPICS[tp.topic])
+        assert queue.append(1, None, bytes(size), ()) is not None
 
     @rule(place=places)
     def wait_for_the_oldest(self, place: tuple[str, int]) -> None:
@@ -174,7 +168,7 @@ class ReadyTrackerMachine(RuleBasedStateMachine):
         assert self.ready_tracker.leaderless() == leaderless
         assert self.ready_tracker.depths.of(TOPICS) == depths
 
-    def _at(self, node: int, acks: int) -> list[BatchQueue]:
+    def _at(self, node: int, acks: int) -> list[PartitionQueue]:
         return [queue for place in self.ready_tracker.at(node, acks, self.hurry) for queue in place]
 
     def _seen(self) -> dict[tuple[int, int], set[TopicPartition]]:

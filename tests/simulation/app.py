@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kprod.buffer.batch import ProducerBatch
-from kprod.buffer.batch_queue import Appended
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError, RecordTooLargeError
@@ -16,6 +14,8 @@ from kprod.intake.partitioner import DefaultPartitioner
 from kprod.sender.loop import Sender
 from kprod.types import Header, RecordMetadata, TopicPartition
 from kprod_ext import batch_size_upper_bound
+from kprod_ext.batch import ProducerBatch
+from kprod_ext.partition_queue import AppendResult
 from tests.simulation.clock import SimClock
 from tests.simulation.compiled_send import SimCompiledSend
 from tests.simulation.history import History, Sent
@@ -161,7 +161,8 @@ class App:
             self._sender.network.wake()
         self._partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
         self._compiled.admit(tp, len(topic))
-        return appended.future
+        future: FutureRecordMetadata = appended.future
+        return future
 
     def _topic(self, intent: Intent, deadline: float) -> TopicInfo:
         metadata, network = self._sender.metadata, self._sender.network
@@ -181,7 +182,7 @@ class App:
 
     def _append(
         self, tp: TopicPartition, intent: Intent, value: bytes, deadline: float
-    ) -> Appended:
+    ) -> AppendResult:
         while True:
             try:
                 return self._sender.accumulator.append(

@@ -20,7 +20,6 @@ class SimCompiledSend(CompiledSend):
             self._topic_appenders,
             sender.accumulator,
             sender.metadata,
-            sender.network.wake,
             largest=largest_payload(most_bytes),
         )
 

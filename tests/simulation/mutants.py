@@ -53,13 +53,13 @@ EXCHANGE = "kprod.sender.rounds.produce.ProduceExchange"
 CONNECTION = "kprod.sender.link.BrokerConnection"
 SENDER = "kprod.sender"
 SPLIT = "kprod.buffer.accumulator.split"
-BATCH = "kprod.buffer.batch_maker.ProducerBatch"
+BATCH = "kprod.buffer.accumulator.ProducerBatch"
 PART = "kprod.buffer.split.ProducerBatch"
-QUEUE = "kprod.buffer.accumulator.BatchQueue"
+QUEUE = "kprod.buffer.accumulator.PartitionQueue"
 ACCUMULATOR = "kprod.sender.assembly.RecordAccumulator"
 PRODUCE = "kprod.sender.assembly.ProduceRound"
 METADATA = "kprod.sender.assembly.Metadata"
-MAKER = "kprod.buffer.accumulator.BatchMaker"
+CONTEXT = "kprod.buffer.accumulator.AppendContext"
 ENCODING = "kprod.sender.rounds.produce_exchange.encode_produce_request"
 
 
@@ -117,7 +117,12 @@ MUTANTS = (
     _one("DUPLICATE is a failure", 43, JUDGE, outcomes.fails_duplicates),
     _one("a passing error is final", 14, JUDGE, outcomes.fails_not_leader),
     _one("a sequence refused for good is tried for ever", 1857, JUDGE, outcomes.retries_for_ever),
-    _one("callbacks are called twice", 0, "kprod.buffer.batch.BatchDelivery", outcomes.tells_twice),
+    _one(
+        "callbacks are called twice",
+        0,
+        "kprod.buffer.accumulator.BatchDelivery",
+        outcomes.tells_twice,
+    ),
     _one("expired batches vanish", 11, ACCUMULATOR, outcomes.loses_expired),
     _one("close forgets what is on the wire", 58, PRODUCE, outcomes.closes_early),
     _one("a lost office means not written", 168, EXCHANGE, outcomes.trusts_leaders),
@@ -135,7 +140,7 @@ MUTANTS = (
     _one("the limit of requests in flight is ignored", 1, CONNECTION, pace.floods),
     _one("the sender sleeps over a backlog", 256, PRODUCE, pace.sleeps),
     # Growth
-    _one("a batch grows without end", 0, MAKER, growth.outgrows),
+    _one("a batch grows without end", 0, CONTEXT, growth.outgrows),
     _one("what a batch grew into is not given back", 17, BATCH, growth.keeps_chunks),
     _one("the pieces of a batch change places", 0, ENCODING, growth.swaps_pieces),
     _one("a piece of a batch is sent for all of them", 0, ENCODING, growth.repeats_a_piece),

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kprod.buffer.batch import ProducerBatch
-from kprod.buffer.batch_maker import BatchMaker
 from kprod.cluster.snapshot import Leadership
 from kprod.sender.exchange import Buffers
 from kprod.sender.sequences import PartitionSequence, Sequences, advance
-from kprod_ext import SealedPiece
+from kprod_ext import AppendContext, SealedPiece
+from kprod_ext.batch import ProducerBatch
 
 Encode = Callable[..., Buffers]
 
 
-def outgrows(_real: type[BatchMaker]) -> type[BatchMaker]:
+def outgrows(_real: type[AppendContext]) -> type[AppendContext]:
     """A batch knows no end while it waits."""
 
-    class Broken(BatchMaker):
-        def __init__(self, pool: Any, clock: Any, size: int, most: int, *parts: Any) -> None:
-            super().__init__(pool, clock, size, most if most == size else 2 * most, *parts)
+    class Broken(AppendContext):
+        def __init__(
+            self, pool: Any, *, batch_size: int, batch_max_size: int, **parts: Any
+        ) -> None:
+            most = batch_max_size if batch_max_size == batch_size else 2 * batch_max_size
+            super().__init__(pool, batch_size=batch_size, batch_max_size=most, **parts)
 
     return Broken
 
@@ -30,9 +32,7 @@ def keeps_chunks(_real: type[ProducerBatch]) -> type[ProducerBatch]:
 
     class Broken(ProducerBatch):
         def release(self) -> None:
-            if self._buffer.chunk_bytes:
-                self.records = None
-            else:
+            if not self.buffer.chunk_bytes:
                 super().release()
 
     return Broken

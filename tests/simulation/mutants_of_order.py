@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kprod.buffer.batch import ProducerBatch
-from kprod.buffer.batch_queue import BatchQueue
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BrokerError, KprodError
 from kprod.sender.retry import SEQUENCE_ERRORS, Attempt, Verdict
 from kprod.sender.sequences import Sequences
 from kprod.types import TopicPartition
+from kprod_ext.batch import ProducerBatch
+from kprod_ext.partition_queue import PartitionQueue
 
 Swap = tuple[str, Callable[[Any], Any]]
 Judge = Callable[[KprodError, Attempt], Verdict]
@@ -153,24 +153,31 @@ def trusts_for_ever(_real: float) -> float:
     return float("inf")
 
 
-def reverses(_real: type[BatchQueue]) -> type[BatchQueue]:
+def put_first(queue: PartitionQueue, batch: ProducerBatch) -> None:
+    """Before all others: as one that has never left."""
+    order, batch.drain_order = batch.drain_order, None
+    PartitionQueue.put_back(queue, batch)
+    batch.drain_order = order
+
+
+def reverses(_real: type[PartitionQueue]) -> type[PartitionQueue]:
     """Each batch that comes back goes before those that came back earlier."""
 
-    class Broken(BatchQueue):
+    class Broken(PartitionQueue):
         def put_back(self, batch: ProducerBatch) -> None:
-            with self.lock:
-                self._batches.appendleft(batch)
+            put_first(self, batch)
 
     return Broken
 
 
-def appends(_real: type[BatchQueue]) -> type[BatchQueue]:
+def appends(_real: type[PartitionQueue]) -> type[PartitionQueue]:
     """librdkafka#1092: the retry queues behind newer records."""
 
-    class Broken(BatchQueue):
+    class Broken(PartitionQueue):
         def put_back(self, batch: ProducerBatch) -> None:
-            with self.lock:
-                self._batches.append(batch)
+            waiting = [self.take_head() for _ in range(self.depth)]
+            for each in (batch, *reversed(waiting)):
+                put_first(self, each)
 
     return Broken
 

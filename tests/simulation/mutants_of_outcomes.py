@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import BrokerError, KprodError
 from kprod.sender.outcomes import Outcomes
@@ -14,6 +13,7 @@ from kprod.sender.retry import Attempt, Verdict
 from kprod.sender.rounds.produce import ProduceRound
 from kprod.sender.rounds.produce_exchange import ProduceExchange
 from kprod_ext import PartitionResponse
+from kprod_ext.batch import ProducerBatch
 
 Split = Callable[..., list[ProducerBatch]]
 Judge = Callable[[KprodError, Attempt], Verdict]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.link import BrokerLink
 from kprod.sender.rounds.produce import ProduceRound
 from kprod.sender.rounds.produce_exchange import ProduceExchange
+from kprod_ext.batch import ProducerBatch
 
 
 def retries_at_once(_real: type[RecordAccumulator]) -> type[RecordAccumulator]:

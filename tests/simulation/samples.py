@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.metrics import ProducerMetrics
 from kprod.sender.loop import Sender
+from kprod_ext.batch import ProducerBatch
 from tests.simulation.clock import SimClock
 from tests.simulation.history import History
 from tests.simulation.setup import Setup

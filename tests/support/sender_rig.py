@@ -84,7 +84,9 @@ class SenderRig:
         """Queue a record, as ``send`` does once it knows the partition."""
         tp = TopicPartition(topic, partition)
         now = self.clock.wall_ms()
-        return self.sender.accumulator.append(tp, now, None, value, (), 0).future
+        result = self.sender.accumulator.append(tp, now, None, value, (), 0)
+        future: FutureRecordMetadata = result.future
+        return future
 
     def run(self, until: Callable[[], bool], seconds: float = 3600, most_turns: int = 500) -> bool:
         """Take turns until something is so; False when ``seconds`` of virtual time did not do."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kprod.backoff import ExponentialBackoff
-from kprod.buffer.batch import ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.latch import Latch
 from kprod.sender.exchange import Buffers

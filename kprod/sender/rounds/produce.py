@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from kprod.buffer.accumulator import RecordAccumulator, Taken
-from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import KprodError
@@ -18,7 +17,7 @@ from kprod.sender.outcomes import Outcomes
 from kprod.sender.rounds.produce_exchange import ProduceExchange, TransactionOfBatches
 from kprod.sender.sequences import Sequences
 from kprod.sender.window import Window
-from kprod_ext.batch import HEADER_BYTES
+from kprod_ext.batch import HEADER_BYTES, ProducerBatch
 
 FOREVER = float("inf")
 PART_OF_TIMEOUT = 0.1
@@ -178,7 +177,7 @@ class ProduceRound:
             batch, _ = entry
             read = batch.maybe_written and batch.has_sequence
             if batch.size > most and batch.record_count > 1 and not read:
-                part = max(1, most // 2, most - batch.builder.max_record_size - HEADER_BYTES)
+                part = max(1, most // 2, most - batch.max_record_size - HEADER_BYTES)
                 self._outcomes.cut(batch, -(-batch.size // part))
                 taken.remove(entry)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import Broker, LeaderHint
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
@@ -15,6 +14,7 @@ from kprod.sender.window import Passage
 from kprod.types import TopicPartition
 from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
+from kprod_ext.batch import ProducerBatch
 from kprod_ext.peer_text import printable
 from kprod_ext.produce import PartitionBatch, PartitionResponse
 
@@ -78,9 +78,9 @@ class ProduceExchange:
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         parts: list[PartitionBatch] = []
         for (topic, partition), batch in self._batches.items():
-            if batch.records is not None:
-                topic_id = self._topic_ids[topic]
-                parts.append(PartitionBatch(topic, topic_id, partition, batch.records))
+            records = batch.records
+            if records is not None:
+                parts.append(PartitionBatch(topic, self._topic_ids[topic], partition, records))
         return encode_produce_request(
             version,
             correlation_id,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from kprod.buffer.batch import ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.sender.coordination import Coordination
 from kprod.sender.rounds.produce_exchange import TransactionOfBatches
 from kprod.sender.rounds.transaction import TransactionRound

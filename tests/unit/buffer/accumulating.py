@@ -8,13 +8,13 @@ from typing import Any
 from kprod.backoff import ExponentialBackoff
 from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.buffer.batch import ProducerBatch
-from kprod.buffer.batch_queue import Appended
 from kprod.buffer.compression import CODEC_IDS
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.cluster.snapshot import Broker, ClusterSnapshot, Leadership, PartitionInfo, TopicInfo
 from kprod.types import TopicPartition
 from kprod_ext import BufferPool
+from kprod_ext.batch import ProducerBatch
+from kprod_ext.partition_queue import AppendResult
 from tests.support.fake_clock import FakeClock
 from tests.support.steady_random import SteadyRandom
 
@@ -88,7 +88,7 @@ class Accumulating:
 
     def append(
         self, partition: int = 0, value: bytes = VALUE, *, topic: str = "t", timeout: float = 0
-    ) -> Appended:
+    ) -> AppendResult:
         """One record; two of the default size fill a batch."""
         tp = TopicPartition(topic, partition)
         return self.accumulator.append(tp, 1000, None, value, (), timeout)

@@ -132,7 +132,7 @@ def test_a_record_that_cannot_be_written_leaves_no_trace(
     assert (rig.used, len(rig.accumulator.incomplete)) == (used, batches)
     rig.append(value=b"after")
     (batch,) = rig.accumulator.take_all()
-    batch.seal(None)
+    batch.close()
     expected = [b"before", b"after"] if partition_appender else [b"after"]
     assert [record.value for record in read(batch).records()] == expected
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kprod.buffer.batch import ProducerBatch, ProducerId
+from kprod.buffer.producer_id import ProducerId
+from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, Accumulating, Gate, read
 
 Compress = Callable[[memoryview], bytes]
@@ -125,7 +126,7 @@ def test_memory_that_compression_saves_is_free_at_once(rig: Accumulating, codec:
     waiting = rig.accumulator.incomplete.copy()
     open_or_left = 2
     assert len(waiting) > open_or_left
-    packed = sum(batch.builder.is_compressed for batch in waiting)
+    packed = sum(batch.is_compressed for batch in waiting)
     assert packed == len(waiting) - open_or_left
     assert rig.used <= packed * BATCH + open_or_left * 10 * BATCH
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import ConnectionLost, KprodError
 from kprod.types import TopicPartition
+from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import Accumulating
 
 TP = TopicPartition("t", 0)
@@ -32,7 +32,7 @@ def drained() -> tuple[Accumulating, ProducerBatch]:
 
 def test_nothing_of_a_batch_is_seen_while_all_goes_well() -> None:
     rig, batch = drained()
-    parts = batch, batch.delivery, batch.builder, batch.records
+    parts = batch, batch.delivery, batch.buffer, batch.records
     assert [gc.is_tracked(part) for part in parts] == [False] * 4
     batch.attempt(rig.clock.now, None)
     batch.delivery.succeed(0, -1)

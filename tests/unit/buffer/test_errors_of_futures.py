@@ -17,23 +17,21 @@ from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import ConnectionLost, KprodError
 from kprod.types import Persisted, TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder, write_first
+from tests.support.partition_queues import new_queue
 
 TP = TopicPartition("t", 3)
 
 
 def failed_future(tp: TopicPartition = TP) -> FutureRecordMetadata:
     """One made as those of a producer are: by compiled code, unknown to the garbage collector."""
-    delivery = BatchDelivery(tp, lambda: None)
-    builder = MemoryRecordsBuilder(BufferPool(1000, 1000).allocate(1000, 0), write_limit=1000)
-    written = write_first(FutureRecordMetadata, builder, delivery, 0, None, b"v")
-    assert written is not None
+    queue = new_queue(tp, future_type=FutureRecordMetadata)
+    future: FutureRecordMetadata = queue.append(0, None, b"v", ()).future
     error = ConnectionLost("gone")
     error.persisted = Persisted.MAYBE
     error.add_note("a note")
     error.__cause__ = OSError(104, "reset")
-    delivery.fail(error)
-    return written[0]
+    future.delivery.fail(error)
+    return future
 
 
 def by_get(future: FutureRecordMetadata) -> None:

@@ -15,7 +15,7 @@ from kprod.buffer.delivery import BatchDelivery
 from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, KafkaTimeoutError, KprodError, RecordTooLargeError
 from kprod.types import RecordMetadata, TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder, PartitionAppender
+from tests.support.partition_queues import new_queue
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
 
@@ -63,10 +63,8 @@ def test_a_future_of_ones_own_has_what_it_needs_besides(delivery: BatchDelivery)
 
 
 def appended(kind: type[FutureRecordMetadata], delivery: BatchDelivery) -> FutureRecordMetadata:
-    batch = PartitionAppender(kind)
-    builder = MemoryRecordsBuilder(BufferPool(200, 200).allocate(200, 0.0), write_limit=200)
-    batch.open(builder, delivery)
-    future: FutureRecordMetadata = batch.try_append(7, b"k", b"value")
+    queue = new_queue(future_type=kind, delivery_type=lambda *_: delivery)
+    future: FutureRecordMetadata = queue.append(7, b"k", b"value", ()).future
     return future
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.buffer.batch import ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.errors import BufferFullError
 from kprod.types import TopicPartition
 from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, cluster, read
@@ -194,7 +194,7 @@ def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
 def test_batches_are_filled_ahead_up_to_their_largest_size() -> None:
     rig = growing()
     (spare,) = rig.accumulator.spare_batches(TopicPartition("t", 0), 1)
-    while spare.builder.try_append(1000, None, VALUE):
+    while spare.try_append(1000, None, VALUE):
         pass
     rig.accumulator.publish(TopicPartition("t", 0), spare)
     (batch,) = rig.drain()

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from kprod.buffer.batch import ProducerBatch
+from kprod_ext.batch import ProducerBatch
 from tests.support.interruption import interruptible, repeat_until_interrupted
 from tests.unit.buffer.accumulating import BATCH, Accumulating, read
 

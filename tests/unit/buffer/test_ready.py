@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import BrokerError, BufferFullError, ConnectionLost, KprodError
+from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import EPOCH, LEADER, Accumulating, cluster
 
 NEVER = float("inf")

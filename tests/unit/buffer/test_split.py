@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.buffer.batch import ProducerBatch, ProducerId
 from kprod.buffer.compression import compressor
+from kprod.buffer.producer_id import ProducerId
+from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, read
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kprod.buffer.batch import ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.sender.coordination import Coordination
 from kprod.sender.sequences import Sequences
 from kprod.sender.transaction_reactions import Reaction

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from kprod.buffer.batch import ProducerBatch, ProducerId
+from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.producer_id import ProducerId
 from kprod.cluster.snapshot import Leadership
 from kprod.sender.sequences import Sequences
 from kprod.types import TopicPartition
-from kprod_ext import BufferPool, MemoryRecordsBuilder
+from kprod_ext import BufferPool
+from kprod_ext.batch import ProducerBatch
 
 LEADER = Leadership(1, 5, None)
 FIRST_ID = ProducerId(7, 0)
@@ -27,12 +29,11 @@ class Line:
 
     def batch(self, partition: int = 0, records: int = 1) -> ProducerBatch:
         """One that was never sent."""
-        buffer = self._pool.allocate(SIZE, 0)
-        builder = MemoryRecordsBuilder(buffer, write_limit=SIZE)
         tp = TopicPartition("t", partition)
-        batch = ProducerBatch(tp, self._pool, buffer, builder, 0.0, lambda: None)
+        delivery = BatchDelivery(tp, lambda: None)
+        batch = ProducerBatch(self._pool.allocate(SIZE, 0), tp, delivery, 0.0, write_limit=SIZE)
         for _ in range(records):
-            batch.write_first(1, None, b"", ())
+            batch.append(1, None, b"")
         return batch
 
     def admits(self, batch: ProducerBatch) -> bool:
@@ -43,7 +44,7 @@ class Line:
         batch = batch or self.batch(partition)
         assert self.admits(batch)
         self.sequences.assign(batch)
-        batch.seal(None)
+        batch.close()
         self.sequences.left(batch)
         batch.attempt(0.0, self.leader)
         return batch

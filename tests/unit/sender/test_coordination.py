@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.buffer.batch import ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.errors import (
     BrokerError,
     ConnectionLost,

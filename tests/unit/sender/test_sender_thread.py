@@ -66,7 +66,8 @@ class Running:
 
     def queue(self) -> FutureRecordMetadata:
         tp = TopicPartition("t", 0)
-        future = self.sender.accumulator.append(tp, 1, None, b"value", (), 0).future
+        result = self.sender.accumulator.append(tp, 1, None, b"value", (), 0)
+        future: FutureRecordMetadata = result.future
         self.sender.network.wake()
         return future
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.broker.records.record_batch import read_batches
-from kprod.buffer.batch import ProducerId
+from kprod.buffer.producer_id import ProducerId
 from kprod.cluster.snapshot import Leadership
 from kprod.sender.sequences import advance
 from tests.unit.sender.sequencing import LEADER, Line, place

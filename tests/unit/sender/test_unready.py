@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kprod.buffer.batch import ProducerBatch
 from kprod.sender.rounds.produce_exchange import ProduceExchange
 from kprod.sender.sequences import Sequences
+from kprod_ext.batch import ProducerBatch
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
 

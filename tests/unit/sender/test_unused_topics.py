@@ -36,7 +36,7 @@ class Caller(CompiledSend):
         sender = self.rig.sender
         sender.metadata.on_forgotten = self.partitioner.forget
         self._topics = CompiledTopics(
-            self._topic_appenders, sender.accumulator, sender.metadata, lambda: None, largest=1_000
+            self._topic_appenders, sender.accumulator, sender.metadata, largest=1_000
         )
         self.rig.know("used")
 

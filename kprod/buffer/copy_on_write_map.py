@@ -8,12 +8,12 @@ from typing import Any
 from kprod_ext import Mutex
 
 
-class GrowingMap:
+class CopyOnWriteMap:
     """Entries are added, never changed, and removed when they are of no use. Thread-safe.
 
-    One lookup in a dict, or one new key, is atomic, with and without a GIL. So a reader finds every
-    entry that was added before it looked, and adding takes the same time however many there are;
-    Kafka's ``CopyOnWriteMap`` copies them all, as Java's maps must not be read meanwhile.
+    It differs from Kafka's in that it copies only to shrink: one lookup in a dict, or one new key,
+    is atomic with and without a GIL, so a reader finds every entry that was added before it looked,
+    and adding takes the same time however many there are.
     """
 
     __slots__ = ("_entries", "_most", "_writing")
@@ -41,10 +41,11 @@ class GrowingMap:
                     self._most = max(self._most, len(self._entries))
         return found
 
-    def discard(self, key: Hashable) -> None:
-        """Remove the entry, if there is one. Readers may still hold it."""
+    def discard(self, key: Hashable, entry: Any) -> None:
+        """Remove the entry, unless another one has its key. Readers may still hold it."""
         with self._writing:
-            self._entries.pop(key, None)
+            if self._entries.get(key) is entry:
+                del self._entries[key]
             if len(self._entries) < self._most // 4:
                 self._shrink()
 

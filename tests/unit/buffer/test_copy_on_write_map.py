@@ -6,18 +6,18 @@ import threading
 
 import pytest
 
-from kprod.buffer.growing_map import GrowingMap
+from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 
 
 def test_what_was_not_created_is_not_there() -> None:
-    entries = GrowingMap()
+    entries = CopyOnWriteMap()
     assert entries.get("a") is None
     assert len(entries) == 0
     assert list(entries) == []
 
 
 def test_an_entry_is_made_once_and_found_from_then_on() -> None:
-    entries = GrowingMap()
+    entries = CopyOnWriteMap()
     first = entries.get_or_create("a", list)
     assert entries.get_or_create("a", lambda: pytest.fail("made twice")) is first
     assert entries.get("a") is first
@@ -25,7 +25,7 @@ def test_an_entry_is_made_once_and_found_from_then_on() -> None:
 
 
 def test_a_maker_that_fails_leaves_the_map_as_it_was() -> None:
-    entries = GrowingMap()
+    entries = CopyOnWriteMap()
     with pytest.raises(ZeroDivisionError):
         entries.get_or_create("a", lambda: 1 // 0)
     assert entries.get("a") is None
@@ -33,7 +33,7 @@ def test_a_maker_that_fails_leaves_the_map_as_it_was() -> None:
 
 
 def test_a_reader_is_not_disturbed_by_later_entries() -> None:
-    entries = GrowingMap()
+    entries = CopyOnWriteMap()
     for number in range(3):
         entries.get_or_create(number, lambda: 0)
     seen = []
@@ -45,7 +45,7 @@ def test_a_reader_is_not_disturbed_by_later_entries() -> None:
 
 @pytest.mark.threads
 def test_threads_that_want_the_same_entry_get_the_same() -> None:
-    entries = GrowingMap()
+    entries = CopyOnWriteMap()
     start = threading.Barrier(4)
     found: list[list[object]] = []
 

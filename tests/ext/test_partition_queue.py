@@ -1,0 +1,200 @@
+"""The batches of one partition: what a record meets, and what the sender takes."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from typing import Any
+
+import pytest
+
+from kprod.types import TopicPartition
+from kprod_ext import BufferPool, PartitionQueue, RecordClock, RecordFuture, TopicAppender
+from tests.support.batch_writing import new_builder
+from tests.support.partition_queues import SETTINGS, TP, new_batch, new_context, new_queue
+
+VALUE = bytes(100)
+
+
+def test_an_open_batch_is_written_as_one_by_itself() -> None:
+    alone, queue = new_builder(1000), new_queue(batch_size=1000)
+    for number in range(5):
+        size = alone.try_append(number, b"k", b"v" * (number % 50))
+        result = queue.append(number, b"k", b"v" * (number % 50), ())
+        assert (result.nbytes, result.batch_ready) == (size, alone.is_full)
+        assert (result.future.index, result.future.timestamp) == (number, number)
+        assert result.future.delivery is queue.oldest.delivery
+    queue.close_head()
+    batch = queue.take_head()
+    alone.close()
+    batch.close()
+    assert bytes(batch.records) == bytes(alone.build())
+
+
+def test_a_record_without_room_begins_the_next_batch() -> None:
+    woken: list[float | None] = []
+    noted: deque[PartitionQueue] = deque()
+    queue = new_queue(wake=lambda: woken.append(None), look_within=woken.append, note=noted.append)
+    results = [queue.append(1, None, VALUE, ()) for _ in range(4)]
+    assert [result.linger for result in results] == [SETTINGS.linger, None, None, SETTINGS.linger]
+    assert [result.future.index for result in results] == [0, 1, 2, 0]
+    assert [result.wake_sender for result in results] == [False, False, False, True]
+    assert woken == [SETTINGS.linger, None]
+    assert list(noted) == [queue, queue]
+    assert queue.depth == 2
+    assert queue.head() == (queue.oldest, True)
+
+
+def test_without_free_memory_nothing_is_queued() -> None:
+    pool = BufferPool(400, 400)
+    queue = new_queue(pool=pool)
+    queue.append(1, None, bytes(300), ())
+    assert queue.append(1, None, bytes(300), ()) is None
+    assert queue.depth == 1
+    queue.close_head()
+    queue.take_head().release()
+    result = queue.append(1, None, b"x", (), pool.allocate(400, 0))
+    assert (result.future.index, pool.available) == (0, 0)
+
+
+def test_memory_that_is_not_needed_goes_back() -> None:
+    queue = new_queue()
+    pool = queue.context.pool
+    queue.append(1, None, b"x", ())
+    before = pool.available
+    assert queue.append(1, None, b"x", (), pool.allocate(400, 0)).future.index == 1
+    assert pool.available == before
+
+
+def test_a_bad_record_changes_nothing() -> None:
+    queue = new_queue()
+    for key in (7, memoryview(bytes(4))[::2]):
+        with pytest.raises((TypeError, BufferError)):
+            queue.append(1, key, b"", ())
+    with pytest.raises(ValueError, match="negative"):
+        queue.append(-1, None, b"", ())
+    assert (queue.depth, queue.context.pool.available) == (0, queue.context.pool.total)
+
+
+def test_nothing_is_queued_while_it_is_refused() -> None:
+    queue = new_queue()
+    context = queue.context
+    queue.append(1, None, b"x", ())
+    queue.shut()
+    context.refusal = lambda: ValueError("not now")
+    assert queue.append(1, None, b"x", ()) is None
+    context.refusal = lambda: None
+    assert queue.append(1, None, b"x", ()).future.index == 0
+    queue.shut()
+    context.closed = True
+    assert queue.append(1, None, b"x", ()) is None
+    assert not queue.publish(new_batch(tp=TopicPartition("other", 1)))
+
+
+@pytest.mark.parametrize(("shuts", "index"), [(False, 1), (True, 0)])
+def test_what_comes_while_a_batch_is_made_is_seen_before_it_is_queued(
+    shuts: bool, index: int
+) -> None:
+    """Another thread opens a batch, or shuts the queue, between the two looks."""
+    to_come = [True]
+
+    def now() -> float:
+        if to_come:
+            to_come.clear()
+            queue.append(5, None, b"first", ())
+            if shuts:
+                queue.context.shuts += 1
+                queue.shut()
+        return 0.0
+
+    queue: Any = new_queue(now=now)
+    result = queue.append(6, None, b"second", ())
+    assert (result.future.index, result.future.timestamp) == (index, 6)
+    assert [batch.record_count for batch in queue.take_all()] == [2 - shuts] + [1] * shuts
+
+
+def test_a_spare_batch_is_published_whole() -> None:
+    queue = new_queue()
+    (spare,) = queue.spares(1)
+    assert spare.try_append(1, None, b"spare") > 0
+    queue.append(1, None, b"open", ())
+    assert queue.publish(spare)
+    assert queue.append(1, None, b"behind", ()).future.delivery is spare.delivery
+    assert [batch.record_count for batch in queue.take_all()] == [1, 2]
+
+
+def test_batches_that_come_back_keep_the_order_of_leaving() -> None:
+    queue = new_queue(batch_size=100)
+    for _ in range(4):
+        queue.append(1, None, VALUE, ())
+    taken = []
+    for _ in range(3):
+        queue.close_head()
+        taken.append(queue.take_head())
+    last = queue.oldest
+    for batch in (taken[1], taken[2], taken[0]):
+        queue.put_back(batch)
+    assert queue.has(taken[1])
+    queue.remove(taken[1])
+    assert not queue.has(taken[1])
+    assert queue.take_all() == [taken[0], taken[2], last]
+    assert queue.depth == 0
+    assert queue.append(1, None, VALUE, ()).linger is not None
+
+
+def test_a_retired_queue_takes_nothing() -> None:
+    queue = new_queue()
+    queue.append(1, None, b"x", ())
+    assert not queue.retire()
+    queue.take_all()
+    assert queue.retire()
+    assert queue.append(1, None, b"x", ()) is None
+
+
+def test_nobody_appends_to_a_batch_that_was_taken() -> None:
+    queue = new_queue()
+    first = queue.append(1, None, b"x", ()).future
+    queue.close_head()
+    batch = queue.take_head()
+    second = queue.append(1, None, b"x", ()).future
+    assert second.delivery is not first.delivery
+    assert batch.record_count == 1
+
+
+def test_an_open_batch_stamps_what_has_no_time() -> None:
+    moments = iter([70, 60, 80])
+    queue = new_queue(clock=RecordClock(lambda: next(moments)))
+    results = [queue.append(time_ms, None, b"x", ()) for time_ms in (None, None, 65, None)]
+    assert [result.future.timestamp for result in results] == [70, 70, 65, 80]
+
+
+def test_a_source_of_time_that_fails_holds_up_no_record() -> None:
+    moments = iter([70])
+    queue = new_queue(clock=RecordClock(lambda: next(moments)))
+    results = [queue.append(None, None, b"x", ()) for _ in range(2)]
+    assert [result.future.timestamp for result in results] == [70, 70]
+
+
+def test_a_long_queue_is_let_go_of() -> None:
+    pool = BufferPool(20_000_000, 70)
+    queue = new_queue(batch_size=70, pool=pool, delivery_type=lambda *_: object())
+    for _ in range(100_000):
+        queue.append(1, None, b"", ())
+    del queue
+    gc.collect()
+    assert pool.available == pool.total
+
+
+class Other(RecordFuture):
+    pass
+
+
+def test_an_appender_refuses_what_it_cannot_take() -> None:
+    appender, context = TopicAppender(2, 1_000), new_context()
+    appender.admit(0, PartitionQueue(context, TP, SETTINGS))
+    for partition in (-1, 2):
+        with pytest.raises(IndexError):
+            appender.admit(partition, PartitionQueue(context, TP, SETTINGS))
+    with pytest.raises(TypeError, match="one accumulator"):
+        appender.admit(1, new_queue(future_type=Other))
+    assert (appender.admits(0), appender.admits(1)) == (True, False)
