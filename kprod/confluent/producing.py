@@ -10,7 +10,7 @@ from kprod.confluent.errors import KafkaError, raise_unless_unplaced
 from kprod.confluent.native import NativeProducer
 from kprod.confluent.options import Settings
 from kprod.confluent.reports import DeliveryReports, OnDelivery
-from kprod.confluent.unplaced import Unplaced, UnplacedRecords
+from kprod.confluent.unplaced import Unplaced, UnplacedRecords, check
 from kprod.errors import KprodError
 from kprod.intake.key_hash import CRC32
 
@@ -92,9 +92,11 @@ class Producing:
                 reports.add(future, report, key, value, headers, began)
                 return
             raise_unless_unplaced(failure)
-        reports.expect(1)
         given = topic, value, key, headers, where, stamp
-        self._unplaced.add(Unplaced(*given, report, began, copy_context()))
+        record = Unplaced(*given, report, began, copy_context())
+        check(record)
+        reports.expect(1)
+        self._unplaced.add(record)
 
     def _partition(self, native: NativeProducer, topic: str, key: Any) -> int | None:
         """Where a key belongs, if the face decides and knows the topic; else None."""

@@ -9,7 +9,9 @@ from contextvars import Context
 from typing import Any, NamedTuple
 
 from kprod.clock import SystemClock
+from kprod.confluent.errors import raise_unless_unplaced
 from kprod.errors import BufferFullError, KprodError, KprodTimeoutError
+from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.producer import KafkaProducer
 from kprod_ext import Mutex
 
@@ -34,6 +36,18 @@ class Unplaced(NamedTuple):
     on_delivery: Callable[..., object] | None
     began: float
     context: Context
+
+
+def check(record: Unplaced) -> None:
+    """What ``send`` would refuse once the topic is known. Raises TypeError and KafkaException."""
+    try:
+        check_partition(record.partition)
+        check_timestamp(record.timestamp_ms)
+    except KprodError as error:
+        raise_unless_unplaced(error)
+    for field, data in (("value", record.value), ("key", record.key)):
+        if not isinstance(data, bytes | bytearray | memoryview | None):
+            raise TypeError(f"{field}: expected str, bytes or None, got {type(data).__name__}")
 
 
 class UnplacedRecords:

@@ -121,6 +121,7 @@ def test_purge_fails_what_is_queued() -> None:
 
 def test_callbacks_run_in_the_loop_and_may_be_coroutines() -> None:
     heard: list[tuple[Any, threading.Thread]] = []
+    told: list[str] = []
 
     async def stats_cb(text: str) -> None:
         await asyncio.sleep(0)
@@ -130,20 +131,20 @@ def test_callbacks_run_in_the_loop_and_may_be_coroutines() -> None:
         heard.append((error.code(), threading.current_thread()))
         raise ValueError("told to the loop")
 
-    async def work(producer: AIOProducer) -> None:
-        told: list[str] = []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda loop, about: told.append(str(about))
-        )
-        wanted = {"producer", KafkaError._ALL_BROKERS_DOWN}
-        while not wanted <= {what for what, _ in heard}:
-            await asyncio.sleep(0.01)
-        assert {thread for _, thread in heard} == {threading.current_thread()}
-        assert all("error_cb" in about for about in told)
-        assert told
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, about: told.append(str(about)))
+        callbacks = {"error_cb": error_cb, "stats_cb": stats_cb, "statistics.interval.ms": 10}
+        nobody = f"127.0.0.1:{free_port()}"
+        async with AIOProducer({"bootstrap.servers": nobody, **callbacks}):
+            wanted = {"producer", KafkaError._ALL_BROKERS_DOWN}
+            while not wanted <= {what for what, _ in heard}:
+                await asyncio.sleep(0.01)
 
-    callbacks = {"error_cb": error_cb, "stats_cb": stats_cb, "statistics_interval_ms": 10}
-    run(f"127.0.0.1:{free_port()}", work, **callbacks)
+    asyncio.run(main())
+    assert {thread for _, thread in heard} == {threading.current_thread()}
+    assert told
+    assert all("error_cb" in about for about in told)
 
 
 def test_transactions() -> None:

@@ -437,3 +437,26 @@ def test_the_id_of_the_cluster(producer: Producer) -> None:
     nobody.close()
     with pytest.raises(RuntimeError, match="Producer has been closed"):
         nobody.cluster_id()
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"value": 1}, TypeError),
+        ({"key": 1.5}, TypeError),
+        ({"partition": "1"}, TypeError),
+        ({"timestamp": "now"}, TypeError),
+        ({"timestamp": -5}, KafkaException),
+        ({"partition": -7}, KafkaException),
+    ],
+)
+def test_what_is_no_record_raises_while_the_topic_is_unknown_too(
+    fields: dict[str, Any], error: type[Exception]
+) -> None:
+    producer = alone()
+    for known in (False, True):  # whether others wait for the topic
+        with pytest.raises(error):
+            producer.produce("t", **fields)
+        assert len(producer) == known
+        producer.produce("t", b"v")
+    producer.close(0)
