@@ -350,7 +350,7 @@ class ProducerOptions(TypedDict, total=False):
     proxy_url: str | None
     socks5_proxy: str | None
     """A proxy all connections go through. ``socks5h`` has it resolve the brokers' names, too,
-    and so has ``http``, which is asked to CONNECT. Needs the package python-socks."""
+    and so has ``http``, which is asked to CONNECT. SOCKS needs the package python-socks."""
 
     unix_socket_path: str | None
     """With ``transport="unix"``: the socket that leads to a broker; ``{host}`` and ``{port}``

@@ -257,7 +257,7 @@ SECURITY_ROWS = (
         None,
         Url('"socks5://[user:password@]host:port", "socks5h://..." or "http://..."'),
         "A proxy all connections go through. `socks5h` has it resolve the brokers' names, too, and"
-        " so has `http`, which is asked to CONNECT. Needs the package python-socks.",
+        " so has `http`, which is asked to CONNECT. SOCKS needs the package python-socks.",
         ("socks5_proxy",),
         secret=True,
     ),

@@ -193,8 +193,8 @@ def _ways(reader: OptionReader) -> Iterable[str]:
             yield "proxy_url needs transport='tcp'"
         if not proxy.startswith(("socks5://", "socks5h://", "http://")) or "@:" in proxy:
             yield "proxy_url: expected socks5://, socks5h:// or http://[user:password@]host:port"
-        elif not _is_installed("python_socks"):
-            yield "proxy_url needs the package kprod[proxy], which is not installed"
+        elif proxy.startswith("socks") and not _is_installed("python_socks"):
+            yield "proxy_url: socks5 needs the package kprod[proxy], which is not installed"
     if path is not None and transport != "unix":
         yield "unix_socket_path needs transport='unix'"
     if path is None and transport == "unix":

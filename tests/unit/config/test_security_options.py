@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -219,3 +220,11 @@ def test_versions_of_tls_as_java_lists_them(given: Any, kept: Any) -> None:
         {"security_protocol": "SSL", "ssl.enabled.protocols": given}
     )
     assert config.ssl_enabled_protocols == kept
+
+
+def test_only_socks_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "python_socks", None)
+    tunnel = ProducerConfig.from_options({"proxy_url": "http://proxy:3128"})
+    assert tunnel.proxy_url is not None
+    with pytest.raises(ConfigError, match=r"socks5 needs the package kprod\[proxy\]"):
+        ProducerConfig.from_options({"proxy_url": "socks5://proxy:1080"})
