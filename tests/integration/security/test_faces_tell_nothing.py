@@ -200,8 +200,7 @@ def test_a_secret_is_told_by_no_face(
 ) -> None:
     for options in cases(certificates)[name]:
         said: list[str] = []
-        with caplog.at_level(logging.DEBUG):
-            logging.getLogger("kprod").setLevel(logging.DEBUG)
+        with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "kprod"):
             try:
                 given = {"bootstrap_servers": f"127.0.0.1:{free_port()}", **options}
                 said += [told(each) for each in FACES[face](given)]

@@ -183,9 +183,10 @@ def test_a_request_makes_no_more_partitions_than_apache_kafka_lets_it(tmp_path: 
 def few_descriptors() -> Iterator[int]:
     """So many more descriptors may be opened."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 100, before[1]))
-    yield 100
+    used = len(os.listdir("/proc/self/fd"))  # many, where other tests of the process left some
+    more = used + 100
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, before[1]))
+    yield more
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
