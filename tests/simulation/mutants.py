@@ -79,7 +79,7 @@ MUTANTS = (
     _one("many in flight before the first OK", 24, SEQUENCES, order.skips_proof),
     _one("a retry overtakes older batches", 28, SEQUENCES, order.overtakes),
     _one("a new epoch goes on with the old numbers", 9, SEQUENCES, order.keeps_numbers),
-    _one("proof outlives the topic it was given for", 28, METADATA, order.trusts_namesakes),
+    _one("proof outlives the topic it was given for", 1909, METADATA, order.trusts_namesakes),
     _one("what a log cut short accepts is proof", 775, SEQUENCES, order.trusts_cut_logs),
     _one("batches come back in the reverse order", 8, QUEUE, order.reverses),
     _one("batches come back at the end of the queue", 5, QUEUE, order.appends),
