@@ -350,6 +350,7 @@ ERROR_NAMES: dict[int, str] = {
     83: "ELIGIBLE_LEADERS_NOT_AVAILABLE",
     84: "ELECTION_NOT_NEEDED",
     87: "INVALID_RECORD",
+    88: "UNSTABLE_OFFSET_COMMIT",
     89: "THROTTLING_QUOTA_EXCEEDED",
     90: "PRODUCER_FENCED",
     100: "UNKNOWN_TOPIC_ID",
@@ -384,6 +385,7 @@ RETRIABLE: frozenset[int] = frozenset(
         80,
         83,
         84,
+        88,
         88,
         89,
     }

@@ -20,6 +20,7 @@ from kprod.errors import (
     ProducerFencedError,
     ProtocolError,
     TransactionError,
+    UnsupportedVersionError,
 )
 from kprod.sender.sequences import Sequences
 from kprod.sender.transaction_reactions import AGAIN, LATE, Reaction, reaction
@@ -29,12 +30,15 @@ from kprod.sender.transaction_requests import (
     Ask,
     CommitOffsets,
     EndTransaction,
+    FetchOffsets,
     FindCoordinator,
     InitProducerId,
     Request,
 )
 from kprod.sender.transactions import OPEN, PendingOffsets, State, Transactions
 from kprod.types import NextStep, TopicPartition
+from kprod.wire.group_offsets import OffsetsReply
+from kprod.wire.transactions import GROUP
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +123,9 @@ class Coordination:
     def due(self) -> Ask | None:
         """The next question, if there is one now."""
         transactions = self._transactions
+        question = transactions.questions.next()
+        if question is not None:  # it changes nothing, so it may be asked at any time
+            return FetchOffsets(self._request(), question)
         state = transactions.state
         if state is State.INITIALIZING:
             return InitProducerId(self._request(), transactions.timeout_ms)
@@ -190,11 +197,17 @@ class Coordination:
             self._end_in_doubt = True
         if isinstance(ask, AddPartitions | AddOffsets) and sent:
             self._doubtful = ask
+        if isinstance(ask, FetchOffsets) and isinstance(error, UnsupportedVersionError):
+            self._transactions.questions.failed(ask.question, error)
         if isinstance(ask, InitProducerId) and ask.too_old:
             self._end_for_good(Reaction.START_AGAIN, error)
 
     def answered(self, ask: Ask, reply: Any) -> Reaction | None:
         """Take the answer. What is left to do: one of ``AGAIN``, or nothing."""
+        if isinstance(ask, FetchOffsets):
+            return self._offsets_told(ask, reply)
+        if isinstance(ask, FindCoordinator) and self._nobody_told(ask, reply.error_code):
+            return None
         if isinstance(ask, AddPartitions):
             return self._partitions_added(ask, reply.results)
         if isinstance(ask, CommitOffsets):
@@ -293,6 +306,28 @@ class Coordination:
             return None
         refused = {tp: code for tp, code in codes.items() if code}
         return self._worst(ask, refused) if refused else Reaction.RETRY
+
+    def _offsets_told(self, ask: FetchOffsets, reply: OffsetsReply) -> Reaction | None:
+        codes = [reply.error_code, *(found.error_code for found in reply.offsets)]
+        code = next((code for code in codes if code), 0)
+        if not code:
+            self._transactions.questions.answered(ask.question, reply.offsets)
+            return None
+        trouble = BrokerError(code, f"{ask} of the group {ask.question.group_id!r}")
+        self._transactions.trouble = trouble
+        found = reaction(ask.api, code)
+        if found in AGAIN:
+            return found
+        self._transactions.questions.failed(ask.question, trouble)
+        return None
+
+    def _nobody_told(self, ask: FindCoordinator, code: int) -> bool:
+        """True when there will be no coordinator for a question about a group's offsets."""
+        question = self._transactions.questions.next()
+        if question is None or ask.wanted != (GROUP, question.group_id):
+            return False
+        self._transactions.questions.failed(question, BrokerError(code, str(ask)))
+        return True
 
     def _worst(self, ask: Ask, refused: dict[TopicPartition, int]) -> Reaction | None:
         """React to the code that is hardest to live with; the others come with it."""

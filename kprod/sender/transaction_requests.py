@@ -7,7 +7,9 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from kprod.buffer.producer_id import ProducerId
 from kprod.errors import UnsupportedVersionError
+from kprod.sender.offset_questions import OffsetQuestion
 from kprod.types import TopicPartition
+from kprod.wire import group_offsets
 from kprod.wire import transactions as wire
 from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
 from kprod.wire.versions import ApiKey
@@ -188,6 +190,32 @@ class CommitOffsets(Ask):
 
     def decode(self, version: int, body: memoryview) -> wire.PartitionsReply:
         return wire.decode_txn_offset_commit_response(version, body, len(self.offsets))
+
+
+class FetchOffsets(Ask):
+    """What has a group committed? Told when no transaction can change it any more."""
+
+    api = ApiKey.OFFSET_FETCH
+
+    def __init__(self, of: Request, question: OffsetQuestion) -> None:
+        super().__init__(of)
+        self.question = question
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return wire.GROUP, self.question.group_id
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in self.question.partitions:
+            topics.setdefault(topic, []).append(partition)
+        return group_offsets.encode_offset_fetch_request(
+            version, correlation_id, client_id, self.question.group_id, topics
+        )
+
+    def decode(self, version: int, body: memoryview) -> group_offsets.OffsetsReply:
+        asked = len(self.question.partitions)
+        return group_offsets.decode_offset_fetch_response(version, body, asked)
 
 
 class EndTransaction(Ask):

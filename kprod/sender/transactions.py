@@ -26,6 +26,7 @@ from kprod.errors import (
     UnfinishedCallError,
 )
 from kprod.latch import Latch
+from kprod.sender.offset_questions import OffsetQuestions
 from kprod.wire.transactions import GroupMember, OffsetToCommit
 from kprod.wire.versions import ApiVersions
 from kprod_ext import Mutex
@@ -166,6 +167,7 @@ class Transactions:
         self.level = 0
         """Of the cluster's feature ``transaction.version``, as far as brokers told."""
         self._level_as_of = -1
+        self.questions = OffsetQuestions()
         self.number = 0
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
@@ -262,6 +264,7 @@ class Transactions:
                 self._pending.error = ProducerClosedError("closed during init_transactions()")
                 ended.append(self._pending)
         _tell(ended)
+        self.questions.end(ProducerClosedError("closed before the coordinator has told"))
 
     def _refuse_others(self, call: Call) -> None:
         """Only what timed out may be called again; the lock is held."""
@@ -295,7 +298,8 @@ class Transactions:
         if self._closing:
             return self.state in (State.COMMITTING, State.ABORTING)
         pending = self._pending
-        return bool(self._offsets) or (pending is not None and not pending.ended.is_open)
+        asked = bool(self._offsets) or bool(self.questions)
+        return asked or (pending is not None and not pending.ended.is_open)
 
     def next_offsets(self) -> PendingOffsets | None:
         """The offsets that are to be sent first."""

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
 from kprod.clock import Clock, in_seconds
-from kprod.errors import IllegalStateError, KprodError, TransactionTimeoutError
+from kprod.errors import (
+    IllegalStateError,
+    KprodError,
+    KprodTimeoutError,
+    TransactionTimeoutError,
+)
 from kprod.intake.arguments import check_seconds
 from kprod.metrics import ProducerMetrics
 from kprod.sender.engine import FOREVER, Engine
+from kprod.sender.offset_questions import OffsetQuestion
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.transactional.group_offsets import Offsets, group_member, offsets_to_commit
 from kprod.transactional.prepared_transaction import PreparedTransaction
-from kprod.types import NextStep
+from kprod.types import NextStep, TopicPartition
+from kprod.wire.group_offsets import CommittedOffset
 
 TIMES = {
     Call.INIT: "txn-init-time-ns-total",
@@ -152,6 +160,39 @@ class TransactionCalls:
         """
         check_seconds("transaction", timeout, FOREVER)
         return Transaction(self, timeout)
+
+    def committed_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed for each of ``partitions``, once no transaction can change it.
+
+        Internal, for what keeps its position in a group's offsets: Spark. Asks at any time and
+        changes nothing. Raises KprodTimeoutError, BrokerError, and UnsupportedVersionError for
+        brokers before Apache Kafka 2.5.
+        """
+        self._ensure_usable()
+        self._engine.refuse_inside("committed_offsets")
+        questions = self._transactional(Call.OFFSETS).questions
+        question = OffsetQuestion(group_id, tuple(partitions))
+        questions.ask(question)
+        seconds = self._max_block if timeout is None else timeout
+        try:
+            told = self._engine.wait(question.ended, seconds)
+        finally:
+            questions.withdraw(question)
+        if question.error is not None:
+            raise question.error
+        if not told:
+            trouble = self._transactional(Call.OFFSETS).trouble
+            why = "" if trouble is None else f"; the last trouble was: {trouble}"
+            raise KprodTimeoutError(
+                f"the offsets of the group {group_id!r} were not told within"
+                f" {in_seconds(seconds)}{why}"
+            )
+        return {TopicPartition(found.topic, found.partition): found for found in question.found}
 
     def begin_first_or_next(self, timeout: float | None) -> None:
         """``begin_transaction``, after ``init_transactions`` if that was not called, or not ended.

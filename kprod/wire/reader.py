@@ -89,16 +89,27 @@ class WireReader:
 
     def nullable_string(self) -> str | None:
         """The same; None for null."""
+        data = self._string_data()
+        if data is None:
+            return None
+        try:
+            return decoded(data)
+        except UnicodeDecodeError:
+            raise self._malformed("a string that is not UTF-8") from None
+
+    def nullable_raw(self) -> bytes | None:
+        """The bytes of a string for programs: whole, and as they came."""
+        data = self._string_data()
+        return None if data is None else bytes(data)
+
+    def _string_data(self) -> memoryview | None:
         size = self.uvarint() - 1 if self._flexible else self.int16()
         if size == -1:
             return None
         if size < 0:
             raise self._malformed(f"a string of {size} bytes")
         at = self._advance(size)
-        try:
-            return decoded(self._data[at : at + size])
-        except UnicodeDecodeError:
-            raise self._malformed("a string that is not UTF-8") from None
+        return self._data[at : at + size]
 
     def array(self, smallest_item: int, most: int = UNLIMITED) -> int:
         """The number of items that follow, each taking at least ``smallest_item`` bytes.

@@ -19,6 +19,7 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
@@ -40,6 +41,8 @@ SUPPORTED: Mapping[ApiKey, tuple[int, int]] = MappingProxyType(
         ApiKey.FETCH: (4, 18),
         ApiKey.LIST_OFFSETS: (1, 11),
         ApiKey.METADATA: (4, 13),
+        # From 7 on open transactions are waited for; 8 and later ask for several groups.
+        ApiKey.OFFSET_FETCH: (7, 7),
         ApiKey.FIND_COORDINATOR: (1, 6),  # version 0 knows the coordinators of groups only
         # Version 0 announces messages that are not in frames of Kafka's (before Kafka 1.0).
         ApiKey.SASL_HANDSHAKE: (1, 1),
@@ -65,6 +68,7 @@ FLEXIBLE_FROM: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.FETCH: 12,
         ApiKey.LIST_OFFSETS: 6,
         ApiKey.METADATA: 9,
+        ApiKey.OFFSET_FETCH: 6,
         ApiKey.FIND_COORDINATOR: 3,
         ApiKey.API_VERSIONS: 3,
         ApiKey.CREATE_TOPICS: 5,
@@ -87,6 +91,7 @@ _SILENT_FROM: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.FETCH: 8,
         ApiKey.LIST_OFFSETS: 3,
         ApiKey.METADATA: 6,
+        ApiKey.OFFSET_FETCH: 4,
         ApiKey.FIND_COORDINATOR: 2,
         ApiKey.API_VERSIONS: 2,
         ApiKey.CREATE_TOPICS: 3,

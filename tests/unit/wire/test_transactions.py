@@ -11,6 +11,12 @@ from kio.schema.errors import ErrorCode
 
 from kprod.errors import ProtocolError
 from kprod.wire import transactions as wire
+from kprod.wire.group_offsets import (
+    CommittedOffset,
+    OffsetsReply,
+    decode_offset_fetch_response,
+    encode_offset_fetch_request,
+)
 from kprod.wire.versions import SUPPORTED, ApiKey
 from tests.support.kio_messages import (
     build,
@@ -141,6 +147,33 @@ def test_txn_offset_commit(api: ApiKey, version: int) -> None:
     assert reply == wire.PartitionsReply([("a", 0, 0)], 250)
 
 
+@each(ApiKey.OFFSET_FETCH)
+def test_offset_fetch(api: ApiKey, version: int) -> None:
+    frame = encode_offset_fetch_request(version, 7, "me", "group", {"a": [0, 2], "b": [1]})
+    body = read(api, version, "OffsetFetchRequest", frame)
+    assert (body.group_id, body.require_stable) == ("group", True)
+    assert {t.name: t.partition_indexes for t in body.topics} == {"a": (0, 2), "b": (1,)}
+    schema = response_schema(api, version)
+    note = "x" * 3_000 + "\n"
+    parts = tuple(
+        schema.OffsetFetchResponsePartition(
+            partition_index=number,
+            committed_offset=offset,
+            metadata=text,
+            error_code=ErrorCode(code),
+        )
+        for number, offset, text, code in ((0, 5, note, 0), (2, -1, None, 88))
+    )
+    told = schema.OffsetFetchResponseTopic(name="a", partitions=parts)
+    answer = response(
+        api, version, "OffsetFetchResponse", topics=(told,), error_code=ErrorCode.none
+    )
+    reply = decode_offset_fetch_response(version, answer)
+    # The metadata is for programs: nothing of it is cut, or made fit for a log.
+    whole = CommittedOffset("a", 0, 5, note.encode(), 0)
+    assert reply == OffsetsReply([whole, CommittedOffset("a", 2, -1, b"", 88)], 0, 250)
+
+
 @pytest.mark.parametrize("committed", [True, False])
 @each(ApiKey.END_TXN)
 def test_end_txn(api: ApiKey, version: int, committed: bool) -> None:
@@ -166,6 +199,7 @@ DECODERS: list[tuple[ApiKey, Callable[[int, memoryview], Any]]] = [
     (ApiKey.ADD_OFFSETS_TO_TXN, wire.decode_add_offsets_response),
     (ApiKey.TXN_OFFSET_COMMIT, wire.decode_txn_offset_commit_response),
     (ApiKey.END_TXN, wire.decode_end_txn_response),
+    (ApiKey.OFFSET_FETCH, decode_offset_fetch_response),
 ]
 
 

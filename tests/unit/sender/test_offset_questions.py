@@ -1,0 +1,88 @@
+"""What a group has committed, asked beside a transaction."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.errors import BrokerError, ProducerClosedError, UnsupportedVersionError
+from kprod.sender.offset_questions import OffsetQuestion
+from kprod.sender.transaction_reactions import Reaction
+from kprod.sender.transaction_requests import FetchOffsets, FindCoordinator, InitProducerId
+from kprod.sender.transactions import Call
+from kprod.wire.group_offsets import CommittedOffset, OffsetsReply
+from kprod.wire.transactions import GROUP, CoordinatorReply
+from tests.unit.sender.coordinating import T0, Dialogue
+
+FOUND = CommittedOffset("t", 0, 4, b"note", 0)
+
+
+def asked(dialogue: Dialogue) -> OffsetQuestion:
+    question = OffsetQuestion("group", (T0,))
+    dialogue.transactions.questions.ask(question)
+    return question
+
+
+def told(dialogue: Dialogue, *codes: int, whole: int = 0) -> Reaction | None:
+    ask = dialogue.expect(FetchOffsets)
+    offsets = [FOUND._replace(error_code=code) for code in codes]
+    return dialogue.coordination.answered(ask, OffsetsReply(offsets, whole, 0))
+
+
+def test_it_is_asked_in_every_state_and_changes_none() -> None:
+    dialogue = Dialogue(implicit=True)
+    question = asked(dialogue)
+    assert dialogue.transactions.under_way
+    assert told(dialogue, 0) is None
+    assert question.ended.is_open
+    assert question.found == [FOUND]
+    assert not dialogue.transactions.under_way
+    dialogue.transactions.start(Call.INIT)
+    question = asked(dialogue)
+    told(dialogue, 0)
+    assert question.found == [FOUND]
+    dialogue.expect(InitProducerId)
+
+
+@pytest.mark.parametrize("code", [14, 88])
+def test_an_offset_that_may_change_is_asked_for_again(code: int) -> None:
+    """88: a transaction that has it is still open."""
+    dialogue = Dialogue(implicit=True)
+    question = asked(dialogue)
+    assert told(dialogue, code) is Reaction.RETRY
+    assert not question.ended.is_open
+    assert told(dialogue, 0, whole=16) is Reaction.FIND_AGAIN
+    assert told(dialogue, 0) is None
+    assert question.found == [FOUND]
+
+
+def test_a_refusal_ends_the_question_and_nothing_else() -> None:
+    dialogue = Dialogue(implicit=True)
+    question = asked(dialogue)
+    assert told(dialogue, whole=30) is None
+    assert isinstance(question.error, BrokerError)
+    assert question.error.code == 30
+    assert dialogue.transactions.error is None
+
+
+def test_a_group_whose_coordinator_is_not_told() -> None:
+    dialogue = Dialogue(implicit=True)
+    question = asked(dialogue)
+    ask = FindCoordinator(dialogue.due().of, (GROUP, "group"))
+    assert dialogue.coordination.answered(ask, CoordinatorReply(30, None, -1, 0)) is None
+    assert isinstance(question.error, BrokerError)
+
+
+def test_brokers_that_are_too_old_end_the_question() -> None:
+    dialogue = Dialogue(implicit=True)
+    question = asked(dialogue)
+    error = UnsupportedVersionError("OFFSET_FETCH: the broker offers versions 0 to 5")
+    dialogue.coordination.lost(dialogue.due(), error, sent=False)
+    assert question.error is error
+
+
+def test_close_ends_those_without_an_answer() -> None:
+    dialogue = Dialogue(implicit=True)
+    question = asked(dialogue)
+    dialogue.transactions.close()
+    assert isinstance(question.error, ProducerClosedError)
+    assert not dialogue.transactions.questions
