@@ -386,7 +386,6 @@ RETRIABLE: frozenset[int] = frozenset(
         83,
         84,
         88,
-        88,
         89,
     }
     | {100, 103, 106, 122, 123, 133}

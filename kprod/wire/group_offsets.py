@@ -69,8 +69,8 @@ def decode_offset_fetch_response(
     offsets: list[CommittedOffset] = []
     for _ in range(reader.array(_SMALLEST_TOPIC, asked)):
         topic = reader.string()
-        for _ in range(reader.array(_SMALLEST_PARTITION, asked - len(offsets))):
-            offsets.append(_offset(reader, topic))
+        count = reader.array(_SMALLEST_PARTITION, asked - len(offsets))
+        offsets += [_offset(reader, topic) for _ in range(count)]
         reader.skip_tags()
     error_code = reader.int16()
     reader.skip_tags()
