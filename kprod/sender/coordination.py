@@ -43,6 +43,7 @@ from kprod.wire.transactions import GROUP
 log = logging.getLogger(__name__)
 
 OPERATION_NOT_ATTEMPTED = 55
+UNSTABLE_OFFSET_COMMIT = 88
 IMPLICIT_FROM = 2
 """The level of the feature from which on brokers add partitions themselves."""
 FENCED = (
@@ -310,7 +311,7 @@ class Coordination:
     def _offsets_told(self, ask: FetchOffsets, reply: OffsetsReply) -> Reaction | None:
         codes = [reply.error_code, *(found.error_code for found in reply.offsets)]
         code = next((code for code in codes if code), 0)
-        if not code:
+        if not code or (code == UNSTABLE_OFFSET_COMMIT and not ask.question.waits):
             self._transactions.questions.answered(ask.question, reply.offsets)
             return None
         trouble = BrokerError(code, f"{ask} of the group {ask.question.group_id!r}")

@@ -12,13 +12,19 @@ from kprod_ext import Mutex
 
 
 class OffsetQuestion:
-    """The offsets of one group. ``ended`` opens once it is answered, or never will be."""
+    """The offsets of one group. ``ended`` opens once it is answered, or never will be.
 
-    __slots__ = ("ended", "error", "found", "group_id", "partitions")
+    ``waits``: for transactions that are open, and may change one; else such an offset is none.
+    """
 
-    def __init__(self, group_id: str, partitions: tuple[TopicPartition, ...]) -> None:
+    __slots__ = ("ended", "error", "found", "group_id", "partitions", "waits")
+
+    def __init__(
+        self, group_id: str, partitions: tuple[TopicPartition, ...], *, waits: bool = True
+    ) -> None:
         self.group_id = group_id
         self.partitions = partitions
+        self.waits = waits
         self.ended = Latch()
         self.found: list[CommittedOffset] = []
         self.error: KprodError | None = None

@@ -19,24 +19,42 @@ if find_spec("pyspark") is None:
         name="pyspark",
     )
 
-from kprod.spark.errors import RowErrorLimitExceeded, SchemaError, WriteFailed
+from kprod.spark.errors import (
+    ExactlyOnceError,
+    MarkerError,
+    RowErrorLimitExceeded,
+    RowsChanged,
+    SchemaError,
+    ShardCountChanged,
+    StaleBatch,
+    TransactionTooSlow,
+    WriteFailed,
+)
 from kprod.spark.executor_producer import executor_producer
 from kprod.spark.foreach_batch import foreach_batch
 from kprod.spark.partition_report import OffsetRange, PartitionReport
 from kprod.spark.partition_writer import PartitionWriter, partition_writer
+from kprod.spark.sharded import sharded
 from kprod.spark.write import write
 from kprod.spark.write_result import WriteResult
 
 __all__ = [
+    "ExactlyOnceError",
+    "MarkerError",
     "OffsetRange",
     "PartitionReport",
     "PartitionWriter",
     "RowErrorLimitExceeded",
+    "RowsChanged",
     "SchemaError",
+    "ShardCountChanged",
+    "StaleBatch",
+    "TransactionTooSlow",
     "WriteFailed",
     "WriteResult",
     "executor_producer",
     "foreach_batch",
     "partition_writer",
+    "sharded",
     "write",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import datasource
@@ -17,7 +17,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kprod.errors import ConfigError
+from kprod.spark.exactly_once.terms import Scope
 from kprod.spark.schema_check import check_schema
+from kprod.spark.sharded import check_placed
 from kprod.spark.source_options import source_writer
 from kprod.spark.task_outcome import JobTask, TaskOutcome
 from kprod.spark.write import raise_failure
@@ -69,7 +71,9 @@ class MicroBatchWriter(StreamWriter):  # type: ignore[misc]
         return Written(task.run_rows(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """The micro-batch is written; it may come again after a restart (at least once).
+        """The micro-batch is written; it may come again after a restart, and so may this call.
+
+        With ``delivery="exactly_once"`` its tasks have committed all of it, and nothing is left.
 
         Raises WriteFailed when a task has failed for good: that ends the query.
         """
@@ -83,7 +87,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     """For ``df.write.format("kprod")``. Raises ConfigError and SchemaError, on the driver."""
     if overwrite:
         raise ConfigError('a topic cannot be overwritten: use mode("append")')
-    return BatchWriter(_task(options, schema))
+    return BatchWriter(_task(options, schema, Scope.CALL))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchWriter:
@@ -91,7 +95,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchW
 
     Raises ConfigError and SchemaError, on the driver.
     """
-    return MicroBatchWriter(_task(options, schema))
+    return MicroBatchWriter(_task(options, schema, Scope.QUERY))
 
 
 def judge(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
@@ -104,7 +108,10 @@ def judge(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
     raise_failure(outcomes, result)
 
 
-def _task(options: Mapping[str, str], schema: StructType) -> JobTask:
+def _task(options: Mapping[str, str], schema: StructType, scope: Scope) -> JobTask:
     writer = source_writer(options)
+    if writer.terms is not None:
+        writer = replace(writer, terms=replace(writer.terms, scope=scope))
+        check_placed(writer.terms, schema)
     check_schema(schema, writer)
     return JobTask(writer=writer, job=uuid.uuid4().hex)

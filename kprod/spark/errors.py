@@ -33,3 +33,31 @@ class WriteFailed(KprodError):
         self.task = task
         self.result = result
         super().__init__(message)
+
+
+class ExactlyOnceError(KprodError):
+    """A shard was not written, because its rows might be in the topic twice, or be missing."""
+
+
+class MarkerError(ExactlyOnceError):
+    """What says that a shard is done cannot be read."""
+
+
+class StaleBatch(ExactlyOnceError):
+    """A later batch of the same job was written already."""
+
+
+class ShardCountChanged(ExactlyOnceError):
+    """A batch came back with another number of shards; it was ``begun_with`` so many."""
+
+    def __init__(self, message: str, begun_with: int | None = None) -> None:
+        self.begun_with = begun_with
+        super().__init__(message)
+
+
+class RowsChanged(ExactlyOnceError):
+    """A shard that was written came back with other rows."""
+
+
+class TransactionTooSlow(ExactlyOnceError):
+    """A task took more than half of the time that brokers leave a transaction open."""

@@ -12,7 +12,13 @@ from kprod.errors import (
     KprodError,
     UnsupportedVersionError,
 )
-from kprod.spark.errors import RowErrorLimitExceeded
+from kprod.spark.errors import (
+    MarkerError,
+    RowErrorLimitExceeded,
+    RowsChanged,
+    ShardCountChanged,
+    StaleBatch,
+)
 from kprod.spark.row_policy import is_about_the_record
 
 FOR_GOOD = frozenset({3, 17, 29, 31, 35, 53, 58, 76})
@@ -23,7 +29,11 @@ _KINDS = (
     AuthenticationError,
     ConfigError,
     InvalidTopicError,
+    MarkerError,
     RowErrorLimitExceeded,
+    RowsChanged,
+    ShardCountChanged,
+    StaleBatch,
     UnsupportedVersionError,
 )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+ACKNOWLEDGED, COMMITTED, ALREADY_THERE = "acknowledged", "committed", "already_there"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
@@ -33,6 +35,11 @@ class PartitionReport:
 
     ``skipped`` and ``dead_letters`` count rows that are not among ``records``, and ``reasons`` says
     why, as far as there is room. ``offsets`` has the dead letters' topic, too.
+
+    ``delivered`` is "acknowledged", or with ``delivery="exactly_once"`` "committed", by this
+    attempt, or "already_there": another one had done it, and ``records``, ``bytes`` and, as far as
+    they are known, ``offsets`` are what that one wrote. ``rewritten``: attempts before this one had
+    begun. ``transactional_id`` is that of the shard.
     """
 
     task: int
@@ -49,6 +56,9 @@ class PartitionReport:
     skipped: int = 0
     dead_letters: int = 0
     reasons: list[str] = field(default_factory=list)
+    delivered: str = ACKNOWLEDGED
+    rewritten: bool = False
+    transactional_id: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only: the shape of a row with the schema ``SCHEMA``."""
@@ -59,7 +69,8 @@ SCHEMA = (
     "task int, attempt int, records bigint, bytes bigint, retries bigint, seconds double, "
     "host string, pid int, offsets array<struct<topic: string, partition: int, "
     "first: bigint, last: bigint, records: bigint>>, input_seconds double, flush_seconds double, "
-    "skipped bigint, dead_letters bigint, reasons array<string>"
+    "skipped bigint, dead_letters bigint, reasons array<string>, delivered string, "
+    "rewritten boolean, transactional_id string"
 )
 """``PartitionReport`` as Spark DDL, for ``mapInArrow``."""
 
@@ -93,6 +104,9 @@ def as_record_batch(report: PartitionReport) -> Any:
             ("skipped", pa.int64()),
             ("dead_letters", pa.int64()),
             ("reasons", pa.list_(pa.string())),
+            ("delivered", pa.string()),
+            ("rewritten", pa.bool_()),
+            ("transactional_id", pa.string()),
         ]
     )
     return pa.RecordBatch.from_pylist([report.as_dict()], schema=schema)

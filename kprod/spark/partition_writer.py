@@ -12,9 +12,17 @@ from typing import Any, Literal
 
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark.batch_sender import BatchPlan, BatchSender, row_sender
+from kprod.spark.exactly_once.placement import Layout, placed_batches, placed_items
+from kprod.spark.exactly_once.shard_task import ShardTask
+from kprod.spark.exactly_once.terms import Terms
 from kprod.spark.executor_producer import lent_producer
-from kprod.spark.partition_report import SCHEMA, PartitionReport, as_record_batch
-from kprod.spark.producer_options import config_of, fingerprint_of, job_options
+from kprod.spark.partition_report import COMMITTED, SCHEMA, PartitionReport, as_record_batch
+from kprod.spark.producer_options import (
+    config_of,
+    fingerprint_of,
+    job_options,
+    transactional_options,
+)
 from kprod.spark.rate_limit import RateLimit, RateLimiter
 from kprod.spark.record_shapes import RecordShapes, as_it_came
 from kprod.spark.row_policy import RowPolicy
@@ -42,8 +50,8 @@ def partition_writer(
     and a margin.
 
     Further options are those of ``WriterOptions`` (columns, formats, what becomes of rows that are
-    no records) and of ``KafkaProducer``. Texts in the latter may hold ``${env:NAME}`` or
-    ``${file:PATH:KEY}``, which are looked up on the executor.
+    no records, ``delivery``) and of ``KafkaProducer``. Texts in the latter may hold ``${env:NAME}``
+    or ``${file:PATH:KEY}``, which are looked up on the executor.
 
     Raises ConfigError, on the driver already, for a bad option or one that no executor can get.
     """
@@ -51,6 +59,9 @@ def partition_writer(
         raise ConfigError(f'output: expected "report" or "none"; got {output!r}')
     own, rest = take_writer_options(options)
     shipped = job_options({"bootstrap_servers": bootstrap_servers, **rest})
+    terms = own.terms(topic)
+    if terms is not None:
+        shipped = transactional_options(shipped)
     config = config_of(shipped)
     encode_key, encode_value = config.key_serializer is None, config.value_serializer is None
     shapes = RecordShapes(
@@ -72,7 +83,12 @@ def partition_writer(
         timeout=timeout,
         options=shipped,
         fingerprint=fingerprint_of(shipped),
+        terms=terms,
     )
+
+
+Sender = Callable[[TaskProducer, RateLimiter | None], Callable[[Iterable[Any]], None]]
+Placed = Callable[[Iterable[Any], int], tuple[Layout | None, Iterator[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +98,7 @@ class PartitionWriter:
     A call writes the whole partition before it returns, with the producer of its worker process,
     and returns only when every record is acknowledged: otherwise it raises, the task fails, and
     Spark decides about another attempt, which sends the partition again from its first row (at
-    least once). Immutable.
+    least once). With ``terms`` each partition is written in a transaction, once. Immutable.
     """
 
     plan: BatchPlan  # of record batches
@@ -93,6 +109,7 @@ class PartitionWriter:
     timeout: float | None
     options: Mapping[str, Any] = field(repr=False)  # may hold passwords
     fingerprint: str = field(repr=False)
+    terms: Terms | None = None  # of exactly once
 
     @property
     def schema(self) -> str:
@@ -120,7 +137,7 @@ class PartitionWriter:
 
     def write_batches(self, batches: Iterable[Any]) -> PartitionReport:
         """Write all rows of the record batches. Raises as a call."""
-        return self._write(batches, self._sender)
+        return self._write(batches, self._sender, placed_batches)
 
     def _sender(
         self, producer: TaskProducer, limiter: RateLimiter | None
@@ -129,7 +146,7 @@ class PartitionWriter:
 
     def write_items(self, items: Iterable[Any]) -> PartitionReport:
         """Write Rows, dicts, tuples, bytes or text. Raises as a call."""
-        return self._write(items, self._item_sender)
+        return self._write(items, self._item_sender, placed_items)
 
     def _item_sender(
         self, producer: TaskProducer, limiter: RateLimiter | None
@@ -157,8 +174,36 @@ class PartitionWriter:
     def _write(
         self,
         items: Iterable[Any],
-        sender: Callable[[TaskProducer, RateLimiter | None], Callable[[Iterable[Any]], None]],
+        sender: Sender,
+        placed: Placed,
     ) -> PartitionReport:
+        if self.terms is None:
+            return self._write_all(items, sender)
+        remaining = iter(items)
+        for first in remaining:
+            layout, placed_rows = placed(chain((first,), remaining), this_task().partition)
+            return self._write_once(self.terms, layout, placed_rows, sender)
+        return replace(_nothing(), delivered=COMMITTED)  # no rows: none can be there twice
+
+    def _write_once(
+        self, terms: Terms, layout: Layout | None, items: Iterable[Any], sender: Sender
+    ) -> PartitionReport:
+        limiter = None if self.limit.is_unlimited else RateLimiter(self.limit)
+        waiting = _Waiting()
+
+        def send(producer: Any, ticking: Iterable[Any]) -> None:
+            sender(producer, limiter)(ticking)
+
+        report = ShardTask(
+            terms=terms,
+            task=this_task(),
+            options=self.options,
+            timeout=self.timeout,
+            policy=self.policy,
+        ).write(layout, waiting.for_each(items), send)
+        return replace(report, input_seconds=waiting.seconds)
+
+    def _write_all(self, items: Iterable[Any], sender: Sender) -> PartitionReport:
         started = time.monotonic()
         limiter = None if self.limit.is_unlimited else RateLimiter(self.limit)
         waiting = _Waiting()
@@ -191,6 +236,21 @@ class _Waiting:
 def _is_record_batch(item: Any) -> bool:
     # By name: rows and tuples are written without pyarrow being there at all.
     return type(item).__name__ == "RecordBatch" and type(item).__module__.startswith("pyarrow")
+
+
+def _nothing() -> PartitionReport:
+    task = this_task()
+    return PartitionReport(
+        task=task.partition,
+        attempt=task.attempt,
+        records=0,
+        bytes=0,
+        retries=0,
+        seconds=0.0,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        offsets=[],
+    )
 
 
 def _report(producer: TaskProducer, seconds: float, input_seconds: float) -> PartitionReport:

@@ -24,7 +24,15 @@ VIEW = "input"
 STOP_TIMEOUT = "10s"
 AVAILABLE_NOW = "available-now"
 OF_THE_JOB = frozenset(
-    {"max_records_per_second", "max_bytes_per_second", "progress", "repartition", "results"}
+    {
+        "max_records_per_second",
+        "max_bytes_per_second",
+        "progress",
+        "repartition",
+        "results",
+        "shard_by",
+        "shards",
+    }
 )
 """Options of ``write`` that a single task does not have."""
 

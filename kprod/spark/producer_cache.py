@@ -31,7 +31,7 @@ class ProducerCache:
         with self._lock:
             found = self._producers.get(fingerprint)
             if found is None:
-                found = self._producers[fingerprint] = _make(options)
+                found = self._producers[fingerprint] = make_producer(options)
             return found
 
     def evict(self, fingerprint: str) -> None:
@@ -46,7 +46,8 @@ class ProducerCache:
             found.close(timeout=0)
 
 
-def _make(options: Mapping[str, Any]) -> KafkaProducer:
+def make_producer(options: Mapping[str, Any]) -> KafkaProducer:
+    """A producer of this process, with what stands for secrets looked up."""
     # Imported here: the driver that only describes a job opens no door to the network.
     from kprod.producer import KafkaProducer
 

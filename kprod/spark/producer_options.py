@@ -26,6 +26,8 @@ ONE_PARTITION_A_TASK = 1_048_576
 
 It is what a broker takes at most by default.
 """
+TEN_MINUTES = 600_000
+"""How long a transaction of a task may take; brokers allow 15 minutes unless told otherwise."""
 SIZES = ("batch_size", "batch_max_size", "max_request_size", "buffer_memory")
 
 
@@ -40,6 +42,11 @@ def with_large_batches(options: Mapping[str, Any]) -> dict[str, Any]:
 def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """``options``, and ``BATCH_JOB`` where they say nothing. Raises ConfigError for a bad one."""
     given = {name.replace(".", "_") for name in options}
+    if "transactional_id" in given:
+        raise ConfigError(
+            "transactional_id: tasks of one job cannot share one; say"
+            ' delivery="exactly_once", and kprod names one for each of them'
+        )
     silent = {
         name: value
         for name, value in BATCH_JOB.items()
@@ -47,6 +54,15 @@ def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
     }
     merged = {**silent, **options}
     config_of(merged)
+    return merged
+
+
+def transactional_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` of a job whose tasks write in transactions. Raises ConfigError for a bad one."""
+    given = {name.replace(".", "_") for name in options}
+    silent = {} if "transaction_timeout_ms" in given else {"transaction_timeout_ms": TEN_MINUTES}
+    merged = {**silent, **options}
+    config_of({**merged, "transactional_id": "named by the task"})
     return merged
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import types
 from kprod.errors import RecordTypeError
 from kprod.spark.columns.payload_format import PayloadFormat
 from kprod.spark.errors import SchemaError
+from kprod.spark.exactly_once.placement import SHARD_COLUMN
 from kprod.spark.partition_writer import PartitionWriter
 
 Judge = Callable[[types.DataType], bool]
@@ -22,8 +23,9 @@ MOMENTS = (types.TimestampType, types.TimestampNTZType)
 def check_schema(schema: types.StructType, writer: PartitionWriter) -> None:
     """Raises SchemaError naming the column of ``schema`` that ``writer`` could not send."""
     plan = writer.plan
+    names = [name for name in schema.names if writer.terms is None or name != SHARD_COLUMN]
     try:
-        found = plan.roles.find(schema.names)
+        found = plan.roles.find(names)
     except RecordTypeError as error:
         raise SchemaError(str(error)) from None
     if plan.shapes.topic is None and "topic" not in found:

@@ -18,6 +18,7 @@ SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname", "includeheade
 
 NUMBERS = ("schema_id", "max_row_errors")
 RATES = ("maxrecordspersecond", "maxbytespersecond", "repartition")
+PLACES = ("shards", "shardby")
 OWN = {name.replace("_", ""): name for name in sorted(NAMES - {"columns"})}
 
 
@@ -64,6 +65,10 @@ def _producers(name: str) -> str:
 
 
 def _unknown(given: str) -> ConfigError:
+    if given.lower().replace("_", "") in PLACES:
+        return ConfigError(
+            f"{given}: a data source cannot move rows; write kprod.spark.sharded(df, shards=8)"
+        )
     if given.lower().replace("_", "") in RATES:
         return ConfigError(
             f"{given}: a data source cannot do that; kprod.spark.write and"

@@ -21,7 +21,7 @@ def collect(frame: DataFrame, title: str, progress: bool) -> list[Any]:
 
 def slots(spark: SparkSession) -> int:
     """How many tasks run at the same time, at least one: the cores Spark counts on."""
-    if not _is_connect(spark):
+    if not is_connect(spark):
         return max(1, spark.sparkContext.defaultParallelism)
     # A client of Spark Connect is told no such number; a range has that many partitions.
     task = "spark_partition_id() as task"
@@ -34,7 +34,7 @@ def _watched(spark: SparkSession, title: str, progress: bool) -> Iterator[None]:
     if not progress:
         yield
         return
-    if _is_connect(spark):
+    if is_connect(spark):
         with _connect_progress(spark, title):
             yield
         return
@@ -76,5 +76,6 @@ def _connect_progress(spark: Any, title: str) -> Iterator[None]:
         spark.removeProgressHandler(note)
 
 
-def _is_connect(spark: SparkSession) -> bool:
+def is_connect(spark: SparkSession) -> bool:
+    """Whether it is a client of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")

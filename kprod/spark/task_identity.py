@@ -6,15 +6,25 @@ from dataclasses import dataclass
 
 from pyspark import TaskContext
 
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Where Spark tells tasks of a stream; it tells writers neither (MicroBatchExecution)."""
+RUN = "spark.jobGroup.id"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIdentity:
-    """Spark's numbers of a task; -1 outside one. ``attempt`` counts from 0. Immutable."""
+    """Spark's numbers of a task; -1 outside one. ``attempt`` counts from 0. Immutable.
+
+    ``query`` and ``batch`` are those of a stream, and ``run`` tells one start of it from the next.
+    """
 
     application: str | None
     stage: int
     partition: int
     attempt: int
+    query: str | None = None
+    batch: int | None = None
+    run: str = ""
 
 
 def this_task() -> TaskIdentity:
@@ -22,9 +32,14 @@ def this_task() -> TaskIdentity:
     context = TaskContext.get()
     if context is None:
         return TaskIdentity(application=None, stage=-1, partition=-1, attempt=-1)
+    application = context.getLocalProperty("spark.app.id")
+    batch = context.getLocalProperty(BATCH)
     return TaskIdentity(
-        application=context.getLocalProperty("spark.app.id"),
+        application=application,
         stage=context.stageId(),
         partition=context.partitionId(),
         attempt=context.attemptNumber(),
+        query=context.getLocalProperty(QUERY),
+        batch=None if batch is None else int(batch),
+        run=context.getLocalProperty(RUN) or application or "",
     )

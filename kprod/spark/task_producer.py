@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kprod.errors import KprodError, KprodTimeoutError
 from kprod.spark.acknowledgements import Acknowledgements
 from kprod.spark.direct_columns import payload_bytes
+from kprod.spark.exactly_once.measuring import Offered
 from kprod.spark.rejected_rows import RejectedRows
 from kprod.spark.row_policy import RowPolicy
 from kprod.spark.second_thoughts import SecondThoughts
@@ -30,18 +31,29 @@ class TaskProducer:
     """
 
     def __init__(
-        self, producer: KafkaProducer, timeout: float | None, policy: RowPolicy | None = None
+        self,
+        producer: KafkaProducer,
+        timeout: float | None,
+        policy: RowPolicy | None = None,
+        *,
+        in_transaction: bool = False,
     ) -> None:
-        """``timeout`` bounds ``finish``, in seconds; None: ``delivery_timeout_ms`` and a margin."""
+        """``timeout`` bounds ``finish``, in seconds; None: ``delivery_timeout_ms`` and a margin.
+
+        ``in_transaction``: one record that the broker refuses fails all of them, whatever
+        ``policy`` says.
+        """
         if timeout is None:
             timeout = producer.config.delivery_timeout_ms / 1000 + MARGIN_SECONDS
         self.rejected: RejectedRows | None = None
         self.flush_seconds = 0.0
+        self.offered = Offered()
         self._dead_letters = Acknowledgements(timeout)
         thoughts = None
         if policy is not None and policy.on_row_error != "fail":
             self.rejected = RejectedRows(policy, self._send_dead_letter)
-            thoughts = SecondThoughts(self.rejected, self.send)
+            if not in_transaction:
+                thoughts = SecondThoughts(self.rejected, self.send)
         self.outcomes = Acknowledgements(timeout, thoughts)
         self._producer = producer
         self._timeout = timeout
@@ -67,6 +79,7 @@ class TaskProducer:
     ) -> FutureRecordMetadata:
         """As ``KafkaProducer.send``; and raises DeliveryError when an earlier record has failed."""
         future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
+        self.offered.row(value, key)
         row = None
         if self.rejected is not None:
             copied = None if headers is None else list(headers)
@@ -88,6 +101,7 @@ class TaskProducer:
         except KprodError as error:
             self._place(error)
             raise
+        self.offered.several(len(values), nbytes)
         self.outcomes.expect_call(delivery, nbytes)
         return nbytes
 
@@ -108,6 +122,7 @@ class TaskProducer:
         except KprodError as error:
             self._place(error)
             raise
+        self.offered.several(batch.num_rows, nbytes)
         rows = None if self.rejected is None else BatchRows(topic, batch)
         self.outcomes.expect_call(delivery, nbytes, rows)
 

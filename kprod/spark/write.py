@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
@@ -13,11 +14,13 @@ from pyspark.sql import DataFrame
 from kprod.errors import ConfigError, KprodError
 from kprod.intake.arguments import check_topic
 from kprod.spark.errors import WriteFailed
+from kprod.spark.exactly_once.terms import Scope, Terms
 from kprod.spark.kafka_partitioning import by_kafka_partition, partition_count
 from kprod.spark.partition_writer import PartitionWriter, partition_writer
 from kprod.spark.producer_options import with_large_batches
 from kprod.spark.rate_limit import RateLimit
 from kprod.spark.schema_check import check_schema
+from kprod.spark.sharded import check_placed, is_sharded, sharded
 from kprod.spark.spark_job import collect, slots
 from kprod.spark.task_outcome import OUTCOME_SCHEMA, JobTask, TaskOutcome, read_outcome
 from kprod.spark.write_result import WriteResult, write_result
@@ -33,9 +36,16 @@ def write(
     repartition: Literal["kafka"] | None = None,
     results: Literal["shards", "summary"] = "shards",
     progress: bool = True,
+    shards: int | None = None,
+    shard_by: str | Sequence[str] | None = None,
     **options: Any,
 ) -> WriteResult:
-    """Write every row of ``df`` to Kafka and return when all are acknowledged. At least once.
+    """Write every row of ``df`` to Kafka and return when all are acknowledged.
+
+    At least once; with ``delivery="exactly_once"`` once, whatever Spark does with its tasks. With a
+    ``job_id`` once, too, when the job is started again under the same name and with the same rows:
+    for that they are shuffled into as many ``shards``, by the columns ``shard_by`` or by all of
+    them, as ``kprod.spark.sharded`` does.
 
     Runs one Spark job, column by column (``mapInArrow``), on a classic session as well as on one of
     Spark Connect. Further options are those of ``partition_writer``. Beyond them:
@@ -49,8 +59,41 @@ def write(
 
     Raises ConfigError and SchemaError before a task starts; WriteFailed, without further attempts,
     for what no attempt can help (an unknown topic, credentials, permissions, a row that is no
-    record); what Spark raises when a task has failed as often as it may.
+    record, a shard that came back with other rows); what Spark raises when a task has failed as
+    often as it may.
     """
+    return write_named(
+        partial(replace, scope=Scope.CALL),
+        df,
+        topic,
+        bootstrap_servers=bootstrap_servers,
+        max_records_per_second=max_records_per_second,
+        max_bytes_per_second=max_bytes_per_second,
+        repartition=repartition,
+        results=results,
+        progress=progress,
+        shards=shards,
+        shard_by=shard_by,
+        **options,
+    )
+
+
+def write_named(  # noqa: PLR0913
+    naming: Callable[[Terms], Terms],
+    df: DataFrame,
+    topic: str | None,
+    *,
+    bootstrap_servers: str | Sequence[str],
+    max_records_per_second: float | None = None,
+    max_bytes_per_second: float | None = None,
+    repartition: Literal["kafka"] | None = None,
+    results: Literal["shards", "summary"] = "shards",
+    progress: bool = True,
+    shards: int | None = None,
+    shard_by: str | Sequence[str] | None = None,
+    **options: Any,
+) -> WriteResult:
+    """As ``write``; ``naming`` says by which name exactly once is promised."""
     if repartition not in (None, "kafka"):
         raise ConfigError(f'repartition: expected "kafka" or None; got {repartition!r}')
     if results not in ("shards", "summary"):
@@ -61,6 +104,9 @@ def write(
     writer = partition_writer(topic, bootstrap_servers=bootstrap_servers, **options)
     if topic is not None:
         check_topic(topic)
+    if writer.terms is not None:
+        writer = replace(writer, terms=naming(writer.terms))
+    df = _placed(df, writer, shards, shard_by, repartition)
     check_schema(df.schema, writer)
     started = time.monotonic()
     tasks = None
@@ -76,6 +122,26 @@ def write(
     result = write_result(reports, time.monotonic() - started)
     raise_failure(outcomes, result)
     return result if results == "shards" else replace(result, shards=())
+
+
+def _placed(
+    df: DataFrame,
+    writer: PartitionWriter,
+    shards: int | None,
+    shard_by: str | Sequence[str] | None,
+    repartition: str | None,
+) -> DataFrame:
+    if shards is None:
+        if shard_by is not None:
+            raise ConfigError("shard_by says by what, and shards= how many; the second is missing")
+    elif writer.terms is None:
+        raise ConfigError('shards is for delivery="exactly_once"')
+    elif repartition is not None:
+        raise ConfigError("shards and repartition both say which rows a task has: give one")
+    elif not is_sharded(df.schema):
+        df = sharded(df, shards, shard_by)
+    check_placed(writer.terms, df.schema)
+    return df
 
 
 def raise_failure(outcomes: Sequence[TaskOutcome], result: WriteResult | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kprod.spark.partition_report import OffsetRange, PartitionReport
+from kprod.spark.partition_report import ALREADY_THERE, COMMITTED, OffsetRange, PartitionReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,11 @@ class WriteResult:
     ``dead_letters`` are sums; ``seconds`` is how long the job took on the driver. Of a task that
     Spark ran more than once only the attempt that counts is here; ``attempts`` counts those before
     it, too. ``offsets`` are where the records are, by topic and partition; ``reasons`` why rows
-    were skipped or became dead letters, and in how many shards. Immutable.
+    were skipped or became dead letters, and in how many shards.
+
+    With ``delivery="exactly_once"`` each shard was ``committed`` by this job, some of them
+    ``rewritten`` after an attempt that had not come to its end, or is ``already_there``: those
+    three count shards, and ``transactional_ids`` name them. Immutable.
     """
 
     records: int
@@ -31,6 +35,10 @@ class WriteResult:
     offsets: Mapping[str, Mapping[int, OffsetRange]]
     reasons: Mapping[str, int]
     shards: Sequence[PartitionReport]
+    committed: int = 0
+    already_there: int = 0
+    rewritten: int = 0
+    transactional_ids: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only, for JSON."""
@@ -47,6 +55,10 @@ class WriteResult:
             },
             "reasons": dict(self.reasons),
             "shards": [shard.as_dict() for shard in self.shards],
+            "committed": self.committed,
+            "already_there": self.already_there,
+            "rewritten": self.rewritten,
+            "transactional_ids": list(self.transactional_ids),
         }
 
     def __str__(self) -> str:
@@ -56,7 +68,14 @@ class WriteResult:
         return (
             f"{self.records:,} records ({self.bytes / 1e6:,.1f} MB){lost}{dead} in"
             f" {self.seconds:.1f} s, {rate:,.0f} records/s, {len(self.shards)} shards"
+            f"{self._transactions()}"
         )
+
+    def _transactions(self) -> str:
+        if not self.committed and not self.already_there:
+            return ""
+        again = f" ({self.rewritten:,} of them rewritten)" if self.rewritten else ""
+        return f": {self.committed:,} committed{again}, {self.already_there:,} already there"
 
     def _repr_html_(self) -> str:
         """A table for notebooks: the totals, and a line for each topic partition."""
@@ -86,6 +105,12 @@ def write_result(reports: Sequence[PartitionReport], seconds: float) -> WriteRes
         offsets=_merged([found for report in reports for found in report.offsets]),
         reasons=dict(Counter(reason for report in reports for reason in report.reasons)),
         shards=tuple(sorted(reports, key=lambda report: report.task)),
+        committed=sum(report.delivered == COMMITTED for report in reports),
+        already_there=sum(report.delivered == ALREADY_THERE for report in reports),
+        rewritten=sum(report.rewritten for report in reports),
+        transactional_ids=tuple(
+            report.transactional_id for report in reports if report.transactional_id is not None
+        ),
     )
 
 
@@ -102,6 +127,9 @@ def add_results(results: Sequence[WriteResult]) -> WriteResult:
         offsets=merged,
         reasons=dict(sum((Counter(result.reasons) for result in results), Counter())),
         shards=(),
+        committed=sum(result.committed for result in results),
+        already_there=sum(result.already_there for result in results),
+        rewritten=sum(result.rewritten for result in results),
     )
 
 

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from kprod.errors import ConfigError
 from kprod.spark.columns.column_roles import ColumnRoles
 from kprod.spark.columns.payload_format import PayloadFormat, payload_format
+from kprod.spark.delivery import Delivery, delivery_named
+from kprod.spark.exactly_once.terms import PREFIX, Terms, terms_of
 from kprod.spark.row_policy import OnRowError, RowPolicy
 
 
@@ -25,6 +28,10 @@ class WriterOptions:
     A row that no record can be made of, or that the broker refuses, fails the task, is skipped and
     counted, or goes to ``dead_letter_topic`` (``on_row_error``: "fail", "skip", "dead_letter");
     more than ``max_row_errors`` of them in one task fail it in any case.
+
+    ``delivery`` is "at_least_once" or "exactly_once". The rest is for the second: ``job_id`` names
+    a job that may be started again, ``transaction_prefix`` begins the names of transactional ids
+    and groups, and markers are committed for ``marker_topic``, by default the topic.
     """
 
     columns: Mapping[str, str] | None = None
@@ -35,6 +42,10 @@ class WriterOptions:
     on_row_error: OnRowError = "fail"
     dead_letter_topic: str | None = None
     max_row_errors: int | None = None
+    delivery: str = Delivery.AT_LEAST_ONCE
+    job_id: str | None = None
+    transaction_prefix: str = PREFIX
+    marker_topic: str | None = None
 
     def roles(self, *, key: str, value: str) -> ColumnRoles:
         """The columns of record batches. Raises ConfigError."""
@@ -48,6 +59,19 @@ class WriterOptions:
     def key(self) -> PayloadFormat:
         """How keys become bytes. Raises ConfigError."""
         return payload_format("key", self.key_format)
+
+    def terms(self, topic: str | None) -> Terms | None:
+        """How it is made sure that rows are there once, if it is. Raises ConfigError."""
+        if delivery_named(self.delivery) is Delivery.EXACTLY_ONCE:
+            return terms_of(
+                topic,
+                prefix=self.transaction_prefix,
+                job_id=self.job_id,
+                marker_topic=self.marker_topic,
+            )
+        if self.job_id is not None or self.marker_topic is not None:
+            raise ConfigError('job_id and marker_topic are for delivery="exactly_once"')
+        return None
 
     def policy(self) -> RowPolicy:
         """What becomes of rows that are no records. Raises ConfigError."""

@@ -166,17 +166,20 @@ class TransactionCalls:
         group_id: str,
         partitions: Iterable[TopicPartition],
         timeout: float | None = None,
+        *,
+        wait: bool = True,
     ) -> dict[TopicPartition, CommittedOffset]:
         """What a group has committed for each of ``partitions``, once no transaction can change it.
 
-        Internal, for what keeps its position in a group's offsets: Spark. Asks at any time and
-        changes nothing. Raises KprodTimeoutError, BrokerError, and UnsupportedVersionError for
-        brokers before Apache Kafka 2.5.
+        Without ``wait`` an offset that one may change is none. Internal, for what keeps its
+        position in a group's offsets: Spark. Asks at any time and changes nothing. Raises
+        KprodTimeoutError, BrokerError, and UnsupportedVersionError for brokers before Apache Kafka
+        2.5.
         """
         self._ensure_usable()
         self._engine.refuse_inside("committed_offsets")
         questions = self._transactional(Call.OFFSETS).questions
-        question = OffsetQuestion(group_id, tuple(partitions))
+        question = OffsetQuestion(group_id, tuple(partitions), waits=wait)
         questions.ask(question)
         seconds = self._max_block if timeout is None else timeout
         try:

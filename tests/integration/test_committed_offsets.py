@@ -63,6 +63,7 @@ def test_an_open_transaction_is_waited_for(servers: str) -> None:
             writes.send_offsets_to_transaction({PLACE: Kept(6, "")}, "group")
             with pytest.raises(KprodTimeoutError, match="'group'"):
                 asks.committed_offsets("group", [PLACE], timeout=0.3)
+            assert asks.committed_offsets("group", [PLACE], wait=False)[PLACE].offset == -1
             waiting = threading.Thread(target=ask)
             waiting.start()
             asked.wait()

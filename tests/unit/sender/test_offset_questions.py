@@ -55,6 +55,14 @@ def test_an_offset_that_may_change_is_asked_for_again(code: int) -> None:
     assert question.found == [FOUND]
 
 
+def test_an_offset_that_may_change_is_none_for_who_does_not_wait() -> None:
+    dialogue = Dialogue(implicit=True)
+    question = OffsetQuestion("group", (T0,), waits=False)
+    dialogue.transactions.questions.ask(question)
+    assert told(dialogue, 88) is None
+    assert [found.error_code for found in question.found] == [88]
+
+
 def test_a_refusal_ends_the_question_and_nothing_else() -> None:
     dialogue = Dialogue(implicit=True)
     question = asked(dialogue)

@@ -1,0 +1,109 @@
+"""How one attempt delivers its shard: layout, fencing, marker, rows, in this order.
+
+After Beam's KafkaExactlyOnceSink (the state of a shard in a group's offset, inside the transaction)
+and KIP-447 (offsets that no open transaction can change). Why each step is where it is:
+
+1. The layout of the batch is on record before anything of the batch is, and does not change. So no
+   two attempts at one batch write with different numbers of shards.
+2. TakeOver fences every other attempt at the shard. What they had committed is committed for good
+   then, and nothing more will be.
+3. The marker is read after that. Read before, it could miss what another attempt commits meanwhile.
+4. The marker is in the transaction of the rows: both are there, or neither.
+"""
+
+from __future__ import annotations
+
+from kprod.spark.exactly_once import rules
+from kprod.spark.exactly_once.marker import Marker
+from kprod.spark.exactly_once.shard import Shard
+from kprod.spark.exactly_once.steps import (
+    CommitMarker,
+    CompareRows,
+    Delivered,
+    Fenced,
+    Part,
+    Pause,
+    Protocol,
+    ReadMarker,
+    TakeOver,
+    WriteRows,
+    Written,
+)
+
+FIRST_PAUSE = 0.02
+LONGEST_PAUSE = 1.0
+
+
+def deliver(shard: Shard, patience: float) -> Protocol:
+    """Write the shard unless it is written; ends when it is, by whichever attempt.
+
+    An attempt that was fenced waits ``patience`` seconds for the one that has fenced it: failing at
+    once, it would be started again, and fence the other in its turn. Raises Fenced after that, and
+    what ``rules`` raise.
+    """
+    begun = False
+    if shard.shards is not None:
+        begun = yield from lay_out(shard)
+    try:
+        yield TakeOver(shard.transactional_id)
+        marker: Marker | None = yield ReadMarker(shard.group)
+        if marker is not None and rules.is_done(marker, shard):
+            if shard.shards is not None:
+                yield CompareRows(marker)
+            return Delivered(marker=marker, by_us=False)
+        written: Written = yield WriteRows(shard.transactional_id)
+        marker = _marker(shard, written)
+        yield CommitMarker(shard.transactional_id, shard.group, marker)
+    except Fenced:
+        return (yield from _wait_for_winner(shard, patience))
+    return Delivered(marker=marker, by_us=True, rewritten=begun)
+
+
+def lay_out(shard: Shard) -> Part:
+    """Put the number of shards on record, if nobody has; True when an earlier run had begun.
+
+    A register that is written once: who has taken over its id reads it first, and can be fenced
+    until its own value is there.
+    """
+    pause = FIRST_PAUSE
+    while True:
+        # Not waited for: one that was begun and not ended is ended by whoever takes over next.
+        layout: Marker | None = yield ReadMarker(shard.layout_id, wait=False)
+        if layout is not None and rules.is_laid_out(layout, shard):
+            return layout.run != shard.run
+        try:
+            yield TakeOver(shard.layout_id)
+            layout = yield ReadMarker(shard.layout_id)
+            if layout is not None and rules.is_laid_out(layout, shard):
+                return layout.run != shard.run
+            fresh = Marker(batch=shard.batch, shards=shard.shards, run=shard.run)
+            yield CommitMarker(shard.layout_id, shard.layout_id, fresh)
+        except Fenced:  # by another task of the batch, most likely: it is quick
+            yield Pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        else:
+            return False
+
+
+def _wait_for_winner(shard: Shard, patience: float) -> Protocol:
+    waited, pause = 0.0, FIRST_PAUSE
+    while True:
+        marker: Marker | None = yield ReadMarker(shard.group, wait=False)
+        if marker is not None and rules.was_won(marker, shard):
+            return Delivered(marker=marker, by_us=False)
+        if waited >= patience:
+            raise Fenced(f"{shard}: another attempt has taken over, and has not ended it")
+        yield Pause(pause)
+        waited += pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _marker(shard: Shard, written: Written) -> Marker:
+    return Marker(
+        batch=shard.batch,
+        shards=shard.shards,
+        rows=written.rows,
+        bytes=written.bytes,
+        run=shard.run,
+        ranges=written.ranges,
+    )

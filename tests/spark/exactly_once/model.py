@@ -1,0 +1,331 @@
+"""Brokers, tasks and drivers as a model: every step of every attempt is one move of the dice.
+
+Brokers keep their transactional ids, groups and one log. A commit is decided at one moment and its
+markers are written at later ones, group and log apart, as Kafka does. A driver runs attempts, and
+copies of them; attempts and drivers die at any step, and those that seem dead go on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kprod.spark.errors import ExactlyOnceError, ShardCountChanged
+from kprod.spark.exactly_once.marker import Marker, read_marker
+from kprod.spark.exactly_once.shard import Shard
+from kprod.spark.exactly_once.steps import (
+    CommitMarker,
+    CompareRows,
+    Delivered,
+    Fenced,
+    Pause,
+    Protocol,
+    ReadMarker,
+    Step,
+    TakeOver,
+    WriteRows,
+    Written,
+)
+
+Row = tuple[int, int]
+"""Batch and number."""
+
+ROWS = 12
+BATCHES = 3
+SHARDS = (2, 3, 4)
+PATIENCE = 3.0
+MOST_MOVES = 20_000
+WAIT = object()
+"""Brokers say: not yet."""
+
+
+@dataclass
+class Transaction:
+    rows: list[Row] = field(default_factory=list)
+    offsets: dict[str, tuple[int, str]] = field(default_factory=dict)
+    decided: bool = False  # to commit; its markers are on their way
+
+
+class Brokers:
+    """What is stored; ``deferred`` are markers of transactions that were decided."""
+
+    def __init__(self, dice: random.Random, *, stable: bool = True) -> None:
+        self.epochs: dict[str, int] = {}
+        self.open: dict[str, Transaction] = {}
+        self.groups: dict[str, tuple[int, str]] = {}
+        self.log: Counter[Row] = Counter()
+        self._late: dict[str, tuple[int, str]] = {}  # markers are written, the group not told yet
+        self._dice = dice
+        self._stable = stable
+
+    def take_over(self, name: str) -> Any:
+        found = self.open.get(name)
+        if found is not None and found.decided:
+            return WAIT
+        self.open.pop(name, None)  # aborted
+        self.epochs[name] = self.epochs.get(name, 0) + 1
+        return self.epochs[name]
+
+    def read(self, group: str, wait: bool) -> Any:
+        pending = any(group in one.offsets for one in self.open.values())
+        if self._stable and (pending or group in self._late):
+            return WAIT if wait else None
+        found = self.groups.get(group)
+        return None if found is None else read_marker(found[0], found[1].encode(), group)
+
+    def check(self, name: str, epoch: int) -> None:
+        if self.epochs.get(name) != epoch:
+            raise Fenced(name)
+
+    def write(self, name: str, epoch: int, rows: list[Row]) -> Any:
+        self.check(name, epoch)
+        found = self.open.get(name)
+        if found is not None and found.decided:
+            return WAIT
+        self.open.setdefault(name, Transaction()).rows += rows
+        return None
+
+    def add_offset(self, name: str, epoch: int, group: str, marker: Marker) -> Any:
+        self.check(name, epoch)
+        found = self.open.get(name)
+        if found is not None and found.decided:
+            return WAIT
+        offsets = self.open.setdefault(name, Transaction()).offsets
+        offsets[group] = (marker.offset, marker.metadata)
+        return None
+
+    def commit(self, name: str, epoch: int) -> None:
+        self.check(name, epoch)
+        self.open[name].decided = True
+
+    def tick(self) -> None:
+        """One of the markers that are on their way arrives."""
+        if self._late and self._dice.random() < 0.5:
+            group = min(self._late)
+            self.groups[group] = self._late.pop(group)
+            return
+        decided = sorted(name for name, one in self.open.items() if one.decided)
+        if not decided:
+            return
+        name = self._dice.choice(decided)
+        one = self.open[name]
+        if one.rows and (not one.offsets or self._dice.random() < 0.5):
+            self.log.update(one.rows)
+            one.rows = []
+        elif one.offsets:
+            group = min(one.offsets)
+            self._late[group] = one.offsets.pop(group)
+        if not one.rows and not one.offsets:
+            del self.open[name]
+
+    def settle(self) -> None:
+        """Time-outs abort what nobody has ended; markers arrive."""
+        for name in [name for name, one in self.open.items() if not one.decided]:
+            del self.open[name]
+        while self.open or self._late:
+            self.tick()
+
+
+class Attempt:
+    """One attempt at a shard, as far as it has come. ``result`` or ``error`` ends it."""
+
+    def __init__(self, protocol: Protocol, shard: Shard, rows: list[Row], brokers: Brokers) -> None:
+        self.shard = shard
+        self.result: Delivered | None = None
+        self.error: Exception | None = None
+        self._rows = rows
+        self._protocol = protocol
+        self._brokers = brokers
+        self._epochs: dict[str, int] = {}
+        self._left: list[Step] = []
+        self._step: Any = None
+        self._go_on(lambda: next(protocol))
+
+    @property
+    def ended(self) -> bool:
+        return self.result is not None or self.error is not None
+
+    def move(self) -> None:
+        """Take the step that is due, or a part of it."""
+        try:
+            answer = self._take(self._step)
+        except Fenced as fenced:
+            raised = fenced
+            self._go_on(lambda: self._protocol.throw(raised))
+            return
+        except ExactlyOnceError as error:
+            self.error = error
+            return
+        if answer is not WAIT:
+            self._go_on(lambda: self._protocol.send(answer))
+
+    def _go_on(self, resume: Callable[[], Step]) -> None:
+        self._part = 0
+        try:
+            self._step = resume()
+        except StopIteration as end:
+            self.result = end.value
+        except (Fenced, ExactlyOnceError) as error:
+            self.error = error
+
+    def _take(self, step: Step) -> Any:
+        brokers = self._brokers
+        match step:
+            case TakeOver(name):
+                epoch = brokers.take_over(name)
+                if epoch is not WAIT:
+                    self._epochs[name] = epoch
+                return epoch
+            case ReadMarker(group, wait):
+                return brokers.read(group, wait)
+            case WriteRows(name):
+                return self._write(name)
+            case CommitMarker(name, group, marker):
+                return self._commit(name, group, marker)
+            case CompareRows():
+                return None
+            case Pause():
+                return None
+
+    def _write(self, name: str) -> Any:
+        """Half of the rows, then the others."""
+        half = len(self._rows) // 2
+        parts = (self._rows[:half], self._rows[half:])
+        if self._brokers.write(name, self._epochs[name], parts[self._part]) is WAIT:
+            return WAIT
+        self._part += 1
+        if self._part < len(parts):
+            return WAIT
+        return Written(rows=len(self._rows), bytes=0)
+
+    def _commit(self, name: str, group: str, marker: Marker) -> Any:
+        epoch = self._epochs[name]
+        if self._part == 0:
+            if self._brokers.add_offset(name, epoch, group, marker) is not WAIT:
+                self._part = 1
+            return WAIT
+        self._brokers.commit(name, epoch)
+        return None
+
+
+Deliver = Callable[..., Protocol]
+Named = Callable[[Shard, int], Shard]
+
+
+class Driver:
+    """One run of the job: batches from the checkpoint on, until it dies or all are done."""
+
+    def __init__(self, world: World, run: int, shards: int) -> None:
+        self.shards = shards
+        self.refused: int | None = None
+        self._world = world
+        self._run = run
+        self._tries: Counter[int] = Counter()
+        self._tasks: dict[int, list[Attempt]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._tasks = {number: [self._start(number)] for number in range(self.shards)}
+
+    def _start(self, number: int) -> Attempt:
+        world, batch = self._world, self._world.checkpoint
+        shard = Shard(
+            prefix="p", job="j", number=number, batch=batch, shards=self.shards, topic="t",
+            run=str(self._run),
+        )  # fmt: skip
+        self._tries[number] += 1
+        shard = world.named(shard, self._run * 100 + self._tries[number])
+        rows = [(batch, row) for row in range(ROWS) if hash((row, 7)) % self.shards == number]
+        attempt = Attempt(world.deliver(shard, PATIENCE), shard, rows, world.brokers)
+        world.attempts.append(attempt)
+        return attempt
+
+    def move(self) -> None:
+        """Look after the tasks: failed ones are started again, slow ones perhaps twice."""
+        for number, attempts in self._tasks.items():
+            for attempt in attempts:
+                if isinstance(attempt.error, ShardCountChanged):
+                    self.refused = attempt.error.begun_with
+                    return
+            running = [one for one in attempts if not one.ended and one in self._world.attempts]
+            done = any(one.result is not None for one in attempts)
+            if not done and (not running or self._world.dice.random() < 0.01):
+                attempts.append(self._start(number))
+        if all(any(a.result is not None for a in one) for one in self._tasks.values()):
+            self._world.finished()
+            if not self._world.over:
+                self._begin()
+
+
+class World:
+    """A job from its first batch to the last, whatever happens to it."""
+
+    def __init__(
+        self, seed: int, deliver: Deliver, named: Named = lambda shard, _: shard, **how: bool
+    ) -> None:
+        self.dice = random.Random(seed)
+        self.brokers = Brokers(self.dice, **how)
+        self.deliver = deliver
+        self.named = named
+        self.attempts: list[Attempt] = []
+        self.checkpoint = 0
+        self.runs = 0
+
+    @property
+    def over(self) -> bool:
+        return self.checkpoint >= BATCHES
+
+    def finished(self) -> None:
+        """The batch is done; the checkpoint says so unless the driver dies first."""
+        if self.dice.random() < 0.8:
+            self.checkpoint += 1
+
+    def play(self) -> list[str]:
+        """To the end; what is wrong then."""
+        driver = Driver(self, self.runs, self.dice.choice(SHARDS))
+        for _ in range(MOST_MOVES):
+            if self.over:
+                break
+            chance = self.dice.random()
+            if driver.refused is not None:
+                driver = self._again(driver.refused)
+            elif chance < 0.004:
+                driver = self._again(self.dice.choice(SHARDS))
+            elif chance < 0.02 and self.attempts:
+                self.attempts.pop(self.dice.randrange(len(self.attempts)))  # killed, or lost
+            elif chance < 0.25:
+                self.brokers.tick()
+            elif chance < 0.5:
+                driver.move()
+            elif self.attempts:
+                attempt = self.dice.choice(self.attempts)
+                attempt.move()
+                if attempt.ended:
+                    self.attempts.remove(attempt)
+        return self._judge()
+
+    def _again(self, shards: int) -> Driver:
+        """The driver has died; some of its tasks have not heard of it yet."""
+        self.runs += 1
+        self.attempts = [one for one in self.attempts if self.dice.random() < 0.5]
+        return Driver(self, self.runs, shards)
+
+    def _judge(self) -> list[str]:
+        if not self.over:
+            return [f"stuck in batch {self.checkpoint}"]
+        while any(not one.ended for one in self.attempts):  # what was thought to be dead goes on
+            self.brokers.tick()
+            for one in self.attempts:
+                if not one.ended:
+                    one.move()
+        self.brokers.settle()
+        wrong = []
+        for batch in range(BATCHES):
+            for row in range(ROWS):
+                times = self.brokers.log[batch, row]
+                if times != 1:
+                    wrong.append(f"row {row} of batch {batch} is there {times} times")
+        return wrong

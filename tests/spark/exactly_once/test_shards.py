@@ -1,0 +1,260 @@
+"""A task's part without the task: attempts of one shard, over a broker, judged by a consumer."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log.log_config import LogConfig
+from kprod.broker.open_transactions import open_transactions
+from kprod.errors import ConfigError, DeliveryError, ProducerFencedError
+from kprod.spark.errors import (
+    MarkerError,
+    RowsChanged,
+    ShardCountChanged,
+    StaleBatch,
+    TransactionTooSlow,
+)
+from kprod.spark.exactly_once.marker import Marker
+from kprod.spark.exactly_once.placement import SHARD_COLUMN, Layout
+from kprod.spark.exactly_once.shard import Shard
+from kprod.spark.exactly_once.shard_run import ShardRun
+from kprod.spark.exactly_once.steps import Delivered
+from kprod.spark.partition_writer import partition_writer
+from kprod.spark.producer_options import job_options, transactional_options
+from kprod.spark.row_policy import RowPolicy
+from tests.support.committed_records import committed
+
+PARTITIONS = 2
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    config = LogConfig(max_message_bytes=100_000)
+    with EmbeddedBroker(default_partitions=PARTITIONS, log_config=config) as broker:
+        yield broker.bootstrap_servers
+
+
+def shard(topic: str, number: int = 0, **values: Any) -> Shard:
+    given = {"prefix": "p", "job": topic, "batch": 0, "shards": 2, "run": "first", **values}
+    return Shard(number=number, topic=topic, **given)
+
+
+def sends(topic: str, rows: list[bytes], before_end: Callable[[], None] = lambda: None) -> Any:
+    def send_rows(producer: Any) -> None:
+        for row in rows:
+            producer.send(topic, row)
+        before_end()
+
+    return send_rows
+
+
+def deliver(servers: str, wanted: Shard, send_rows: Any, **given: Any) -> Delivered:
+    options = {"bootstrap_servers": servers, **given.pop("options", {})}
+    with ShardRun(
+        shard=wanted,
+        options=transactional_options(job_options(options)),
+        timeout=None,
+        policy=RowPolicy(),
+        send_rows=send_rows,
+        **given,
+    ) as run:
+        return run.deliver()
+
+
+def rows(text: str, count: int = 50) -> list[bytes]:
+    return [f"{text} {number}".encode() for number in range(count)]
+
+
+def assert_there(servers: str, topic: str, expected: list[bytes]) -> None:
+    """Committed, once each, and nothing is left open behind them."""
+    assert sorted(committed(servers, topic, PARTITIONS)) == sorted(expected)
+    assert not [one for one in open_transactions(servers) if topic in one.transactional_id]
+
+
+def test_a_shard_is_written_once_however_often_its_task_runs(servers: str) -> None:
+    wanted = shard("again")
+    first = deliver(servers, wanted, sends("again", rows("a")))
+    second = deliver(servers, wanted, sends("again", rows("a")))
+    assert (first.by_us, second.by_us) == (True, False)
+    assert second.marker == first.marker
+    assert first.marker.rows == 50
+    assert sum(found[3] for found in first.marker.ranges["again"]) == 50
+    following = deliver(servers, shard("again", batch=1), sends("again", rows("b")))
+    assert following.by_us
+    assert_there(servers, "again", rows("a") + rows("b"))
+
+
+def test_what_a_dead_attempt_left_open_is_never_seen(servers: str) -> None:
+    wanted = shard("left")
+
+    def dies() -> None:
+        raise KeyError("killed")
+
+    with pytest.raises(KeyError):
+        deliver(servers, wanted, sends("left", rows("a"), dies))
+    assert deliver(servers, wanted, sends("left", rows("a"))).by_us
+    assert_there(servers, "left", rows("a"))
+
+
+def test_the_loser_of_a_race_waits_for_the_winner(servers: str) -> None:
+    wanted = shard("race", shards=None)
+    written, go_on = threading.Event(), threading.Event()
+    told: list[Delivered] = []
+
+    def holds() -> None:
+        written.set()
+        assert go_on.wait(60)
+
+    def loses() -> None:
+        told.append(deliver(servers, wanted, sends("race", rows("a"), holds)))
+
+    loser = threading.Thread(target=loses)
+    loser.start()
+    assert written.wait(60)
+
+    def winner_is_slow() -> None:
+        go_on.set()
+
+    won = deliver(servers, wanted, sends("race", rows("a"), winner_is_slow))
+    loser.join(60)
+    assert won.by_us
+    assert [one.by_us for one in told] == [False]
+    assert told[0].marker == won.marker
+    assert_there(servers, "race", rows("a"))
+
+
+def test_a_loser_without_a_winner_gives_up(servers: str) -> None:
+    wanted = shard("alone", shards=None)
+    slept: list[float] = []
+
+    def another_takes_over() -> None:
+        with KafkaProducer(
+            bootstrap_servers=servers, transactional_id=wanted.transactional_id
+        ) as other:
+            other.init_transactions()
+
+    with pytest.raises(ProducerFencedError, match="another attempt has taken over"):
+        deliver(
+            servers,
+            wanted,
+            sends("alone", rows("a"), another_takes_over),
+            sleep=slept.append,
+            options={"transaction_timeout_ms": 20_000},
+        )
+    assert 10 <= sum(slept) < 12, "half of the time that any attempt may take"
+    assert_there(servers, "alone", [])
+
+
+def test_another_number_of_shards_is_refused_within_a_batch(servers: str) -> None:
+    """The shard that was written is not one that the smaller number has."""
+    assert deliver(servers, shard("fewer", 1, shards=2), sends("fewer", rows("a"))).by_us
+    with pytest.raises(ShardCountChanged, match="begun with 2 shards, and now has 1") as raised:
+        deliver(servers, shard("fewer", 0, shards=1), sends("fewer", rows("a")))
+    assert raised.value.begun_with == 2
+    assert deliver(servers, shard("fewer", 0, shards=2), sends("fewer", rows("b"))).by_us
+    assert deliver(servers, shard("fewer", 0, shards=1, batch=1), sends("fewer", rows("c"))).by_us
+    assert_there(servers, "fewer", rows("a") + rows("b") + rows("c"))
+
+
+def test_another_run_that_goes_on_with_a_batch_is_told_of(servers: str) -> None:
+    first = deliver(servers, shard("runs", 0), sends("runs", rows("a")))
+    second = deliver(servers, shard("runs", 1, run="second"), sends("runs", rows("b")))
+    assert (first.rewritten, second.rewritten) == (False, True)
+
+
+def test_other_rows_for_the_same_shard_are_never_dropped_in_silence(servers: str) -> None:
+    """A copied checkpoint: same query, same batch, other rows."""
+    deliver(servers, shard("copied"), sends("copied", rows("a")))
+    with pytest.raises(RowsChanged, match="copy of the checkpoint"):
+        deliver(servers, shard("copied", run="copy"), sends("copied", rows("other")))
+    with pytest.raises(RowsChanged, match="now has 49"):
+        deliver(servers, shard("copied", run="copy"), sends("copied", rows("a", 49)))
+    assert_there(servers, "copied", rows("a"))
+
+
+def test_a_batch_that_was_passed_is_never_dropped_in_silence(servers: str) -> None:
+    deliver(servers, shard("reset", batch=7), sends("reset", rows("a")))
+    with pytest.raises(StaleBatch, match="batch 7 of it was written already"):
+        deliver(servers, shard("reset", batch=0), sends("reset", rows("b")))
+    assert_there(servers, "reset", rows("a"))
+
+
+def test_a_group_that_something_else_uses_is_left_alone(servers: str) -> None:
+    deliver(servers, shard("used", shards=None), sends("used", rows("a")))
+    other = KafkaProducer(bootstrap_servers=servers, transactional_id="other")
+    with other, other.transaction():
+        other.send_offsets_to_transaction({("used", 0): 9}, "p.used.0")
+    with pytest.raises(MarkerError, match=r"'p\.used\.0'"):
+        deliver(servers, shard("used", shards=None), sends("used", rows("a")))
+
+
+def test_half_of_the_time_of_a_transaction_is_the_limit(servers: str) -> None:
+    now = [0.0]
+
+    def passes() -> None:
+        now[0] += 301.0
+
+    with pytest.raises(TransactionTooSlow, match=r"301 s.*600 s: set transaction_timeout_ms"):
+        deliver(servers, shard("slow"), sends("slow", rows("a"), passes), now=lambda: now[0])
+    assert_there(servers, "slow", [])
+
+
+def test_a_record_that_the_broker_refuses_fails_the_shard(servers: str) -> None:
+    big = [random.Random(1).randbytes(200_000)]
+    with pytest.raises(DeliveryError, match="1 of 1 records failed"):
+        deliver(servers, shard("large"), sends("large", big))
+    assert_there(servers, "large", [])
+
+
+def batches(layout: Layout | None, *values: str) -> Iterator[pa.RecordBatch]:
+    for value in values:
+        columns: dict[str, Any] = {"value": [value]}
+        if layout is not None:
+            columns[SHARD_COLUMN] = pa.array([layout.packed], pa.int64())
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def test_a_writer_proves_that_rows_belong_to_its_task(servers: str) -> None:
+    writer = partition_writer(
+        "placed", bootstrap_servers=servers, delivery="exactly_once", job_id="job"
+    )
+    with pytest.raises(ConfigError, match=r"kprod.spark.sharded\(df, 8\)"):
+        writer(batches(None, "a"))
+    with pytest.raises(ConfigError, match="task -1 has rows of shard 1: rows have been moved"):
+        writer(batches(Layout(1, 2), "a"))
+    with pytest.raises(ConfigError, match="transactional_id"):
+        partition_writer("t", bootstrap_servers=servers, transactional_id="mine")
+    with pytest.raises(ConfigError, match="marker_topic"):
+        partition_writer(bootstrap_servers=servers, delivery="exactly_once")
+    with pytest.raises(ConfigError, match='expected one of "at_least_once", "exactly_once"'):
+        partition_writer("t", bootstrap_servers=servers, delivery="sometimes")
+
+
+@pytest.mark.parametrize("arrow", [True, False])
+def test_a_writer_writes_once_in_each_stage(servers: str, arrow: bool) -> None:
+    topic = f"writer-{arrow}"
+    writer = partition_writer(topic, bootstrap_servers=servers, delivery="exactly_once")
+    for delivered in ("committed", "already_there"):
+        items: Any = batches(None, "a", "b") if arrow else iter(["a", "b"])
+        (report,) = writer(items)
+        if arrow:
+            (report,) = report.to_pylist()
+        assert report["delivered"] == delivered
+        assert report["records"] == 2
+        assert report["bytes"] == 2
+        assert report["transactional_id"].startswith("kprod-spark.")
+    assert_there(servers, topic, [b"a", b"b"])
+
+
+def test_a_marker_has_no_more_than_brokers_take() -> None:
+    many = {"t": [[n, 10**12, 10**12 + 1, 1] for n in range(500)]}
+    assert len(Marker(batch=1, ranges=many).metadata) < 4_000
+    assert '"ranges"' in Marker(batch=1, ranges={"t": [[0, 1, 2, 2]]}).metadata

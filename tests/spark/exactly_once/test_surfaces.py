@@ -1,0 +1,254 @@
+"""``delivery="exactly_once"`` from every surface of a cluster, judged by another consumer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import rand
+
+from kprod.broker.open_transactions import open_transactions
+from kprod.errors import ConfigError
+from kprod.spark import WriteFailed, WriteResult, foreach_batch, partition_writer, sharded, write
+from kprod.spark.pipeline import Pipeline, run_pipeline
+from tests.support.committed_records import committed
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+ROWS = 400
+TASKS = 4
+PARTITIONS = 3
+ONCE: dict[str, Any] = {"delivery": "exactly_once", "progress": False}
+
+
+def frame(spark: SparkSession, rows: int = ROWS) -> DataFrame:
+    return spark.range(0, rows, 1, TASKS).selectExpr(
+        "cast(id as string) as key", "concat('row ', id) as value"
+    )
+
+
+def assert_once_each(kafka: str, topic: str, rows: int = ROWS) -> None:
+    found = sorted(committed(kafka, topic, PARTITIONS))
+    assert found == sorted(b"row %d" % row for row in range(rows))
+    assert open_transactions(kafka) == []
+
+
+def test_a_frame_is_written_in_a_transaction_for_each_task(
+    cluster: SparkSession, kafka: str
+) -> None:
+    result = write(frame(cluster), "once-frame", bootstrap_servers=kafka, **ONCE)
+    assert_once_each(kafka, "once-frame")
+    assert (result.records, result.committed, result.already_there) == (ROWS, TASKS, 0)
+    assert len(set(result.transactional_ids)) == TASKS
+    assert "4 committed, 0 already there" in str(result)
+    again = write(frame(cluster), "once-frame", bootstrap_servers=kafka, **ONCE)
+    assert again.committed == TASKS, "each call is a job of its own"
+
+
+def test_a_job_that_is_started_again_under_its_id_writes_nothing(
+    cluster: SparkSession, kafka: str
+) -> None:
+    given = {"bootstrap_servers": kafka, "job_id": "nightly", "shards": 5, **ONCE}
+    first = write(frame(cluster), "once-job", **given)
+    second = write(frame(cluster).coalesce(1), "once-job", **given)
+    assert_once_each(kafka, "once-job")
+    assert (first.committed, second.committed, second.already_there) == (5, 0, 5)
+    assert second.records == first.records == ROWS
+    assert second.offsets == first.offsets
+    with pytest.raises(WriteFailed, match="begun with 5 shards, and now has 4"):
+        write(frame(cluster), "once-job", **{**given, "shards": 4})
+    with pytest.raises(WriteFailed, match="nothing was written or dropped"):
+        write(frame(cluster, ROWS - 1), "once-job", **given)
+    assert_once_each(kafka, "once-job")
+
+
+def test_what_cannot_be_promised_is_refused_on_the_driver(
+    cluster: SparkSession, kafka: str
+) -> None:
+    rows = frame(cluster)
+    with pytest.raises(ConfigError, match="Say shards=8"):
+        write(rows, "refused", bootstrap_servers=kafka, job_id="x", **ONCE)
+    with pytest.raises(ConfigError, match="not be the same when Spark computes them again"):
+        write(
+            rows.withColumn("value", rand().cast("string")),
+            "refused",
+            bootstrap_servers=kafka,
+            job_id="x",
+            shards=2,
+            **ONCE,
+        )
+    with pytest.raises(ConfigError, match="transactional_id: tasks of one job"):
+        write(rows, "refused", bootstrap_servers=kafka, transactional_id="mine")
+    saved = rows.write.format("kprod").option("kafka.bootstrap.servers", kafka).mode("append")
+    with pytest.raises(PySparkException, match="transactional_id: tasks of one job"):
+        saved.option("topic", "refused").option("kafka.transactional.id", "mine").save()
+    with pytest.raises(PySparkException, match=r"a data source cannot move rows"):
+        saved.option("topic", "refused").option("shards", "3").save()
+
+
+def test_the_data_source_in_batches(cluster: SparkSession, kafka: str) -> None:
+    options = {
+        "kafka.bootstrap.servers": kafka,
+        "topic": "once-saved",
+        "delivery": "exactly_once",
+        "jobId": "save",
+    }
+    with pytest.raises(PySparkException, match=r"kprod.spark.sharded\(df, 8\)"):
+        frame(cluster).write.format("kprod").options(**options).mode("append").save()
+    placed = sharded(frame(cluster), 3, by="key")
+    for _ in range(2):
+        placed.write.format("kprod").options(**options).mode("append").save()
+    assert_once_each(kafka, "once-saved")
+    moved = placed.repartition(2)
+    with pytest.raises(PySparkException, match="rows have been moved"):
+        moved.write.format("kprod").options(**{**options, "jobId": "b"}).mode("append").save()
+
+
+@pytest.mark.parametrize("how", ["arrow", "rdd", "foreach"])
+def test_a_partition_writer_in_a_task(cluster: SparkSession, kafka: str, how: str) -> None:
+    topic = f"once-{how}"
+    writer = partition_writer(topic, bootstrap_servers=kafka, delivery="exactly_once", job_id=how)
+    rows = sharded(frame(cluster), 3)
+    run: dict[str, Callable[[], Any]] = {
+        "arrow": lambda: rows.mapInArrow(writer, writer.schema).collect(),
+        "rdd": lambda: rows.rdd.mapPartitions(writer).collect(),
+        "foreach": lambda: rows.foreachPartition(writer),
+    }
+    run[how]()
+    run[how]()
+    assert_once_each(kafka, topic)
+
+
+class Lines:
+    """A folder that streams read, a file for each micro-batch."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.folder = folder / "in"
+        self.folder.mkdir()
+        self._spark = spark
+        self._rows = 0
+
+    def add(self, rows: int) -> None:
+        lines = "".join(f"row {self._rows + n}\n" for n in range(rows))
+        (self.folder / f"{self._rows:06}.txt").write_text(lines)
+        self._rows += rows
+
+    def stream(self) -> DataFrame:
+        return self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.folder))
+
+
+def forget_commit(checkpoint: Path, batch: int) -> None:
+    """As if the driver had died before it noted that the batch is done."""
+    for found in (checkpoint / "commits").glob(f"*{batch}*"):
+        found.unlink()
+
+
+def test_a_stream_that_is_started_again(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
+    lines = Lines(cluster, tmp_path)
+    checkpoint = tmp_path / "checkpoint"
+
+    def run(shards: int = 2, checkpoint: Path = checkpoint, **more: str) -> None:
+        query = (
+            sharded(lines.stream(), shards)
+            .writeStream.format("kprod")
+            .option("kafka.bootstrap.servers", kafka)
+            .option("topic", "once-stream")
+            .option("delivery", "exactly_once")
+            .option("checkpointLocation", str(checkpoint))
+            .options(**more)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    lines.add(100)
+    lines.add(100)
+    run()
+    assert_once_each(kafka, "once-stream", 200)
+    forget_commit(checkpoint, 1)
+    run()
+    assert_once_each(kafka, "once-stream", 200)
+    forget_commit(checkpoint, 1)
+    with pytest.raises(StreamingQueryException, match="begun with 2 shards, and now has 3"):
+        run(shards=3)
+    run()
+    lines.add(50)
+    run(shards=3)
+    assert_once_each(kafka, "once-stream", 250)
+    # A checkpoint that begins anew is another query: nothing is taken for done.
+    other = tmp_path / "other"
+    run(checkpoint=other)
+    assert len(committed(kafka, "once-stream", PARTITIONS)) == 500
+
+
+def test_a_stream_without_shards_is_refused(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    lines = Lines(cluster, tmp_path)
+    lines.add(1)
+    query = (
+        lines.stream()
+        .writeStream.format("kprod")
+        .option("kafka.bootstrap.servers", kafka)
+        .option("topic", "refused")
+        .option("delivery", "exactly_once")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match=r"kprod.spark.sharded\(df, 8\)"):
+        query.awaitTermination()
+
+
+def test_foreach_batch_that_is_retried(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
+    lines = Lines(cluster, tmp_path)
+    checkpoint = tmp_path / "checkpoint"
+    told: list[WriteResult] = []
+    writes = foreach_batch(
+        "once-batches",
+        bootstrap_servers=kafka,
+        delivery="exactly_once",
+        shards=2,
+        on_result=lambda result, _: told.append(result),
+    )
+
+    def run() -> None:
+        stream = lines.stream().writeStream.foreachBatch(writes)
+        stream = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        stream.start().awaitTermination()
+
+    lines.add(100)
+    run()
+    forget_commit(checkpoint, 0)
+    run()
+    lines.add(100)
+    run()
+    assert_once_each(kafka, "once-batches", 200)
+    assert [(one.committed, one.already_there) for one in told] == [(2, 0), (0, 2), (2, 0)]
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
+    assert all(f".{query}." in name for one in told for name in one.transactional_ids)
+
+
+def test_a_pipeline(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
+    lines = Lines(cluster, tmp_path)
+    lines.add(100)
+    pipeline = Pipeline(
+        topic="once-pipeline",
+        bootstrap_servers=kafka,
+        path=str(lines.folder),
+        format="text",
+        sql="SELECT value AS key, value FROM input",
+        stream=True,
+        checkpoint=str(tmp_path / "checkpoint"),
+        options={"delivery": "exactly_once", "shards": 2, "shard_by": "key"},
+    )
+    run_pipeline(cluster, pipeline, lambda *_: None)
+    forget_commit(tmp_path / "checkpoint", 0)
+    result = run_pipeline(cluster, pipeline, lambda *_: None)
+    assert_once_each(kafka, "once-pipeline", 100)
+    assert (result.committed, result.already_there) == (0, 2)
