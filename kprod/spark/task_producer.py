@@ -48,6 +48,8 @@ class TaskProducer:
         self.rejected: RejectedRows | None = None
         self.flush_seconds = 0.0
         self.offered = Offered()
+        """Told in a transaction only: it takes time for each row."""
+        self._offer = self.offered.row if in_transaction else None
         self._dead_letters = Acknowledgements(timeout)
         thoughts = None
         if policy is not None and policy.on_row_error != "fail":
@@ -79,7 +81,8 @@ class TaskProducer:
     ) -> FutureRecordMetadata:
         """As ``KafkaProducer.send``; and raises DeliveryError when an earlier record has failed."""
         future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
-        self.offered.row(value, key)
+        if self._offer is not None:
+            self._offer(value, key)
         row = None
         if self.rejected is not None:
             copied = None if headers is None else list(headers)

@@ -21,7 +21,13 @@ ROOT = Path(__file__).parents[2]
 collect_ignore = (
     []
     if os.environ.get("KPROD_CAMPAIGN") == "long"
-    else ["test_acceptance.py", "test_kills.py", "test_pipeline_exits.py", "test_shipping.py"]
+    else [
+        "test_acceptance.py",
+        "test_kills.py",
+        "test_kills_exactly_once.py",
+        "test_pipeline_exits.py",
+        "test_shipping.py",
+    ]
 )
 
 # Three JVMs start on what may be two cores, and run for seconds: a quick compiler and one collector

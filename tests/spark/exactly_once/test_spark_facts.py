@@ -1,0 +1,204 @@
+"""What Spark does with tasks, batches and checkpoints: each row is there once all the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from kprod.errors import ConfigError
+from kprod.spark import RowsChanged, WriteFailed, sharded, write
+from kprod.spark.data_source import MicroBatchWriter, Written, batch_writer, stream_writer
+from kprod.spark.exactly_once.placement import SHARD_COLUMN
+from kprod.spark.exactly_once.terms import JobName, Scope, Terms
+from kprod.spark.fatal import is_fatal
+from kprod.spark.task_identity import TaskIdentity
+from kprod.spark.task_outcome import TaskOutcome
+from tests.spark.exactly_once.test_surfaces import (
+    ONCE,
+    PARTITIONS,
+    ROWS,
+    Lines,
+    assert_once_each,
+    frame,
+)
+from tests.support.committed_records import committed
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+TASK = TaskIdentity(application="app", stage=3, partition=1, attempt=0)
+IN_STREAM = replace(TASK, query="q", batch=7, run="r")
+SHARDED = StructType([StructField("value", StringType()), StructField(SHARD_COLUMN, LongType())])
+OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery": "exactly_once"}
+
+
+def once(folder: Path, name: str) -> bool:
+    """True for the first caller of all processes."""
+    try:
+        os.close(os.open(folder / name, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+class DiesAt:
+    """A serializer in whose first attempt at a row the worker process is killed."""
+
+    def __init__(self, row: str, folder: Path) -> None:
+        self._row = row
+        self._folder = folder
+
+    def __call__(self, value: Any) -> bytes:
+        if value == self._row and once(self._folder, "died"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return str(value).encode()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def loses_an_executor(folder: Path) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """In the middle of a task its executor is killed, and what it had shuffled is lost."""
+
+    def passes(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield batch
+            if once(folder, "lost"):
+                os.kill(parent_of(os.getppid()), signal.SIGKILL)
+
+    return passes
+
+
+def test_a_worker_that_is_killed_in_the_middle(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    result = write(
+        frame(cluster),
+        "killed-worker",
+        bootstrap_servers=kafka,
+        value_serializer=DiesAt("row 250", tmp_path),
+        **ONCE,
+    )
+    assert (tmp_path / "died").exists()
+    assert_once_each(kafka, "killed-worker")
+    assert result.attempts > 4
+    assert result.rewritten >= 1
+    assert "of them rewritten" in str(result)
+
+
+def test_a_stage_that_runs_again_after_its_shuffle_was_lost(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    shuffled = frame(cluster).repartition(6, "key")
+    shuffled = shuffled.mapInArrow(loses_an_executor(tmp_path), "key string, value string")
+    result = write(shuffled, "lost-shuffle", bootstrap_servers=kafka, **ONCE)
+    assert (tmp_path / "lost").exists()
+    assert_once_each(kafka, "lost-shuffle")
+    assert result.records == ROWS
+
+
+def test_adaptive_execution_makes_no_other_shards(cluster: SparkSession, kafka: str) -> None:
+    def run() -> DataFrame:
+        return frame(cluster).groupBy("key").agg({"value": "max"}).toDF("key", "value")
+
+    given = {"bootstrap_servers": kafka, "job_id": "adaptive", "shards": 3, **ONCE}
+    before = cluster.conf.get("spark.sql.adaptive.enabled")
+    try:
+        for enabled in ("true", "false"):
+            cluster.conf.set("spark.sql.adaptive.enabled", enabled)
+            result = write(run(), "adaptive", **given)
+    finally:
+        cluster.conf.set("spark.sql.adaptive.enabled", before or "true")
+    assert result.already_there == 3
+    assert_once_each(kafka, "adaptive")
+
+
+def test_a_copied_checkpoint_never_drops_rows_in_silence(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    def run(lines: Lines, checkpoint: Path, **more: str) -> None:
+        query = (
+            sharded(lines.stream(), 2)
+            .writeStream.format("kprod")
+            .option("kafka.bootstrap.servers", kafka)
+            .option("topic", "copied-checkpoint")
+            .option("delivery", "exactly_once")
+            .option("checkpointLocation", str(checkpoint))
+            .options(**more)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    lines = Lines(cluster, tmp_path)
+    lines.add(100)
+    run(lines, tmp_path / "first")
+    for name in ("other-rows", "behind"):
+        shutil.copytree(tmp_path / "first", tmp_path / name)
+    lines.add(50)
+    run(lines, tmp_path / "first")
+    mine = (lines.folder / "000100.txt").read_text()
+    (lines.folder / "000100.txt").write_text("of the copy\n" * 30)
+    with pytest.raises(StreamingQueryException, match="nothing was written or dropped"):
+        run(lines, tmp_path / "other-rows")
+    (lines.folder / "000100.txt").write_text(mine)
+    lines.add(60)
+    run(lines, tmp_path / "first")
+    with pytest.raises(StreamingQueryException, match="batch 2 of it was written already"):
+        run(lines, tmp_path / "behind")
+    assert_once_each(kafka, "copied-checkpoint", 210)
+    run(lines, tmp_path / "behind", jobId="copy")
+    assert len(committed(kafka, "copied-checkpoint", PARTITIONS)) == 320
+
+
+def test_a_writer_that_is_made_twice_goes_by_one_name() -> None:
+    """``streamWriter`` is called for the tasks, and again for the commit."""
+    made = [stream_writer(OPTIONS, SHARDED) for _ in range(2)]
+    assert all(isinstance(one, MicroBatchWriter) for one in made)
+    terms = [Terms(topic="t", scope=Scope.QUERY) for _ in range(2)]
+    assert {one.job_name(IN_STREAM) for one in terms} == {JobName("q", 7, lasting=True)}
+
+
+def test_commit_may_be_called_again_and_abort_after_it() -> None:
+    """The tasks have committed: neither has anything left to do."""
+    writer, batch = stream_writer(OPTIONS, SHARDED), batch_writer(OPTIONS, SHARDED, False)
+    messages = [Written(TaskOutcome(task=0)), None]
+    for _ in range(2):
+        writer.commit(messages, 7)
+        writer.abort(messages, 7)
+        batch.commit(messages)
+        batch.abort(messages)
+    lost = [Written(TaskOutcome(task=1, failure=RowsChanged("other rows")))]
+    for _ in range(2):
+        with pytest.raises(WriteFailed, match="other rows"):
+            writer.commit(lost, 7)
+    assert is_fatal(RowsChanged("other rows")), "no attempt could help"
+
+
+def test_the_name_of_a_job() -> None:
+    given = Terms(topic="t", job_id="mine")
+    assert given.job_name(TASK) == JobName("mine", 0, lasting=True)
+    assert given.job_name(IN_STREAM) == JobName("mine.q", 7, lasting=True)
+    fresh = Terms(topic="t", fresh="f")
+    assert fresh.job_name(TASK) == JobName("f.3", 0, lasting=False)
+    with pytest.raises(ConfigError, match="needs a job_id here"):
+        fresh.job_name(IN_STREAM)
+    call = replace(fresh, scope=Scope.CALL)
+    assert call.job_name(IN_STREAM) == JobName("f", 0, lasting=False)
+    batch = replace(fresh, scope=Scope.QUERY, batch=4)
+    with pytest.raises(ConfigError, match="needs a job_id here"):
+        batch.job_name(TASK)
+    assert replace(batch, query="q").job_name(TASK) == JobName("q", 4, lasting=True)
+    assert replace(batch, job_id="mine").job_name(TASK) == JobName("mine", 4, lasting=True)
+    with pytest.raises(ConfigError, match="does not tell which batch"):
+        replace(fresh, scope=Scope.QUERY).job_name(TASK)
