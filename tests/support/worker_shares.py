@@ -22,6 +22,7 @@ TOGETHER = {
     "tests/integration/test_committed_offsets.py": "shared_kafka",
     "tests/integration/test_prepared_transactions.py": "shared_kafka",
     "tests/integration/test_round_trip.py": "shared_kafka",
+    "tests/integration/test_spark_shards.py": "shared_kafka",
     "tests/integration/test_transactional_faces.py": "shared_kafka",
     "tests/integration/test_transactions.py": "shared_kafka",
     "tests/simulation/test_as_written.py": "simulation",

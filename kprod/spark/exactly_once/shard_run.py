@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from kprod.errors import KprodError, ProducerFencedError
+from kprod.errors import BrokerError, KprodError, ProducerFencedError
 from kprod.spark.exactly_once import rules
 from kprod.spark.exactly_once.marker import Marker, Ranges, read_marker
 from kprod.spark.exactly_once.measuring import MeasuringProducer
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 CLOSING_SECONDS = 5.0
 """For aborting what an exception has left open; after that brokers do it, at its time-out."""
+
+OVER = frozenset({47, 48, 90})
+"""INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED."""
 
 log = logging.getLogger("kprod")
 
@@ -122,17 +125,15 @@ class ShardRun:
     def _gave_way(self, error: KprodError) -> bool:
         """Abort what is open; whether another producer has taken over."""
         name, self._open = self._open, None
-        if isinstance(error, ProducerFencedError):
-            return True
-        if name is None:
-            return False
+        if isinstance(error, ProducerFencedError) or name is None:
+            return isinstance(error, ProducerFencedError)
         try:
             self._producers[name].abort_transaction()
         except ProducerFencedError:
             return True
         except KprodError as unconfirmed:
             error.add_note(f"its coordinator has not confirmed the abort: {unconfirmed}")
-        return False
+        return _was_aborted(error)
 
     def _take(self, step: Step) -> Any:
         match step:
@@ -204,6 +205,19 @@ class ShardRun:
 
     def _transaction_seconds(self, producer: KafkaProducer) -> float:
         return producer.config.transaction_timeout_ms / 1000
+
+
+def _was_aborted(error: BaseException | None) -> bool:
+    """Whether brokers say that the transaction is over, or its epoch old.
+
+    Protocol 2 takes an abort of a producer while another one is being given its place: that one is
+    not told yet that it was fenced. The time-out is no reason: ``tick`` comes before it.
+    """
+    while error is not None:
+        if isinstance(error, BrokerError) and error.code in OVER:
+            return True
+        error = error.__cause__
+    return False
 
 
 def _ranges(task: TaskProducer) -> Ranges:

@@ -1,0 +1,90 @@
+"""Shards of one batch that begin at the same moment, over every kind of broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kprod.broker import EmbeddedBroker
+from kprod.broker.open_transactions import open_transactions
+from kprod.spark.exactly_once.shard import Shard
+from kprod.spark.exactly_once.shard_run import ShardRun
+from kprod.spark.producer_options import job_options, transactional_options
+from kprod.spark.row_policy import RowPolicy
+from tests.integration.conftest import SharedKafka
+from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.committed_records import committed
+from tests.support.topic_admin import TopicAdmin
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.interop,
+    pytest.mark.timeout(360),
+]
+
+TOPIC = "shards-together"
+SHARDS = 6
+BATCHES = 6
+
+
+@pytest.fixture(scope="module", params=["embedded", NEWEST, OLDER])
+def servers(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterator[str]:
+    if request.param == "embedded":
+        with EmbeddedBroker() as embedded:
+            yield embedded.bootstrap_servers
+    else:
+        yield shared_kafka(request.param).bootstrap_servers
+
+
+def test_shards_that_begin_together_do_not_fail_each_other(servers: str) -> None:
+    """None is the first shard, so all of them put the layout on record at once.
+
+    With protocol 2 one of them may be told INVALID_TXN_STATE while another is given its place.
+    """
+    TopicAdmin(servers).create(TOPIC, 1)
+    options = transactional_options(job_options({"bootstrap_servers": servers}))
+    failed: list[BaseException] = []
+
+    def write(shard: Shard, ready: threading.Barrier) -> None:
+        def send_rows(producer: Any) -> None:
+            producer.send(TOPIC, b"%d of %d" % (shard.number, shard.batch))
+
+        ready.wait()
+        try:
+            with ShardRun(
+                shard=shard,
+                options=options,
+                timeout=None,
+                policy=RowPolicy(),
+                send_rows=send_rows,
+            ) as run:
+                assert run.deliver().by_us
+        except BaseException as error:
+            failed.append(error)
+
+    for batch in range(BATCHES):
+        ready = threading.Barrier(SHARDS)
+        shards = [
+            Shard(
+                prefix="p",
+                job="together",
+                number=number,
+                batch=batch,
+                shards=SHARDS + 1,
+                topic=TOPIC,
+            )
+            for number in range(1, SHARDS + 1)
+        ]
+        threads = [threading.Thread(target=write, args=(shard, ready)) for shard in shards]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+    expected = [b"%d of %d" % (n, b) for n in range(1, SHARDS + 1) for b in range(BATCHES)]
+    assert sorted(committed(servers, TOPIC, 1)) == sorted(expected)
+    assert not [one for one in open_transactions(servers) if "together" in one.transactional_id]
