@@ -7,9 +7,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-TYPES := $(shell find kprod -name '*.pxd')
-TYPED := $(TYPES:.pxd=.py)
-SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd) $(TYPES) $(TYPED)
+SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
 # All of Cython's warnings but one, which takes every `with lock:` block for one that may be skipped.
 CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False -X annotation_typing=False
 export KPROD_DEBUG KPROD_SANITIZE
@@ -20,7 +18,7 @@ IN_WORKERS := -n auto --maxprocesses=4
 QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
-.PHONY: build bytecode demo test check check-source check-tests oldest as-written coverage campaign sanitize lint lint-style lint-types lint-cython lint-c wheel test-wheel bench acceptance file-map docs clean FORCE
+.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign sanitize lint lint-style lint-types lint-cython lint-c wheel test-wheel bench acceptance file-map docs clean FORCE
 
 # The downloads go on while the extensions are compiled.
 build:
@@ -55,10 +53,6 @@ oldest: build
 	cp build/oldest/tools.pth build/oldest/lib/python*/site-packages/
 	PYTHONPATH=$(CURDIR) build/oldest/bin/python -m pytest $(IN_WORKERS) -q -m "not slow" tests/unit tests/ext tests/golden $(ARGS)
 
-# The unit tests against the modules of kprod as they are written, although they are compiled.
-as-written: build bytecode
-	KPROD_AS_WRITTEN=1 $(BIN)/python -m pytest $(IN_WORKERS) -q -m "not compiled" tests/unit $(ARGS)
-
 campaign: build
 	$(PIP_INSTALL) grpcio grpcio-status googleapis-common-protos  # no wheels for 3.14t: not in dev
 	$(BIN)/python -m tests.fault.campaign $(ARGS)
@@ -74,7 +68,7 @@ lint: build
 
 lint-style:
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint kprod_ext $(TYPES)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint kprod_ext
 	$(BIN)/lint-imports --no-cache
 
 lint-types:
@@ -84,15 +78,14 @@ lint-types:
 lint-cython:
 	@mkdir -p build/lint
 	$(BIN)/cython $(CYTHON_WARNINGS) -o build/lint/ kprod_ext/*.pyx
-	$(BIN)/cython $(CYTHON_WARNINGS) -X warn.unused=False -o build/lint/ $(TYPED)
 
 # What the C compiler said when the extensions were built.
 lint-c:
 	@! find build/temp.* -name '*.o.warnings' -exec cat {} + | grep .
 
-# Which lines the unit tests pass, of the Python as it is written.
+# Which lines of Python the unit tests pass.
 coverage: build
-	KPROD_AS_WRITTEN=1 $(BIN)/python -m coverage run -m pytest -q tests/unit $(ARGS)
+	$(BIN)/python -m coverage run -m pytest -q tests/unit $(ARGS)
 	$(BIN)/python -m coverage report
 
 # Source distribution and wheel of this machine's Python, audited and tried in a clean environment.

@@ -31,8 +31,7 @@ MODE = "-".join(["debug" if DEBUG else "release"] + ["sanitize"] * SANITIZE)
 C_FLAGS = ["-Wall", "-Wextra"]
 C_FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
 # Python's own flags ask for debug information: it takes a third of the compiler's time.
-PER_RECORD = ["-O0", "-g3", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
-PER_BATCH = PER_RECORD if DEBUG else ["-O1", "-g0"]
+C_FLAGS += ["-O0", "-g3", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
 # Against mistakes in C: canaries on the stack, calls whose sizes are checked (by a compiler that
 # optimizes; the sanitizers check more), and no table of addresses that could be overwritten.
 ELF = sys.platform == "linux"
@@ -56,32 +55,23 @@ DIRECTIVES = {
     "freethreading_compatible": True,
 }
 
-# A module of kprod that has a .pxd beside it is compiled, too: the .pxd tells the types of what the
-# module's classes hold, and the module stays Python that runs as it is. So an index means there
-# what it means in Python: -1 is the last one, beyond the end is an IndexError, and None has no
-# attributes.
-LEAVES = sorted(Path("kprod_ext").glob("*.pyx"))
-FUTURE = Path("kprod/buffer/future.py")  # of kprod's modules the one that runs per record
-TYPED = sorted(types.with_suffix(".py") for types in Path("kprod").rglob("*.pxd"))
-AS_IN_PYTHON = {"boundscheck": True, "wraparound": True, "nonecheck": True}
+EXTENSIONS = sorted(Path("kprod_ext").glob("*.pyx"))
 
 
-def compiled(
-    sources: list[Path], flags: list[str], directives: dict[str, object]
-) -> list[Extension]:
+def compiled(sources: list[Path]) -> list[Extension]:
     """How ``sources`` become C. One directory for each mode: switching it generates them anew."""
     extensions = [
         Extension(
             ".".join(source.with_suffix("").parts),
             [str(source)],
             define_macros=MACROS,
-            extra_compile_args=[*C_FLAGS, *flags, *PROTECTION, *SANITIZERS],
+            extra_compile_args=[*C_FLAGS, *PROTECTION, *SANITIZERS],
             extra_link_args=[*READ_ONLY, *SANITIZERS],
         )
         for source in sources
     ]
     made: list[Extension] = cythonize(
-        extensions, build_dir=f"build/{MODE}", compiler_directives=directives, nthreads=CORES
+        extensions, build_dir=f"build/{MODE}", compiler_directives=DIRECTIVES, nthreads=CORES
     )
     return made
 
@@ -122,10 +112,5 @@ def keep_warnings(command: list[str], **options: object) -> None:
 
 
 if __name__ == "__main__":  # not in the processes that translate
-    EXTENSIONS = []
-    if WITH_EXTENSIONS:
-        EXTENSIONS += compiled(LEAVES, PER_RECORD, DIRECTIVES)
-        as_in_python = DIRECTIVES | AS_IN_PYTHON
-        EXTENSIONS += compiled([FUTURE], PER_RECORD, as_in_python)
-        EXTENSIONS += compiled([p for p in TYPED if p != FUTURE], PER_BATCH, as_in_python)
-    setup(ext_modules=EXTENSIONS, cmdclass={"build_ext": BuildExtensions})
+    extensions = compiled(EXTENSIONS) if WITH_EXTENSIONS else []
+    setup(ext_modules=extensions, cmdclass={"build_ext": BuildExtensions})

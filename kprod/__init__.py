@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import kprod.compiled_modules  # noqa: F401  (first: it decides which files are loaded)
-from kprod.buffer.future import FutureRecordMetadata
+import kprod.stale_extensions  # noqa: F401  (first: it warns before they are loaded)
 from kprod.config.option_types import ProducerOptions
 from kprod.errors import (
     AuthenticationError,
@@ -59,6 +58,7 @@ from kprod.types import (
     TopicPartition,
 )
 from kprod.version import VERSION
+from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
     from kprod.bulk.delivery import BulkDelivery

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compiled_topics import CompiledTopics
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.bulk.bulk_calls import BulkCalls
 from kprod.bulk.writing import BulkParts
 from kprod.clock import SystemClock
@@ -44,6 +43,7 @@ from kprod.sender.termination import exit_on_sigterm
 from kprod.transactional.transaction_calls import TransactionCalls
 from kprod.types import DeliveryReport, Headers, ProducerRecord, TopicPartition
 from kprod_ext import BulkTurn, CompiledSend, RecordClock
+from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -15,7 +15,7 @@ from kprod_ext.batch import (
 )
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.bulk import BulkAppender, BulkStop, BulkTurn, RecordRun, SentRecords
-from kprod_ext.futures import RecordFuture
+from kprod_ext.futures import FutureRecordMetadata
 from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signal
 from kprod_ext.mutex import Mutex
 from kprod_ext.network import Poller, receive, send_buffers
@@ -55,6 +55,7 @@ __all__ = [
     "BulkStop",
     "BulkTurn",
     "CompiledSend",
+    "FutureRecordMetadata",
     "MemoryRecordsBuilder",
     "Mutex",
     "ObjectChunk",
@@ -66,7 +67,6 @@ __all__ = [
     "ProducerBatch",
     "RecordChunk",
     "RecordClock",
-    "RecordFuture",
     "RecordRun",
     "SealedBatch",
     "SealedPiece",

@@ -1,12 +1,14 @@
-"""The fields of a record's future, and the making of one.
+"""The outcome of a batch, and a record's future: what they hold, and the making of a future.
 
-There is one for each record, so it has no byte that it can do without: no table of C methods (what
-its subclass does are functions beside it), no header of the garbage collector, and 32 bits for what
-an int32 says on the wire. Together that is 48 bytes.
+There is one future for each record, so it has no byte that it can do without: no table of C methods
+(its own are functions beside it), no header of the garbage collector, and 32 bits for what an int32
+says on the wire. Together that is 48 bytes.
 """
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
+
+from kprod_ext.shared cimport RecordLock, SharedFlag
 
 # Which objects the garbage collector walks over, for the other compiled modules.
 
@@ -14,23 +16,60 @@ cpdef void track(object one) noexcept
 cpdef void untrack(object one) noexcept
 
 
+cdef class BatchOutcome:
+    cdef readonly object tp
+    cdef readonly SharedFlag done
+    cdef public SharedFlag awaited
+    cdef public SharedFlag is_watched
+    cdef readonly SharedFlag has_listeners
+    cdef readonly SharedFlag is_split
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t append_time
+    cdef readonly object error
+    cdef readonly tuple parts
+    cdef readonly object callbacks
+    cdef readonly object wait_for
+    cdef RecordLock _lock               # guards what follows, and settling
+    cdef object _hurry
+    cdef list _waiters
+    cdef dict _tasks
+    cdef object _latch
+    cdef bint _told                     # the waiters were handed over
+    cdef bint _telling                  # some thread is about to
+    cdef BatchOutcome _whole
+
+    cdef bint _settle(
+        self, int64_t base_offset, int64_t append_time, object error, tuple parts
+    ) except -1
+    cdef int _tell_all(self) except -1
+    cdef int _tell_waiters(self) except -1
+    cdef int _end_telling(self) except -1
+    cdef BatchOutcome part_of(self, Py_ssize_t* index)
+
+
+@cython.no_gc           # refers to its batch's outcome, which lets go of its waiters when it ends
+cdef class FutureRecordMetadata:
+    cdef readonly object delivery       # the first: see KprodFutureHead
+    cdef readonly int64_t timestamp
+    cdef readonly int32_t index
+    cdef readonly int32_t key_size
+    cdef readonly int32_t value_size
+    cdef readonly int32_t header_size
+
+
+cdef BatchOutcome outcome_of(FutureRecordMetadata future)
+cdef object metadata_of(FutureRecordMetadata future)
+
 cdef extern from *:
     """
-    /* What every RecordFuture begins with. */
+    /* What every FutureRecordMetadata begins with. */
     typedef struct {
         PyObject_HEAD
         PyObject *delivery;
     } KprodFutureHead;
 
-    /* Whether there is nothing in an instance but what RecordFuture has, and nothing to be done for
-       it but to allocate memory. */
-    static inline int kprod_is_bare(PyTypeObject *kind, PyTypeObject *base) {
-        return kind->tp_basicsize == base->tp_basicsize && kind->tp_itemsize == 0
-            && kind->tp_alloc == PyType_GenericAlloc && !PyType_IS_GC(kind);
-    }
-
     /* All fields are the caller's to set. */
-    static inline PyObject *kprod_new_bare(PyTypeObject *kind) {
+    static inline PyObject *kprod_new_future(PyTypeObject *kind) {
         KprodFutureHead *made = PyObject_New(KprodFutureHead, kind);
         if (made != NULL) {
             made->delivery = NULL;      /* not None, whose count each record would change twice */
@@ -39,46 +78,14 @@ cdef extern from *:
     }
 
     static inline void kprod_give_delivery(PyObject *future, void *delivery) {
-        KprodFutureHead *head = (KprodFutureHead *)future;
-        PyObject *none = head->delivery;        /* or NULL */
         Py_INCREF((PyObject *)delivery);
-        head->delivery = (PyObject *)delivery;
-        Py_XDECREF(none);
-    }
-
-    /* A million kept futures would be walked by every full garbage collection, and they are in no
-       cycle that outlives their batch: a delivery lets go of its waiters when it ends. */
-    static inline PyObject *kprod_new_instance(PyTypeObject *kind, PyObject *no_arguments) {
-        PyObject *made = kind->tp_new(kind, no_arguments, NULL);
-        if (made != NULL && PyObject_IS_GC(made) && PyObject_GC_IsTracked(made)) {
-            PyObject_GC_UnTrack(made);
-        }
-        return made;
+        ((KprodFutureHead *)future)->delivery = (PyObject *)delivery;
     }
     """
-    bint kprod_is_bare(type kind, type base) noexcept
-    object kprod_new_bare(type kind)
-    object kprod_new_instance(type kind, tuple no_arguments)
+    object kprod_new_future(type kind)
     void give_delivery "kprod_give_delivery" (object future, void* delivery) noexcept
 
 
-@cython.no_gc           # refers to its batch's delivery, which lets go of its waiters when it ends
-cdef class RecordFuture:
-    cdef readonly object delivery           # the first: see KprodFutureHead
-    cdef readonly int64_t timestamp
-    cdef readonly int32_t index
-    cdef readonly int32_t key_size
-    cdef readonly int32_t value_size
-    cdef readonly int32_t header_size
-
-
-cdef inline bint is_bare(type kind) noexcept:
-    """Whether new_future may be told so of this subclass of RecordFuture."""
-    return kprod_is_bare(kind, RecordFuture)
-
-
-cdef inline RecordFuture new_future(type kind, bint bare):
-    """A future of this kind without ``__init__``, with all fields to be set, or it is dropped."""
-    if bare:
-        return <RecordFuture>kprod_new_bare(kind)
-    return <RecordFuture>kprod_new_instance(kind, ())
+cdef inline FutureRecordMetadata new_future():
+    """A future without ``__init__``, with all fields to be set, or it is dropped."""
+    return <FutureRecordMetadata>kprod_new_future(FutureRecordMetadata)

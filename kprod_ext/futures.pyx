@@ -1,13 +1,24 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""The fields of a record's future, and which objects the garbage collector walks over.
+# cython: binding=False, embedsignature=True, embedsignature.format=clinic
+"""The outcome of a batch, settled once for all its records, and the futures that tell it.
 
-RecordFuture is made to be subclassed: only that a future exists, once per record, is compiled.
+A future holds its batch's outcome and its own index, so settling a batch is one step however many
+records it holds. What threads, tasks and callbacks do meanwhile is ``kprod.buffer.delivery``.
 """
+
+import copy
+from operator import itemgetter
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-# Which objects the garbage collector walks over: not those that cannot be part of a ring.
+from kprod_ext.shared cimport release_lock, take_lock
+
+cdef int64_t NO_OFFSET = -1
+cdef int64_t NO_TIMESTAMP = -1
+cdef object _copied = copy.copy     # what is handed out of errors: see BatchDelivery.raise_error
+cdef object _by_index = itemgetter(0)
+cdef object _new_tuple = tuple.__new__
 
 cdef extern from "Python.h":
     bint PyObject_GC_IsTracked(object one)
@@ -26,9 +37,191 @@ cpdef void track(object one) noexcept:
         PyObject_GC_Track(one)
 
 
+def _nothing():
+    """What is left to hurry when a batch has ended."""
+
+
+cdef class BatchOutcome:
+    """A base offset or an error, settled exactly once."""
+
+    def __init__(self, tp, hurry, callbacks, wait_for=None):
+        self.tp = tp
+        self.base_offset = NO_OFFSET
+        self.append_time = NO_TIMESTAMP
+        self.callbacks = callbacks
+        self.wait_for = wait_for
+        self.parts = ()
+        self._hurry = hurry
+        untrack(self)
+
+    def succeed(self, int64_t base_offset, int64_t append_time):
+        """The batch is stored. False when it had already ended."""
+        return self._settle(base_offset, append_time, None, ())
+
+    def fail(self, error):
+        """The batch ended in ``error``. False when it had already ended."""
+        return self._settle(NO_OFFSET, NO_TIMESTAMP, error, ())
+
+    def end_as(self, tuple parts not None):
+        """The batch ended as ``parts`` say, in the form of ``split_into``."""
+        return self._settle(NO_OFFSET, NO_TIMESTAMP, None, parts)
+
+    cdef bint _settle(
+        self, int64_t base_offset, int64_t append_time, object error, tuple parts
+    ) except -1:
+        cdef bint settles
+        take_lock(&self._lock)
+        try:
+            settles = not self.done
+            if not settles and (self._told or self._telling):
+                return False
+            # Else an earlier call was left by an exception, say for want of memory: go on with it.
+            if settles:
+                if parts or error is not None:
+                    track(self)
+                if parts:
+                    self.parts = parts  # before anybody is told: they look there
+                    self.is_split = True
+                self.base_offset, self.append_time, self.error = base_offset, append_time, error
+                self.done = True
+            if self._waiters is None and self._tasks is None:
+                self._end_telling()
+            self._telling = not self._told
+        finally:
+            release_lock(&self._lock)
+        if self._telling:
+            try:
+                self._tell_all()
+            finally:
+                self._telling = False
+        if self._whole is not None:
+            self._whole._end_with_parts()
+        return settles
+
+    cdef int _tell_all(self) except -1:
+        if self._tasks is not None:     # nobody adds to them, for the batch is done
+            for waiting in self._tasks.values():
+                waiting.ring()
+            self._tasks = None
+        while not self._told:
+            self._tell_waiters()
+        return 0
+
+    cdef int _tell_waiters(self) except -1:
+        """Tell those not told yet, in the order of their records. Without any, that was all."""
+        cdef list taken = []
+        take_lock(&self._lock)
+        try:
+            if self._waiters is None:
+                self._end_telling()
+                return 0
+            self._waiters.sort(key=_by_index)
+            for _, tell in self._waiters:
+                taken.append(tell)
+            self._waiters = None        # last: what fails before this is done again
+        finally:
+            release_lock(&self._lock)
+        self.callbacks.put(taken)
+        return 0
+
+    cdef int _end_telling(self) except -1:
+        """All that waited have been told; the lock is held."""
+        if self._latch is not None:
+            self._latch.open()
+        self._told = True
+        # A future that is kept must not keep the producer's memory with it. Nor would the garbage
+        # collector, which does not see futures, ever find a ring through one.
+        self._hurry, self.wait_for = _nothing, None
+        return 0
+
+    def split_into(self, parts):
+        """The batch goes on as smaller ones: (index of its first record, their outcome)."""
+        cdef BatchOutcome part
+        self.parts = tuple(parts)
+        track(self)
+        for _, part in self.parts:
+            part._whole = self
+            track(part)
+        self.is_split = True
+
+    def _end_with_parts(self):
+        cdef BatchOutcome part
+        for _, part in self.parts:
+            if not part.done:
+                return
+        self._settle(NO_OFFSET, NO_TIMESTAMP, None, ())
+
+    cdef BatchOutcome part_of(self, Py_ssize_t* index):
+        """Which outcome is that of the record at ``index``, which becomes its index there."""
+        cdef BatchOutcome part
+        if self.is_split:
+            for first, part in reversed(self.parts):
+                if index[0] >= <Py_ssize_t>first:
+                    index[0] -= <Py_ssize_t>first
+                    return part.part_of(index)
+        return self
+
+    def locate(self, Py_ssize_t index):
+        """The outcome of the record at ``index``, and its index there."""
+        cdef BatchOutcome part = self.part_of(&index)
+        return part, index
+
+    def on_done(self, tell, index=0, bint hears_errors=True):
+        """Put ``tell`` to the callbacks once the batch has ended; now, if it has."""
+        cdef tuple waiter = (index, tell)
+        self.has_listeners = True
+        if hears_errors:
+            self.is_watched = True
+        take_lock(&self._lock)
+        try:
+            if not self._told:
+                if self._waiters is None:
+                    self._waiters = []
+                    track(self)
+                self._waiters.append(waiter)
+                return
+        finally:
+            release_lock(&self._lock)
+        self.callbacks.put([tell])
+
+    def hasten(self):
+        """Somebody is about to wait: the batch need not linger. Never waits."""
+        if not (self.done or self.awaited):
+            self.awaited = True
+            take_lock(&self._lock)
+            hurry = self._hurry
+            release_lock(&self._lock)
+            hurry()
+
+    def latch(self, made):
+        """The latch that opens when everybody was told, and how to wait for it; None: all were."""
+        take_lock(&self._lock)
+        try:
+            if self._told:
+                return None
+            if self._latch is None:
+                self._latch = made
+            return self._latch, self.wait_for
+        finally:
+            release_lock(&self._lock)
+
+    def join(self, loop, made):
+        """The tasks of ``loop`` that wait; ``made``, if they are the first. None: it has ended."""
+        take_lock(&self._lock)
+        try:
+            if self.done:
+                return None
+            if self._tasks is None:
+                self._tasks = {}
+                track(self)
+            return self._tasks.setdefault(loop, made)
+        finally:
+            release_lock(&self._lock)
+
+
 @cython.no_gc
-cdef class RecordFuture:
-    """The place of one record in the batch whose ``delivery`` tells its outcome."""
+cdef class FutureRecordMetadata:
+    """The outcome of one record, in kafka-python's shape."""
 
     def __init__(
         self,
@@ -45,3 +238,144 @@ cdef class RecordFuture:
         self.key_size = key_size
         self.value_size = value_size
         self.header_size = header_size
+
+    @property
+    def is_done(self):
+        """True once the record was acknowledged or has failed."""
+        return outcome_of(self).done
+
+    @property
+    def value(self):
+        """Where the record was stored; None before, and when it failed."""
+        return metadata_of(self) if _has_succeeded(self) else None
+
+    @property
+    def exception(self):
+        """Why the record failed; None before, and when it was stored."""
+        error = _error(self)
+        return None if error is None else _copied(error)
+
+    @property
+    def topic_partition(self):
+        """Where the record is sent, known before its outcome."""
+        return self.delivery.tp
+
+    def done(self):
+        """The same as ``is_done``, under the name that concurrent.futures and asyncio have."""
+        return outcome_of(self).done
+
+    def succeeded(self):
+        """True once the record was acknowledged."""
+        return _has_succeeded(self)
+
+    def failed(self):
+        """True once the record has failed."""
+        return _error(self) is not None
+
+    def retriable(self):
+        """True when the record failed for a cause that may pass: sending it again may succeed."""
+        error = _error(self)
+        return error is not None and error.retriable
+
+    def get(self, timeout=None):
+        """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record."""
+        cdef BatchOutcome whole = self.delivery
+        if timeout is not None or whole.has_listeners or not outcome_of(self).done:
+            whole.wait_for_record(self.index, timeout)
+        return metadata_of(self)
+
+    def result(self, timeout=None):
+        """The same as ``get``, under the name that concurrent.futures and asyncio have for it."""
+        return self.get(timeout)
+
+    def __await__(self):
+        """``await future`` in any task of an asyncio loop: what ``get`` returns or raises."""
+        return self.delivery.await_record(self)
+
+    def as_concurrent(self):
+        """A ``concurrent.futures.Future`` with the same outcome."""
+        from concurrent.futures import Future
+
+        twin = Future()
+        twin.set_running_or_notify_cancel()
+        self.add_callback(twin.set_result).add_errback(twin.set_exception)
+        return twin
+
+    def add_callback(self, fn, *args, **kwargs):
+        """Call ``fn(*args, metadata, **kwargs)`` once the record was acknowledged."""
+        self.delivery.call_back(self, fn, args, kwargs, stored=True)
+        return self
+
+    def add_errback(self, fn, *args, **kwargs):
+        """Call ``fn(*args, error, **kwargs)`` once the record has failed."""
+        self.delivery.call_back(self, fn, args, kwargs, failed=True)
+        return self
+
+    def add_both(self, fn, *args, **kwargs):
+        """Call ``fn`` with the metadata or the error, whichever it will be."""
+        self.delivery.call_back(self, fn, args, kwargs, stored=True, failed=True)
+        return self
+
+    def add_done_callback(self, fn):
+        """Call ``fn(future)`` once there is an outcome, as concurrent.futures does."""
+        self.delivery.call_with(self, fn)
+
+    def chain(self, future):
+        """Pass the outcome on to ``future.success(metadata)`` or ``future.failure(error)``."""
+        return self.add_callback(future.success).add_errback(future.failure)
+
+    def __repr__(self):
+        state = "failed" if self.failed() else "succeeded" if self.is_done else "pending"
+        return f"<FutureRecordMetadata {self.delivery.tp} {state}>"
+
+
+# Functions, not methods: a class with C methods puts the address of a table of them into each
+# object.
+
+cdef BatchOutcome outcome_of(FutureRecordMetadata future):
+    """What settles this record: another one once its batch was split."""
+    cdef BatchOutcome whole = future.delivery
+    cdef Py_ssize_t index = future.index
+    return whole.part_of(&index) if whole.is_split else whole
+
+
+cdef object _error(FutureRecordMetadata future):
+    cdef BatchOutcome outcome = outcome_of(future)
+    return outcome.error if outcome.done else None
+
+
+cdef bint _has_succeeded(FutureRecordMetadata future) except -1:
+    cdef BatchOutcome outcome = future.delivery
+    # In this order: a batch whose records end differently has its parts before it is done.
+    if not outcome.done or outcome.is_split:
+        outcome = outcome_of(future)
+    return outcome.done and outcome.error is None
+
+
+cdef object metadata_of(FutureRecordMetadata future):
+    """What ``get`` returns or raises; there is an outcome."""
+    cdef BatchOutcome outcome = future.delivery
+    cdef Py_ssize_t index = future.index
+    if outcome.is_split:
+        outcome = outcome.part_of(&index)
+    if outcome.error is not None:
+        outcome.raise_error()
+    topic, partition = outcome.tp
+    cdef int64_t offset = outcome.base_offset
+    cdef int64_t timestamp = outcome.append_time
+    made = _new_tuple(
+        outcome.metadata_type,
+        (
+            topic,
+            partition,
+            outcome.tp,
+            offset + index if offset != NO_OFFSET else NO_OFFSET,
+            timestamp if timestamp != NO_TIMESTAMP else future.timestamp,
+            None,       # the checksum: a batch has one, a record none
+            future.key_size,
+            future.value_size,
+            future.header_size,
+        ),
+    )
+    untrack(made)       # text and numbers, of which 100,000 may be kept: not to be walked over
+    return made

@@ -14,7 +14,7 @@ from kprod_ext.batch cimport (
     take_record_at,
 )
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.futures cimport RecordFuture, give_delivery, new_future
+from kprod_ext.futures cimport FutureRecordMetadata, give_delivery, new_future
 from kprod_ext.record cimport CACHE_LINE, NO_TIME, Record, kprod_prefetch_to_write
 from kprod_ext.record_clock cimport RecordClock, now_with_gil
 from kprod_ext.shared cimport (
@@ -55,8 +55,6 @@ cdef class AppendContext:
     cdef readonly BufferPool pool
     cdef readonly Py_ssize_t batch_size
     cdef readonly Py_ssize_t batch_max_size
-    cdef readonly type future_type
-    cdef readonly bint bare             # the futures, see futures.pxd
     cdef readonly RecordClock clock
     cdef object _now                    # the monotonic clock, in seconds
     cdef object _batch_type
@@ -79,7 +77,7 @@ cdef class AppendContext:
 
 @cython.no_gc           # only the caller that asked for the append refers to it
 cdef class AppendResult:
-    cdef readonly RecordFuture future
+    cdef readonly FutureRecordMetadata future
     cdef readonly Py_ssize_t nbytes
     cdef readonly bint batch_ready
     cdef readonly bint wake_sender
@@ -166,7 +164,7 @@ cdef inline void fetch_ahead(BatchTail* tail, Py_ssize_t size) noexcept nogil:
 
 
 cdef inline void describe_record(
-    RecordFuture future, int32_t index, const Record* record
+    FutureRecordMetadata future, int32_t index, const Record* record
 ) noexcept:
     """Tell ``future`` of the record that it is for."""
     cdef Py_ssize_t header_size = -1 if record.header_count == 0 else 0
@@ -181,11 +179,9 @@ cdef inline void describe_record(
     future.header_size = <int32_t>header_size
 
 
-cdef inline RecordFuture append_record(
+cdef inline FutureRecordMetadata append_record(
     BatchTail* tail,
     RecordClock clock,
-    type future_type,
-    bint bare,
     Record* record,
     Py_ssize_t* nbytes,
     bint* full,
@@ -193,7 +189,7 @@ cdef inline RecordFuture append_record(
 ):
     """A record from memory: its future, or None when it was not taken.
 
-    ``tail`` is that of a PartitionQueue; the clock and the class of the futures are its context's.
+    ``tail`` is that of a PartitionQueue; the clock is its context's.
     A record whose time is NO_TIME gets the clock's. What follows ``record`` are outputs, set when
     it was taken.
     """
@@ -201,7 +197,7 @@ cdef inline RecordFuture append_record(
     cdef int32_t index
     cdef bint stamps = record.timestamp_ms == NO_TIME
     # First: once the record is in its batch nothing may fail: the sending caller would be told so.
-    cdef RecordFuture future = new_future(future_type, bare)
+    cdef FutureRecordMetadata future = new_future()
     # A batch without room may have to ask the pool, and waiting for that lets go of the GIL.
     cdef bint shared = not KPROD_HAS_GIL or writers_without_gil > 0 or tail.room == 0
     if shared:

@@ -5,7 +5,6 @@ from typing_extensions import Buffer, disjoint_base
 
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
-from kprod_ext.futures import RecordFuture
 from kprod_ext.record_clock import RecordClock
 
 @final
@@ -49,7 +48,6 @@ class AppendContext:
         *,
         batch_size: int,
         batch_max_size: int,
-        future_type: type[RecordFuture],
         clock: RecordClock,
         now: Callable[[], float],
         batch_type: type[ProducerBatch],
@@ -70,10 +68,6 @@ class AppendContext:
     def batch_size(self) -> int: ...
     @property
     def batch_max_size(self) -> int: ...
-    @property
-    def future_type(self) -> type[RecordFuture]: ...
-    @property
-    def bare(self) -> bool: ...
     @property
     def clock(self) -> RecordClock: ...
     @property

@@ -23,7 +23,7 @@ from kprod_ext.batch cimport (
     take_tail_back,
 )
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
-from kprod_ext.futures cimport RecordFuture, give_delivery, is_bare, new_future
+from kprod_ext.futures cimport FutureRecordMetadata, give_delivery, new_future
 from kprod_ext.record cimport (
     CACHE_LINE,
     HeldRecord,
@@ -87,7 +87,6 @@ cdef class AppendContext:
         *,
         Py_ssize_t batch_size,
         Py_ssize_t batch_max_size,
-        type future_type not None,
         RecordClock clock not None,
         now,
         batch_type,
@@ -102,11 +101,8 @@ cdef class AppendContext:
         wait=None,
         compression=None,
     ):
-        if not issubclass(future_type, RecordFuture):
-            raise TypeError("futures must be a subclass of RecordFuture")
         self.pool = pool
         self.batch_size, self.batch_max_size = batch_size, batch_max_size
-        self.future_type, self.bare = future_type, is_bare(future_type)
         self.clock = clock
         self._now = now
         self._batch_type, self._delivery_type = batch_type, delivery_type
@@ -193,15 +189,8 @@ cdef class PartitionQueue:
         cdef bint full = False
         cdef char* next_place = NULL
         cdef Py_ssize_t nbytes = 0
-        cdef RecordFuture future = append_record(
-            self.tail,
-            context.clock,
-            context.future_type,
-            context.bare,
-            record,
-            &nbytes,
-            &full,
-            &next_place,
+        cdef FutureRecordMetadata future = append_record(
+            self.tail, context.clock, record, &nbytes, &full, &next_place
         )
         if future is None:
             return None
@@ -236,7 +225,7 @@ cdef class PartitionQueue:
                         return None
                 batch = self._new_batch(buffer, True)
             result = AppendResult.__new__(AppendResult)
-            result.future = new_future(context.future_type, context.bare)
+            result.future = new_future()
             filled = self._open_batch()
             if self._push(batch, record, result, opened, shuts) == PUSHED:
                 self._tell(result, filled)

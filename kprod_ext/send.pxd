@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from kprod_ext.batch cimport BatchTail
-from kprod_ext.futures cimport RecordFuture
+from kprod_ext.futures cimport FutureRecordMetadata
 from kprod_ext.partition_queue cimport AppendContext, StickyPartition
 from kprod_ext.record cimport Field, Record
 from kprod_ext.shared cimport RecordLock, SharedFlag
@@ -29,17 +29,17 @@ cdef class TopicAppender:
     cdef StickyPartition _stuck_to(self)
 
     # The future of a record that was appended; None: it is for the Python path.
-    cdef RecordFuture append_plain(
+    cdef FutureRecordMetadata append_plain(
         self,
         object key,
         object value,
         object partition,
         object timestamp_ms,
     )
-    cdef RecordFuture append_held(
+    cdef FutureRecordMetadata append_held(
         self, object key, object value, object headers, object partition, object timestamp_ms
     )
-    cdef RecordFuture _append(self, Record* record, object partition, object timestamp_ms)
+    cdef FutureRecordMetadata _append(self, Record* record, object partition, object timestamp_ms)
     cdef Py_ssize_t _place(
         self, const Field* key, object partition, StickyPartition sticky
     ) noexcept

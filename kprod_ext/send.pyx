@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 
-from kprod_ext.futures cimport RecordFuture
+from kprod_ext.futures cimport FutureRecordMetadata
 from kprod_ext.partition_queue cimport (
     AppendContext,
     AppendResult,
@@ -121,7 +121,7 @@ cdef class TopicAppender:
         release_lock(&self._lock)
         return sticky
 
-    cdef RecordFuture append_plain(
+    cdef FutureRecordMetadata append_plain(
         self,
         object key,
         object value,
@@ -146,12 +146,12 @@ cdef class TopicAppender:
             return None
         return self._append(&record, partition, timestamp_ms)
 
-    cdef RecordFuture append_held(
+    cdef FutureRecordMetadata append_held(
         self, object key, object value, object headers, object partition, object timestamp_ms
     ):
         """Key and value are bytes-like or None, headers a tuple or a list."""
         cdef HeldRecord held
-        cdef RecordFuture future = None
+        cdef FutureRecordMetadata future = None
         cdef Py_ssize_t size
         # A copy of a list: another thread may change it while its pairs are looked at.
         cdef tuple pairs = tuple(headers)
@@ -169,7 +169,7 @@ cdef class TopicAppender:
             release_record(&held)
         return future
 
-    cdef RecordFuture _append(self, Record* record, object partition, object timestamp_ms):
+    cdef FutureRecordMetadata _append(self, Record* record, object partition, object timestamp_ms):
         cdef StickyPartition sticky = self._sticky if KPROD_HAS_GIL else self._stuck_to()
         cdef Py_ssize_t place, nbytes = 0
         cdef bint full = False
@@ -178,7 +178,7 @@ cdef class TopicAppender:
         cdef char* next_place = NULL
         cdef AppendContext context = self._context
         cdef AppendResult result
-        cdef RecordFuture future
+        cdef FutureRecordMetadata future
         if timestamp_ms is None:
             record.timestamp_ms = NO_TIME
         else:
@@ -196,8 +196,7 @@ cdef class TopicAppender:
         kprod_prefetch_to_write(tail)
         kprod_prefetch_to_write(kprod_get_guess(entrance.place))
         future = append_record(
-            tail, context.clock, context.future_type, context.bare, record, &nbytes, &full,
-            &next_place,
+            tail, context.clock, record, &nbytes, &full, &next_place
         )
         if future is None:
             if context.callbacks.crowded:   # the Python path waits for them
@@ -317,7 +316,7 @@ cdef class CompiledSend:
         was no room for so long; ProducerClosedError after ``close``.
         """
         cdef TopicAppender appender = self._latest if KPROD_HAS_GIL else None
-        cdef RecordFuture future = None
+        cdef FutureRecordMetadata future = None
         # Most often it is the topic of the last record, and the same object. One that is closed
         # while another thread makes it the latest says so itself.
         if appender is None or appender._name is not topic or appender._closed:

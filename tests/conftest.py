@@ -66,8 +66,8 @@ def pytest_sessionstart() -> None:
     """A module that was changed after it was compiled would be tested as it was before."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # importing it warns: here that is the end
-        from kprod.compiled_modules import stale_modules
-    if stale := stale_modules():
+        from kprod.stale_extensions import stale_extensions
+    if stale := stale_extensions():
         pytest.exit(f"newer than what is compiled, run make build: {', '.join(stale)}", 3)
 
 

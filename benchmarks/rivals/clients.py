@@ -16,7 +16,6 @@ from benchmarks.rivals.faces import (
     AioNative,
     AioNativeAll,
     ConfluentFace,
-    ConfluentFaceAsWritten,
 )
 from benchmarks.rivals.kafka_python_client import KafkaPython
 from benchmarks.rivals.kprod_client import Kprod, KprodArrow, KprodForgetting, KprodMany
@@ -37,7 +36,6 @@ _KNOWN: dict[str, type[Client]] = {
     "kafka-python send": KafkaPython,
     "aiokafka send": Aiokafka,
     "kprod.confluent produce + callback": ConfluentFace,
-    "kprod.confluent produce + callback, face as written": ConfluentFaceAsWritten,
     "kprod.aio AIOKafkaProducer": AiokafkaFace,
     "kprod.aio Producer": AioNative,
     "kprod.aio Producer send_all": AioNativeAll,

@@ -22,7 +22,6 @@ KAFKA_PYTHON, AIOKAFKA = "kafka-python send", "aiokafka send"
 KPROD_TASK, CONFLUENT_TASK = "kprod.spark in a task", "confluent in a task"
 KPROD_TASK_BY_ROW = "kprod.spark in a task, row by row"
 CONFLUENT_FACE = "kprod.confluent produce + callback"
-CONFLUENT_FACE_AS_WRITTEN = f"{CONFLUENT_FACE}, face as written"
 AIO_FACE, AIO = "kprod.aio AIOKafkaProducer", "kprod.aio Producer"
 AIO_ALL = f"{AIO} send_all"
 LOOPBACK, LOOPBACK_IN_TURNS = "raw loopback", "raw loopback, 32 MB in turns"
@@ -153,7 +152,7 @@ def default_comparisons(scale: float = 1.0) -> list[Comparison]:
 
 def face_comparisons(scale: float = 1.0) -> list[Comparison]:
     """Programs for other clients, and the same programs with one import changed."""
-    records = {CONFLUENT_FACE: 2 * MILLION, CONFLUENT_FACE_AS_WRITTEN: MILLION, CALLBACK: MILLION}
+    records = {CONFLUENT_FACE: 2 * MILLION, CALLBACK: MILLION}
     polled = {side: _turn(side, count, scale, keys=KEYS) for side, count in records.items()}
     awaited = {AIO_ALL: 2 * MILLION, AIO: MILLION, AIO_FACE: MILLION, AIOKAFKA: MILLION / 5}
     many = {side: _turn(side, count, scale, keys=KEYS) for side, count in awaited.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from benchmarks.rivals.aiokafka_client import Aiokafka
@@ -18,27 +17,6 @@ class ConfluentFace(Confluent):
         """See Confluent."""
         from kprod.confluent import Producer
 
-        return Producer
-
-
-class ConfluentFaceAsWritten(ConfluentFace):
-    """The same, with the face's modules as they are written; the engine stays compiled.
-
-    So it is in a process that has not imported the face before, as that of a turn.
-    """
-
-    @staticmethod
-    def producer_type() -> Any:
-        """See Confluent."""
-        import kprod.producer  # noqa: F401 - compiled: it is imported before the finder is there
-        from kprod.compiled_modules import SourceFinder
-
-        finder = SourceFinder()
-        sys.meta_path.insert(0, finder)
-        try:
-            from kprod.confluent import Producer
-        finally:
-            sys.meta_path.remove(finder)
         return Producer
 
 

@@ -15,14 +15,14 @@ from kprod.aio.loop_tokens import with_tokens_of_loop
 from kprod.aio.queueing import Queueing, Record
 from kprod.aio.record_batch import RecordBatch
 from kprod.aio.record_metadata import RecordMetadata, nothing, stored
-from kprod.aio.sent_record import Settling
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.config.reading import concealed
 from kprod.errors import KprodError
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
 from kprod.kafka.options import native_options
 from kprod.producer import KafkaProducer
+from kprod_ext.aio import Settling
+from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
     from uuid import UUID

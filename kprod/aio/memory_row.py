@@ -9,8 +9,8 @@ from heapq import heappop, heappush
 from itertools import count
 
 from kprod.aio.loop_waiting import call_soon
-from kprod.aio.turns import TURN
-from kprod.buffer.future import FutureRecordMetadata
+from kprod_ext.aio import TURN
+from kprod_ext.futures import FutureRecordMetadata
 
 LONGEST_PAUSE = 0.05
 """Seconds after which the first of the row look for memory, whatever was told."""

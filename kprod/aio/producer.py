@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.loop_tokens import with_tokens_of_loop
 from kprod.aio.queueing import Queueing, Record
-from kprod.aio.sending import NOTHING
-from kprod.aio.sent_record import SentRecord, Settling
 from kprod.aio.transactions import AsyncTransactionCalls
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.config.reading import concealed
 from kprod.producer import KafkaProducer
 from kprod.types import DeliveryReport, Headers, RecordMetadata
+from kprod_ext.aio import NOTHING, SentRecord, Settling
+from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 from kprod.aio.lookups import TopicLookups
 from kprod.aio.loop_waiting import in_thread
 from kprod.aio.memory_row import MemoryRow
-from kprod.aio.sending import Sending
-from kprod.aio.sent_record import Settling
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import TopicInfo
-from kprod.errors import BufferFullError, KprodTimeoutError
+from kprod.errors import BufferFullError, KprodTimeoutError, PartitionError
 from kprod.intake.arguments import check_topic
 from kprod.producer import KafkaProducer
+from kprod_ext.aio import Sending, Settling
+from kprod_ext.futures import FutureRecordMetadata
 
 
 class Record(NamedTuple):
@@ -42,7 +41,7 @@ class Queueing(Sending):
         max_block: float,
         settling: Callable[[asyncio.AbstractEventLoop], Settling],
     ) -> None:
-        super().__init__(native, settling)
+        super().__init__(native, settling, (KprodTimeoutError, PartitionError))
         self._max_block = max_block
         self._lookups = TopicLookups(native.metadata)
         self._memory = MemoryRow(self._oldest)
@@ -51,14 +50,14 @@ class Queueing(Sending):
         """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
         future = self.put_at_once(*record)
         if future is None:
-            await self._turns.wait()
+            await self.turns.wait()
             future = await self._put_later(record)
-            self._remember(future)
+            self.remember(future)
         return future
 
     async def turn(self) -> None:
         """Wait for a later turn of the loop."""
-        await self._turns.wait()
+        await self.turns.wait()
 
     async def _put_later(self, record: Record) -> FutureRecordMetadata:
         loop = asyncio.get_running_loop()
@@ -87,9 +86,9 @@ class Queueing(Sending):
 
     def _oldest(self) -> FutureRecordMetadata | None:
         """The oldest record that is remembered, and has no outcome."""
-        while self._under_way and self._under_way[0].is_done:
-            self._under_way.popleft()
-        return self._under_way[0] if self._under_way else None
+        while self.under_way and self.under_way[0].is_done:
+            self.under_way.popleft()
+        return self.under_way[0] if self.under_way else None
 
     async def topic(self, name: str, timeout: float, partition: int | None = None) -> TopicInfo:
         """The topic, once it is known; many that wait for the same share one look-up."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.types import TopicPartition
+from kprod_ext.futures import FutureRecordMetadata
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
@@ -29,7 +29,7 @@ class RecordMetadata(NamedTuple):
 
 def stored(native: FutureRecordMetadata) -> RecordMetadata:
     """Of a record that has its outcome. Raises what ended it."""
-    told = native.get(0)
+    told = native.value or native.get(0)
     delivery: BatchDelivery = native.delivery
     if delivery.is_split:
         delivery, _ = delivery.locate(native.index)

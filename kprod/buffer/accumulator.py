@@ -18,7 +18,6 @@ from kprod.buffer.compression import CompressionRatios, decompress
 from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 from kprod.buffer.delivery import BatchDelivery, Wait
 from kprod.buffer.drain_gate import DrainGate
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.buffer.incomplete import IncompleteBatches
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.ready_tracker import Ready, ReadyTracker
@@ -93,7 +92,6 @@ class RecordAccumulator:
             pool,
             batch_size=batch_size,
             batch_max_size=self.batch_max_size,
-            future_type=FutureRecordMetadata,
             clock=self.record_clock,
             now=clock.monotonic,
             batch_type=ProducerBatch,

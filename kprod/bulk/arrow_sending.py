@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.bulk.arrow_columns import arrow_columns
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.one_by_one import OneByOne
@@ -21,6 +20,7 @@ from kprod.errors import (
 )
 from kprod.intake.size_limits import SizeLimits
 from kprod_ext import ArrowChunk, ArrowSource
+from kprod_ext.futures import FutureRecordMetadata
 
 CHUNK_ROWS = 1024
 """Rows whose addresses are known at the same time: in the processor's nearest cache."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.bulk.writing import BulkParts
 from kprod.intake.arguments import check_topic
 from kprod.intake.size_limits import SizeLimits
+from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
     from kprod.bulk.delivery import BulkDelivery

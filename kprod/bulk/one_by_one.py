@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.partial_failure import accounted
 from kprod.bulk.row_checks import RowChecks
@@ -14,6 +13,7 @@ from kprod.bulk.rows import Block, Rows
 from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
 from kprod.types import TopicPartition
 from kprod_ext import SentRecords
+from kprod_ext.futures import FutureRecordMetadata
 
 OF_THE_RECORD = (InvalidRecordError, RecordTypeError, PartitionError, RecordTooLargeError)
 """What ``send`` raises for what it was given, not for the state of the producer or the cluster."""

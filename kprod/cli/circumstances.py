@@ -1,13 +1,10 @@
-"""What a figure depends on: the machine, how kprod was built, the options, where the broker is."""
+"""What a figure depends on: the machine, the options, where the broker is."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from kprod.compiled_modules import compiled_modules
-from kprod.version import VERSION
 
 if TYPE_CHECKING:
     from kprod.config import ProducerConfig
@@ -18,12 +15,6 @@ EMBEDDED = "embedded broker: Python, in a process of its own"
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def build() -> str:
-    """Which kprod this is, and whether it is compiled: as written it is several times slower."""
-    how = "compiled" if compiled_modules() else "as it is written (KPROD_AS_WRITTEN)"
-    return f"{VERSION}, {how}"
 
 
 def producer_options(config: ProducerConfig) -> str:

@@ -15,12 +15,6 @@ from kprod.confluent.errors import (
     ValueSerializationError,
 )
 from kprod.confluent.events import ThrottleEvent
-from kprod.confluent.message import (
-    TIMESTAMP_CREATE_TIME,
-    TIMESTAMP_LOG_APPEND_TIME,
-    TIMESTAMP_NOT_AVAILABLE,
-    Message,
-)
 from kprod.confluent.partition_functions import consistent, fnv1a, murmur2
 from kprod.confluent.producer import Producer
 from kprod.confluent.serializing import SerializingProducer
@@ -32,9 +26,12 @@ from kprod.confluent.topic_partition import (
     TopicPartition,
 )
 from kprod.version import VERSION
+from kprod_ext.confluent import Message
 
 if TYPE_CHECKING:
     from kprod.confluent.aio import AIOProducer
+
+TIMESTAMP_NOT_AVAILABLE, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME = 0, 1, 2
 
 __all__ = [
     "OFFSET_BEGINNING",

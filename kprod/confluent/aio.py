@@ -16,9 +16,8 @@ from typing import Any, Self, TypeAlias
 from kprod.clock import SystemClock
 from kprod.confluent.cluster_metadata import ClusterMetadata
 from kprod.confluent.errors import KafkaException
-from kprod.confluent.message import Message
 from kprod.confluent.producer import LONG, PATIENCE, Producer
-from kprod.confluent.producing import CLOSED
+from kprod_ext.confluent import CLOSED, Message
 
 __all__ = ["AIOProducer"]
 

@@ -11,11 +11,11 @@ from kprod.clock import SystemClock
 from kprod.confluent.errors import KafkaError, from_native
 from kprod.confluent.native import NativeProducer
 from kprod.confluent.options import Settings
-from kprod.confluent.reports import DeliveryReports
 from kprod.confluent.statistics import statistics
 from kprod.errors import KprodError
 from kprod.producer import KafkaProducer
 from kprod.version import VERSION
+from kprod_ext.confluent import DeliveryReports
 
 monotonic = SystemClock.monotonic
 

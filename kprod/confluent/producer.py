@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from kprod import errors as native_errors
 from kprod.clock import SystemClock
@@ -17,17 +18,19 @@ from kprod.confluent.errors import (
     Purged,
     also_theirs,
     from_native,
+    raise_unless_unplaced,
 )
 from kprod.confluent.events import Events, forwarding
-from kprod.confluent.message import Message
 from kprod.confluent.native import NativeProducer
 from kprod.confluent.options import NOBODY, native_producer, settled
-from kprod.confluent.producing import CLOSED, Producing
-from kprod.confluent.reports import OnDelivery
 from kprod.confluent.transactions import TransactionCalls
-from kprod.confluent.unplaced import Unplaced, UnplacedRecords
+from kprod.confluent.unplaced import Unplaced, UnplacedRecords, check
+from kprod.intake.key_hash import CRC32
+from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
 
 monotonic = SystemClock.monotonic
+
+OnDelivery: TypeAlias = Callable[[KafkaError | None, Message], object]
 
 LONG = 10.0**9
 PATIENCE = 0.1
@@ -46,7 +49,9 @@ class Producer(Producing, TransactionCalls):
         conf, named = concealed(conf) if isinstance(conf, dict) else conf, concealed(named)
         also_theirs()
         self._settings, self._options = settled(conf, named)
-        super().__init__(self._settings)
+        reports = DeliveryReports(self._settings.only_errors, from_native)
+        by_key = CRC32.partition if self._settings.keys_by_crc32 else None
+        super().__init__(self._settings, reports, by_key, native_errors.KprodError)
         self._events = Events(self._settings, self._reports)
         native = native_producer(self._options)
         self._events.listen_to(native)
@@ -60,9 +65,23 @@ class Producer(Producing, TransactionCalls):
     def _running(self) -> NativeProducer:
         if self._native is None:
             raise RuntimeError(CLOSED)
-        return self._native
+        native: NativeProducer = self._native
+        return native
 
     # Producing ------------------------------------------------------------------------------------
+
+    def _refuse_full(self) -> None:
+        raise BufferError(KafkaError(KafkaError._QUEUE_FULL).str())
+
+    def _refuse_unless_unplaced(self, failure: native_errors.KprodError | None) -> None:
+        raise_unless_unplaced(failure)
+
+    def _place_later(self, given: Iterable[Any]) -> None:
+        """Queue a record whose topic is not known yet."""
+        record = Unplaced._make(given)
+        check(record)
+        self._reports.expect(1)
+        self._unplaced.add(record)
 
     def _place(self, record: Unplaced) -> None:
         """Queue a record that had to wait for its topic."""

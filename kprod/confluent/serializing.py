@@ -6,7 +6,7 @@ from typing import Any
 
 from kprod.confluent.errors import KeySerializationError, ValueSerializationError
 from kprod.confluent.producer import Producer
-from kprod.confluent.producing import CLOSED
+from kprod_ext.confluent import CLOSED
 
 
 class SerializingProducer(Producer):

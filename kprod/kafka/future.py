@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
-from kprod.buffer.future import FutureRecordMetadata as NativeFuture
 from kprod.errors import IllegalStateError, KprodError
 from kprod.kafka.errors import KafkaTimeoutError, RetriableError
 from kprod.kafka.translation import translated
 from kprod.types import RecordMetadata
 from kprod_ext import Mutex
+from kprod_ext.futures import FutureRecordMetadata as NativeFuture
 
 log = logging.getLogger(__name__)
 

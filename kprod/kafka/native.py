@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import PartitionError
 from kprod.intake.partitioner import Partitioner
 from kprod.kafka.partitioner import Choose, Cluster
 from kprod.producer import KafkaProducer
 from kprod.types import BytesLike
+from kprod_ext.futures import FutureRecordMetadata
 
 OnNewBatch: TypeAlias = Callable[[str, Cluster, int], object]
 

@@ -14,8 +14,8 @@ from kprod.spark.sent_rows import SentRows
 from kprod.types import Persisted, TopicPartition
 
 if TYPE_CHECKING:
-    from kprod.buffer.future import FutureRecordMetadata
     from kprod.bulk.delivery import BulkDelivery
+    from kprod_ext.futures import FutureRecordMetadata
 
 KEPT_BYTES = 32 << 20  # of rows that may still be refused; then wait for the oldest
 LOOK_EVERY = 256  # records sent between two looks at the oldest futures

@@ -17,9 +17,9 @@ from kprod.spark.second_thoughts import SecondThoughts
 from kprod.spark.sent_rows import BatchRows, OneRow
 
 if TYPE_CHECKING:
-    from kprod.buffer.future import FutureRecordMetadata
     from kprod.producer import KafkaProducer
     from kprod.types import Header
+    from kprod_ext.futures import FutureRecordMetadata
 
 MARGIN_SECONDS = 10.0  # what a flush may take beyond the time a record may take
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kprod.types import TopicPartition
-from kprod_ext import BufferPool, PartitionQueue, RecordClock, RecordFuture, TopicAppender
+from kprod_ext import BufferPool, PartitionQueue, RecordClock, TopicAppender
 from tests.support.batch_writing import new_builder
 from tests.support.partition_queues import SETTINGS, TP, new_batch, new_context, new_queue
 
@@ -185,10 +185,6 @@ def test_a_long_queue_is_let_go_of() -> None:
     assert pool.available == pool.total
 
 
-class Other(RecordFuture):
-    pass
-
-
 def test_an_appender_refuses_what_it_cannot_take() -> None:
     appender, context = TopicAppender(2, 1_000), new_context()
     appender.admit(0, PartitionQueue(context, TP, SETTINGS))
@@ -196,5 +192,5 @@ def test_an_appender_refuses_what_it_cannot_take() -> None:
         with pytest.raises(IndexError):
             appender.admit(partition, PartitionQueue(context, TP, SETTINGS))
     with pytest.raises(TypeError, match="one accumulator"):
-        appender.admit(1, new_queue(future_type=Other))
+        appender.admit(1, new_queue())
     assert (appender.admits(0), appender.admits(1)) == (True, False)

@@ -9,17 +9,15 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-import kprod
 import kprod_ext
 
-PACKAGES = [Path(package.__file__ or "").parent for package in (kprod, kprod_ext)]
-SHARED_OBJECTS = sorted(path for folder in PACKAGES for path in folder.rglob("*.so"))
+SHARED_OBJECTS = sorted(Path(kprod_ext.__file__ or "").parent.glob("*.so"))
 WRITABLE_AND_EXECUTABLE = 0b011
 BIND_NOW = 0x8
 
 
 def test_they_are_found() -> None:
-    assert len(SHARED_OBJECTS) > 20
+    assert len(SHARED_OBJECTS) > 10
 
 
 @pytest.mark.parametrize("path", SHARED_OBJECTS, ids=lambda path: path.name.partition(".")[0])

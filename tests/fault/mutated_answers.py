@@ -19,13 +19,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import KprodError
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.transport.memory_transport import ServerEnd
 from kprod.wire.framing import FrameReader
 from kprod.wire.transactions import GroupMember, OffsetToCommit
 from kprod.wire.versions import ApiKey
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support import hostile_answers as told
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
+from kprod_ext.futures import FutureRecordMetadata
 
 MOST_ALLOCATIONS = 400
 """Far more than one call of send makes; what it leaves over, the sender's thread may meet."""

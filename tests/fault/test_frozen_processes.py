@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
+from kprod_ext.futures import FutureRecordMetadata
 from tests.integration.lifecycle.account import Truth
 from tests.support.broker_process import BrokerProcess
 from tests.support.frozen import freeze, thaw

@@ -10,11 +10,11 @@ import pytest
 
 from kprod.buffer.callbacks import Callback
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError
 from kprod.metrics import ProducerMetrics
 from kprod.types import TopicPartition
 from kprod_ext import ArrowSource, batch_size_upper_bound
+from kprod_ext.futures import FutureRecordMetadata
 
 hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
+from kprod_ext.futures import FutureRecordMetadata
 from tests.fault.through_proxy import through_proxy
 from tests.support.broker_process import BrokerProcess
 from tests.support.judge import read_back

@@ -15,7 +15,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.broker.log_reader import create_topic
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.buffer.future import FutureRecordMetadata
+from kprod_ext.futures import FutureRecordMetadata
 from tests.fault.through_proxy import through_proxy
 from tests.support.broker_process import BrokerProcess
 from tests.support.frame_proxy import FrameProxy, Spoil

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import DeliveryTimeoutError
 from kprod.types import Persisted
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.apache_kafka.broker import ApacheKafka
 from tests.support.apache_kafka.jars import NEWEST
 from tests.support.judge import read_back

@@ -7,8 +7,8 @@ import pickle
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import KprodTimeoutError
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.judge import read_back
 
 

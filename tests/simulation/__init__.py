@@ -7,9 +7,7 @@
 * ``wire_watch``, ``sequence_watch``, ``samples`` judge while it runs, ``checks`` judges the logs.
 * ``campaign`` runs many seeds, ``shrink`` makes a failing schedule small; ``mutants*`` are bugs
   planted to see whether all this notices them; ``python -m tests.simulation.bites`` tells how many
-  seeds that takes.
-* ``as_written`` starts processes that load compiled modules from their source: bugs are planted
-  there. With ``KPROD_AS_WRITTEN=1`` any of the commands here runs the source.
+  seeds that takes. Each is a subclass, or a function, in place of what a Python module names.
 
 ``pytest tests/simulation --seeds 1000 --first-seed 5000``, or, for very many,
 ``python -m tests.simulation --seeds 200000 --workers 2 --progress``. A failure prints a test that

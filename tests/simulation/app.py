@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError, RecordTooLargeError
 from kprod.intake.partitioner import DefaultPartitioner
@@ -15,6 +14,7 @@ from kprod.sender.loop import Sender
 from kprod.types import Header, RecordMetadata, TopicPartition
 from kprod_ext import batch_size_upper_bound
 from kprod_ext.batch import ProducerBatch
+from kprod_ext.futures import FutureRecordMetadata
 from kprod_ext.partition_queue import AppendResult
 from tests.simulation.clock import SimClock
 from tests.simulation.compiled_send import SimCompiledSend

@@ -7,7 +7,6 @@ import multiprocessing
 import sys
 from functools import partial
 
-from tests.simulation.as_written import environment
 from tests.simulation.campaign import attempt
 from tests.simulation.draw import draw
 from tests.simulation.mutants import MUTANTS, Mutant
@@ -45,7 +44,7 @@ def main() -> int:
     look = partial(seeds_to_notice, most=options.seeds)
     missed = 0
     print("seeds  planted bug")
-    with environment(), multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         for place, seed in pool.imap(look, range(len(MUTANTS))):
             missed += seed is None
             taken = "none" if seed is None else seed + 1

@@ -82,11 +82,6 @@ def campaign(seeds: Iterable[int], make: Assemble = assemble) -> Tally:
     return tally
 
 
-def digests(seeds: Iterable[int]) -> list[str]:
-    """What tells a run of each seed from every other one."""
-    return [attempt(draw(seed)).digest for seed in seeds]
-
-
 def explain(seed: int, make: Assemble = assemble, most_runs: int = MOST_RUNS) -> str:
     """A pytest with the smallest schedule found that fails like ``seed``, and how it fails."""
     schedule = draw(seed)

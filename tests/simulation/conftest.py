@@ -9,7 +9,6 @@ from multiprocessing.pool import AsyncResult, Pool
 
 import pytest
 
-from tests.simulation.as_written import environment
 from tests.simulation.bites import caught
 from tests.simulation.campaign import Tally, campaign
 
@@ -53,25 +52,19 @@ def tally_of(request: pytest.FixtureRequest) -> Iterator[Callable[[range], Tally
 
 
 @pytest.fixture(scope="session")
-def as_written() -> Iterator[Pool]:
-    """Processes that run the producer from its source, in which bugs can be planted."""
+def planting() -> Iterator[Pool]:
+    """Processes of their own, in which bugs are planted."""
     workers = 1 if IS_WORKER else min(os.cpu_count() or 1, MOST_WORKERS)
-    with environment():  # until they have started: other tests start processes, too
-        pool = multiprocessing.get_context("spawn").Pool(workers)
-    with pool:
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
         yield pool
 
 
 @pytest.fixture(scope="session")
-def catching(
-    request: pytest.FixtureRequest, as_written: Pool
-) -> Callable[[int], AsyncResult[bool]]:
+def catching(request: pytest.FixtureRequest, planting: Pool) -> Callable[[int], AsyncResult[bool]]:
     """Whether a mutant is caught. Outside of a worker, all that are asked for are tried ahead."""
     if IS_WORKER:
-        return lambda place: as_written.apply_async(caught, (place,))
+        return lambda place: planting.apply_async(caught, (place,))
     calls = (getattr(item, "callspec", None) for item in request.session.items)
     places = [call.params.get("mutant_at") for call in calls if call is not None]
-    tried = {
-        place: as_written.apply_async(caught, (place,)) for place in places if place is not None
-    }
+    tried = {place: planting.apply_async(caught, (place,)) for place in places if place is not None}
     return lambda place: tried[place]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import KprodError
 from kprod.types import Header, RecordMetadata, TopicPartition
+from kprod_ext.futures import FutureRecordMetadata
 
 
 @dataclass(slots=True, eq=False)

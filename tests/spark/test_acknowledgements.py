@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.bulk.delivery import BulkDelivery
 from kprod.errors import BrokerError, DeliveryError
 from kprod.spark.acknowledgements import LOOK_EVERY, MOST_CALLS, MOST_PENDING, Acknowledgements
 from kprod.spark.partition_report import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords
+from kprod_ext.futures import FutureRecordMetadata
 
 FLIGHTS_2 = TopicPartition("flights", 2)
 

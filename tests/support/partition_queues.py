@@ -16,7 +16,6 @@ from kprod_ext import (
     PartitionQueue,
     ProducerBatch,
     RecordClock,
-    RecordFuture,
 )
 
 TP = TopicPartition("t", 0)
@@ -31,7 +30,6 @@ def new_context(batch_size: int = 400, **parts: Any) -> AppendContext:
     """What queues share; ``parts`` replace its own."""
     given: dict[str, Any] = {
         "batch_max_size": batch_size,
-        "future_type": RecordFuture,
         "clock": RecordClock(),
         "now": lambda: 0.0,
         "batch_type": ProducerBatch,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.config import ProducerConfig
 from kprod.errors import ProducerClosedError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.load_watcher import LoadWatcher
 from kprod.types import TopicPartition
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.fake_clock import FakeClock
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.virtual_backend import VirtualBackend

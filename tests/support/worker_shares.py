@@ -25,7 +25,6 @@ TOGETHER = {
     "tests/integration/test_spark_shards.py": "shared_kafka",
     "tests/integration/test_transactional_faces.py": "shared_kafka",
     "tests/integration/test_transactions.py": "shared_kafka",
-    "tests/simulation/test_as_written.py": "simulation",
     "tests/simulation/test_mutants.py": "simulation",
     "tests/spark/": "spark",
 }

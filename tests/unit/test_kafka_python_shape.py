@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer, RecordMetadata
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.config import ProducerConfig
 from kprod.errors import ConfigError
+from kprod_ext.futures import FutureRecordMetadata
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported

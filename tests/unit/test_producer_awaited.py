@@ -10,10 +10,10 @@ import pytest
 
 from kprod import KafkaProducer, Persisted, RecordMetadata
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, ProducerClosedError
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
 from tests.support.scripted_producer import producer_before
 

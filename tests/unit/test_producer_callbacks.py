@@ -138,7 +138,7 @@ class BrokenFilter(logging.Filter):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_broken_log_does_not_end_the_callbacks(producer: KafkaProducer) -> None:
-    log, broken = logging.getLogger("kprod.buffer.future"), BrokenFilter()
+    log, broken = logging.getLogger("kprod_ext.futures"), BrokenFilter()
     log.addFilter(broken)
     try:
         producer.send("t", b"v").add_callback(lambda _: 1 / 0)

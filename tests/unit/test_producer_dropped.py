@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import KprodTimeoutError
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster
 from tests.support.scripted_producer import producer_before
 

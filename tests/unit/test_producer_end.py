@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import (
     BufferFullError,
     DeliveryTimeoutError,
@@ -19,6 +18,7 @@ from kprod.errors import (
 )
 from kprod.types import DeliveryReport, Persisted
 from kprod.wire.versions import ApiKey
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refuse, silence
 from tests.support.scripted_producer import producer_before
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from kprod.cli.circumstances import EMBEDDED, build, cores
+from kprod.cli.circumstances import EMBEDDED, cores
 from kprod.cli.demo.screen import Screen
 from kprod.cli.demo.tally import Tally
 from kprod.cli.demo.written import Written
+from kprod.version import VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Report:
         where = f"an {EMBEDDED}, on the same cores" if self.embedded else "a cluster of yours"
         return [
             f"That was written by {way}.",
-            f"It went to {where}; kprod {build()}; {cores()} cores.",
+            f"It went to {where}; kprod {VERSION}; {cores()} cores.",
             "How fast the producer is by itself: kprod perf.",
         ]
 

@@ -16,7 +16,7 @@ class Measured:
     since the producer was made. ``first_error`` is the first seen among the records watched.
 
     What it depends on: ``rate`` (records a second that were asked for, None for all that will go),
-    ``call``, ``options`` and ``build`` in words, ``cores`` of this process, and the CPU time of the
+    ``call`` and ``options`` in words, ``cores`` of this process, and the CPU time of the
     embedded broker meanwhile, None for another cluster.
     """
 
@@ -39,7 +39,7 @@ class Measured:
     rate: float | None
     call: str
     options: str
-    build: str
+    version: str
     cores: int
     broker_cpu_seconds: float | None
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kprod.cli.circumstances import build, cores, producer_options
+from kprod.cli.circumstances import cores, producer_options
 from kprod.cli.perf.calls import CALLS
 from kprod.cli.perf.latencies import percentiles
 from kprod.cli.perf.measured import Measured
@@ -14,6 +14,7 @@ from kprod.cli.perf.process_cost import CostMeter
 from kprod.cli.perf.workload import Chunk, Workload
 from kprod.errors import KprodError
 from kprod.types import DeliveryReport
+from kprod.version import VERSION
 
 Progress = Callable[[int], object]
 """Told how many records were queued so far, about every chunk."""
@@ -128,7 +129,7 @@ class Measurement:
             rate=self._workload.rate,
             call=self._call_name,
             options=producer_options(self._producer.config),
-            build=build(),
+            version=VERSION,
             cores=cores(),
             broker_cpu_seconds=broker_cpu,
         )

@@ -45,7 +45,7 @@ def rows(measured: Measured) -> Iterator[tuple[str, str]]:
 
 def _circumstances(measured: Measured) -> Iterator[tuple[str, str]]:
     yield "limited by", limited_by(measured)
-    yield "kprod", measured.build
+    yield "kprod", measured.version
     yield "sent by", f"{measured.call}, {measured.options}"
     if measured.broker_cpu_seconds is None:
         yield "to", f"a cluster of yours, from {measured.cores} cores"

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.types import Persisted
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.judge import read_back
 
 

@@ -13,8 +13,8 @@ import threading
 import time
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import ProducerClosedError
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.frozen import freeze, thaw
 
 TOPIC = "blocked"

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import KprodTimeoutError
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.interruption import Interrupted, interruptible
 
 TOPIC = "interrupted"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import KprodTimeoutError
 from kprod.types import DeliveryReport
+from kprod_ext.futures import FutureRecordMetadata
 from tests.integration.lifecycle.account import Account
 from tests.support.broker_process import BrokerProcess
 

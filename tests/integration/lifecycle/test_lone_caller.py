@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import IllegalStateError, KprodTimeoutError, ProducerClosedError
 from kprod.transport.base import Readiness
 from kprod.transport.tcp import TcpBackend
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.broker_process import BrokerProcess
 from tests.support.interruption import Interrupted, interruptible
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import KprodError, ProducerClosedError
 from kprod.types import DeliveryReport
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.broker_process import BrokerProcess
 from tests.support.judge import read_back
 

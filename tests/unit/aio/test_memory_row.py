@@ -12,12 +12,11 @@ import pytest
 from kprod import KafkaProducer
 from kprod.aio.memory_row import MemoryRow
 from kprod.aio.queueing import Queueing, Record
-from kprod.aio.sent_record import Settling
-from kprod.aio.turns import TURN
 from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BufferFullError
+from kprod_ext.aio import TURN, Settling
 
 TASKS = 2_000
 VALUE = bytes(1_000)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kprod.aio import Producer
-from kprod.aio.turns import MOST
 from kprod.broker import EmbeddedBroker
 from kprod.errors import (
     BufferFullError,
@@ -20,6 +19,7 @@ from kprod.errors import (
     ProducerClosedError,
     RecordTypeError,
 )
+from kprod_ext.aio import MOST
 from tests.support.ports import free_port
 
 LONG = 30.0

@@ -12,11 +12,11 @@ import pytest
 
 from kprod.aio.errors import for_aiokafka
 from kprod.aio.record_metadata import nothing
-from kprod.aio.sent_record import SentRecord, Settling, sent
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
+from kprod_ext.aio import SentRecord, Settling
+from kprod_ext.futures import FutureRecordMetadata
 
 LONG = 20.0
 INVALID_RECORD = 87
@@ -29,7 +29,7 @@ class Batch:
         self.delivery = BatchDelivery(TopicPartition("t", 0), lambda: None)
         settling = Settling(asyncio.get_running_loop(), renews=renews, **options)
         natives = [FutureRecordMetadata(self.delivery, n, 0, 0, 0, -1) for n in range(count)]
-        self.records: list[Any] = [sent(settling, native) for native in natives]
+        self.records: list[Any] = [SentRecord(settling, native) for native in natives]
 
     def end(self) -> None:
         """It is stored; another thread tells."""
@@ -295,19 +295,6 @@ def test_no_callback_is_lost_between_asking_and_settling(renews: bool) -> None:
             told = await soon(asyncio.gather(*batch.records))
             assert [stored.offset for stored in told] == [0, 1, 2]
             settler.join(LONG)
-
-    asyncio.run(main())
-
-
-def test_a_made_one_is_the_same_as_one_that_was_made_quickly() -> None:
-    async def main() -> None:
-        delivery = BatchDelivery(TopicPartition("t", 0), lambda: None)
-        native = FutureRecordMetadata(delivery, 0, 0, 0, 0, -1)
-        settling = Settling(asyncio.get_running_loop())
-        for record in (SentRecord(settling, native), sent(settling, native)):
-            assert not record.cancelled()
-            assert record.native is native
-            assert record.remove_done_callback(print) == 0
 
     asyncio.run(main())
 

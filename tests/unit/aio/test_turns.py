@@ -7,9 +7,9 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from kprod.aio.turns import LONGEST, MOST, TURN, Turns
 from kprod.buffer.awaiting import SLICE, WaitingTasks
 from kprod.clock import SystemClock
+from kprod_ext.aio import LONGEST_QUEUEING, MOST, TURN, Turns
 
 
 async def ended_by(ask: Callable[[Turns], Awaitable[None]], tasks: int) -> list[int]:
@@ -45,7 +45,7 @@ def test_however_many_ask_at_once_a_turn_has_an_end() -> None:
 def test_records_that_take_long_end_a_turn_soon() -> None:
     async def ask(turns: Turns) -> None:
         if turns.admit():
-            until = SystemClock.monotonic() + LONGEST
+            until = SystemClock.monotonic() + LONGEST_QUEUEING
             while SystemClock.monotonic() < until:
                 pass
         else:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BufferFullError, KprodError, ProducerClosedError
 from kprod.types import TopicPartition
+from kprod_ext.futures import FutureRecordMetadata
 from tests.unit.buffer.accumulating import BATCH, VALUE, Accumulating, read
 
 LONG = 20.0

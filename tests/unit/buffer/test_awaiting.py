@@ -15,9 +15,9 @@ import pytest
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, IllegalStateError
 from kprod.types import RecordMetadata, TopicPartition
+from kprod_ext.futures import FutureRecordMetadata
 
 TP = TopicPartition("t", 3)
 ERROR = BrokerError(7, "t-3")

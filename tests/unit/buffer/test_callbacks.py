@@ -12,9 +12,9 @@ import pytest
 
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import IllegalStateError, KprodTimeoutError
 from kprod.types import RecordMetadata, TopicPartition
+from kprod_ext.futures import FutureRecordMetadata
 
 TP = TopicPartition("t", 0)
 LONG = 20.0

@@ -10,7 +10,7 @@ from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
 from kprod.types import TopicPartition
-from kprod_ext import CompiledSend, RecordFuture, StickyPartition, TopicAppender
+from kprod_ext import CompiledSend, FutureRecordMetadata, StickyPartition, TopicAppender
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
 
@@ -45,7 +45,7 @@ def test_a_partition_that_was_used_takes_the_compiled_path() -> None:
     first = rig.queue(b"first")
     send.topics.admit(TP, 1, None)
     second = send.send("t", b"second", partition=0, timestamp_ms=7)
-    assert isinstance(second, RecordFuture)
+    assert isinstance(second, FutureRecordMetadata)
     assert (second.delivery, second.index) == (first.delivery, 1)
     assert (second.timestamp, second.key_size, second.value_size) == (7, -1, 6)
     rig.sender.accumulator.begin_flush()
@@ -90,7 +90,7 @@ def test_headers_and_whatever_is_like_bytes_take_the_compiled_path() -> None:
         send.send("t", b"3", bytearray(b"key"), pairs, 0, 7),
         send.send("t", None, None, tuple(pairs), 0),
     ]
-    assert all(isinstance(future, RecordFuture) for future in futures)
+    assert all(isinstance(future, FutureRecordMetadata) for future in futures)
     assert futures[0].header_size == futures[1].header_size == -1
     assert futures[2].header_size == sum(len(name) + (value is not None) for name, value in pairs)
     rig.sender.accumulator.begin_flush()
@@ -107,13 +107,13 @@ def test_records_without_a_key_stick_until_the_partition_had_its_share() -> None
     sticky = StickyPartition(0, 40)
     send.topics.admit(TP, 2, sticky)
     sent = 0
-    while isinstance(send.send("t", b"twenty bytes of value"), RecordFuture):
+    while isinstance(send.send("t", b"twenty bytes of value"), FutureRecordMetadata):
         sent += 1
     assert sticky.spent
     assert sent > 1  # its batch was open all the time, so it got twice the share
-    assert isinstance(send.send("t", b"keyed ones do not care", partition=0), RecordFuture)
+    assert isinstance(send.send("t", b"keyed ones do not care", partition=0), FutureRecordMetadata)
     send.topics.admit(TP, 2, StickyPartition(0, 50))
-    assert isinstance(send.send("t", b"the next one"), RecordFuture)
+    assert isinstance(send.send("t", b"the next one"), FutureRecordMetadata)
 
 
 def test_a_sticky_partition_that_was_not_used_yet_asks() -> None:
@@ -140,7 +140,7 @@ def test_a_full_batch_wakes_the_sender_and_the_next_record_asks() -> None:
     send = lane_over(rig)
     rig.queue(b"x" * 100)
     send.topics.admit(TP, 1, None)
-    while isinstance(send.send("t", b"y", partition=0), RecordFuture):
+    while isinstance(send.send("t", b"y", partition=0), FutureRecordMetadata):
         pass
     assert rig.sender.accumulator.pool.available < rig.sender.accumulator.pool.total
     assert rig.run(lambda: len(rig.cluster.values("t")) > 1)
@@ -211,8 +211,8 @@ def test_a_closed_lane_is_not_remembered() -> None:
     ]
     for let_go in ways:
         table.open("t", appender)
-        assert isinstance(send.send("t", b"v", partition=0), RecordFuture)
-        assert isinstance(send.send("t", b"v", partition=0), RecordFuture)
+        assert isinstance(send.send("t", b"v", partition=0), FutureRecordMetadata)
+        assert isinstance(send.send("t", b"v", partition=0), FutureRecordMetadata)
         let_go()
         assert send.send("t", b"v", partition=0) == "asked the Python path"
         assert send.send("".join(["", "t"]), b"v", partition=0) == "asked the Python path"
@@ -230,7 +230,7 @@ def test_every_topic_has_an_appender_of_its_own() -> None:
         send.topics.admit(TopicPartition(topic, 0), 1, None)
     for number in range(4):
         for topic in ("t", "u", "".join(["", "u"])):
-            assert isinstance(send.send(topic, b"%d" % number, partition=0), RecordFuture)
+            assert isinstance(send.send(topic, b"%d" % number, partition=0), FutureRecordMetadata)
     rig.sender.accumulator.begin_flush()
     assert rig.run(lambda: bool(rig.cluster.values("t")) and bool(rig.cluster.values("u")))
     assert rig.cluster.values("t") == [b"first", b"0", b"1", b"2", b"3"]
@@ -254,4 +254,4 @@ def test_a_sticky_partition_of_a_topic_that_had_more_does_not_take_the_compiled_
     rig.queue(b"first")
     send.topics.admit(TP, 1, StickyPartition(100_000_000, 100))
     assert send.send("t", b"no key") == "asked the Python path"
-    assert isinstance(send.send("t", b"explicit", partition=0), RecordFuture)
+    assert isinstance(send.send("t", b"explicit", partition=0), FutureRecordMetadata)

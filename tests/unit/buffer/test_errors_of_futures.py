@@ -14,9 +14,9 @@ from contextlib import suppress
 import pytest
 
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import ConnectionLost, KprodError
 from kprod.types import Persisted, TopicPartition
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.partition_queues import new_queue
 
 TP = TopicPartition("t", 3)
@@ -24,7 +24,7 @@ TP = TopicPartition("t", 3)
 
 def failed_future(tp: TopicPartition = TP) -> FutureRecordMetadata:
     """One made as those of a producer are: by compiled code, unknown to the garbage collector."""
-    queue = new_queue(tp, future_type=FutureRecordMetadata)
+    queue = new_queue(tp)
     future: FutureRecordMetadata = queue.append(0, None, b"v", ()).future
     error = ConnectionLost("gone")
     error.persisted = Persisted.MAYBE

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, KafkaTimeoutError, KprodError, RecordTooLargeError
 from kprod.types import RecordMetadata, TopicPartition
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.partition_queues import new_queue
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
@@ -40,30 +40,18 @@ def future_of(delivery: BatchDelivery, index: int = 2) -> FutureRecordMetadata:
 # What it is ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.compiled
 def test_a_future_takes_48_bytes_and_no_time_of_the_garbage_collector(
     delivery: BatchDelivery,
 ) -> None:
-    future = appended(FutureRecordMetadata, delivery)
+    future = appended(delivery)
     assert (sys.getsizeof(future), gc.is_tracked(future)) == (48, False)
     references = sys.getrefcount(delivery)
     del future
     assert sys.getrefcount(delivery) == references - 1
 
 
-def test_a_future_of_ones_own_has_what_it_needs_besides(delivery: BatchDelivery) -> None:
-    class Noted(FutureRecordMetadata):
-        pass
-
-    future = appended(Noted, delivery)
-    setattr(future, "note", "mine")  # noqa: B010
-    assert type(future) is Noted
-    assert (future.delivery, future.index, future.timestamp) == (delivery, 0, 7)
-    assert (future.key_size, future.value_size, future.header_size) == (1, 5, -1)
-
-
-def appended(kind: type[FutureRecordMetadata], delivery: BatchDelivery) -> FutureRecordMetadata:
-    queue = new_queue(future_type=kind, delivery_type=lambda *_: delivery)
+def appended(delivery: BatchDelivery) -> FutureRecordMetadata:
+    queue = new_queue(delivery_type=lambda *_: delivery)
     future: FutureRecordMetadata = queue.append(7, b"k", b"value", ()).future
     return future
 

@@ -13,7 +13,6 @@ from tests.unit.buffer.accumulating import BATCH, Accumulating, read
 MANY = 1000
 
 
-@pytest.mark.compiled  # a handler that raises between two lines of Python leaves a lock held
 @pytest.mark.threads
 @pytest.mark.parametrize("size", [10, BATCH // 2, BATCH])
 def test_an_interrupted_append_leaves_memory_and_queue_in_order(size: int) -> None:

@@ -66,7 +66,7 @@ def test_the_table_tells_what_the_figures_depend_on() -> None:
     ran = perf("--records", "300", "-X", "linger_ms=3")
     assert ran.exit_code == 0, ran.output
     shown = " ".join(ran.stdout.split())
-    for word in ("limited by", f"{kprod.__version__}, ", "send, acks=all", "linger_ms=3", "Python"):
+    for word in ("limited by", f"{kprod.__version__} ", "send, acks=all", "linger_ms=3", "Python"):
         assert word in shown
 
 
@@ -90,7 +90,7 @@ MEASURED = Measured(
     rate=None,
     call="send",
     options="",
-    build="",
+    version="",
     cores=2,
     broker_cpu_seconds=None,
 )

@@ -68,7 +68,6 @@ def test_keys_go_where_the_partitioners_put_them() -> None:
     assert version()
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("other", [None, object()])
 @pytest.mark.parametrize("method", ["topic", "value", "error", "latency", "__len__"])
 def test_methods_are_for_messages_only(method: str, other: object) -> None:
@@ -76,7 +75,6 @@ def test_methods_are_for_messages_only(method: str, other: object) -> None:
         getattr(Message, method)(other)
 
 
-@pytest.mark.compiled
 def test_one_that_was_never_initialized_is_empty() -> None:
     empty = Message.__new__(Message)
     assert (empty.topic(), empty.partition(), empty.offset(), empty.latency()) == (None, 0, 0, 0.0)

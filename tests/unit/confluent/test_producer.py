@@ -308,7 +308,6 @@ def test_a_closed_producer_does_nothing_more(servers: str) -> None:
         producer.produce("t", b"v")
 
 
-@pytest.mark.compiled
 def test_a_producer_that_was_never_made_is_closed() -> None:
     class Half(Producer):
         def __init__(self) -> None:

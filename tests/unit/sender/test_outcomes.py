@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import (
     BrokerError,
     ConnectionLost,
@@ -17,6 +16,7 @@ from kprod.errors import (
 )
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.scripted_cluster import (
     Answer,
     Heard,

@@ -9,7 +9,6 @@ from typing import Self
 
 import pytest
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
 from kprod.errors import DeliveryTimeoutError, KprodError, ProducerClosedError
@@ -19,6 +18,7 @@ from kprod.sender.loop import SenderThread
 from kprod.transport.memory import MemoryBackend
 from kprod.types import Persisted, RecordMetadata, TopicPartition
 from kprod.wire.versions import ApiKey
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.scripted_cluster import ScriptedCluster, silence
 from tests.support.sender_rig import SenderRig

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kprod.buffer.compression import CODEC_IDS
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.wire.versions import ApiKey
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, refuse
 from tests.support.sender_rig import SenderRig
 

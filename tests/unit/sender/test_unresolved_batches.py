@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.errors import BrokerError, DeliveryTimeoutError, ProducerClosedError
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.scripted_cluster import (
     Answer,
     Heard,

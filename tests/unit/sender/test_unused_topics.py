@@ -11,12 +11,12 @@ from collections.abc import Iterable
 import pytest
 
 from kprod.buffer.compiled_topics import CompiledTopics
-from kprod.buffer.future import FutureRecordMetadata
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.intake.queue_loads import QueueLoads
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext import CompiledSend
+from kprod_ext.futures import FutureRecordMetadata
 from tests.support.pool_waiter import wait_until
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, silence
 from tests.support.scripted_producer import producer_before

@@ -1,0 +1,482 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+# cython: boundscheck=True, wraparound=True, nonecheck=True
+"""What the asyncio faces do for each record: queueing it, and its future of the loop.
+
+``gather``, ``wait``, ``wait_for`` and a task that awaits see a future of their own kind, by the
+attributes asyncio asks for (``asyncio.isfuture``): so they need no task for each record. A record
+has its outcome where its batch has it, and nothing is done for one that nobody asked to be told of.
+"""
+
+import asyncio
+from collections import deque
+from contextvars import copy_context
+from functools import partial
+from time import monotonic
+
+cimport cython
+
+from kprod_ext.futures cimport BatchOutcome, FutureRecordMetadata, metadata_of, outcome_of
+
+cdef object _running_loop = asyncio.get_running_loop
+
+# How much of one turn of the loop kprod takes. Seconds; the last few records, or the last callback,
+# come in addition.
+LONGEST_QUEUEING = 0.001
+LONGEST_TELLING = 0.002
+MOST = 1024         # records that one turn queues at most, however little time they take
+TURN = 64           # waiting tasks that are woken in one turn
+NOTHING = (None, None)      # no record that waits; known by its identity
+
+cdef double _longest_queueing = LONGEST_QUEUEING
+cdef double _longest_telling = LONGEST_TELLING
+cdef Py_ssize_t _most = MOST
+cdef Py_ssize_t _turn = TURN
+cdef Py_ssize_t LOOK = 16           # records, or callbacks, between two looks at the clock
+cdef Py_ssize_t REMEMBERED = 64     # of so many records one is remembered, to wait for its memory
+cdef object _END = object()
+
+
+cdef class Turns:
+    """Lets callers through in each turn of the loop that calls, in the order of asking."""
+
+    cdef Py_ssize_t _admitted       # in this turn
+    cdef bint _ending               # the end of this turn is scheduled
+    cdef double _ends_at            # when no more are let through
+    cdef object _row
+
+    def __cinit__(self):
+        self._row = deque()
+
+    cpdef bint admit(self) except -1:
+        """Whether the caller may go on at once."""
+        if self._admitted % LOOK == 0 and not self._looks():
+            return False
+        self._admitted += 1
+        return True
+
+    cdef bint _looks(self) except -1:
+        """A look at the clock, at those who wait, and at what else ends a turn."""
+        if self._admitted == 0 and not self._row:
+            self._ends_at = <double>monotonic() + _longest_queueing
+            self._end_soon(_running_loop())
+            return True
+        if self._row or self._admitted >= _most or <double>monotonic() >= self._ends_at:
+            self.spend()
+            return False
+        return True
+
+    cdef int _end_soon(self, object loop) except -1:
+        if not self._ending:
+            self._ending = True
+            loop.call_soon(self._end)
+        return 0
+
+    cpdef void spend(self) noexcept:
+        """What was admitted took as long as all that a turn lets through."""
+        self._admitted = _most
+
+    async def wait(self):
+        """Wait for one's place in a later turn, after ``admit`` has refused."""
+        loop = _running_loop()
+        place = loop.create_future()
+        self._row.append(place)
+        self._end_soon(loop)
+        await place
+
+    def _end(self):
+        self._admitted = 0
+        while self._row and self._admitted < _turn:
+            place = self._row.popleft()
+            if not place.done():    # cancelled
+                self._admitted += 1
+                place.set_result(None)
+        self._ending = False
+        if self._admitted > 0:
+            self._ends_at = <double>monotonic() + _longest_queueing
+            self._end_soon(_running_loop())
+
+
+cdef class Sending:
+    """What is done with each record; the rest is in its subclass. For the tasks of one loop."""
+
+    cdef readonly object native
+    cdef readonly Turns turns
+    cdef readonly object under_way
+    cdef object _send
+    cdef object _waits
+    cdef Py_ssize_t _queued
+    cdef object _make_settling
+    cdef Settling _settling
+
+    def __init__(self, native, settling, waits):
+        self.native, self._send = native, native.send
+        self.turns = Turns()
+        self.under_way = deque()
+        self._make_settling, self._waits = settling, waits
+
+    def send_at_once(
+        self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None
+    ):
+        """As ``put_at_once``, with a future for the tasks of this loop."""
+        cdef FutureRecordMetadata native
+        if not self.turns.admit():
+            return None
+        native = self._queue(topic, value, key, headers, partition, timestamp_ms)
+        return None if native is None else self.sent(native)
+
+    def put_at_once(
+        self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None
+    ):
+        """Queue a record if nothing has to be waited for; else None."""
+        if not self.turns.admit():
+            return None
+        return self._queue(topic, value, key, headers, partition, timestamp_ms)
+
+    def put_until_waiting(self, topic, values, keys, list queued not None):
+        """Queue records until a turn has queued enough, or something is waited for."""
+        cdef FutureRecordMetadata native
+        cdef object value
+        cdef object key = None
+        while self.turns.admit():
+            value = next(values, _END)
+            if value is _END:
+                return None
+            if keys is not None:
+                key = next(keys, _END)
+                if key is _END:
+                    raise ValueError(f"there are {len(queued)} keys, and more values")
+            native = self._queue(topic, value, key, None, None, None)
+            if native is None:
+                return value, key
+            queued.append(native)
+        return NOTHING
+
+    def take_outcomes(self, list queued not None, list stored not None):
+        """Add the outcomes that are there, in order, as many as a turn of the loop has time for."""
+        cdef double ends_at = <double>monotonic() + _longest_telling
+        cdef Py_ssize_t at = len(stored)
+        cdef FutureRecordMetadata native
+        while at < len(queued):
+            native = queued[at]
+            if not outcome_of(native).done:
+                break
+            stored.append(metadata_of(native))
+            at += 1
+            if at % LOOK == 0 and <double>monotonic() >= ends_at:
+                break
+
+    cpdef SentRecord sent(self, FutureRecordMetadata native):
+        """The future of a queued record for the tasks of the running loop."""
+        cdef object loop = _running_loop()
+        if self._settling is None or self._settling.loop is not loop:
+            self._settling = self._make_settling(loop)
+        return SentRecord(self._settling, native)
+
+    cdef FutureRecordMetadata _queue(
+        self, object topic, object value, object key, object headers, object partition,
+        object timestamp_ms,
+    ):
+        """Queue a record if nothing has to be waited for; else None, and this turn is over."""
+        cdef FutureRecordMetadata native = None
+        try:
+            native = self._send(topic, value, key, headers, partition, timestamp_ms)
+        except self._waits:
+            # It has woken the sender: as that is a system call, another thread may run meanwhile
+            # for as long as the interpreter lets it, 5 ms.
+            self.turns.spend()
+        if native is not None:
+            self._queued += 1
+            if self._queued % REMEMBERED == 0:
+                self.remember(native)
+        return native
+
+    cpdef int remember(self, FutureRecordMetadata native) except -1:
+        """Its batch is one whose memory may be waited for."""
+        while self.under_way and self.under_way[0].is_done:
+            self.under_way.popleft()
+        self.under_way.append(native)
+        return 0
+
+
+cdef class Settling:
+    """Tells those who wait for records of one loop: all of a batch are one call into the loop."""
+
+    cdef readonly object loop
+    cdef readonly object error
+    cdef readonly bint renews
+    cdef readonly object stored
+    cdef dict _batches
+    cdef BatchOutcome _latest
+    cdef list _latest_records
+    cdef object _due
+    cdef bint _scheduled
+    cdef double _rests_at           # when one that awaits records that are done gives others a turn
+
+    def __init__(self, loop, error=None, *, bint renews=False, stored=None):
+        self.loop, self.error, self.renews, self.stored = loop, error, renews, stored
+        self._batches, self._due = {}, deque()
+
+    cdef bint rests(self) except -1:
+        """Whether records that are done were awaited for so long that other tasks are due.
+
+        One ``await`` of such a record takes no turn of the loop, and a hundred thousand in a row
+        would take none either.
+        """
+        cdef double now = monotonic()
+        if now < self._rests_at:
+            return False
+        self._rests_at = now + _longest_telling
+        return True
+
+    cdef int watch(self, SentRecord record) except -1:
+        """Tell its callbacks once its batch has ended; soon, if it has or is not waited for."""
+        cdef BatchOutcome outcome = outcome_of(record.native)
+        if record.is_cancelled or outcome.done:
+            self._due.append(record)
+            self._schedule()
+            return 0
+        if outcome is not self._latest:
+            self._turn_to(outcome)
+        self._latest_records.append(record)
+        return 0
+
+    cdef int _turn_to(self, BatchOutcome outcome) except -1:
+        cdef list records = self._batches.get(outcome)
+        if records is None:
+            records = self._batches[outcome] = []
+            if self.renews:
+                self._await(outcome)
+            else:
+                outcome.on_done(partial(self._ended_elsewhere, outcome))
+        self._latest, self._latest_records = outcome, records
+        return 0
+
+    cdef int _await(self, BatchOutcome outcome) except -1:
+        """As a task would: the batch need not linger, and no other thread comes between."""
+        waiting = outcome.wait_in_loop()
+        waiter = next(waiting, None)
+        if waiter is None:          # it has ended since
+            self.loop.call_soon(self._ended, outcome)
+        else:
+            waiter.add_done_callback(partial(self._waited, outcome, waiting))
+        return 0
+
+    def _waited(self, outcome, waiting, _):
+        next(waiting, None)         # lets go of the waiter
+        self._ended(outcome)
+
+    def _ended_elsewhere(self, outcome):
+        """In the callbacks' thread. In a closed loop nobody waits any more."""
+        try:
+            self.loop.call_soon_threadsafe(self._ended, outcome)
+        except RuntimeError:
+            if not self.loop.is_closed():
+                raise
+
+    def _ended(self, BatchOutcome outcome not None):
+        records = self._batches.pop(outcome, None)
+        if outcome is self._latest:
+            self._latest, self._latest_records = None, []
+        if records:
+            self._due.extend(records)
+            self._schedule()
+
+    cdef int _schedule(self) except -1:
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._turn)
+        return 0
+
+    def _turn(self):
+        """Tell as many as a turn has time for; the others in the next one."""
+        cdef double ends_at = <double>monotonic() + _longest_telling
+        cdef Py_ssize_t told = 0
+        try:
+            while self._due:
+                _tell(self._due.popleft())
+                told += 1
+                if told % LOOK == 0 and <double>monotonic() >= ends_at:
+                    break
+        finally:
+            self._scheduled = False
+            if self._due:
+                self._schedule()
+
+
+@cython.no_gc           # lets go of its callbacks when they are called
+cdef class SentRecord:
+    """The outcome of one record, for the tasks of the loop that has sent it: an asyncio future.
+
+    Its C functions are beside it: a table of them would take eight bytes of each.
+    """
+
+    cdef readonly FutureRecordMetadata native
+    cdef Settling _settling
+    cdef object _callback           # the first of them, and its context
+    cdef object _context
+    cdef list _more                 # pairs of the others
+    cdef object _cancelled_by
+    cdef public bint _asyncio_future_blocking
+    cdef bint is_cancelled
+
+    def __init__(self, Settling settling not None, FutureRecordMetadata native not None):
+        self.native, self._settling = native, settling
+
+    # What there is to know ------------------------------------------------------------------------
+
+    def done(self):
+        """True once there is an outcome, or the waiting for it was cancelled."""
+        return self.is_cancelled or outcome_of(self.native).done
+
+    def cancelled(self):
+        """True once the waiting was cancelled."""
+        return self.is_cancelled
+
+    def exception(self):
+        """Why the record failed. Raises InvalidStateError before the outcome, CancelledError."""
+        return None if _settled(self, "Exception is not set.").error is None else _error(self)
+
+    def result(self):
+        """Where the record was stored; raises why it failed, and what ``exception`` raises."""
+        if _settled(self, "Result is not set.").error is not None:
+            failure = _error(self)
+            raise failure
+        stored = self._settling.stored
+        return metadata_of(self.native) if stored is None else stored(self.native)
+
+    def _make_cancelled_error(self):
+        return _cancelled(self)
+
+    @property
+    def _cancel_message(self):
+        return self._cancelled_by
+
+    def get_loop(self):
+        """The loop whose tasks may wait."""
+        return self._settling.loop
+
+    @property
+    def __class__(self):
+        """What ``isinstance`` is told; programs ask for asyncio's own futures."""
+        return asyncio.Future
+
+    @property
+    def _loop(self):
+        return self._settling.loop
+
+    # Waiting --------------------------------------------------------------------------------------
+
+    def __await__(self):
+        if self.done() and self._settling.rests():
+            yield                   # as asyncio.sleep(0) does
+        if self._settling.renews:
+            # By a waiter of its own: cancelling a task ends its wait and no other.
+            return (yield from self.native.__await__())
+        if not self.done():
+            self._asyncio_future_blocking = True
+            yield self
+            if not self.done():
+                raise RuntimeError("await wasn't used with future")
+        return self.result()
+
+    def __iter__(self):
+        return self.__await__()
+
+    def add_done_callback(self, fn, *, context=None):
+        """Let the loop call ``fn(self)`` once it is done, soon if it is."""
+        if context is None:
+            context = copy_context()
+        if self._callback is not None:
+            if self._more is None:
+                self._more = []
+            self._more.append((fn, context))
+            return
+        if self._settling.renews:
+            self.is_cancelled = False
+        self._callback, self._context = fn, context
+        self._settling.watch(self)
+
+    def remove_done_callback(self, fn):
+        """Do not call ``fn``; how often it was to be called."""
+        cdef list pairs = _take_callbacks(self)
+        cdef list left = [pair for pair in pairs if pair[0] != fn]
+        if left:
+            self._callback, self._context = left[0]
+            self._more = left[1:]
+        return len(pairs) - len(left)
+
+    def cancel(self, msg=None):
+        """End the waiting, not the sending; False when it is done."""
+        if self.done():
+            return False
+        self.is_cancelled, self._cancelled_by = True, msg
+        if self._callback is not None:
+            self._settling.watch(self)
+        return True
+
+    def __getattr__(self, str name not None):
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.native, name)
+
+    def __repr__(self):
+        state = "cancelled" if self.is_cancelled else repr(self.native)[1:-1]
+        return f"<SentRecord {state}>"
+
+
+cdef BatchOutcome _settled(SentRecord record, str otherwise):
+    """The outcome there is. Raises CancelledError, and InvalidStateError when there is none."""
+    cdef BatchOutcome outcome
+    if record.is_cancelled:
+        failure = _cancelled(record)
+        raise failure
+    outcome = outcome_of(record.native)
+    if not outcome.done:
+        failure = asyncio.InvalidStateError(otherwise)
+        raise failure
+    return outcome
+
+
+cdef object _error(SentRecord record):
+    """What ended the record, a copy of its own: see ``FutureRecordMetadata.exception``."""
+    told = record._settling.error
+    return record.native.exception if told is None else told(record.native.exception)
+
+
+cdef object _cancelled(SentRecord record):
+    message = record._cancelled_by
+    return asyncio.CancelledError() if message is None else asyncio.CancelledError(message)
+
+
+cdef list _take_callbacks(SentRecord record):
+    """Pairs of what is to be called, in order, and its context; then nothing is."""
+    cdef list pairs = []
+    if record._callback is not None:
+        pairs.append((record._callback, record._context))
+        pairs.extend(record._more or ())
+    record._callback = record._context = record._more = None
+    return pairs
+
+
+cdef int _tell(SentRecord record) except -1:
+    """Call back whoever is to be called."""
+    cdef list more = record._more
+    callback, context = record._callback, record._context
+    record._callback = record._context = record._more = None
+    if callback is not None:
+        _call(record, callback, context)
+    for callback, context in more or ():
+        _call(record, callback, context)
+    return 0
+
+
+cdef int _call(SentRecord record, object callback, object context) except -1:
+    try:
+        context.run(callback, record)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        message = f"Exception in callback {callback!r}"
+        told = {"message": message, "exception": error, "future": record}
+        record._settling.loop.call_exception_handler(told)
+    return 0

@@ -1,0 +1,483 @@
+# cython: language_level=3, auto_pickle=False, autotestdict=False
+# cython: boundscheck=True, wraparound=True, nonecheck=True
+# cython: binding=False, embedsignature=True, embedsignature.format=clinic
+"""What the confluent face does for each record: ``produce``, its ``Message``, its delivery report.
+
+confluent-kafka's API asks for an object for each record, which holds key, value, headers and the
+time, and for a callback that ``poll`` runs in the application's thread.
+"""
+
+import threading
+from collections import deque
+from contextvars import copy_context
+from functools import partial
+from time import monotonic
+
+cimport cython
+from libc.stdint cimport int64_t
+
+from kprod_ext.futures cimport BatchOutcome, FutureRecordMetadata
+from kprod_ext.shared cimport RecordLock, release_lock, take_lock
+
+cdef int64_t CREATE_TIME = 1
+cdef int64_t LOG_APPEND_TIME = 2
+cdef int64_t OFFSET_INVALID = -1001
+cdef int64_t INT16 = 2**15
+CLOSED = "Producer has been closed"
+
+
+@cython.freelist(64)        # a poll after every thousand records lets go of as many
+cdef class Message:
+    """A record and what became of it, with confluent_kafka.Message's arguments and calls."""
+
+    cdef object _topic
+    cdef object _key
+    cdef object _value
+    cdef object _headers
+    cdef object _error
+    cdef FutureRecordMetadata _future
+    cdef object _on_delivery
+    cdef double _began
+    cdef double _latency
+    cdef int64_t _partition
+    cdef int64_t _offset
+    cdef int64_t _timestamp_type
+    cdef int64_t _timestamp
+    cdef int64_t _leader_epoch
+    cdef int64_t _delivery_count
+
+    def __init__(
+        self,
+        topic=None,
+        int64_t partition=-1,
+        int64_t offset=-1001,
+        key=None,
+        value=None,
+        headers=None,
+        error=None,
+        timestamp=None,
+        double latency=-1.0,
+        int64_t leader_epoch=-1,
+        int64_t delivery_count=-1,
+    ):
+        if not -INT16 <= delivery_count < INT16:
+            raise OverflowError("delivery_count does not fit into 16 bits")
+        self._topic = topic
+        self._partition = -1 if partition < 0 else partition
+        self._offset = OFFSET_INVALID if offset < 0 else offset
+        self._key = key
+        self._value = value
+        self._headers = headers
+        self._error = error
+        if timestamp is not None:
+            self._timestamp_type, self._timestamp = timestamp
+        self._latency = -1.0 if latency < 0 else latency
+        self._leader_epoch = -1 if leader_epoch < 0 else leader_epoch
+        self._delivery_count = delivery_count if delivery_count > 0 else -1
+
+    def topic(self):
+        """The topic's name."""
+        return self._topic
+
+    def partition(self):
+        """The partition's number, None where there is none yet."""
+        return None if self._partition < 0 else self._partition
+
+    def offset(self):
+        """The offset, None where none is known."""
+        return None if self._offset < 0 else self._offset
+
+    def key(self):
+        """The key."""
+        return self._key
+
+    def value(self):
+        """The value."""
+        return self._value
+
+    def headers(self):
+        """The headers, None for none."""
+        return self._headers
+
+    def error(self):
+        """The KafkaError that ended the record, or None."""
+        return self._error
+
+    def timestamp(self):
+        """What kind of timestamp it is, and milliseconds since the epoch."""
+        return self._timestamp_type, self._timestamp
+
+    def latency(self):
+        """Seconds from ``produce`` to the outcome."""
+        return None if self._latency < 0 else self._latency
+
+    def leader_epoch(self):
+        """The leader epoch, which producers are not told."""
+        return None if self._leader_epoch < 0 else self._leader_epoch
+
+    def delivery_count(self):
+        """For share consumers."""
+        return None if self._delivery_count < 1 else self._delivery_count
+
+    def set_topic(self, value):
+        """Replace the topic."""
+        self._topic = value
+
+    def set_value(self, value):
+        """Replace the value."""
+        self._value = value
+
+    def set_key(self, value):
+        """Replace the key."""
+        self._key = value
+
+    def set_headers(self, value):
+        """Replace the headers."""
+        self._headers = value
+
+    def set_error(self, value):
+        """Replace the error."""
+        self._error = value
+
+    def __len__(self):
+        return 0 if self._value is None else len(self._value)
+
+    def __bool__(self):
+        return True
+
+    cdef tuple _all(self):
+        return (
+            self._topic,
+            self._partition,
+            self._offset,
+            self._key,
+            self._value,
+            self._headers,
+            self._error,
+            self.timestamp(),
+            self._latency,
+            self._leader_epoch,
+            self._delivery_count,
+        )
+
+    def __eq__(self, other):
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self._all() == (<Message>other)._all()
+
+    __hash__ = None
+
+    def __reduce__(self):
+        return Message, self._all()
+
+
+cdef Message _queued(
+    FutureRecordMetadata future, object on_delivery, object key, object value, object headers,
+    double began,
+):
+    """The message of a record that was queued at ``began``, to be filled in by ``_delivered``."""
+    cdef Message message = Message.__new__(Message)
+    message._future = future
+    message._on_delivery = on_delivery
+    message._key = key
+    message._value = value
+    message._headers = headers
+    message._began = began
+    return message
+
+
+cdef object _delivered(Message message, double ended_at, object error_for):
+    """Fill in what became of the record; return what is to be called with it, None for nothing."""
+    cdef FutureRecordMetadata future = message._future
+    cdef object on_delivery = message._on_delivery
+    cdef BatchOutcome outcome
+    cdef Py_ssize_t index
+    if on_delivery is None:
+        return None
+    outcome, index = future.delivery, future.index
+    if outcome.is_split:
+        outcome = outcome.part_of(&index)
+    message._future = message._on_delivery = None
+    message._topic, message._partition = outcome.tp
+    message._latency = ended_at - message._began
+    message._leader_epoch = message._delivery_count = -1
+    if outcome.error is not None:
+        message._error = error_for(outcome.error)
+        message._offset = OFFSET_INVALID
+        message._timestamp_type = message._timestamp = 0
+        return on_delivery
+    message._error = None
+    message._offset = outcome.base_offset + index if outcome.base_offset >= 0 else OFFSET_INVALID
+    if outcome.append_time < 0:
+        message._timestamp_type, message._timestamp = CREATE_TIME, future.timestamp
+    else:
+        message._timestamp_type, message._timestamp = LOG_APPEND_TIME, outcome.append_time
+    return on_delivery
+
+
+cdef class _ReportedBatch:
+    """The messages of one batch that wait for their report, in order."""
+
+    cdef BatchOutcome outcome
+    cdef list messages
+    cdef double ended_at        # 0.0: it has no outcome yet
+
+
+cdef class DeliveryReports:
+    """Records are put in by any thread; ``serve`` calls back in the thread that calls it.
+
+    One callback for each batch tells that it has ended, not one for each record.
+    """
+
+    cdef readonly Py_ssize_t waiting
+    cdef readonly object ready
+    cdef public object on_ready
+    cdef bint _only_errors
+    cdef object _error_for
+    cdef _ReportedBatch _latest
+    cdef dict _batches
+    cdef object _something
+    # Guards `waiting`, the batches and their messages. Nothing is allocated that the garbage
+    # collector sees while it is held: a collection may come back here.
+    cdef RecordLock _lock
+
+    def __init__(self, bint only_errors, error_for):
+        self._only_errors, self._error_for = only_errors, error_for
+        self.ready, self._batches, self._something = deque(), {}, threading.Event()
+
+    cpdef int add(
+        self, FutureRecordMetadata future, object on_delivery, object key, object value,
+        object headers, double began,
+    ) except -1:
+        """A record was queued at ``began``."""
+        cdef Message message = _queued(future, on_delivery, key, value, headers, began)
+        cdef _ReportedBatch batch = self._latest
+        cdef bint ended
+        if batch is None or batch.outcome is not future.delivery:
+            batch = self._latest = self._batch(future.delivery)
+        take_lock(&self._lock)
+        try:
+            batch.messages.append(message)
+            self.waiting += 1
+            # The batch may have ended, and been handed out, before.
+            ended = batch.ended_at > 0
+        finally:
+            release_lock(&self._lock)
+        if ended:
+            self._hand_out(batch)
+        return 0
+
+    cdef _ReportedBatch _batch(self, BatchOutcome outcome):
+        cdef _ReportedBatch made
+        cdef _ReportedBatch batch = self._batches.get(outcome)
+        if batch is not None:
+            return batch
+        made = _ReportedBatch()
+        made.outcome, made.messages = outcome, []
+        batch = self._batches.setdefault(outcome, made)
+        if batch is made:
+            outcome.on_done(partial(self._ended, batch))
+        return batch
+
+    def _ended(self, _ReportedBatch batch not None):
+        cdef double now = monotonic()
+        take_lock(&self._lock)
+        batch.ended_at = now
+        release_lock(&self._lock)
+        self._batches.pop(batch.outcome, None)
+        self._hand_out(batch)
+
+    cdef int _hand_out(self, object ready) except -1:
+        self.ready.append(ready)
+        self._something.set()
+        if self.on_ready is not None:
+            self.on_ready()
+        return 0
+
+    def call_soon(self, event):
+        """Let ``serve`` call this, among the reports."""
+        self._hand_out(event)
+
+    def hurry(self):
+        """Somebody waits: no batch need linger any more."""
+        for outcome in list(self._batches):
+            outcome.hasten()
+
+    def wait(self, timeout):
+        """Wait at most ``timeout`` seconds until there is something to serve."""
+        if not self.ready:
+            self._something.wait(timeout)
+
+    cpdef Py_ssize_t serve(self) except -1:
+        """Call back what is ready; how many that were. What a callback raises ends it."""
+        cdef Py_ssize_t served = 0
+        cdef object ready
+        self._something.clear()
+        while self.ready:
+            try:
+                ready = self.ready.popleft()
+            except IndexError:  # another thread was faster
+                ready = None
+            if ready is None:
+                break
+            if isinstance(ready, _ReportedBatch):
+                served += self._serve_batch(ready)
+            else:
+                ready()
+                served += 1
+        return served
+
+    cdef Py_ssize_t _serve_batch(self, _ReportedBatch batch) except -1:
+        cdef list fresh = []
+        cdef list messages
+        cdef Message message
+        cdef Py_ssize_t served = 0
+        take_lock(&self._lock)
+        messages, batch.messages = batch.messages, fresh
+        release_lock(&self._lock)
+        try:
+            for message in messages:
+                served += 1
+                on_delivery = _delivered(message, batch.ended_at, self._error_for)
+                if on_delivery is not None and not (self._only_errors and message._error is None):
+                    on_delivery(message._error, message)
+        finally:
+            self.expect(-served)
+            if served < len(messages):
+                self._put_back(batch, messages[served:])
+        return served
+
+    cdef int _put_back(self, _ReportedBatch batch, list messages) except -1:
+        """A callback has raised: what comes after it is for the next call."""
+        take_lock(&self._lock)
+        try:
+            batch.messages[:0] = messages
+        finally:
+            release_lock(&self._lock)
+        self.ready.appendleft(batch)
+        self._something.set()
+        return 0
+
+    cpdef void expect(self, Py_ssize_t records) noexcept:
+        """So many more records wait for a report; fewer, if negative."""
+        take_lock(&self._lock)
+        self.waiting += records
+        release_lock(&self._lock)
+
+
+cdef class Producing:
+    """What a Producer does with each record; the rest is in its subclass."""
+
+    cdef public object _native          # None before it is made, and after close
+    cdef readonly DeliveryReports _reports
+    cdef public object _unplaced
+    cdef dict _unplaced_topics
+    cdef object _on_delivery
+    cdef Py_ssize_t _most_messages
+    cdef bint _tells_statistics
+    cdef object _partition_for_key
+    cdef object _refusals
+    cdef tuple _counts                  # partitions of topics, in a snapshot
+
+    def __init__(self, settings, DeliveryReports reports not None, partition_for_key, refusals):
+        self._reports = reports
+        self._on_delivery = settings.on_delivery
+        self._most_messages = settings.most_messages
+        self._tells_statistics = settings.stats_cb is not None
+        self._partition_for_key, self._refusals = partition_for_key, refusals
+        self._counts = (None, {})
+
+    def _use(self, native, unplaced):
+        """From now on."""
+        self._native, self._unplaced, self._unplaced_topics = native, unplaced, unplaced.queues
+
+    def produce(
+        self,
+        topic,
+        value=None,
+        key=None,
+        partition=-1,
+        on_delivery=None,
+        timestamp=0,
+        headers=None,
+        callback=None,
+    ):
+        """Queue one record. ``on_delivery(error, message)`` is called by ``poll`` or ``flush``.
+
+        Raises BufferError when ``queue.buffering.max.messages`` wait for their report or memory is
+        used up, TypeError, KafkaException, and RuntimeError after ``close``.
+        """
+        cdef object native = self._native
+        cdef object future = None
+        cdef object failure = None
+        cdef double began
+        if native is None:
+            raise RuntimeError(CLOSED)
+        if self._reports.waiting >= self._most_messages:
+            self._refuse_full()
+        if type(value) is str:
+            value = value.encode()
+        if type(key) is str:
+            key = key.encode()
+        if headers is not None:
+            headers = frozen_headers(headers)
+        where = partition if partition != -1 else self._partition(native, topic, key)
+        stamp = timestamp or None
+        began = monotonic()
+        report = on_delivery or callback or self._on_delivery
+        if not self._unplaced_topics or topic not in self._unplaced_topics:
+            try:
+                future = native.send(topic, value, key, headers, where, stamp)
+            except self._refusals as error:
+                failure = error
+            if future is not None:
+                self._reports.add(future, report, key, value, headers, began)
+                return
+            self._refuse_unless_unplaced(failure)
+        given = topic, value, key, headers, where, stamp, report, began, copy_context()
+        self._place_later(given)
+
+    cpdef object _partition(self, object native, object topic, object key):
+        """Where a key belongs, if the face decides and knows the topic; else None."""
+        cdef dict counts
+        if not key or self._partition_for_key is None:
+            return None
+        snapshot = native.metadata.snapshot
+        seen, counts = self._counts     # together: another thread may replace them
+        if snapshot is not seen:
+            counts = {}
+            self._counts = snapshot, counts
+        count = counts.get(topic)
+        if count is None:
+            known = snapshot.topic(topic)
+            if known is None:
+                return None
+            count = counts[topic] = len(known)
+        return self._partition_for_key(key, count)
+
+    def poll(self, timeout=-1):
+        """Call back what there is to tell, waiting at most ``timeout`` seconds for the first.
+
+        -1 and None wait for ever. Returns how many callbacks that were; raises what one raises.
+        """
+        if self._native is None:
+            raise RuntimeError(CLOSED)
+        if timeout == 0 and not self._tells_statistics:
+            # As in most calls of those who poll after every record.
+            return self._reports.serve() if self._reports.ready else 0
+        return self._wait_and_serve(timeout)
+
+
+cdef list frozen_headers(object headers):
+    """As pairs, text as UTF-8. Raises TypeError."""
+    cdef list made = []
+    if isinstance(headers, tuple) or not isinstance(headers, (list, dict)):
+        raise TypeError("expected list or dict of headers")
+    for pair in headers.items() if isinstance(headers, dict) else headers:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError("headers are (name, value) tuples")
+        name, value = pair
+        if not isinstance(name, str) or not (value is None or isinstance(value, (str, bytes))):
+            raise TypeError("the name of a header is a str, its value str, bytes or None")
+        made.append((name, value.encode() if isinstance(value, str) else value))
+    return made
