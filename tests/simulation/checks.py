@@ -113,7 +113,7 @@ class Judge:
 
     def _in_time(self, *, nothing_works: bool) -> None:
         limit = self._setup.delivery_timeout_ms / 1000 + SLACK + self._stalled
-        must_work = self._keeps_trying and not nothing_works
+        must_work = self._keeps_trying and not nothing_works and not self._setup.is_poor
         recovery = self._setup.request_timeout_ms / 1000 + RECOVERY + self._stalled
         recovery += self._longest_setup()
         for sent in self._history.accepted:

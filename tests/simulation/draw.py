@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.simulation.actions import Action, Close, FlushAll, Send
 from tests.simulation.dice import Dice
 from tests.simulation.draw_faults import vocabulary
+from tests.simulation.draw_poor_networks import in_a_poor_network
 from tests.simulation.schedule import Schedule
 
 
@@ -26,7 +27,7 @@ def draw(seed: int) -> Schedule:
     if not dice.gentle and dice.chance(0.15):
         actions.append(Close(dice.when(), rng.choice((0.0, 0.05, 1.0))))
     actions.sort(key=lambda action: action.at)
-    return Schedule(seed, dice.setup, tuple(actions), dice.gentle)
+    return in_a_poor_network(Schedule(seed, dice.setup, tuple(actions), dice.gentle))
 
 
 def _send(dice: Dice) -> Action:

@@ -60,6 +60,7 @@ ACCUMULATOR = "kprod.sender.assembly.RecordAccumulator"
 PRODUCE = "kprod.sender.assembly.ProduceRound"
 METADATA = "kprod.sender.assembly.Metadata"
 CONTEXT = "kprod.buffer.accumulator.AppendContext"
+WINDOW = "kprod.sender.rounds.produce.Window"
 ENCODING = "kprod.sender.rounds.produce_exchange.encode_produce_request"
 
 
@@ -85,7 +86,7 @@ MUTANTS = (
     _one("batches come back at the end of the queue", 5, QUEUE, order.appends),
     Mutant(
         "sequences are forgotten while a topic is missing",
-        0,
+        28,
         order.forgets_missing_topics(
             "kprod.sender.rounds.metadata.decode_metadata_response", SEQUENCES
         ),
@@ -115,7 +116,7 @@ MUTANTS = (
     _one("doubt is forgotten with the next attempt", 9, OUTCOMES, outcomes.forgets_doubt),
     _one("offsets of retried batches are one too high", 0, OUTCOMES, outcomes.miscounts),
     _one("DUPLICATE is a failure", 43, JUDGE, outcomes.fails_duplicates),
-    _one("a passing error is final", 14, JUDGE, outcomes.fails_not_leader),
+    _one("a passing error is final", 45, JUDGE, outcomes.fails_not_leader),
     _one("a sequence refused for good is tried for ever", 1857, JUDGE, outcomes.retries_for_ever),
     _one(
         "callbacks are called twice",
@@ -133,7 +134,7 @@ MUTANTS = (
     _one("a cut request was never sent", 9, EXCHANGE, answers.says_not_sent),
     _one("records go to another partition", 1, EXCHANGE, answers.misroutes),
     # Pace
-    _one("no back-off before a retry", 14, ACCUMULATOR, pace.retries_at_once),
+    _one("no back-off before a retry", 21, ACCUMULATOR, pace.retries_at_once),
     _one("no back-off before a connection", 1, "kprod.sender.network.BrokerLink", pace.reconnects),
     _one("no back-off between metadata requests", 0, METADATA, pace.asks_at_once),
     _one("throttling is ignored", 4, EXCHANGE, pace.ignores_throttle),
@@ -144,5 +145,7 @@ MUTANTS = (
     _one("what a batch grew into is not given back", 82, BATCH, growth.keeps_chunks),
     _one("the pieces of a batch change places", 1, ENCODING, growth.swaps_pieces),
     _one("a piece of a batch is sent for all of them", 1, ENCODING, growth.repeats_a_piece),
-    _one("records are counted before a batch leaves", 4, SEQUENCES, growth.counts_early),
+    _one("records are counted before a batch leaves", 13, SEQUENCES, growth.counts_early),
+    _one("a window stays wide after a loss", 450, WINDOW, growth.stays_wide),
+    _one("a window is wide from the start", 87, WINDOW, growth.starts_wide),
 )

@@ -8,10 +8,13 @@ from typing import Any
 from kprod.cluster.snapshot import Leadership
 from kprod.sender.exchange import Buffers
 from kprod.sender.sequences import PartitionSequence, Sequences, advance
+from kprod.sender.window import Window
 from kprod_ext import AppendContext, SealedPiece
 from kprod_ext.batch import ProducerBatch
 
 Encode = Callable[..., Buffers]
+AT_ONCE = 1 << 30
+"""Bytes that were answered: more than any window has."""
 
 
 def outgrows(_real: type[AppendContext]) -> type[AppendContext]:
@@ -81,5 +84,29 @@ def counts_early(_real: type[Sequences]) -> type[Sequences]:
             first = state.next_sequence
             super()._number(state, batch)
             state.next_sequence = advance(first, self._counted.get(batch, batch.record_count))
+
+    return Broken
+
+
+def stays_wide(_real: type[Window]) -> type[Window]:
+    """A lost connection says nothing about how much the next one carries."""
+
+    class Broken(Window):
+        def lost(self, sent_at: float, now: float) -> None:
+            pass
+
+    return Broken
+
+
+def starts_wide(_real: type[Window]) -> type[Window]:
+    """Growing is not earned: from the start, and after each loss, as much as there may be."""
+
+    class Broken(Window):
+        def __init__(self, *limits: Any) -> None:
+            super().__init__(*limits)
+            self.answered(AT_ONCE, AT_ONCE, 0.0)
+
+        def lost(self, sent_at: float, now: float) -> None:
+            pass
 
     return Broken

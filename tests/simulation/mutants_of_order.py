@@ -187,8 +187,8 @@ def forgets_missing_topics(decode: str, sequences: str) -> tuple[Swap, ...]:
     missing: set[str] = set()
 
     def watch(real: Callable[..., Any]) -> Callable[..., Any]:
-        def decoded(version: int, body: memoryview) -> Any:
-            reply = real(version, body)
+        def decoded(*answer: Any) -> Any:
+            reply = real(*answer)
             missing.update(topic.name for topic in reply.topics if topic.error_code)
             return reply
 

@@ -27,6 +27,10 @@ class Setup:
     service: float = 0.0005  # until a request that was read is carried out
     window: int = 1 << 20  # bytes on their way before the sender's socket is full
     lost_on_close: float = 0.0  # how often bytes on their way are lost when the client closes
+    mean_bytes: int = (
+        0  # a connection breaks after that many to a broker in the mean; 0: it never does
+    )
+    rate: int = 0  # bytes a second to brokers, over all connections; 0: any number
     # The producer
     idempotent: bool = True
     acks: int = -1
@@ -50,8 +54,13 @@ class Setup:
     connections_max_idle_ms: int = 540_000
 
     @property
+    def is_poor(self) -> bool:
+        """The network breaks connections or is slow, from the start to the end."""
+        return bool(self.mean_bytes or self.rate)
+
+    @property
     def max_request_size(self) -> int:
-        return max(self.batch_size * 3, 2000)
+        return max(self.batch_size * max(3, self.growth), 2000)
 
     @property
     def topics(self) -> tuple[str, ...]:

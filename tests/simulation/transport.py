@@ -23,6 +23,10 @@ class Peer(Protocol):
         """The client has closed."""
         ...
 
+    def reset(self, *, after_data: bool = False) -> None:
+        """The connection breaks."""
+        ...
+
 
 class SimTransport(Transport):
     """Takes bytes while the window has room; gives back what the broker's end has delivered.
@@ -86,7 +90,14 @@ class SimTransport(Transport):
             at += step
 
     def _to_peer(self, peer: Peer, data: bytes) -> None:
-        self._to_broker.after(self._wires.latency(), lambda: peer.arrive(data))
+        poor = self._wires.poor
+        passing = poor.breaks_after(len(data))
+        arriving = data if passing is None else data[:passing]
+        seconds = self._wires.latency() + poor.carry(len(arriving))
+        self._to_broker.after(seconds, lambda: peer.arrive(arriving))
+        if passing is not None:
+            after_data = poor.tells_of_the_end()
+            self._to_broker.after(seconds, lambda: peer.reset(after_data=after_data))
 
     def receive(self, limit: int) -> bytes | None:
         self._check()

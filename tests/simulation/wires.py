@@ -46,6 +46,40 @@ class Watcher(Protocol):
         ...
 
 
+class PoorNetwork:
+    """Breaks a connection off after bytes that are drawn with a mean; carries so many in a second.
+
+    0 is for a network without that fault.
+    """
+
+    def __init__(self, events: EventQueue, rng: random.Random, mean_bytes: int, rate: int) -> None:
+        self._events = events
+        self._rng = rng
+        self._mean_bytes = mean_bytes
+        self._rate = rate
+        self._free_at = 0.0  # when it has carried what it was given; in time awake
+
+    def breaks_after(self, nbytes: int) -> int | None:
+        """How many of the next bytes of a connection pass until it ends, None for all."""
+        if not self._mean_bytes:
+            return None
+        # It fails at any byte alike: what has passed before says nothing about what will.
+        passing = int(self._rng.expovariate(1 / self._mean_bytes))
+        return passing if passing < nbytes else None
+
+    def carry(self, nbytes: int) -> float:
+        """Seconds until the last of these bytes leaves the line, behind all that it was given."""
+        if not self._rate:
+            return 0.0
+        now = self._events.awake
+        self._free_at = max(self._free_at, now) + nbytes / self._rate
+        return self._free_at - now
+
+    def tells_of_the_end(self) -> bool:
+        """The broken connection ends with what the broker had answered, not with a reset."""
+        return self._rng.random() < 0.5
+
+
 class Wires:
     """What all connections share."""
 
@@ -59,12 +93,14 @@ class Wires:
         latency: float,
         window: int,
         lost_on_close: float,
+        poor: PoorNetwork | None = None,
     ) -> None:
         self.events = events
         self.trace = trace
         self.watcher = watcher
         self.window = window
         self.slow = 1.0  # factor on every latency
+        self.poor = poor or PoorNetwork(events, rng, 0, 0)
         self._rng = rng
         self._latency = latency
         self._lost_on_close = lost_on_close

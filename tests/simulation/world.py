@@ -25,7 +25,7 @@ from tests.simulation.samples import Samples
 from tests.simulation.schedule import Schedule
 from tests.simulation.trace import Trace
 from tests.simulation.wire_watch import WireWatch
-from tests.simulation.wires import Wires
+from tests.simulation.wires import PoorNetwork, Wires
 
 Assemble = Callable[[ProducerConfig, ProducerMetrics, Clock, random.Random], Sender]
 """Makes the sender under test; mutants come in here."""
@@ -73,6 +73,9 @@ class World:
             latency=setup.latency,
             window=setup.window,
             lost_on_close=setup.lost_on_close,
+            poor=PoorNetwork(
+                self.events, random.Random(schedule.seed ^ 5), setup.mean_bytes, setup.rate
+            ),
         )
         self.nodes = [Node(n, setup, self.cluster, self.wires) for n in range(setup.nodes)]
         self.backend = SimBackend(self.clock, self.events, self.wires)
