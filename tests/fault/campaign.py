@@ -44,6 +44,7 @@ CAMPAIGNS: dict[str, list[str]] = {
     ],
     "shipping": ["tests/spark/test_shipping.py"],
     "apache-kafka": ["tests/integration/test_apache_kafka_faults.py"],
+    "networks": ["tests/fault/test_poor_networks_campaign.py"],
     "security": ["tests/integration/security"],
 }
 """What is run under each name."""
