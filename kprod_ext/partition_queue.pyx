@@ -286,13 +286,15 @@ cdef class PartitionQueue:
 
     cdef int _admit(self, ProducerBatch batch) except -1:
         """Before the batch is queued: a flush must find it, and the sender look here."""
-        self.context._incomplete.add(batch)
+        # The sender that looks at once waits for the lock, which is held here.
+        self.context._noted(self)
+        cdef bint added = False
         try:
-            # The sender that looks at once waits for the lock, which is held here.
-            self.context._noted(self)
-        except BaseException:
-            self.context._incomplete.discard(batch)
-            raise
+            self.context._incomplete.add(batch)
+            added = True
+        finally:
+            if not added:   # a set that cannot grow has the batch, and raises
+                self.context._incomplete.discard(batch)
         return 0
 
     cdef void _link(self, ProducerBatch batch) noexcept:

@@ -6,8 +6,7 @@ one lock, memory is waited for outside every lock, and closing misses no batch.
 
 from __future__ import annotations
 
-import logging
-import threading
+import copy
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TypeAlias
 
@@ -28,12 +27,11 @@ from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.types import BytesLike, Header, TopicPartition
+from kprod_ext import Mutex
 from kprod_ext.batch import ProducerBatch, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.partition_queue import AppendContext, AppendResult, PartitionQueue
 from kprod_ext.record_clock import RecordClock
-
-log = logging.getLogger(__name__)
 
 Taken: TypeAlias = list[tuple[ProducerBatch, Leadership]]
 
@@ -84,8 +82,9 @@ class RecordAccumulator:
         self._ready_tracker = ReadyTracker()
         self.let_grow = self._ready_tracker.let_grow
         self._batch_compression = BatchCompression(wake)
+        self._ended_by: KprodError | None = None  # what appends raise since the sender has ended
         self._flushes = 0
-        self._flush_lock = threading.Lock()  # guards _flushes
+        self._flush_lock = Mutex()  # guards _flushes
         self._hurry = False  # when the sender looked last
         self._waits = wait
         self._context = AppendContext(
@@ -172,6 +171,7 @@ class RecordAccumulator:
                 " brokers take records more slowly than send() is called"
             ) from None
         except RuntimeError:
+            self._raise_end()
             raise ProducerClosedError(
                 "the producer was closed while send() waited for memory"
             ) from None
@@ -236,7 +236,13 @@ class RecordAccumulator:
         if refused := self._refused():
             raise refused
 
+    def _raise_end(self) -> None:
+        if self._ended_by is not None:
+            raise copy.copy(self._ended_by)
+
     def _refused(self) -> KprodError | None:  # why nothing may be appended
+        if self._ended_by is not None:
+            return copy.copy(self._ended_by)
         if self._context.closed:
             return ProducerClosedError("the producer is closed; nothing was queued")
         return None if self.refusal is None else self.refusal()
@@ -252,18 +258,17 @@ class RecordAccumulator:
 
     def begin_flush(self) -> None:
         """Make every batch sendable, however young, until ``end_flush``."""
-        self._flush_lock.acquire()  # not by ``with``, which needs memory to release it
-        self._flushes += 1
-        self._flush_lock.release()
+        with self._flush_lock:
+            self._flushes += 1
 
     def end_flush(self) -> None:
         """One flush has ended."""
-        self._flush_lock.acquire()  # as in ``begin_flush``
-        self._flushes -= 1
-        self._flush_lock.release()
+        with self._flush_lock:
+            self._flushes -= 1
 
-    def close(self) -> None:
-        """Refuse every append from now on; what is queued stays sendable at once."""
+    def close(self, error: KprodError | None = None) -> None:
+        """Refuse every append from now on, in ``error``; what is queued stays sendable at once."""
+        self._ended_by = self._ended_by or error
         self._context.closed = True
         self.shut()
         self.pool.close()
@@ -295,22 +300,9 @@ class RecordAccumulator:
         """Take at most one batch per partition for one request: sealed, in sequence.
 
         Together they have up to ``max_bytes``, or there is one only. Of those that were ready when
-        ``ready`` looked; what was left longest comes first. When this raises nothing was taken.
+        ``ready`` looked; what was left longest comes first.
         """
         taken: Taken = []
-        try:
-            self._drain(taken, node_id, acks, gate, max_bytes)
-        except BaseException:
-            # Memory has run out, say. What is in no queue and in no request would have no outcome.
-            for batch, _ in taken:
-                if self._queue_of(batch).oldest is not batch:
-                    self.put_back(batch)
-            raise
-        return taken
-
-    def _drain(
-        self, taken: Taken, node_id: int, acks: int, gate: DrainGate, max_bytes: int
-    ) -> None:
         room = max_bytes
         for place in self._ready_tracker.at(node_id, acks, self._hurry):
             for queue in place:
@@ -322,18 +314,13 @@ class RecordAccumulator:
                     self._ready_tracker.shut(queue)
                     continue
                 if taken and batch.size > room:
-                    return
+                    return taken
                 if self._make_ready(batch, queue, gate, room if taken else self.pool.total):
                     room -= batch.size
                     taken.append((batch, leader))
                     queue.take_head()
                 self._ready_tracker.note_anew(queue)
-
-    def missing(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
-        """Those that are in no queue. Every queue is looked at anew: it may have been forgotten."""
-        for queue in self._queues.values():
-            self._ready_tracker.note_anew(queue)
-        return [batch for batch in batches if not self._queue_of(batch).has(batch)]
+        return taken
 
     def reopened(self, partitions: Iterable[TopicPartition]) -> None:
         """The gate may admit what it refused of these partitions."""
@@ -344,25 +331,18 @@ class RecordAccumulator:
     def _make_ready(
         self, batch: ProducerBatch, queue: PartitionQueue, gate: DrainGate, room: int
     ) -> bool:
-        """Give the head of ``queue`` its bytes and its sequence; False: a caller is compressing it,
-        it takes more than ``room``, or it rests, as that failed. It is still queued then.
+        """Give the head of ``queue`` its bytes and its sequence.
+
+        False: a caller is compressing it, or it takes more than ``room``. It is still queued then.
         """
-        try:
-            if ready := self._take(batch, queue):
-                ready = batch.size <= room  # else it must get no sequence: it would wait with one
-            if ready:
-                gate.assign(batch)
-                if not batch.is_closed:
-                    batch.close()
-                    if queue.settings.codec:
-                        self._ratios.observed(batch.tp.topic, batch.actual_compression_ratio)
-        except Exception:
-            ready = False
-            log.exception("a batch of %s could not be made ready; it is tried again", batch.tp)
-            batch.attempts += 1
-            batch.retry_at = self._clock.monotonic() + self._retry_backoff.delay(batch.attempts)
-            self._wake()  # to look when that will be
-        return ready
+        if not self._take(batch, queue) or batch.size > room:
+            return False  # without a sequence: it would wait with one
+        gate.assign(batch)
+        if not batch.is_closed:
+            batch.close()
+            if queue.settings.codec:
+                self._ratios.observed(batch.tp.topic, batch.actual_compression_ratio)
+        return True
 
     def _take(self, batch: ProducerBatch, queue: PartitionQueue) -> bool:
         """Let nobody append to the head of ``queue``, and compress it if it is to be.

@@ -8,14 +8,14 @@ are busy, the interpreter is free for the sender meanwhile, and no other thread 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from kprod.buffer.compression import Compressor
+from kprod.sender_log import SenderLog
 from kprod_ext import Mutex, hold_signals
 from kprod_ext.batch import ProducerBatch
 
-log = logging.getLogger(__name__)
+log = SenderLog(__name__)
 
 LEFT_TO_THE_SENDER = 1
 """So many batches may wait before callers begin to help: what the sender takes next."""

@@ -68,6 +68,7 @@ class Metadata:
         self._troubles = Troubles()
         self._refusals = 0  # connections that ended because nobody could prove who they are
         self._closed = False
+        self._ended_by: KprodError | None = None  # what is raised then, if the sender broke off
         self._failures = 0
         self._fruitless = 0  # answers in a row that brought nothing new
         self._last_attempt = -FOREVER
@@ -128,7 +129,7 @@ class Metadata:
             if self._refusals > search.refusals:
                 self._raise_unauthenticated()
             if self._closed:
-                raise ProducerClosedError(f"closed while topic {topic!r} was looked up")
+                raise self._end(f"closed while topic {topic!r} was looked up")
             # Noted even when there is no time to wait: then the next call finds the topic. The
             # first time in any case: who noted it before may have been interrupted then.
             asked = self._note_wanted(topic) or search.seen < 0
@@ -150,7 +151,7 @@ class Metadata:
                 if self._refusals > refusals:
                     self._raise_unauthenticated()
                 if self._closed:
-                    raise ProducerClosedError("closed while the cluster was looked up")
+                    raise self._end("closed while the cluster was looked up")
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     raise self._troubles.no_cluster(timeout)
@@ -210,12 +211,15 @@ class Metadata:
         last = self._last_success
         return now - last if last > -FOREVER else 0.0
 
-    def close(self) -> None:
-        """The producer closes: whoever waits gets ProducerClosedError."""
+    def close(self, error: KprodError | None = None) -> None:
+        """The producer closes: a caller that waits gets ``error``, None: ProducerClosedError."""
         with self._lock:
-            self._closed = True
+            self._closed, self._ended_by = True, self._ended_by or error
             self._tell_waiters()
         self.on_change()
+
+    def _end(self, what: str) -> KprodError:
+        return ProducerClosedError(what) if self._ended_by is None else copy.copy(self._ended_by)
 
     # The sender's thread ----------------------------------------------------------------------
 

@@ -27,6 +27,8 @@ HINTS = {
 FOREVER = float("inf")
 MAX_FRAME_OF_STRANGERS = 512 * 1024
 """Of a broker that has not told its versions yet, or to which we have not logged in."""
+SETUP = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""What comes before a connection is of use: other libraries and the application take part."""
 LONG_ANSWERS = frozenset({ApiKey.METADATA, ApiKey.PRODUCE})
 """Requests whose answers may be as long as the option allows; what was asked limits them."""
 LONGEST_OTHER_ANSWER = 1024 * 1024
@@ -167,6 +169,8 @@ class BrokerConnection:
         self._useful = False
         self._closed = False
         self.responses = 0  # so many came
+        self.mistake: BaseException | None = None
+        """What an exchange raised that no broker is to blame for: memory has run out, say."""
 
     @property
     def established(self) -> bool:
@@ -310,7 +314,7 @@ class BrokerConnection:
             if not entry.exchange.expects_response:
                 self._unanswered.remove(entry)
                 self._useful = True
-                entry.exchange.answered(entry.version, memoryview(b""), now)
+                self._answer(entry, memoryview(b""), now)
 
     def received(self, chunk: bytes, now: float) -> None:
         """Bytes came.
@@ -355,15 +359,20 @@ class BrokerConnection:
         # end the exchange a second time. Put back when it could not be read, so that close() does.
         self._unanswered.popleft()
         established = self.established
-        try:
-            throttle_ms = entry.exchange.answered(entry.version, body, now)
-        except BaseException:
-            self._unanswered.appendleft(entry)
-            raise
+        throttle_ms = self._answer(entry, body, now)
         self._useful = self._useful or established
         if not established:
             self._look_whether_known()
         return throttle_ms
+
+    def _answer(self, entry: _Unanswered, body: memoryview, now: float) -> int:
+        try:
+            return entry.exchange.answered(entry.version, body, now)
+        except BaseException as error:
+            self._unanswered.appendleft(entry)
+            if entry.exchange.api not in SETUP and not isinstance(error, KprodError):
+                self.mistake = error
+            raise
 
     def waiting_since(self) -> float | None:
         """Since when the broker owes us an answer, or reading on; None when it owes nothing.

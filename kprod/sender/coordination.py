@@ -9,7 +9,6 @@ level of the cluster's feature ``transaction.version``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -36,11 +35,12 @@ from kprod.sender.transaction_requests import (
     Request,
 )
 from kprod.sender.transactions import OPEN, PendingOffsets, State, Transactions
+from kprod.sender_log import SenderLog
 from kprod.types import NextStep, TopicPartition
 from kprod.wire.group_offsets import OffsetsReply
 from kprod.wire.transactions import GROUP
 
-log = logging.getLogger(__name__)
+log = SenderLog(__name__)
 
 OPERATION_NOT_ATTEMPTED = 55
 UNSTABLE_OFFSET_COMMIT = 88

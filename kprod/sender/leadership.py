@@ -42,6 +42,11 @@ class Work(Protocol):
         """True when every record has its outcome."""
         ...
 
+    @property
+    def broken_by(self) -> BaseException | None:
+        """What the last turn broke off with."""
+        ...
+
 
 class SenderLeadership:
     """One thread leads at a time; the headings say which threads may call a method.
@@ -157,15 +162,12 @@ class SenderLeadership:
             except Exception as error:
                 if raised_by_signal(error):
                     raise
-                what = "a turn of the sender failed; its thread goes on"
-                network.troubles.mistake(what, error, self._clock.monotonic())
-                left = 0.0
-            else:
-                left = deadline - self._clock.monotonic()
+                return  # the thread ends the producer
+            left = deadline - self._clock.monotonic()
 
     def _stop_leading(self, work: Work) -> None:
         network = self._network
-        to_do = network.wants_to_connect or self._recalled
+        to_do = network.wants_to_connect or self._recalled or work.broken_by is not None
         network.may_connect, network.wants_to_connect = True, False
         self._leader, self._worked, self._free = 0, True, True
         self._lock.release()
@@ -191,8 +193,10 @@ class SenderLeadership:
     # The sender's thread --------------------------------------------------------------------------
 
     def take(self) -> None:
-        """Take the lead; waits for a caller to give it up."""
+        """Take the lead; waits for a caller to give it up. Nothing to do where it was kept."""
         me = threading.get_ident()  # first, it may find no memory
+        if self._leader == me:  # there was no memory to call ``give_up``
+            return
         self._lock.acquire()
         self._free, self._leader = False, me
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +23,7 @@ from kprod.sender.link_settings import LinkSettings
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Transport, views_of
 from kprod.wire.versions import ApiKey
+from kprod_ext import Mutex
 
 FOREVER = float("inf")
 LONG_SILENCE = 5.0
@@ -63,7 +63,7 @@ class BrokerLink:
         self._metrics = metrics
         self._traffic = metrics.node(broker.node_id)
         self._connection: BrokerConnection | None = None
-        self._changing = threading.Lock()  # guards which connection it is, as others see it
+        self._changing = Mutex()  # guards which connection it is, as others see it
         self._waits_to_write = True  # what the backend was told last
         self._takes_batches = False  # see Transport
         self._unread = False  # there was more to read than a turn has time for
@@ -116,9 +116,8 @@ class BrokerLink:
     @property
     def seen_in_flight(self) -> int:
         """The same. Any thread: the sender may end the connection meanwhile."""
-        self._changing.acquire()  # as in ``_end``
-        connection = self._connection
-        self._changing.release()
+        with self._changing:
+            connection = self._connection
         return connection.in_flight if connection is not None else 0
 
     def idle_bootstrap(self, now: float) -> bool:
@@ -201,11 +200,17 @@ class BrokerLink:
             elif readable:
                 self._read(now)
         except Exception as error:
+            self._raise_mistake(error)
             failure = self._explain(error, now)
         if failure is not None:
             self.drop(failure, now)
         elif self._connection is not None and (writable or self._connection.has_output):
             self._write(now)  # also what reading brought up: the handshake may ask again
+
+    def _raise_mistake(self, error: Exception) -> None:
+        """What an exchange leaves half done breaks off the turn; all else costs the connection."""
+        if self._connection is not None and self._connection.mistake is error:
+            raise error
 
     def _advance(self, now: float) -> None:
         if self.transport is None or not self.transport.advance():
@@ -220,9 +225,8 @@ class BrokerLink:
             wake=self._goes_on,
             on_versions=settings.on_versions,
         )
-        self._changing.acquire()  # as in ``_end``
-        self._connection = connection
-        self._changing.release()
+        with self._changing:
+            self._connection = connection
         self._metrics.connections_made += 1
         connection.open(now)
         self._traffic.requests += 1
@@ -243,6 +247,7 @@ class BrokerLink:
             if self._unread:
                 self._read(now)
         except Exception as error:
+            self._raise_mistake(error)
             failure = self._explain(error, now)
         if failure is not None:
             self.drop(failure, now)
@@ -281,6 +286,7 @@ class BrokerLink:
         try:
             self._write_all(now)
         except Exception as error:
+            self._raise_mistake(error)
             failure = self._explain(error, now)
         # After the except clause: the traceback refers to the views that were being written.
         if failure is not None:
@@ -353,9 +359,8 @@ class BrokerLink:
 
     def _end(self, error: KprodError, now: float) -> None:
         transport, self.transport = self.transport, None
-        self._changing.acquire()  # not by ``with``: compiled, it cannot bear that memory runs out
-        connection, self._connection = self._connection, None
-        self._changing.release()
+        with self._changing:
+            connection, self._connection = self._connection, None
         try:
             if transport is not None:
                 self._let_go(transport, now)

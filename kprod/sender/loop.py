@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.sender.leadership import SenderLeadership
+from kprod.sender.link_errors import forget_frames
 from kprod.sender.network import Network
 from kprod.sender.purges import Purges
 from kprod.sender.questions import Questions
@@ -23,14 +23,12 @@ from kprod.sender.rounds.produce import ProduceRound
 from kprod.sender.rounds.telemetry import TelemetryRound
 from kprod.sender.transactions import Transactions
 from kprod.types import Persisted
-from kprod_ext import Mutex
-
-log = logging.getLogger(__name__)
+from kprod_ext import Mutex, raised_by_signal
 
 FOREVER = float("inf")
-FAILED = "a turn of the sender failed; it goes on"
-AFTER_A_BUG = 0.1
-ATTEMPTS = 10
+CLOSED = "the producer was closed before the record was acknowledged"
+BROKE_OFF = "the producer has ended: a turn of its sender broke off; make a new one"
+ATTEMPTS = 40
 """At a step of the end for which there is no memory."""
 NO_MEMORY = (MemoryError, RuntimeError, SystemError)
 """The last two are Python's own: "can't allocate lock", "returned NULL without an exception"."""
@@ -61,9 +59,6 @@ class IdentitySource(Protocol):
     def run(self, now: float) -> float:
         """Ask what is due; seconds until there may be more to do."""
         ...
-
-    def mend(self, now: float) -> None:
-        """A turn broke off somewhere: a question that no connection carries is asked again."""
 
     def end(self, error: KprodError) -> None:
         """The producer has ended; whoever still waits is told ``error``."""
@@ -101,7 +96,9 @@ class Sender:
         self._metadata_round = metadata_round
         self._identity_round = identity_round
         self._produce_round = produce_round
-        self._broke_off = False  # the turn before, or it is under way
+        self.broken_by: BaseException | None = None  # what the last turn broke off with
+        self._ended_by: KprodError | None = None  # the error that callers get because of it
+        self.lost = 0  # records of batches that a turn left half done, which no metric counts
         self._sends_no_more = False  # nothing is queued, and never will be
 
     @property
@@ -111,16 +108,25 @@ class Sender:
 
     @property
     def refusal(self) -> KprodError | None:
-        """Why the cluster takes nothing of this producer any more, or None. Any thread."""
-        return self._identity_round.fatal
+        """Why nothing of this producer can be sent any more, or None. Any thread."""
+        return self._ended_by or self._identity_round.fatal
 
     def run_once(self, longest: float = FOREVER) -> None:
-        """One round of everything; waits at most ``longest`` seconds for the network."""
+        """One round of everything; waits at most ``longest`` seconds for the network.
+
+        A turn that breaks off is the last: ``broken_by`` holds the cause, and ``abort`` follows.
+        What a signal handler raises while the turn waits breaks nothing off.
+        """
+        try:
+            self._turn(longest)
+        except BaseException as error:
+            if not raised_by_signal(error):
+                self.broken_by = error
+            raise
+
+    def _turn(self, longest: float) -> None:
         self.leadership.looks()
         now = self.clock.monotonic()
-        if self._broke_off:
-            self._mend(now)
-        self._broke_off = True
         self._purge(now)
         wait = min(self._rounds(now), longest)
         if self.refusal is not None:
@@ -129,7 +135,6 @@ class Sender:
             wait = 0.0
         self.leadership.looks_again_at(now + wait)
         self.network.poll(wait)
-        self._broke_off = False
 
     def _purge(self, now: float) -> None:
         while (purge := self.purges.take()) is not None:
@@ -139,17 +144,6 @@ class Sender:
                 )
             finally:
                 purge.done.open()
-
-    def _mend(self, now: float) -> None:
-        try:
-            self._metadata_round.mend(now)
-            self._identity_round.mend(now)
-            if self.telemetry is not None:
-                self.telemetry.mend(now)
-            self._produce_round.mend(now)
-        finally:
-            # A mistake in any round, turn after turn, must not keep records from their end.
-            self._produce_round.expire(now)
 
     def _rounds(self, now: float) -> float:
         """Ask for and send what is due; seconds until there may be more to do."""
@@ -171,10 +165,22 @@ class Sender:
         """True when nothing is left to be done before the end; asked until it is."""
         return self.finished and (self.telemetry is None or self.telemetry.leave(now))
 
+    def refuse(self, error: KprodError) -> None:
+        """Raise ``error`` in every call from now on: the sender has broken off."""
+        self._ended_by = error
+        self.accumulator.close(error)
+        self.metadata.close(error)
+
     def abort(self, error: KprodError) -> None:
         """Refuse new records; end those without an outcome in ``error``, and every connection."""
         self.accumulator.close()
         self.metadata.close()
+        try:
+            self._end_records(error)
+        finally:
+            self._end_rest(error)
+
+    def _end_records(self, error: KprodError) -> None:
         now = self.clock.monotonic()
         callbacks = self.accumulator.callbacks
         held = callbacks.hold_up()
@@ -185,12 +191,27 @@ class Sender:
         finally:
             if held:
                 callbacks.go_on()
-            self.purges.close()
-            self.questions.close(error)
-            self._identity_round.end(error)
-            if self.telemetry is not None:
-                self.telemetry.end()
-        self.network.close()
+
+    def _end_rest(self, error: KprodError) -> None:
+        try:
+            self.lost += self.disown(error)  # before connections end: these ask what has ended
+        finally:
+            try:
+                self._end_waits(error)
+            finally:
+                self.network.close()
+
+    def _end_waits(self, error: KprodError) -> None:
+        """End what callers wait for beside records."""
+        self.purges.close()
+        self.questions.close(error)
+        self._identity_round.end(error)
+        if self.telemetry is not None:
+            self.telemetry.end()
+
+    def free(self) -> None:
+        """Give back the memory that is left, once the connections have ended."""
+        self._produce_round.free()
 
     def disown(self, error: KprodError) -> int:
         """Tell ``error`` for every record without an outcome, whatever the sender is busy with.
@@ -202,7 +223,8 @@ class Sender:
         certain = self._sends_no_more  # first: it may come to that while we look
         told = 0
         for batch in self.accumulator.incomplete.copy():
-            known = certain and not batch.on_wire and not batch.maybe_written
+            half_done = self.broken_by is not None and batch.attempts > 0
+            known = certain and not (batch.on_wire or batch.maybe_written or half_done)
             if batch.delivery.fail(never_left if known else maybe):
                 told += batch.record_count
         return told
@@ -211,8 +233,9 @@ class Sender:
 class SenderThread:
     """Repeats the sender's turn until it is told to stop. Everything else from any thread.
 
-    An Exception in a turn, or in telling of it, ends nothing. After what is none, such as a
-    SystemExit in a transport, every record has its outcome, and the producer is closed.
+    A turn that breaks off ends the producer (see ``run``), which is the only place for that: every
+    record without an outcome gets an error with the cause, the log gets it once, and later calls
+    raise it.
 
     ``ended`` is called once, in the thread, when every record has its outcome and none follows.
     ``disowned`` counts the records whose end was told without the thread, until it can be itself.
@@ -226,16 +249,16 @@ class SenderThread:
         self._settled = Latch()  # opens after ``ended``
         self._lock = Mutex()  # guards changing _stop_at
         self._stop_at = FOREVER
-        self._closed = ProducerClosedError(
-            "the producer was closed before the record was acknowledged"
-        )
-        # Made now: at the end there may be no memory for it.
+        # Made now: at the end there may be no memory for them.
+        self._error = ProducerClosedError(CLOSED)
+        self._broken = ProducerClosedError(BROKE_OFF)
         self._last_steps: tuple[Callable[[], None], ...] = (
-            *(self._abort, self._disown_rest, self._leadership.ended),
+            *(self._name_cause, self._log_cause, self._abort, self._count, sender.free),
+            self._leadership.ended,
             *(() if ended is None else (ended,)),
             self._settled.open,
         )
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self.run, name=name, daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -270,15 +293,53 @@ class SenderThread:
             self.disowned += self._sender.disown(closed)
         return settled
 
-    def _run(self) -> None:
+    # The thread -----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Take turns until the end, then end everything: what the thread does."""
         try:
             while self._goes_on():
                 pass
+        except BaseException as error:
+            if self._sender.broken_by is None:
+                self._sender.broken_by = error
         finally:
             self._end()
 
+    def _goes_on(self) -> bool:
+        """Work, then rest; False when it is over."""
+        if self._over():
+            return False
+        self._leadership.take()
+        try:
+            self._work()
+        finally:
+            self._leadership.give_up()
+        self._leadership.rest()
+        return True
+
+    def _work(self) -> None:
+        """Take turns until it is over, or until a caller may as well take them."""
+        while not self._over():
+            self._sender.run_once(self._stop_at - self._sender.clock.monotonic())
+            if self._leadership.wanted and self._sender.finished:
+                return
+
+    def _over(self) -> bool:
+        if self._sender.broken_by is not None:  # in a turn of this thread's or of a caller's
+            return True
+        if self._stop_at == FOREVER:
+            return False
+        now = self._sender.clock.monotonic()
+        return now >= self._stop_at or self._sender.takes_leave(now)
+
+    # The end --------------------------------------------------------------------------------------
+
     def _end(self) -> None:
-        """Take each of the last steps, whatever others raise: somebody waits for each of them."""
+        """Take each of the last steps, whatever others raise: somebody waits for each of them.
+
+        A step that finds no memory is taken again in a moment: each may be taken more than once.
+        """
         mistake: BaseException | None = None
         taken = attempts = 0
         # Nothing here takes memory: an iterator over the steps would, and there may be none.
@@ -296,59 +357,29 @@ class SenderThread:
         if mistake is not None:
             raise mistake
 
+    def _name_cause(self) -> None:
+        """Refuse every call, and let the error that all get say why."""
+        cause = self._sender.broken_by
+        if cause is None:
+            return
+        self._error = self._broken
+        self._error.__cause__ = cause
+        self._sender.refuse(self._error)
+        self._error.args = (f"{BROKE_OFF}; the cause: {cause!r}",)
+
+    def _log_cause(self) -> None:
+        cause, sender = self._sender.broken_by, self._sender
+        if cause is not None:
+            sender.network.troubles.mistake(BROKE_OFF, cause, sender.clock.monotonic())
+            forget_frames(cause)  # they hold memory of batches
+
     def _abort(self) -> None:
         self._leadership.recall()
         self._leadership.take()
         try:
-            self._sender.abort(self._closed)
+            self._sender.abort(self._error)
         finally:
             self._leadership.give_up()
 
-    def _disown_rest(self) -> None:
-        self._sender.disown(self._closed)  # if anything was left by a mistake
-        self.disowned = 0
-
-    def _goes_on(self) -> bool:
-        """Work, then rest; False when it is over. No error ends the thread: nobody would go on."""
-        try:
-            if self._over():
-                return False
-            self._leadership.take()
-            try:
-                self._work()
-            finally:
-                self._leadership.give_up()
-            self._leadership.rest()
-        except Exception as error:
-            self._survive(error)
-        return True
-
-    def _work(self) -> None:
-        """Take turns until it is over, or until a caller may as well take them."""
-        while not self._over():
-            self._turn_safely()
-            if self._leadership.wanted and self._sender.finished:
-                return
-
-    def _over(self) -> bool:
-        if self._stop_at == FOREVER:
-            return False
-        now = self._sender.clock.monotonic()
-        return now >= self._stop_at or self._sender.takes_leave(now)
-
-    def _turn_safely(self) -> None:
-        # A bug in one turn must not leave futures without an outcome for ever: it is logged, and
-        # the delivery timeout still ends whatever it harmed.
-        try:
-            self._sender.run_once(self._stop_at - self._sender.clock.monotonic())
-        except Exception as error:
-            self._survive(error)
-
-    def _survive(self, error: Exception) -> None:
-        """Tell of ``error``, and pause. Raises nothing."""
-        try:
-            now = self._sender.clock.monotonic()
-            self._sender.network.troubles.mistake(FAILED, error, now)
-        except Exception:
-            pass  # no memory for that either, or a log handler that raises: it is told to nobody
-        time.sleep(AFTER_A_BUG)  # needs no memory, nor what may have failed: network.poll, a lock
+    def _count(self) -> None:
+        self.disowned = self._sender.lost

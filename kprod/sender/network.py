@@ -12,7 +12,6 @@ from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Exchange
 from kprod.sender.link import BrokerLink
-from kprod.sender.link_errors import forget_frames
 from kprod.sender.link_settings import LinkSettings
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Readiness
@@ -247,8 +246,6 @@ class Network:
             failure = unfit
         except KprodError as error:
             failure = error
-        except Exception as error:  # of encode: nothing was queued, the connection is as it was
-            failure = self._unwritten(exchange, error, now)
         # After the except clauses: an error refers to the frames it passed until its clause ends.
         if unfit is not None:
             # The handshake told what the broker offers: garbled, or before it was changed. With
@@ -257,15 +254,6 @@ class Network:
             self._links[node_id].drop(unfit, now)
         if failure is not None:
             exchange.failed(failure, now, sent=False)
-
-    def _unwritten(self, exchange: Exchange, error: Exception, now: float) -> KprodError:
-        what = f"the {exchange.api.name} request could not be written"
-        self.troubles.mistake(what, error, now)
-        unwritten = KprodError(f"{what}: {error}")
-        unwritten.retriable = isinstance(error, MemoryError)
-        unwritten.__cause__ = error
-        forget_frames(error)
-        return unwritten
 
     # Waiting --------------------------------------------------------------------------------------
 
@@ -375,8 +363,14 @@ class Network:
         self._backend.abandon()
 
     def close(self) -> None:
-        """End every connection and the backend."""
+        """End every connection and the backend. Raises what one of them raised, after all."""
         now = self._clock.monotonic()
+        mistake: Exception | None = None
         for link in self._all_links():
-            link.close(now)
+            try:
+                link.close(now)
+            except Exception as error:
+                mistake = error
         self._backend.close()
+        if mistake is not None:
+            raise mistake

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -24,10 +23,11 @@ from kprod.sender.sequences import Sequences
 from kprod.sender.trouble_log import TroubleLog
 from kprod.sender.unread_failures import UnreadFailures
 from kprod.sender.unresolved_batches import UnresolvedBatches, proves
+from kprod.sender_log import SenderLog
 from kprod.types import Persisted, TopicPartition
 from kprod_ext.batch import ProducerBatch
 
-log = logging.getLogger(__name__)
+log = SenderLog(__name__)
 
 FOREVER = float("inf")
 NEVER_SENT_BEFORE = (
@@ -72,7 +72,6 @@ class Outcomes:
         self._on_wire: dict[ProducerBatch, None] = {}  # in the order of leaving
         self._unresolved = UnresolvedBatches()
         self.record_failed: Callable[[KprodError], None] | None = None  # before anybody is told
-        self.strays = False  # there may be a batch that nothing leads to its end
 
     @property
     def idle(self) -> bool:
@@ -84,37 +83,17 @@ class Outcomes:
         self._on_wire[batch] = None
         self._sequences.left(batch)
 
-    def not_sent(self, batch: ProducerBatch, now: float) -> None:
-        """There was no request in the end for ``batch``, which was taken for one: queue it."""
-        self._off_wire(batch)
-        batch.on_wire = False
-        batch.last_attempt_at = now
-        self._accumulator.put_back(batch)
-
     def cut(self, batch: ProducerBatch, count: int) -> None:
         """Queue ``batch``, which was taken for a request, as smaller ones under its numbers."""
         self._metrics.batches_split += 1
         self._sequences.was_split(batch, self._accumulator.cut(batch, count))
 
-    def stray(self, batch: ProducerBatch, now: float) -> None:
-        """No queue and no request has ``batch``, for a turn broke off: queue it, or see it off."""
-        if batch.delivery.done:
-            self._see_off(batch)
-        elif batch.attempts:
-            lost = KprodError(f"what became of a request for {batch.tp} is not known")
-            lost.retriable = True
-            self.attempt_failed(batch, lost, now, maybe=True)
-        else:
-            self._accumulator.put_back(batch)
-
-    def _see_off(self, batch: ProducerBatch) -> None:
-        """Whatever was done with ``batch`` before, nothing is left to do."""
-        self._off_wire(batch)
-        self._unresolved.discard(batch)
-        self._sequences.resolved(batch)
-        with suppress(ValueError):  # its memory was given back before
-            batch.release()
-        self._accumulator.incomplete.discard(batch)
+    def free(self) -> None:
+        """Every record has its outcome, and no request is on its way: give back what is left."""
+        for batch in self.unsettled():
+            with suppress(ValueError):  # its memory was given back before
+                batch.release()
+            self._accumulator.incomplete.discard(batch)
 
     def unsettled(self) -> list[ProducerBatch]:
         """Every batch that is not done with, unless it is unresolved."""
@@ -150,11 +129,8 @@ class Outcomes:
 
     def stored(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         """The leader acknowledged ``batch``."""
-        try:
-            self._off_wire(batch)
-            self._acknowledge(batch, base_offset, append_time)
-        except Exception as error:
-            self._broke_off(batch, error)
+        self._off_wire(batch)
+        self._acknowledge(batch, base_offset, append_time)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         earlier = self._unresolved.take(batch.tp)
@@ -183,12 +159,6 @@ class Outcomes:
         maybe: bool = False,
     ) -> None:
         """An attempt ended in ``error``; ``maybe``: the broker may have stored it all the same."""
-        try:
-            self._failed(batch, error, now, maybe=maybe)
-        except Exception as mistake:
-            self._broke_off(batch, mistake)
-
-    def _failed(self, batch: ProducerBatch, error: KprodError, now: float, *, maybe: bool) -> None:
         self._off_wire(batch)
         repeated = batch.attempts > 1 or batch.maybe_written
         batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
@@ -250,19 +220,6 @@ class Outcomes:
             repeated=repeated,
             transactional=self._sequences.transactions is not None,
         )
-
-    def _broke_off(self, batch: ProducerBatch, cause: Exception) -> None:
-        """Memory has run out, say, in the midst of settling ``batch``; nobody else will end it."""
-        before, self.strays = self.strays, True  # in case this breaks off, too
-        log.error("%r could not be settled", batch, exc_info=cause)
-        broken = KprodError(f"{batch.tp}: the end of an attempt could not be noted: {cause!r}")
-        broken.persisted = Persisted.MAYBE
-        self._accumulator.remove(batch)
-        if self.record_failed is not None:
-            self.record_failed(broken)
-        batch.delivery.fail(broken)
-        self._see_off(batch)
-        self.strays = before
 
     def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
         return now >= batch.created_at + self._delivery_timeout

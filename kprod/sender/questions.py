@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from kprod.clock import in_seconds
-from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
+from kprod.errors import KprodError, KprodTimeoutError
 from kprod.latch import Latch
 from kprod.wire.control import MetadataReply
 from kprod_ext import Mutex
@@ -40,7 +41,7 @@ class Questions:
         self._wake = wake
         self._lock = Mutex()  # guards both
         self._open: deque[Question] = deque()
-        self._closed = False
+        self._ended_by: KprodError | None = None
 
     # Any thread -----------------------------------------------------------------------------------
 
@@ -53,8 +54,8 @@ class Questions:
         """
         question = Question(topics)
         with self._lock:
-            if self._closed:
-                raise ProducerClosedError("the producer is closed")
+            if self._ended_by is not None:
+                raise copy.copy(self._ended_by)
             self._open.append(question)
         self._wake()
         try:
@@ -76,15 +77,10 @@ class Questions:
         with self._lock:
             return next((question for question in self._open if not question.asked), None)
 
-    def asked(self) -> list[Question]:
-        """Those that requests are on their way for."""
-        with self._lock:
-            return [question for question in self._open if question.asked]
-
     def close(self, error: KprodError) -> None:
         """Nobody asks any more: end all in ``error``, and refuse others."""
         with self._lock:
-            self._closed = True
+            self._ended_by = error
             left = list(self._open)
         for question in left:
             question.failed(error)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import enum
-import logging
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -27,11 +26,12 @@ from kprod.errors import (
 )
 from kprod.latch import Latch
 from kprod.sender.offset_questions import OffsetQuestions
+from kprod.sender_log import SenderLog
 from kprod.wire.transactions import GroupMember, OffsetToCommit
 from kprod.wire.versions import ApiVersions
 from kprod_ext import Mutex
 
-log = logging.getLogger(__name__)
+log = SenderLog(__name__)
 
 FEATURE = "transaction.version"
 

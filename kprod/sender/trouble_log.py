@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import traceback
-from contextlib import suppress
 from dataclasses import dataclass
+from logging import DEBUG
 
 from kprod.errors import KprodError
+from kprod.sender_log import SenderLog
 
-log = logging.getLogger(__name__)
+log = SenderLog(__name__)
 
 INTERVAL = 60.0
 """Seconds between two lines about the same broker."""
@@ -83,13 +83,11 @@ class TroubleLog:
     @property
     def tells_details(self) -> bool:
         """True while ``detail`` is heard: what is costly to find out may be left out otherwise."""
-        return log.isEnabledFor(logging.DEBUG)
+        return log.isEnabledFor(DEBUG)
 
     def detail(self, what: str, *arguments: object) -> None:
-        """What only those want to know who look for a mistake. Raises nothing."""
-        # There may be no memory for that, or a log handler that raises: then it is told to nobody.
-        with suppress(Exception):
-            log.debug("%s: " + what, self._client_id, *arguments)
+        """What only those want to know who look for a mistake."""
+        log.debug("%s: " + what, self._client_id, *arguments)
 
     def warn(self, what: str) -> None:
         """Something rare that users should know of."""
@@ -112,7 +110,7 @@ class TroubleLog:
         self._told[what] = _Told(now)
         return True
 
-    def mistake(self, what: str, error: Exception, now: float) -> None:
+    def mistake(self, what: str, error: BaseException, now: float) -> None:
         """Something is broken, here or in a transport: told with its stack, but not each time."""
         if not self._is_news(what, now):
             return

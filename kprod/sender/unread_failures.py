@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kprod.errors import BrokerError, KprodError, TransactionAbortedError
+from kprod.sender_log import SenderLog
 
-log = logging.getLogger(__name__)
+log = SenderLog(__name__)
 
 INTERVAL = 60.0
 """Seconds between two lines about the same topic and cause."""

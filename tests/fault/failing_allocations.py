@@ -2,9 +2,10 @@
 
 ``python -m tests.fault.failing_allocations BOOTSTRAP TOPIC CALLS LAST STEP WIDTH``: each of the
 calls, divided by commas, is made for every STEPth position below LAST, and WIDTH allocations in a
-row fail from there on, in whatever thread. Afterwards the producer must work as if nothing had
-happened. Says each position on stderr before it is tried, so that a crash tells where; prints, as
-JSON, how many calls met a failure, and what was told of each record, by number.
+row fail from there on, in whatever thread. Afterwards the producer works, or it has ended and says
+so: then another one goes on. Says each position on stderr before it is tried, so that a crash tells
+where; prints, as JSON, how many calls met a failure, how many producers ended, and what was told of
+each record, by number.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from kprod import KafkaProducer
-from kprod.errors import KprodError, KprodTimeoutError
+from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
 
 SECONDS = 20
 OPTIONS: dict[str, Any] = {"batch_size": 2000, "linger_ms": 2}
@@ -48,20 +49,25 @@ class Sent:
     def settle(self) -> None:
         """The producer is closed: every future has its outcome."""
         for number, future in self._futures.items():
-            self.told[number] = "stored" if future.succeeded() else "failed"
+            if not future.is_done:
+                self.told[number] = "without an outcome"
+            elif future.succeeded():
+                self.told[number] = "stored"
+            else:
+                self.told[number] = future.exception.persisted.name
 
 
 class Calls:
     """What is done with a producer while allocations fail. Each method returns the call to make."""
 
     def __init__(self, producer: KafkaProducer, sent: Sent) -> None:
-        self._producer = producer
+        self.producer = producer
         self._sent = sent
         self.called = 0
 
     def send(self) -> Callable[[], object]:
         value = self._sent.value()
-        return lambda: self._producer.send(self._sent.topic, value, key=b"k")
+        return lambda: self.producer.send(self._sent.topic, value, key=b"k")
 
     def get(self) -> Callable[[], object]:
         future = self._queue()
@@ -69,14 +75,14 @@ class Calls:
 
     def flush(self) -> Callable[[], object]:
         self._queue()
-        return lambda: self._producer.flush(SECONDS)
+        return lambda: self.producer.flush(SECONDS)
 
     def partitions_for(self) -> Callable[[], object]:
-        return lambda: self._producer.partitions_for(self._sent.topic)
+        return lambda: self.producer.partitions_for(self._sent.topic)
 
     def add_callback(self) -> Callable[[], object]:
         future = self._queue()
-        return lambda: future.add_callback(self._count)
+        return lambda: future.add_both(self._count)
 
     def turn(self) -> Callable[[], object]:
         """This thread allocates next to nothing: it is the sender's that meets the failures."""
@@ -85,17 +91,17 @@ class Calls:
 
     def send_many(self) -> Callable[[], object]:
         values = [b"many"] * 50
-        return lambda: self._producer.send_many(self._sent.topic, values)
+        return lambda: self.producer.send_many(self._sent.topic, values)
 
     def send_arrow(self) -> Callable[[], object]:
         import pyarrow as pa
 
         rows = pa.RecordBatch.from_pydict({"value": [b"arrow"] * 50})
-        return lambda: self._producer.send_arrow(self._sent.topic, rows)
+        return lambda: self.producer.send_arrow(self._sent.topic, rows)
 
     def _queue(self) -> Any:
         value = self._sent.value()
-        return self._sent.queued(self._producer.send(self._sent.topic, value))
+        return self._sent.queued(self.producer.send(self._sent.topic, value))
 
     def _count(self, _: object) -> None:
         self.called += 1
@@ -118,8 +124,11 @@ def outcome(call: Callable[[], object], first: int, width: int) -> object:
 
 
 def try_call(bootstrap: str, name: str, positions: range, width: int, sent: Sent) -> dict[str, int]:
-    """Make the call at every position; how many met a failure, and how many callbacks were lost."""
-    failures = added = 0
+    """Make the call at every position.
+
+    How many met a failure, how many callbacks were lost, and how many producers have ended.
+    """
+    failures = added = ended = 0
     producer = KafkaProducer(bootstrap_servers=bootstrap, **OPTIONS)
     calls = Calls(producer, sent)
     sent.queued(producer.send(sent.topic, sent.value())).get(SECONDS)
@@ -135,11 +144,18 @@ def try_call(bootstrap: str, name: str, positions: range, width: int, sent: Sent
             if name == "send" and not isinstance(result, Exception):
                 sent.queued(result)
             added += name == "add_callback" and not isinstance(result, Exception)
-            sent.queued(producer.send(sent.topic, sent.value())).get(SECONDS)
+            try:
+                sent.queued(producer.send(sent.topic, sent.value())).get(SECONDS)
+            except ProducerClosedError as error:
+                if not isinstance(error.__cause__, Exception):
+                    raise
+                producer.close(SECONDS)
+                producer = calls.producer = KafkaProducer(bootstrap_servers=bootstrap, **OPTIONS)
+                ended += 1
             producer.flush(SECONDS)
         failures += isinstance(result, Exception)
     producer.close(SECONDS)
-    return {"failures": failures, "lost": added - calls.called}
+    return {"failures": failures, "lost": added - calls.called, "ended": ended}
 
 
 def main(bootstrap: str, topic: str, names: str, last: int, step: int, width: int) -> None:

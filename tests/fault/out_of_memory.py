@@ -1,8 +1,8 @@
 """A process in which one allocation after the other fails while records are sent.
 
 ``python -m tests.fault.out_of_memory BOOTSTRAP TOPIC CODEC``. Prints, as JSON, the numbers of the
-records that were acknowledged, how many calls of send ran out of memory, and the bytes that are not
-free in the end.
+records that were acknowledged and of those told as not stored, how many calls of send ran out of
+memory, how many producers have ended, and the bytes that are not free in the end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 from typing import Any
 
 from kprod import KafkaProducer
+from kprod.errors import ProducerClosedError
+from kprod.types import Persisted
 from kprod_ext.futures import FutureRecordMetadata
 
 MOST_ALLOCATIONS = 400
@@ -35,29 +37,66 @@ def send(
     _testcapi.set_nomemory(failing, failing + 1)
     try:
         return producer.send(topic, value, **options)
+    except ProducerClosedError:  # memory has run out in the sender
+        return None
     except (MemoryError, RuntimeError):  # Python's for one of its locks: "can't allocate lock"
         return None
     finally:
         _testcapi.remove_mem_hooks()
 
 
+class Life:
+    """One producer after the other: each goes on until memory has run out in its sender."""
+
+    def __init__(self, bootstrap: str, codec: str) -> None:
+        self.ended = self.taken = 0
+        self._options: Any = {
+            "bootstrap_servers": bootstrap,
+            "batch_size": 2000,
+            "linger_ms": 20,
+            "compression_type": codec,
+        }
+        self.producer = KafkaProducer(**self._options)
+
+    def go_on(self, topic: str, number: int) -> FutureRecordMetadata:
+        """Send ``number``, by a new producer if this one has ended."""
+        try:
+            return self.producer.send(topic, b"%d" % number)
+        except ProducerClosedError:
+            self.close()
+            self.ended += 1
+            self.producer = KafkaProducer(**self._options)
+            return self.producer.send(topic, b"%d" % number)
+
+    def close(self) -> None:
+        """Every record has its outcome then, and all memory is free."""
+        self.producer.close(20)
+        pool = self.producer.metrics()["producer-metrics"]
+        self.taken += int(pool["buffer-total-bytes"] - pool["buffer-available-bytes"])
+
+
 def main(bootstrap: str, topic: str, codec: str) -> None:
     futures: dict[int, FutureRecordMetadata | None] = {}
-    options: Any = {"batch_size": 2000, "linger_ms": 20, "compression_type": codec}
-    with KafkaProducer(bootstrap_servers=bootstrap, **options) as producer:
-        producer.send(topic, b"-1").get(20)
-        for path in PATHS:
-            for failing in range(MOST_ALLOCATIONS):
-                number = len(futures)
-                futures[number] = send(producer, topic, number, failing, **path)
-                if failing % 50 == 49:
-                    producer.flush(20)
-        pool = producer.metrics()["producer-metrics"]
+    life = Life(bootstrap, codec)
+    life.producer.send(topic, b"-1").get(20)
+    for path in PATHS:
+        for failing in range(MOST_ALLOCATIONS):
+            number = len(futures)
+            futures[number] = send(life.producer, topic, number, failing, **path)
+            if failing % 10 == 9:
+                futures[number + 1] = life.go_on(topic, number + 1)
+            if failing % 50 == 49:
+                life.producer.flush(20)
+    life.close()
     kept = {number: future for number, future in futures.items() if future is not None}
+    failed = {number: future.exception for number, future in kept.items()}
     said = {
         "stored": [number for number, future in kept.items() if future.succeeded()],
+        "not stored": [n for n, e in failed.items() if e and e.persisted is Persisted.NO],
+        "open": [number for number, future in kept.items() if not future.is_done],
         "refused": len(futures) - len(kept),
-        "taken": pool["buffer-total-bytes"] - pool["buffer-available-bytes"],
+        "ended": life.ended,
+        "taken": life.taken,
     }
     print(json.dumps(said))
 

@@ -53,7 +53,7 @@ class IdentityRound:
         # Only a connection that something else wanted: a producer that never sends stays silent.
         node_id = self._network.any_usable(now) if self._network.connected else None
         if node_id is not None:
-            exchange = _InitProducerIdExchange(self)  # first: there may be no memory for it
+            exchange = _InitProducerIdExchange(self)
             self._in_flight = True
             self._network.send(node_id, exchange, now)
         return FOREVER
@@ -98,15 +98,6 @@ class IdentityRound:
     def end(self, error: KprodError) -> None:
         """The producer has ended: no id will come."""
         self.settled.open()
-
-    def mend(self, now: float) -> None:
-        """A turn broke off somewhere: a question that no connection carries is asked again."""
-        if not self._in_flight:
-            return
-        for exchange in self._network.unanswered:
-            if isinstance(exchange, _InitProducerIdExchange):
-                return
-        self.failed(ConnectionLost("a question for a producer id was lost"), now)
 
 
 class _InitProducerIdExchange:

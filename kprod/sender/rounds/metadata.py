@@ -121,21 +121,6 @@ class MetadataRound:
         self._network.troubles.detail("asking about the cluster has failed: %s", error)
         self._metadata.failed(error, now)
 
-    def mend(self, now: float) -> None:
-        """A turn broke off somewhere: a request that no connection carries is made again."""
-        carried = self._network.unanswered
-        for question in self._questions.asked():
-            if not any(
-                isinstance(e, _QuestionExchange) and e.question is question for e in carried
-            ):
-                question.asked = False
-        if not self._metadata.in_flight:
-            return
-        for exchange in carried:
-            if isinstance(exchange, _MetadataExchange):
-                return
-        self._metadata.failed(ConnectionLost("a request for metadata was lost"), now)
-
 
 class _MetadataExchange:
     api = ApiKey.METADATA

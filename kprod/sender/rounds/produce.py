@@ -74,8 +74,6 @@ class ProduceRound:
 
     def run(self, now: float) -> float:
         """Expire, renumber, then send what is ready; seconds until there may be more to do."""
-        if self._outcomes.strays:
-            self.mend(now)
         if now >= self._next_expiry:
             self.expire(now)
         self._renumber(now)
@@ -142,14 +140,9 @@ class ProduceRound:
         taken = self._accumulator.drain(node_id, acks, self._sequences, most)
         if not taken:
             return False
-        try:
-            self._cut(taken, self._window(node_id).size)
-            exchange = self._exchange(node_id, acks, taken, snapshot, now) if taken else None
-        except BaseException:  # memory has run out, say
-            for batch, _ in taken:
-                self._outcomes.not_sent(batch, now)
-            raise
-        if exchange is not None:
+        self._cut(taken, self._window(node_id).size)
+        if taken:
+            exchange = self._exchange(node_id, acks, taken, snapshot, now)
             self._network.send(node_id, exchange, now)
         return True
 
@@ -245,21 +238,6 @@ class ProduceRound:
         oldest = min(self._accumulator.next_expiry(), self._outcomes.oldest_unanswered(), now)
         self._next_expiry = max(oldest + limit, now + 0.001)
 
-    def mend(self, now: float) -> None:
-        """A turn broke off somewhere: no batch shall be lost, nor wait for what does not come.
-
-        May itself break off, and is repeated then.
-        """
-        missing = self._accumulator.missing(self._outcomes.unsettled())
-        carried: set[ProducerBatch] = set()
-        for exchange in self._network.unanswered:
-            if isinstance(exchange, ProduceExchange):
-                carried.update(exchange.batches)
-        for batch in sorted(missing, key=_age):
-            if batch not in carried:
-                self._outcomes.stray(batch, now)
-        self._outcomes.strays = False
-
     def fail_queued(self, error: KprodError, now: float) -> None:
         """End everything that waits: nothing will be sent any more."""
         for batch in self._accumulator.take_all():
@@ -280,6 +258,10 @@ class ProduceRound:
         """End what was withdrawn."""
         for batch in batches:
             self._outcomes.end(batch, error, now)
+
+    def free(self) -> None:
+        """Give back the memory of what the end has left."""
+        self._outcomes.free()
 
 
 def _age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:

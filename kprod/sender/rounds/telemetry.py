@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kprod.buffer.compression import CODEC_IDS, Compressor, compressor
 from kprod.clock import Clock
-from kprod.errors import ConnectionLost, KprodError
+from kprod.errors import KprodError
 from kprod.sender.exchange import Buffers, Exchange
 from kprod.sender.network import Network
 from kprod.sender.telemetry import Telemetry
@@ -142,11 +142,6 @@ class TelemetryRound:
         self._in_flight = None
         self._network.troubles.detail("client telemetry: %s", error)
         self.telemetry.lost(now)
-
-    def mend(self, now: float) -> None:
-        """A turn broke off somewhere: what no connection carries is given up."""
-        if self._in_flight is not None and self._in_flight not in self._network.unanswered:
-            self.failed(ConnectionLost("a request for client telemetry was lost"), now)
 
     # The end --------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 from kprod.backoff import ExponentialBackoff
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
-from kprod.errors import BrokerError, ConnectionLost, KprodError, TransactionAbortedError
+from kprod.errors import BrokerError, KprodError, TransactionAbortedError
 from kprod.latch import Latch
 from kprod.sender.coordination import Coordination
 from kprod.sender.exchange import Buffers
@@ -146,7 +146,7 @@ class TransactionRound:
             wait = self._unreachable_for(wanted, node_id, since, now)
             if wait > 0.0:
                 return wait
-        exchange = _TransactionExchange(self, ask)  # first: there may be no memory for it
+        exchange = _TransactionExchange(self, ask)
         self._in_flight = ask
         self.coordination.leaves(ask)
         self._network.send(node_id, exchange, now)
@@ -223,16 +223,6 @@ class TransactionRound:
         self._transactions.trouble = error
         self.coordination.lost(ask, error, sent=sent)
         self._back_off(now)
-
-    def mend(self, now: float) -> None:
-        """A turn broke off somewhere: a question that no connection carries is asked again."""
-        ask = self._in_flight
-        if ask is None:
-            return
-        for exchange in self._network.unanswered:
-            if isinstance(exchange, _TransactionExchange):
-                return
-        self.failed(ask, ConnectionLost("a question to a coordinator was lost"), now, sent=True)
 
     def end(self, error: KprodError) -> None:
         """The producer has ended; whoever still waits is told ``error``."""

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from kprod.buffer.producer_id import ProducerId
-from kprod.cluster.snapshot import Leadership
 from kprod.errors import ProducerClosedError
 from kprod.types import TopicPartition
 from kprod_ext import PartitionQueue
@@ -160,46 +159,6 @@ def test_the_gate_numbers_a_batch_before_its_bytes_are_made(rig: Accumulating) -
     (batch,) = rig.drain(Numbering())
     found = read(batch)
     assert (found.producer_id, found.producer_epoch, found.base_sequence) == (7, 1, 40)
-
-
-class OutOfMemory(Gate):
-    """There is no memory for a place in the sequence of partition 1, or to ask about it."""
-
-    def __init__(self, *, asking: bool = False) -> None:
-        super().__init__()
-        self._asking = asking
-
-    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
-        if self._asking and batch.tp.partition == 1:
-            raise MemoryError
-        return True
-
-    def assign(self, batch: ProducerBatch) -> None:
-        if batch.tp.partition == 1:
-            raise MemoryError
-        super().assign(batch)
-
-
-def test_what_cannot_be_made_ready_is_tried_again_and_costs_the_others_nothing(
-    rig: Accumulating, caplog: pytest.LogCaptureFixture
-) -> None:
-    fill(rig, 0, 1, 1, 2)
-    assert partitions(rig.drain(OutOfMemory())) == [0, 2]
-    assert "t-1" in caplog.text
-    assert rig.wakes  # or nobody would look when it may be tried again
-    assert rig.drain() == []
-    rig.clock.advance(1)
-    first, second = rig.drain() + rig.drain()
-    assert (first.tp, first.drain_order, second.drain_order) == (second.tp, (1,), (2,))
-
-
-def test_nothing_was_taken_when_draining_itself_fails(rig: Accumulating) -> None:
-    fill(rig, 0, 0, 1)
-    with pytest.raises(MemoryError):
-        rig.drain(OutOfMemory(asking=True))
-    first = rig.drain()
-    assert sorted(partitions(first)) == [0, 1]
-    assert [batch.drain_order for batch in rig.drain()] == [(2,)]
 
 
 def test_a_batch_that_was_taken_gets_no_more_records(rig: Accumulating) -> None:

@@ -9,10 +9,8 @@ import pytest
 from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
-from kprod.sender.exchange import Buffers
 from kprod.sender.network import PATIENCE, Network
 from kprod.wire.versions import ApiKey
-from kprod_ext import BufferPool, PooledBuffer
 from tests.support.fake_clock import FakeClock
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
@@ -113,52 +111,19 @@ def test_a_request_the_broker_has_no_version_for_ends_the_connection() -> None:
     assert not rig.network.usable(node, rig.clock.now), "the next handshake may tell more"
 
 
-def test_a_request_that_cannot_be_written_fails_and_harms_nothing_else(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_request_that_cannot_be_written_breaks_off_the_turn_and_leaves_the_connection() -> None:
     rig = NetworkRig("boot")
     node = rig.connect_any()
     before = rig.send(node)
-    mistake = ValueError("a mistake in encode")
-    unwritable = Unwritable(mistake)
-    rig.network.send(node, unwritable, rig.clock.now)
-    assert unwritable.ends == [("failed", False)]
-    (error,) = unwritable.errors
-    assert str(error) == "the METADATA request could not be written: a mistake in encode"
-    assert error.__cause__ is mistake
-    assert not error.retriable
-    assert "could not be written" in caplog.text
+    unwritable = Unwritable(ValueError("a mistake in encode"))
+    with pytest.raises(ValueError, match="a mistake in encode"):
+        rig.network.send(node, unwritable, rig.clock.now)
     after = rig.send(node)
     for request in (before, after):
         rig.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
         rig.network.poll(0)
     assert before.ends == after.ends == [("answered", b"fine")]
-
-
-class LendsAndFails(Unwritable):
-    """Breaks while a view of pooled memory is in its hands; notes whether any was at its end."""
-
-    def __init__(self, buffer: PooledBuffer) -> None:
-        super().__init__(ValueError("a mistake in encode"))
-        self.views_at_end = -1
-        self._buffer = buffer
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        view = memoryview(self._buffer)
-        assert view
-        return super().encode(version, correlation_id, client_id)
-
-    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        super().failed(error, now, sent=sent)
-        self.views_at_end = self._buffer.lent
-
-
-def test_a_request_that_cannot_be_written_leaves_its_memory_free() -> None:
-    rig = NetworkRig("boot")
-    request = LendsAndFails(BufferPool(1000, 100).allocate(100, 0))
-    rig.network.send(rig.connect_any(), request, rig.clock.now)
-    assert request.ends == [("failed", False)]
-    assert request.views_at_end == 0
+    assert unwritable.ends == []
 
 
 # Being patient ------------------------------------------------------------------------------------

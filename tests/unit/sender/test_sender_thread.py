@@ -1,4 +1,4 @@
-"""The thread goes on whatever happens, and ends when it is told to, with every record settled."""
+"""The thread ends when it is told to, or when a turn breaks off, with every record settled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from kprod.clock import SystemClock
 from kprod.config import ProducerConfig
-from kprod.errors import DeliveryTimeoutError, KprodError, ProducerClosedError
+from kprod.errors import KprodError, ProducerClosedError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.loop import SenderThread
@@ -84,50 +84,73 @@ def running() -> Iterator[Running]:
     assert rig.stop(LONG)
 
 
-def test_a_network_that_cannot_wait_does_not_end_the_thread(
-    running: Running, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.CRITICAL, "kprod.sender.loop")
+def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        threading.Event().wait(0.001)
+
+
+def test_a_turn_that_breaks_off_ends_the_producer(caplog: pytest.LogCaptureFixture) -> None:
+    """Records end in what is known of them; all errors and one line of the log have the cause."""
+    running = Running()
+    running.broker.next(ApiKey.PRODUCE, silence)
+    on_wire = running.queue()
+    until(lambda: running.broker.count(ApiKey.PRODUCE))
+    queued = running.queue()  # behind the one before, whose leader has not proved itself
     running.mistakes.failing = ["poll"]
-    with pytest.raises(DeliveryTimeoutError):
-        running.queue().get(LONG)
-    running.mistakes.failing = ()
-    assert running.queue().get(LONG).offset >= 0
+    running.sender.network.wake()
+    for future, persisted in ((on_wire, Persisted.MAYBE), (queued, Persisted.NO)):
+        with pytest.raises(ProducerClosedError, match="a mistake in poll") as told:
+            future.get(LONG)
+        assert told.value.persisted is persisted
+        assert isinstance(told.value.__cause__, ZeroDivisionError)
+    with pytest.raises(ProducerClosedError, match="a mistake in poll"):
+        running.queue()
+    with pytest.raises(ProducerClosedError, match="a mistake in poll"):
+        running.sender.metadata.await_topic("another", LONG, running.sender.network.wake)
+    with pytest.raises(ProducerClosedError, match="a mistake in poll"):
+        running.sender.questions.ask(None, LONG)
+    assert running.stop(LONG)
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert ["a mistake in poll" in line for line in lines] == [True]
+    assert running.sender.accumulator.pool.available == running.sender.accumulator.pool.total
 
 
 class FailingHandler(logging.Handler):
     """An application's own, with a mistake in it."""
 
+    called = False
+
     def emit(self, record: logging.LogRecord) -> None:
+        self.called = True
         raise ArithmeticError(f"cannot tell of {record.msg!r}")
 
 
 def test_a_log_handler_that_raises_does_not_end_the_thread(running: Running) -> None:
-    """It is called for what goes wrong, and comes on top of that."""
+    """It is called for what goes wrong with a connection."""
     handler = FailingHandler()
     log = logging.getLogger("kprod")
     log.addHandler(handler)
     try:
-        running.mistakes.failing = ["poll"]
-        with pytest.raises(DeliveryTimeoutError):
-            running.queue().get(LONG)
+        running.mistakes.failing = ["receive"]
+        future = running.queue()
+        until(lambda: handler.called)
         running.mistakes.failing = ()
-        assert running.queue().get(LONG).offset >= 0
+        assert future.get(LONG).offset >= 0
     finally:
         log.removeHandler(handler)
 
 
-def test_a_lack_of_memory_that_lasts_does_not_end_the_thread() -> None:
-    """What is done about a turn that failed fails for the same reason."""
+def test_a_lack_of_memory_that_lasts_ends_the_producer() -> None:
+    """What is done about a turn that broke off fails for the same reason, for a while."""
     clock = ScarceClock()
     running = Running(clock)
     clock.scarce = True
     future = running.queue()
-    while clock.refused < 3:
-        threading.Event().wait(0.001)
+    until(lambda: clock.refused >= 3)
     clock.scarce = False
-    assert future.get(LONG).offset >= 0
-    assert running.queue().get(LONG).offset >= 0
+    with pytest.raises(ProducerClosedError) as told:
+        future.get(LONG)
+    assert isinstance(told.value.__cause__, MemoryError)
     assert running.stop(LONG)
 
 
@@ -177,8 +200,7 @@ def test_stopping_at_once_ends_every_record_and_tells_what_may_be_stored() -> No
     running = Running()
     running.broker.next(ApiKey.PRODUCE, silence)
     on_wire = running.queue()
-    while not running.broker.count(ApiKey.PRODUCE):
-        threading.Event().wait(0.001)
+    until(lambda: running.broker.count(ApiKey.PRODUCE))
     queued = running.queue()
     running.stop(0)  # asks, and hardly waits
     with pytest.raises(ProducerClosedError):

@@ -270,14 +270,3 @@ def test_an_id_that_somebody_waits_for_is_a_reason_to_connect(broker: ScriptedBr
     told.wanted = True
     assert rig.run(lambda: told.telemetry.identified.is_open)
     assert told.telemetry.instance_id == OWN_ID.bytes
-
-
-def test_what_a_broken_turn_lost_is_asked_again(broker: ScriptedBroker) -> None:
-    broker.next(ASK, silence, subscription("*"))
-    broker.next(PUSH, taken())
-    rig = rig_of(broker)
-    assert rig.run(so_many(broker, ASK, 1))
-    told = rig.sender.telemetry
-    assert told is not None
-    told.mend(rig.clock.now)
-    assert rig.run(so_many(broker, PUSH, 1))
