@@ -32,7 +32,7 @@ from kprod.spark.exactly_once.steps import (
 
 FIRST_PAUSE = 0.015
 LONGEST_PAUSE = 1.0
-LOOKS = 4
+LOOKS = 3
 """At a layout that is not there, of a shard that is not the first: they would fence each other."""
 
 
@@ -77,6 +77,7 @@ def lay_out(shard: Shard) -> Part:
         if looks:  # the first shard does it, most likely, and is quick
             looks -= 1
             yield Pause(pause)
+            pause *= 2
             continue
         try:
             yield TakeOver(shard.layout_id)
