@@ -58,6 +58,7 @@ PART = "kprod.buffer.split.ProducerBatch"
 QUEUE = "kprod.buffer.accumulator.PartitionQueue"
 ACCUMULATOR = "kprod.sender.assembly.RecordAccumulator"
 PRODUCE = "kprod.sender.assembly.ProduceRound"
+LOOP = "kprod.sender.assembly.Sender"
 METADATA = "kprod.sender.assembly.Metadata"
 CONTEXT = "kprod.buffer.accumulator.AppendContext"
 WINDOW = "kprod.sender.rounds.produce.Window"
@@ -117,7 +118,7 @@ MUTANTS = (
     _one("offsets of retried batches are one too high", 0, OUTCOMES, outcomes.miscounts),
     _one("DUPLICATE is a failure", 43, JUDGE, outcomes.fails_duplicates),
     _one("a passing error is final", 45, JUDGE, outcomes.fails_not_leader),
-    _one("a sequence refused for good is tried for ever", 1857, JUDGE, outcomes.retries_for_ever),
+    _one("a sequence refused for good is tried for ever", 124, JUDGE, outcomes.retries_for_ever),
     _one(
         "callbacks are called twice",
         0,
@@ -125,7 +126,11 @@ MUTANTS = (
         outcomes.tells_twice,
     ),
     _one("expired batches vanish", 11, ACCUMULATOR, outcomes.loses_expired),
-    _one("close forgets what is on the wire", 58, PRODUCE, outcomes.closes_early),
+    Mutant(
+        "close forgets what is on the wire",
+        58,
+        ((PRODUCE, outcomes.withdraws_the_queued), (LOOP, outcomes.disowns_the_queued)),
+    ),
     _one("a lost office means not written", 168, EXCHANGE, outcomes.trusts_leaders),
     # Answers
     _one("correlation ids are ignored", 4, CONNECTION, answers.ignores_ids),

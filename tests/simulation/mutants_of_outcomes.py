@@ -8,6 +8,7 @@ from typing import Any
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import BrokerError, KprodError
+from kprod.sender.loop import Sender
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.retry import Attempt, Verdict
 from kprod.sender.rounds.produce import ProduceRound
@@ -173,10 +174,19 @@ def loses_expired(_real: type[RecordAccumulator]) -> type[RecordAccumulator]:
     return Broken
 
 
-def closes_early(_real: type[ProduceRound]) -> type[ProduceRound]:
+def withdraws_the_queued(_real: type[ProduceRound]) -> type[ProduceRound]:
     class Broken(ProduceRound):
         def withdraw(self) -> list[ProducerBatch]:
             return [batch for batch in super().withdraw() if not batch.on_wire]
+
+    return Broken
+
+
+def disowns_the_queued(_real: type[Sender]) -> type[Sender]:
+    class Broken(Sender):
+        def disown(self, error: KprodError) -> int:
+            queued = [one for one in self.accumulator.incomplete.copy() if not one.on_wire]
+            return sum(one.record_count for one in queued if one.delivery.fail(error))
 
     return Broken
 

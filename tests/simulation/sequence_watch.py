@@ -1,6 +1,7 @@
 """Judges the sequence numbers the client writes, and how soon it writes a batch again.
 
-Invariants I12, I16, and of I13 that a broker can recognise every repetition.
+Invariants I12, I16, of I13 that a broker can recognise every repetition, and of I14 that a batch
+does not repeat what can never succeed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Transmission:
     """One batch as it was last sent, and how often it was sent again without a pause.
 
     ``lost``: its connection ended before there was an answer. ``stored``: an answer has said so.
-    ``in_doubt``: an attempt may have been stored, as far as the client can know.
+    ``in_doubt``: an attempt may have been stored, as far as the client can know. ``refused``: for its
+    sequence, though nothing before it was left to be stored: under these numbers no attempt succeeds.
     """
 
     fields: BatchFields
@@ -33,6 +35,7 @@ class Transmission:
     lost: bool = False
     stored: bool = False
     in_doubt: bool = False
+    refused: bool = False
 
 
 @dataclass(slots=True)
@@ -61,9 +64,18 @@ class Sequence:
     def opens_window(self, newest: Transmission) -> int:
         """How many batches the broker has to remember, if it has stored all that were sent."""
         self.window.append(newest)
-        while self.window[0].stored:
-            self.window.popleft()
+        self._settle()
         return len(self.window)
+
+    def refused(self, refused: Transmission) -> None:
+        """The broker expects another sequence; before parts of a batch it may yet become this one."""
+        self._settle()
+        oldest = bool(self.window) and self.window[0] is refused
+        refused.refused = oldest and not self.split and not refused.in_doubt
+
+    def _settle(self) -> None:
+        while self.window and self.window[0].stored:
+            self.window.popleft()
 
 
 class SequenceWatch:
@@ -87,7 +99,7 @@ class SequenceWatch:
         if before is not None and fields.records < before.fields.records and not before.in_doubt:
             known.cut(fields.base_sequence)
         elif before is not None:
-            self._sent_again(before, fields, history)
+            self._sent_again(tp, before, fields, history)
             return
         transmission = Transmission(fields, self._clock.now)
         known.batches[fields.base_sequence] = transmission
@@ -102,10 +114,14 @@ class SequenceWatch:
             history.violated("I13", f"{len(known.window)} batches of {tp}, the first unsettled")
         known.expected = (fields.last_sequence + 1) % SEQUENCES
 
-    def _sent_again(self, before: Transmission, fields: BatchFields, history: History) -> None:
+    def _sent_again(
+        self, tp: TopicPartition, before: Transmission, fields: BatchFields, history: History
+    ) -> None:
         now = self._clock.now
         if (before.fields.records, before.fields.crc) != (fields.records, fields.crc):
             history.violated("I12", f"another batch with the sequence of one before: {fields}")
+        if before.refused:
+            history.violated("I14", f"refused for its sequence, and sent again: {fields} of {tp}")
         pause = min(self._pause, self._pause_when_lost) if before.lost else self._pause
         if now - before.at < pause:
             before.hasty += 1  # allowed once for every leader that turns out to be a new one
@@ -122,6 +138,13 @@ class SequenceWatch:
         """A broker has told the client so."""
         if (known := self._known(tp, fields)) is not None:
             known.stored = True
+
+    def refused(self, tp: TopicPartition, fields: BatchFields) -> None:
+        """A broker has told the client that it expects another sequence."""
+        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
+        batch = None if known is None else known.batches.get(fields.base_sequence)
+        if known is not None and batch is not None:
+            known.refused(batch)
 
     def doubted(self, tp: TopicPartition, fields: BatchFields) -> None:
         """All of it has left, and no answer has said that it was refused."""

@@ -214,6 +214,8 @@ class WireWatch:
                 self._sequences.stored(_by_name(place), fields)
             if code in SEQUENCE_CODES:
                 self.history.doubted.add(_by_name(place))
+                if answer.correlation_id == request.header.correlation_id:
+                    self._sequences.refused(_by_name(place), fields)
             elif code in TOO_LARGE:
                 self._sequences.too_large(_by_name(place), fields)
             elif code is None or code in MAYBE_WRITTEN:

@@ -19,9 +19,10 @@ class Answer(NamedTuple):
 
     results: Sequence[PartitionResult]
     throttle_ms: int
+    correlation_id: int
 
 
-NOTHING_SAID = Answer((), 0)
+NOTHING_SAID = Answer((), 0, -1)
 
 
 class Watcher(Protocol):

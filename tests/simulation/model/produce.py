@@ -157,7 +157,7 @@ class ProduceHandler:
             elif fault.how == "throttle":
                 throttle_ms = int(fault.seconds * 1000)
         frame = write_produce(header.version, header.correlation_id, results, throttle_ms)
-        end.respond(frame, fault, Answer(results, throttle_ms))
+        end.respond(frame, fault, Answer(results, throttle_ms, header.correlation_id))
 
 
 def _concerns(fault: Interference, result: PartitionResult) -> bool:
