@@ -25,8 +25,8 @@ class Transmission:
     """One batch as it was last sent, and how often it was sent again without a pause.
 
     ``lost``: its connection ended before there was an answer. ``stored``: an answer has said so.
-    ``in_doubt``: an attempt may have been stored, as far as the client can know. ``refused``: for its
-    sequence, though nothing before it was left to be stored: under these numbers no attempt succeeds.
+    ``in_doubt``: an attempt may have been stored, as far as the client can know. ``refused``: for
+    its sequence, with nothing before it left to be stored: no attempt under its numbers succeeds.
     """
 
     fields: BatchFields
@@ -68,7 +68,7 @@ class Sequence:
         return len(self.window)
 
     def refused(self, refused: Transmission) -> None:
-        """The broker expects another sequence; before parts of a batch it may yet become this one."""
+        """The broker expects another sequence, which parts of a batch may yet lead to."""
         self._settle()
         oldest = bool(self.window) and self.window[0] is refused
         refused.refused = oldest and not self.split and not refused.in_doubt
