@@ -75,7 +75,6 @@ class Samples:
 
     def take(self) -> None:
         self.turns += 1
-        self._spinning()
         accumulator, metrics = self._sender.accumulator, self._metrics
         seen = (
             accumulator.pool.available,
@@ -85,6 +84,7 @@ class Samples:
             len(self._history.accepted),
         )
         if seen == self._seen:
+            self._spinning()
             return
         self._seen = seen
         incomplete = accumulator.incomplete.copy()
@@ -93,11 +93,12 @@ class Samples:
             self._memory_adds_up(incomplete)
 
     def _spinning(self) -> None:
+        """Count a turn that changed nothing; with acks=0 one request may follow another at once."""
         if self._clock.now > self._last_time + A_MOMENT:
             self._last_time, self._turns_now = self._clock.now, 0
         self._turns_now += 1
         if self._turns_now > MOST_TURNS_AT_ONCE:
-            self.give_up("I16", f"{self._turns_now} turns within {A_MOMENT} s")
+            self.give_up("I16", f"{self._turns_now} idle turns within {A_MOMENT} s")
 
     def give_up(self, invariant: str, why: str) -> None:
         if not self.hopeless:
