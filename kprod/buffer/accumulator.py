@@ -7,7 +7,7 @@ one lock, memory is waited for outside every lock, and closing misses no batch.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from kprod.backoff import ExponentialBackoff
@@ -281,11 +281,8 @@ class RecordAccumulator:
 
     # The sender's thread ------------------------------------------------------------------------
 
-    def ready(self, snapshot: ClusterSnapshot, now: float, measured: Container[str] = ()) -> Ready:
-        """Which nodes there is something to send to, and when to look again.
-
-        Of the topics in ``measured`` also how many batches wait for each partition with a leader.
-        """
+    def ready(self, snapshot: ClusterSnapshot, now: float) -> Ready:
+        """Which nodes there is something to send to, and when to look again."""
         self._hurry = self._context.closed or self._flushes > 0 or self.pool.waiting > 0
         ready_tracker = self._ready_tracker
         ready_tracker.look(snapshot, now)
@@ -293,8 +290,14 @@ class RecordAccumulator:
             ready_tracker.node_queues(self._hurry),
             ready_tracker.next_look() - now,
             ready_tracker.leaderless(),
-            ready_tracker.depths.of(measured),
         )
+
+    def queued(self, measured: Container[str]) -> Mapping[str, Mapping[int, int]]:
+        """How many batches ``ready`` left waiting for partitions with a leader, by topic.
+
+        Of the topics in ``measured``. The same object as before when nothing has changed.
+        """
+        return self._ready_tracker.depths.of(measured)
 
     def drain(self, node_id: int, acks: int, gate: DrainGate, max_bytes: int) -> Taken:
         """Take at most one batch per partition for one request: sealed, in sequence.

@@ -54,7 +54,11 @@ class QueueDepths:
         The same object as before when nothing has changed.
         """
         if self._changed:
-            changed = [topic for topic in self._changed if topic in measured]
+            changed = [
+                topic
+                for topic in self._changed
+                if topic in measured and (self._known.get(topic) or None) != self._told.get(topic)
+            ]
             if changed:
                 self._told = self._told_anew(changed)
             self._changed.clear()

@@ -9,7 +9,6 @@ Then it is put where it belongs until something happens again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 
 from kprod.buffer.queue_depths import QueueDepths
 from kprod.buffer.queue_list import NodeQueues, QueueList
@@ -27,23 +26,17 @@ class Ready:
 
     ``nodes``: the nodes it could be sent to, each with the ``acks`` of the requests it could be in.
     ``next_check``: seconds until there may be more, if nothing happens. ``leaderless``: topics with
-    records for a partition without a leader. ``queued``: how many batches wait, by topic and
-    partition, of the topics that are measured.
+    records for a partition without a leader.
     """
 
-    __slots__ = ("leaderless", "next_check", "nodes", "queued")
+    __slots__ = ("leaderless", "next_check", "nodes")
 
     def __init__(
-        self,
-        nodes: dict[int, list[int]],
-        next_check: float,
-        leaderless: set[str],
-        queued: Mapping[str, Mapping[int, int]],
+        self, nodes: dict[int, list[int]], next_check: float, leaderless: set[str]
     ) -> None:
         self.nodes = nodes
         self.next_check = next_check
         self.leaderless = leaderless
-        self.queued = queued
 
 
 class ReadyTracker:

@@ -64,39 +64,36 @@ class _Output:
     """The requests of which some bytes wait for the socket, in order."""
 
     def __init__(self) -> None:
-        self._owners: deque[_Unanswered] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._owners)
+        self.owners: deque[_Unanswered] = deque()
 
     def add(self, owner: _Unanswered) -> None:
-        self._owners.append(owner)
+        self.owners.append(owner)
 
     def pending(self) -> Buffers:
-        if len(self._owners) == 1:
-            return self._owners[0].left
-        return [buffer for owner in self._owners for buffer in owner.left]
+        if len(self.owners) == 1:
+            return self.owners[0].left
+        return [buffer for owner in self.owners for buffer in owner.left]
 
     def wrote(self, nbytes: int, now: float) -> list[_Unanswered]:
         """Drop what the socket took; the requests whose last byte is gone with it."""
         finished: list[_Unanswered] = []
         while nbytes:
-            owner = self._owners[0]
+            owner = self.owners[0]
             owner.since = now
             if nbytes < owner.left_bytes:
                 owner.took(nbytes)
                 break
             nbytes -= owner.left_bytes
             owner.left, owner.left_bytes, owner.may_be_read = (), 0, True
-            finished.append(self._owners.popleft())
+            finished.append(self.owners.popleft())
         return finished
 
     def offered(self) -> None:
-        for owner in self._owners:
+        for owner in self.owners:
             owner.may_be_read = True
 
     def clear(self) -> None:
-        self._owners.clear()
+        self.owners.clear()
 
 
 class _Handshake:
@@ -169,6 +166,7 @@ class BrokerConnection:
         self._useful = False
         self._closed = False
         self.responses = 0  # so many came
+        self.bytes_in_flight = 0  # of all requests without a response
         self.mistake: BaseException | None = None
         """What an exchange raised that no broker is to blame for: memory has run out, say."""
 
@@ -191,11 +189,6 @@ class BrokerConnection:
     def in_flight(self) -> int:
         """Requests without a response."""
         return len(self._unanswered)
-
-    @property
-    def bytes_in_flight(self) -> int:
-        """Of these requests."""
-        return sum(entry.size for entry in self._unanswered)
 
     @property
     def unanswered(self) -> list[Exchange]:
@@ -265,7 +258,7 @@ class BrokerConnection:
         return (
             self._versions is not None
             and not self.logs_in
-            and not self._output
+            and not self._output.owners
             and len(self._unanswered) < self._max_in_flight
             and now >= self._throttled_until
             and (self._login is None or now < self._login.holds_until)
@@ -293,12 +286,13 @@ class BrokerConnection:
         entry = _Unanswered(exchange, version, correlation_id, now, frame)
         self._output.add(entry)
         self._unanswered.append(entry)
+        self.bytes_in_flight += entry.size
         return entry.left_bytes
 
     @property
     def has_output(self) -> bool:
         """True when bytes wait for the socket."""
-        return bool(self._output)
+        return bool(self._output.owners)
 
     def pending_output(self) -> Buffers:
         """The bytes that wait for the socket, in order."""
@@ -313,6 +307,7 @@ class BrokerConnection:
         for entry in self._output.wrote(nbytes, now):
             if not entry.exchange.expects_response:
                 self._unanswered.remove(entry)
+                self.bytes_in_flight -= entry.size
                 self._useful = True
                 self._answer(entry, memoryview(b""), now)
 
@@ -358,6 +353,7 @@ class BrokerConnection:
         # Taken off first: what the answer leads to may close this connection, and close() must not
         # end the exchange a second time. Put back when it could not be read, so that close() does.
         self._unanswered.popleft()
+        self.bytes_in_flight -= entry.size
         established = self.established
         throttle_ms = self._answer(entry, body, now)
         self._useful = self._useful or established
@@ -370,6 +366,7 @@ class BrokerConnection:
             return entry.exchange.answered(entry.version, body, now)
         except BaseException as error:
             self._unanswered.appendleft(entry)
+            self.bytes_in_flight += entry.size
             if entry.exchange.api not in SETUP and not isinstance(error, KprodError):
                 self.mistake = error
             raise
@@ -393,6 +390,7 @@ class BrokerConnection:
         Raises what one of them raised, once all were told.
         """
         self._closed = True
+        self.bytes_in_flight = 0
         self._output.clear()
         self._versions = None
         mistake: Exception | None = None

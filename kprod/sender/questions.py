@@ -74,6 +74,8 @@ class Questions:
 
     def next(self) -> Question | None:
         """The oldest that is not asked; None when all are."""
+        if not self._open:  # what is added meanwhile wakes the sender
+            return None
         with self._lock:
             return next((question for question in self._open if not question.asked), None)
 

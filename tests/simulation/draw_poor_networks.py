@@ -20,6 +20,10 @@ MOST = 30_000
 BACKLOG = 150_000
 """Of ``buffer_memory``, in which so much can wait that batches do grow."""
 
+PATIENCE = 4
+"""So many times longer a record may take where each has to arrive: the slowest of these networks
+carry what they get in some 200 seconds, whatever the size of batches."""
+
 
 def in_a_poor_network(schedule: Schedule) -> Schedule:
     """The schedule, or what the seed makes of it.
@@ -44,6 +48,7 @@ def in_a_poor_network(schedule: Schedule) -> Schedule:
         rate=rate,
         growth=max(3, MOST // setup.batch_size),
         buffer_memory=rng.choice((setup.buffer_memory, BACKLOG, BACKLOG)),
+        delivery_timeout_ms=setup.delivery_timeout_ms * (PATIENCE if schedule.gentle else 1),
     )
     actions = [*schedule.actions, *_crowd(rng, schedule)]
     actions.sort(key=lambda action: action.at)

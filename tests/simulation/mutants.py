@@ -151,6 +151,6 @@ MUTANTS = (
     _one("the pieces of a batch change places", 1, ENCODING, growth.swaps_pieces),
     _one("a piece of a batch is sent for all of them", 1, ENCODING, growth.repeats_a_piece),
     _one("records are counted before a batch leaves", 13, SEQUENCES, growth.counts_early),
-    _one("a window stays wide after a loss", 450, WINDOW, growth.stays_wide),
+    _one("a window stays wide after a loss", 8498, WINDOW, growth.stays_wide),
     _one("a window is wide from the start", 87, WINDOW, growth.starts_wide),
 )

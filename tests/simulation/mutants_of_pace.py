@@ -51,7 +51,8 @@ def ignores_throttle(_real: type[ProduceExchange]) -> type[ProduceExchange]:
 def floods(_real: type[BrokerConnection]) -> type[BrokerConnection]:
     class Broken(BrokerConnection):
         def can_send(self, now: float) -> bool:
-            return self.established and not self._output and now >= self._throttled_until
+            silent = now < self._throttled_until
+            return self.established and not self.has_output and not silent
 
     return Broken
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kprod.buffer.accumulator import RecordAccumulator, Taken
+from kprod.buffer.ready_tracker import Ready
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import KprodError
@@ -16,7 +17,7 @@ from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.rounds.produce_exchange import ProduceExchange, TransactionOfBatches
 from kprod.sender.sequences import Sequences
-from kprod.sender.window import Window
+from kprod.sender.window import Passage, Window
 from kprod_ext.batch import HEADER_BYTES, ProducerBatch
 
 FOREVER = float("inf")
@@ -76,30 +77,33 @@ class ProduceRound:
         """Expire, renumber, then send what is ready; seconds until there may be more to do."""
         if now >= self._next_expiry:
             self.expire(now)
-        self._renumber(now)
-        changed = self._sequences.take_changed()
-        if changed:
-            self._accumulator.reopened(changed)
         snapshot = self._metadata.snapshot
         if snapshot is not self._swept:
             self._swept = snapshot
             self._forget_unused()
         self._network.follow(snapshot.brokers)  # a hint at a leader may have named a new one
-        watcher = self._load_watcher
-        measured = watcher.topics if watcher is not None else ()
-        ready = self._accumulator.ready(snapshot, now, measured)
+        ready = self._look(snapshot, now)
+        waiting: list[int] = []
+        more = False
+        if ready.nodes and self._serve(ready.nodes, waiting, snapshot, now):
+            # A request takes one batch of each partition, and one that failed at once changes much.
+            ready = self._look(snapshot, now)
+            more = bool(ready.nodes)
         if ready.leaderless:
             self._metadata.used(ready.leaderless, now)
             self._metadata.request_update()
-        nodes = ready.nodes
-        waiting: list[int] = []
-        wait = min(ready.next_check, self._next_expiry - now)
-        # A request takes one batch of each partition: when one was made, there may be more.
-        if nodes and self._serve(nodes, waiting, snapshot, now):
-            wait = 0.0
+        watcher = self._load_watcher
         if watcher is not None:
-            watcher.measured(ready.queued, waiting, now)
-        return wait
+            watcher.measured(self._accumulator.queued(watcher.topics), waiting, now)
+        return 0.0 if more else min(ready.next_check, self._next_expiry - now)
+
+    def _look(self, snapshot: ClusterSnapshot, now: float) -> Ready:
+        """What could be sent now, under sequence numbers that fit."""
+        self._renumber(now)
+        changed = self._sequences.take_changed()
+        if changed:
+            self._accumulator.reopened(changed)
+        return self._accumulator.ready(snapshot, now)
 
     def _serve(
         self,
@@ -136,13 +140,17 @@ class ProduceRound:
 
     def _request(self, node_id: int, acks: int, snapshot: ClusterSnapshot, now: float) -> bool:
         """Make a request of batches with equal ``acks``; True when there was something."""
-        most = min(self._room(node_id), self._max_request_size)
+        window = self._window(node_id)
+        under_way = self._network.under_way(node_id)
+        most = min(window.room(under_way), self._max_request_size)
         taken = self._accumulator.drain(node_id, acks, self._sequences, most)
         if not taken:
             return False
-        self._cut(taken, self._window(node_id).size)
+        self._cut(taken, window.size)
         if taken:
-            exchange = self._exchange(node_id, acks, taken, snapshot, now)
+            nbytes = sum(batch.size for batch, _ in taken)
+            passage = window.begin(nbytes, under_way, now)
+            exchange = self._exchange(node_id, acks, taken, snapshot, passage, now)
             self._network.send(node_id, exchange, now)
         return True
 
@@ -180,16 +188,15 @@ class ProduceRound:
         acks: int,
         taken: Taken,
         snapshot: ClusterSnapshot,
+        passage: Passage,
         now: float,
     ) -> ProduceExchange:
         batches: list[ProducerBatch] = []
-        nbytes = 0
         topic_ids: dict[str, bytes | None] = {}
         for batch, leader in taken:
             batch.attempt(now, leader)
             self._outcomes.left(batch)
             batches.append(batch)
-            nbytes += batch.size
             topic = batch.tp.topic
             if topic not in topic_ids:
                 topic_ids[topic] = snapshot.topic_id(topic)
@@ -203,7 +210,7 @@ class ProduceRound:
             acks,
             self._request_timeout_ms,
             node_id,
-            self._window(node_id).begin(nbytes, self._network.under_way(node_id), now),
+            passage,
             None if self.transaction is None else self.transaction(),
         )
 
