@@ -29,7 +29,7 @@ _RETRY_PAUSE: Final = 0.05
 class OpenTransaction(NamedTuple):
     """A transaction as its coordinator describes it.
 
-    ``producer_id`` and ``epoch`` are what ends it by EndTxn, see ``PreparedTransaction``. Times are
+    ``producer_id`` and ``epoch`` are what ends it by EndTxn, as ``TwoPhaseCommit`` does. Times are
     milliseconds, ``started_ms`` since the epoch.
     """
 

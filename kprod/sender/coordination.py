@@ -156,7 +156,8 @@ class Coordination:
         if not self.started or not self._drained():
             return None
         if self._resumed:  # brokers have told meanwhile, before the coordinator was found
-            self.implicit = self._transactions.level >= IMPLICIT_FROM
+            known = self._transactions.ends_under
+            self.implicit = (self._transactions.level if known is None else known) >= IMPLICIT_FROM
         committed = self._transactions.state is State.COMMITTING and self._refused_commit is None
         return EndTransaction(self._request(), committed=committed)
 
@@ -245,6 +246,7 @@ class Coordination:
 
     def _begin_anew(self) -> None:
         self._forget_transaction()
+        self._transactions.used_level = self._transactions.level
         self.implicit = self._transactions.level >= IMPLICIT_FROM
 
     def _end_taken(self, *, renewed: bool) -> None:

@@ -166,6 +166,10 @@ class Transactions:
         self.trouble: KprodError | None = None  # the last question without an answer
         self.level = 0
         """Of the cluster's feature ``transaction.version``, as far as brokers told."""
+        self.used_level = 0
+        """The level that the transaction is written under; the sender sets it between two."""
+        self.ends_under: int | None = None
+        """The level under which a resumed transaction was written, where that is known."""
         self._level_as_of = -1
         self.questions = OffsetQuestions()
         self.number = 0
@@ -191,13 +195,15 @@ class Transactions:
             self._unheard.clear()
             self._move(State.IN_TRANSACTION, Who.CALLER)
 
-    def resume(self, producer: tuple[int, int]) -> None:
+    def resume(self, producer: tuple[int, int], level: int | None = None) -> None:
         """Take up what the producer with this id and epoch has prepared; raises IllegalStateError.
 
-        It can be committed and aborted, and nothing else.
+        It can be committed and aborted, and nothing else. ``level`` is that of the feature
+        ``transaction.version`` it was written under; None: the one that brokers tell.
         """
         with self._lock:
             self._move(State.PREPARED, Who.HEIR)
+            self.ends_under = level
             self.producer = producer
             self.number += 1
 

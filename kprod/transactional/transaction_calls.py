@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from kprod.clock import Clock, in_seconds
 from kprod.errors import (
     IllegalStateError,
     KprodError,
-    KprodTimeoutError,
     TransactionTimeoutError,
 )
 from kprod.intake.arguments import check_seconds
 from kprod.metrics import ProducerMetrics
 from kprod.sender.engine import FOREVER, Engine
-from kprod.sender.offset_questions import OffsetQuestion
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.transactional.group_offsets import Offsets, group_member, offsets_to_commit
-from kprod.transactional.prepared_transaction import PreparedTransaction
-from kprod.types import NextStep, TopicPartition
-from kprod.wire.group_offsets import CommittedOffset
+from kprod.types import NextStep
 
 TIMES = {
     Call.INIT: "txn-init-time-ns-total",
@@ -33,7 +28,6 @@ TIMES = {
 }
 """The metric that has the time spent in each call."""
 
-PREPARED: Final = "prepared"
 log = logging.getLogger("kprod")
 
 
@@ -124,35 +118,6 @@ class TransactionCalls:
         """
         self._complete(Call.ABORT, timeout)
 
-    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
-        """Send what is queued, and let the transaction wait for a commit or an abort.
-
-        Internal, for frameworks that commit in two phases: Spark. The result is all that another
-        process needs to end it, by ``resume_transaction``, as long as ``transaction_timeout_ms``
-        lets it; ``close`` leaves it as it is. Raises as ``commit_transaction``.
-        """
-        self._complete(Call.PREPARE, timeout)
-        transactions = self._transactional(Call.PREPARE)
-        if transactions.producer is None:
-            raise AssertionError("a transaction was prepared without a producer id")
-        return PreparedTransaction(transactions.transactional_id, *transactions.producer)
-
-    def resume_transaction(self, prepared: PreparedTransaction) -> None:
-        """Take up what ``prepare_transaction`` of another process has returned; nothing is sent.
-
-        Internal. Instead of ``init_transactions``, which would abort it: commit or abort follows,
-        and after that this producer has transactions of its own. Raises IllegalStateError when it
-        is not the first call, or the transactional id is another one.
-        """
-        self._ensure_usable()
-        transactions = self._transactional(Call.PREPARE)
-        if prepared.transactional_id != transactions.transactional_id:
-            raise IllegalStateError(
-                f"{prepared} cannot be taken up by a producer with the transactional id"
-                f" {transactions.transactional_id!r}"
-            )
-        transactions.resume((prepared.producer_id, prepared.epoch))
-
     def transaction(self, timeout: float | None = None) -> Transaction:
         """A transaction for ``with``: committed at the end of the block, aborted by an exception.
 
@@ -160,42 +125,6 @@ class TransactionCalls:
         """
         check_seconds("transaction", timeout, FOREVER)
         return Transaction(self, timeout)
-
-    def committed_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition],
-        timeout: float | None = None,
-        *,
-        wait: bool = True,
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group has committed for each of ``partitions``, once no transaction can change it.
-
-        Without ``wait`` an offset that one may change is none. Internal, for what keeps its
-        position in a group's offsets: Spark. Asks at any time and changes nothing. Raises
-        KprodTimeoutError, BrokerError, and UnsupportedVersionError for brokers before Apache Kafka
-        2.5.
-        """
-        self._ensure_usable()
-        self._engine.refuse_inside("committed_offsets")
-        questions = self._transactional(Call.OFFSETS).questions
-        question = OffsetQuestion(group_id, tuple(partitions), waits=wait)
-        questions.ask(question)
-        seconds = self._max_block if timeout is None else timeout
-        try:
-            told = self._engine.wait(question.ended, seconds)
-        finally:
-            questions.withdraw(question)
-        if question.error is not None:
-            raise question.error
-        if not told:
-            trouble = self._transactional(Call.OFFSETS).trouble
-            why = "" if trouble is None else f"; the last trouble was: {trouble}"
-            raise KprodTimeoutError(
-                f"the offsets of the group {group_id!r} were not told within"
-                f" {in_seconds(seconds)}{why}"
-            )
-        return {TopicPartition(found.topic, found.partition): found for found in question.found}
 
     def begin_first_or_next(self, timeout: float | None) -> None:
         """``begin_transaction``, after ``init_transactions`` if that was not called, or not ended.
@@ -265,8 +194,8 @@ class Transaction:
     """One transaction of a producer. Not thread-safe itself; the producer's ``send`` is, as ever.
 
     ``outcome`` is ``"committed"`` or ``"aborted"`` after the block, ``"unknown"`` when a commit was
-    asked for and nobody told what became of it, ``"prepared"`` after ``prepare``; before that it is
-    None. The log says the same in one line.
+    asked for and nobody told what became of it; before that it is None. The log says the same in
+    one line.
     """
 
     def __init__(self, producer: TransactionCalls, timeout: float | None) -> None:
@@ -278,40 +207,6 @@ class Transaction:
         """See ``KafkaProducer.send_offsets_to_transaction``."""
         self._producer.send_offsets_to_transaction(offsets, group_metadata, self._timeout)
 
-    @classmethod
-    def resume(
-        cls,
-        producer: TransactionCalls,
-        prepared: PreparedTransaction,
-        timeout: float | None = None,
-    ) -> Self:
-        """What another process has prepared, to be ended by ``commit`` or ``abort``.
-
-        Internal, as ``prepare``. ``producer`` is new, with the transactional id of the other one.
-        """
-        producer.resume_transaction(prepared)
-        resumed = cls(producer, timeout)
-        resumed.outcome = PREPARED
-        return resumed
-
-    def prepare(self) -> PreparedTransaction:
-        """Let the transaction wait, at the end of the block, for ``commit`` or ``abort``.
-
-        Internal, see ``KafkaProducer.prepare_transaction``. An exception after it aborts, as ever.
-        """
-        prepared = self._producer.prepare_transaction(self._timeout)
-        self._tell(PREPARED, None)
-        return prepared
-
-    def commit(self) -> None:
-        """End what is prepared; ``commit_transaction`` says what it raises."""
-        self._commit()
-
-    def abort(self) -> None:
-        """Give up what is prepared; ``abort_transaction`` says what it raises."""
-        self._producer.abort_transaction(self._timeout)
-        self._tell("aborted", None)
-
     def __enter__(self) -> Self:
         self._producer.begin_first_or_next(self._timeout)
         return self
@@ -322,9 +217,9 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None and self.outcome is None:
+        if error is None:
             self._commit()
-        elif error is not None and self.outcome in (None, PREPARED):
+        else:
             self._abort(error)
 
     def _commit(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.errors import KprodTimeoutError, TransactionError
+from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from kprod.types import TopicPartition
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER
@@ -46,24 +47,25 @@ def make(servers: str, name: str) -> KafkaProducer:
 
 def test_an_open_transaction_is_waited_for(servers: str) -> None:
     with make(servers, "writes") as writes, make(servers, "asks") as asks:
-        assert asks.committed_offsets("group", [PLACE])[PLACE].offset == -1
+        assert TwoPhaseCommit(asks).committed_offsets("group", [PLACE])[PLACE].offset == -1
         note = "{" + "n" * 3_000 + "}"
         with writes.transaction():
             writes.send_offsets_to_transaction({PLACE: Kept(5, note)}, "group")
-        found = asks.committed_offsets("group", [PLACE])[PLACE]
+        found = TwoPhaseCommit(asks).committed_offsets("group", [PLACE])[PLACE]
         assert (found.offset, found.metadata) == (5, note.encode())
         answers: list[int] = []
         asked = threading.Event()
 
         def ask() -> None:
             asked.set()
-            answers.append(asks.committed_offsets("group", [PLACE])[PLACE].offset)
+            answers.append(TwoPhaseCommit(asks).committed_offsets("group", [PLACE])[PLACE].offset)
 
         with writes.transaction():
             writes.send_offsets_to_transaction({PLACE: Kept(6, "")}, "group")
             with pytest.raises(KprodTimeoutError, match="'group'"):
-                asks.committed_offsets("group", [PLACE], timeout=0.3)
-            assert asks.committed_offsets("group", [PLACE], wait=False)[PLACE].offset == -1
+                TwoPhaseCommit(asks).committed_offsets("group", [PLACE], timeout=0.3)
+            unstable = TwoPhaseCommit(asks).committed_offsets("group", [PLACE], wait=False)
+            assert unstable[PLACE].offset == -1
             waiting = threading.Thread(target=ask)
             waiting.start()
             asked.wait()
@@ -80,4 +82,4 @@ def test_a_producer_that_was_fenced_may_ask(servers: str) -> None:
         fenced.send("kept", b"too late")
         with pytest.raises(TransactionError):
             fenced.commit_transaction()
-        assert fenced.committed_offsets("another", [PLACE])[PLACE].offset == 9
+        assert TwoPhaseCommit(fenced).committed_offsets("another", [PLACE])[PLACE].offset == 9

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kprod import IllegalStateError, KafkaProducer, Transaction
+from kprod import IllegalStateError, KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.broker.open_transactions import OpenTransaction, open_transactions
 from kprod.errors import TransactionError
-from kprod.transactional.prepared_transaction import PreparedTransaction
+from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.types import TopicPartition
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER
@@ -29,13 +29,15 @@ ROOT = Path(__file__).parents[2]
 PREPARES = """
 import sys, os
 from kprod import KafkaProducer
+from kprod.transactional.two_phase_commit import TwoPhaseCommit
 bootstrap, name, topic = sys.argv[1:]
 producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name, max_block_ms=60_000)
-with producer.transaction() as transaction:
-    for number in range(20):
-        producer.send(topic, b"%02d" % number, partition=number % 2)
-    print(transaction.prepare(), flush=True)
-    os._exit(0)  # as if it were killed
+producer.init_transactions()
+producer.begin_transaction()
+for number in range(20):
+    producer.send(topic, b"%02d" % number, partition=number % 2)
+print(TwoPhaseCommit(producer).prepare(), flush=True)
+os._exit(0)  # as if it were killed
 """
 numbers = itertools.count(1)
 
@@ -85,13 +87,13 @@ def test_another_process_ends_what_one_has_prepared(
     assert found.timeout_ms == 60_000
 
     with make(bootstrap_servers, topic) as producer:
-        transaction = Transaction.resume(producer, prepared)
+        TwoPhaseCommit(producer).resume(prepared)
         with pytest.raises(IllegalStateError):
             producer.send(topic, b"too late")
         if end == "commit":
-            transaction.commit()
+            producer.commit_transaction()
         else:
-            transaction.abort()
+            producer.abort_transaction()
         with producer.transaction():
             producer.send(topic, b"next", partition=0)
     expected = [b"%02d" % number for number in range(20)] if end == "commit" else []
@@ -105,7 +107,8 @@ def test_what_is_found_open_can_be_ended(bootstrap_servers: str, topic: str) -> 
     (found,) = opened(bootstrap_servers, topic)
     with make(bootstrap_servers, topic) as producer:
         prepared = PreparedTransaction(found.transactional_id, found.producer_id, found.epoch)
-        Transaction.resume(producer, prepared).commit()
+        TwoPhaseCommit(producer).resume(prepared)
+        producer.commit_transaction()
     assert len(committed(bootstrap_servers, topic, PARTITIONS)) == 20
 
 
@@ -115,33 +118,35 @@ def test_what_another_producer_has_taken_over_cannot_be_resumed(
     prepared = prepare_elsewhere(bootstrap_servers, topic)
     with make(bootstrap_servers, topic) as heir, make(bootstrap_servers, topic) as late:
         heir.init_transactions()
+        TwoPhaseCommit(late).resume(prepared)
         with pytest.raises(TransactionError):
-            Transaction.resume(late, prepared).commit()
+            late.commit_transaction()
     assert committed(bootstrap_servers, topic, PARTITIONS) == []
 
 
-def test_a_prepared_block_commits_nothing_and_close_leaves_it(
+def test_what_is_prepared_takes_no_records_and_close_leaves_it(
     bootstrap_servers: str, topic: str
 ) -> None:
     with make(bootstrap_servers, topic) as producer:
-        with producer.transaction() as transaction:
-            producer.send(topic, b"prepared", partition=1)
-            prepared = transaction.prepare()
-            with pytest.raises(IllegalStateError):
-                producer.send(topic, b"too late")
-        assert transaction.outcome == "prepared"
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"prepared", partition=1)
+        prepared = TwoPhaseCommit(producer).prepare()
+        with pytest.raises(IllegalStateError):
+            producer.send(topic, b"too late")
         with pytest.raises(IllegalStateError):
             producer.begin_transaction()
     assert [one.state for one in opened(bootstrap_servers, topic)] == ["Ongoing"]
     with make(bootstrap_servers, topic) as producer:
-        Transaction.resume(producer, prepared).commit()
+        TwoPhaseCommit(producer).resume(prepared)
+        producer.commit_transaction()
     assert committed(bootstrap_servers, topic, PARTITIONS) == [b"prepared"]
 
 
 def test_only_a_new_producer_of_the_same_name_resumes(bootstrap_servers: str) -> None:
     with make(bootstrap_servers, "prepared-one") as producer:
         with pytest.raises(IllegalStateError, match="transactional id"):
-            Transaction.resume(producer, PreparedTransaction("another", 1, 0))
+            TwoPhaseCommit(producer).resume(PreparedTransaction("another", 1, 0))
         producer.init_transactions()
         with pytest.raises(IllegalStateError):
-            Transaction.resume(producer, PreparedTransaction("prepared-one", 1, 0))
+            TwoPhaseCommit(producer).resume(PreparedTransaction("prepared-one", 1, 0))

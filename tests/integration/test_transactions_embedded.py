@@ -15,6 +15,7 @@ from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.open_transactions import open_transactions
 from kprod.confluent import KafkaException
 from kprod.confluent import Producer as ConfluentProducer
+from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from tests.support.committed_records import committed, group_offset
 
 TOPIC = "orders"
@@ -49,9 +50,9 @@ def test_records_and_offsets_move_together(broker: EmbeddedBroker) -> None:
     assert group_offset(broker.bootstrap_servers, "group", TOPIC, 0) == 7
 
 
-@pytest.mark.parametrize("end", ["commit_transaction", "prepare_transaction"])
+@pytest.mark.parametrize("prepares", [False, True])
 def test_the_end_of_a_transaction_waits_for_no_batch_that_lingers(
-    broker: EmbeddedBroker, end: str
+    broker: EmbeddedBroker, prepares: bool
 ) -> None:
     """The first one as well, and where the sender's own thread is at work: after much was sent."""
     patient: dict[str, Any] = {
@@ -64,9 +65,9 @@ def test_the_end_of_a_transaction_waits_for_no_batch_that_lingers(
         for count in (1, 100, 1):
             producer.begin_transaction()
             producer.send_many(TOPIC, [b"x" * 100] * count)
-            getattr(producer, end)(timeout=20)  # raises when the time is over
-            if end == "prepare_transaction":
-                producer.commit_transaction(timeout=20)
+            if prepares:
+                TwoPhaseCommit(producer).prepare(timeout=20)  # raises when the time is over
+            producer.commit_transaction(timeout=20)
     assert len(committed(broker.bootstrap_servers, TOPIC, 2)) == 102
 
 

@@ -31,6 +31,7 @@ from kprod.spark.exactly_once.steps import (
 from kprod.spark.producer_cache import make_producer
 from kprod.spark.row_policy import RowPolicy
 from kprod.spark.task_producer import TaskProducer
+from kprod.transactional.two_phase_commit import TwoPhaseCommit
 
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
@@ -167,7 +168,7 @@ class ShardRun:
     def _read(self, group: str, *, wait: bool) -> Marker | None:
         place = self.shard.place
         asked = self._producer(self.shard.transactional_id)
-        found = asked.committed_offsets(group, [place], wait=wait)[place]
+        found = TwoPhaseCommit(asked).committed_offsets(group, [place], wait=wait)[place]
         return read_marker(found.offset, found.metadata, group)
 
     def _begin(self, name: str) -> KafkaProducer:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.errors import IllegalStateError, ProducerFencedError
+from kprod.errors import IllegalStateError, InvalidRecordError, ProducerFencedError
 from kprod.sender.transaction_requests import EndTransaction, InitProducerId
 from kprod.sender.transactions import Call, State
+from kprod.transactional.two_phase_commit import PreparedTransaction
 from tests.unit.sender.coordinating import T0, Dialogue
 
 BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
@@ -77,3 +78,42 @@ def test_what_is_resumed_can_only_be_ended(call: Call) -> None:
     with pytest.raises(IllegalStateError):
         dialogue.transactions.check(call)
     assert dialogue.transactions.refusal() is not None
+
+
+@pytest.mark.parametrize(("level", "now"), [(1, 2), (2, 1)], ids=["upgraded", "downgraded"])
+def test_a_transaction_ends_under_the_level_it_was_written_under(level: int, now: int) -> None:
+    """The cluster has another ``transaction.version`` by then."""
+    dialogue = Dialogue(implicit=now == 2)
+    dialogue.transactions.resume(PREPARED, level)
+    dialogue.transactions.start(Call.COMMIT)
+    dialogue.coordination.settle()
+    ask = dialogue.expect(EndTransaction)
+    assert ask.of.implicit is (level == 2)
+    assert ask.version_cap == (None if level == 2 else 4)
+    dialogue.coordination.answered(ask, dialogue.reply(ask))
+    if level == 1:
+        dialogue.answer(InitProducerId)
+    dialogue.coordination.let_go()
+    dialogue.hear(Call.COMMIT)
+    assert dialogue.transactions.state is State.READY
+
+
+def test_a_prepared_transaction_as_text() -> None:
+    known = PreparedTransaction("a:b", 40, 7, level=2, began_ms=1_700_000_000_000)
+    bare = PreparedTransaction("a:b", 40, 7)
+    for prepared in (known, bare, known._replace(level=1), known._replace(began_ms=None)):
+        assert PreparedTransaction.parse(str(prepared)) == prepared
+    assert PreparedTransaction.parse("40:7:a:b") == bare, "the form before"
+    for wrong in ("", "v2", "40:7", "40:7:", "v2:40:7:2:3:", "v2:40:x:::a", "-1:7:a", "v2:1:2:3:a"):
+        with pytest.raises(InvalidRecordError, match="is not a prepared transaction"):
+            PreparedTransaction.parse(wrong)
+
+
+def test_the_level_that_a_transaction_is_written_under_is_known() -> None:
+    dialogue = Dialogue(implicit=False)
+    dialogue.initialize()
+    dialogue.begin(T0)
+    dialogue.upgrade(2)
+    assert dialogue.transactions.used_level == 1
+    dialogue.commit()
+    assert dialogue.transactions.used_level == 2

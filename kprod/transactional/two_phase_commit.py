@@ -1,0 +1,156 @@
+"""Two-phase commit: one process prepares a transaction, and another one ends it. Provisional."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from kprod.clock import in_seconds
+from kprod.errors import IllegalStateError, InvalidRecordError, KprodTimeoutError
+from kprod.sender.offset_questions import OffsetQuestion
+from kprod.sender.transactions import Call, Transactions
+from kprod.types import TopicPartition
+from kprod.wire.group_offsets import CommittedOffset
+
+if TYPE_CHECKING:
+    from kprod.transactional.transaction_calls import TransactionCalls
+
+log = logging.getLogger("kprod")
+
+FORM = "v2"
+"""The first part of the text of a prepared transaction. The form before it begins with a number."""
+
+
+class PreparedTransaction(NamedTuple):
+    """All that another process needs to end a transaction that is prepared.
+
+    The coordinator knows its producer by ``producer_id`` and ``epoch``. ``level`` is the level of
+    ``transaction.version`` that the transaction was written under, and is ended under, whatever the
+    cluster has by then; None: the cluster's level at its end. ``began_ms`` is when it began,
+    milliseconds since 1970 by the clock of the process that has prepared it; None: not known.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    level: int | None = None
+    began_ms: int | None = None
+
+    def __str__(self) -> str:
+        """For a log or a checkpoint; ``parse`` reads it."""
+        level = "" if self.level is None else self.level
+        began = "" if self.began_ms is None else self.began_ms
+        return f"{FORM}:{self.producer_id}:{self.epoch}:{level}:{began}:{self.transactional_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What ``str`` has made of one, of this version or the one before it.
+
+        The form before has neither level nor time. Raises InvalidRecordError.
+        """
+        form, _, rest = text.partition(":")
+        if form == FORM:
+            parts = rest.split(":", 4)
+        else:
+            parts = text.split(":", 2)
+            parts[2:2] = ["", ""]
+        try:
+            producer_id, epoch, level, began, transactional_id = parts
+            numbers = [int(part) for part in (producer_id, epoch)]
+            known = [None if part == "" else int(part) for part in (level, began)]
+            if not transactional_id or min(*numbers, *(n or 0 for n in known)) < 0:
+                raise ValueError(text)
+        except ValueError:
+            raise InvalidRecordError(f"{text!r} is not a prepared transaction") from None
+        return cls(transactional_id, numbers[0], numbers[1], known[0], known[1])
+
+
+class TwoPhaseCommit:
+    """The two phases for ``producer``, a KafkaProducer with a ``transactional_id``. Provisional.
+
+    ``prepare`` sends what is queued and leaves the transaction open, also when the producer is
+    closed. In another process ``resume`` takes it up, and ``commit_transaction`` or
+    ``abort_transaction`` of the producer end it. Apache Kafka has no prepared transactions yet
+    (KIP-939): a coordinator aborts it at its time-out, and at ``init_transactions`` of a producer
+    of the same name. Thread-safe as the producer's transactional calls are.
+    """
+
+    def __init__(self, producer: TransactionCalls) -> None:
+        self._producer = producer
+
+    def prepare(
+        self, timeout: float | None = None, *, began_ms: int | None = None
+    ) -> PreparedTransaction:
+        """Send what is queued, and let the transaction wait for a commit or an abort.
+
+        ``began_ms`` is handed on in the result. Raises as ``commit_transaction``; ``timeout`` is in
+        seconds, None: ``max_block_ms``.
+        """
+        self._producer._complete(Call.PREPARE, timeout)
+        transactions = self._transactions(Call.PREPARE)
+        if transactions.producer is None:
+            raise AssertionError("a transaction was prepared without a producer id")
+        log.info("%s was prepared", transactions)
+        return PreparedTransaction(
+            transactions.transactional_id,
+            *transactions.producer,
+            level=transactions.used_level,
+            began_ms=began_ms,
+        )
+
+    def resume(self, prepared: PreparedTransaction) -> None:
+        """Take up what ``prepare`` of another process has returned; nothing is sent.
+
+        Called instead of ``init_transactions``, which would abort it. A commit or an abort follows,
+        and after that this producer has transactions of its own. Raises IllegalStateError when it
+        is not the first call, or the transactional id is another one.
+        """
+        self._producer._ensure_usable()
+        transactions = self._transactions(Call.PREPARE)
+        if prepared.transactional_id != transactions.transactional_id:
+            raise IllegalStateError(
+                f"{prepared} cannot be taken up by a producer with the transactional id"
+                f" {transactions.transactional_id!r}"
+            )
+        transactions.resume((prepared.producer_id, prepared.epoch), prepared.level)
+
+    def committed_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        timeout: float | None = None,
+        *,
+        wait: bool = True,
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed for each of ``partitions``, once no transaction can change it.
+
+        Without ``wait``, an offset that a transaction may still change counts as none. May be
+        called in every state of the producer, also after it was fenced, and changes nothing. Raises
+        KprodTimeoutError, BrokerError, and UnsupportedVersionError for brokers before Apache Kafka
+        2.5.
+        """
+        producer = self._producer
+        producer._ensure_usable()
+        producer._engine.refuse_inside("committed_offsets")
+        transactions = self._transactions(Call.OFFSETS)
+        question = OffsetQuestion(group_id, tuple(partitions), waits=wait)
+        transactions.questions.ask(question)
+        seconds = producer._max_block if timeout is None else timeout
+        try:
+            told = producer._engine.wait(question.ended, seconds)
+        finally:
+            transactions.questions.withdraw(question)
+        if question.error is not None:
+            raise question.error
+        if not told:
+            trouble = transactions.trouble
+            why = "" if trouble is None else f"; the last trouble was: {trouble}"
+            raise KprodTimeoutError(
+                f"the offsets of the group {group_id!r} were not told within"
+                f" {in_seconds(seconds)}{why}"
+            )
+        return {TopicPartition(found.topic, found.partition): found for found in question.found}
+
+    def _transactions(self, call: Call) -> Transactions:
+        return self._producer._transactional(call)
