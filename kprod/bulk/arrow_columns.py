@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kprod.config.safe_repr import safe_repr
+from kprod.config.kinds import safe_repr
 from kprod.errors import RecordTypeError
 
 Described = tuple[str, str, bool, list[Any]]

@@ -10,7 +10,7 @@ from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.one_by_one import OneByOne
 from kprod.bulk.partial_failure import accounted
 from kprod.bulk.writing import BulkParts, BulkWriting
-from kprod.config.safe_repr import safe_repr
+from kprod.config.kinds import safe_repr
 from kprod.errors import (
     InvalidRecordError,
     KprodError,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from kprod.config.safe_repr import safe_repr
+from kprod.config.kinds import safe_repr
 from kprod.errors import InvalidRecordError, RecordTypeError
 from kprod.intake.arguments import check_partition, check_timestamp, freeze_headers
 from kprod_ext import all_plain

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import kprod.config.option_types
-from kprod.config.page import page
-from kprod.config.types_page import types_page
+from kprod.config.pages import page, types_page
 
 if sys.argv[1:] == ["types"]:  # not printed: a redirection would empty what is imported here
     Path(kprod.config.option_types.__file__).write_text(types_page())

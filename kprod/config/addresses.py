@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from kprod.config.kinds import Refused
-from kprod.config.safe_repr import safe_repr
+from kprod.config.kinds import Refused, safe_repr
 
 DEFAULT_PORT = 9092
 MOST_ADDRESSES = 1000

@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
-from collections.abc import Mapping
+import os
+import re
+import reprlib
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
+
+from kprod.config.secret import Secret, exposed
+
+LONGEST = 80
+MOST_INT_BITS = 256
+
+
+class _Shortened(reprlib.Repr):
+    """``reprlib`` survives a ``__repr__`` that raises; this adds what would be slow to write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = LONGEST
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() <= MOST_INT_BITS else "<a huge integer>"
+
+    def repr_bytes(self, x: bytes, level: int) -> str:
+        return repr(x) if len(x) <= LONGEST else f"{x[:LONGEST]!r}... ({len(x)} bytes)"
+
+    def repr_bytearray(self, x: bytearray, level: int) -> str:
+        return f"bytearray({self.repr_bytes(bytes(x[: LONGEST + 1]), level)})"
+
+
+_shortened = _Shortened()
+
+
+def safe_repr(value: object) -> str:
+    """The value and its type, at most about a line: ``'5' (str)``, ``None``."""
+    if value is None:
+        return "None"
+    return f"{_shortened.repr(value)} ({type(value).__name__})"
+
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
@@ -142,3 +179,291 @@ class ClientId:
         if size > 2**15 - 1:
             raise Refused(f"it has {size} bytes")
         return value or None
+
+
+class SecretText:
+    """Text, or a callable that tells it; kept as a ``Secret``."""
+
+    type_name = "str, callable or None"
+    expected = (
+        "text, a callable that returns it (kprod.security.FromFile, FromEnvironment), or None"
+    )
+
+    def conceals(self, value: Any) -> bool:
+        """Whether ``value`` is a secret itself; a callable only leads to one."""
+        return not callable(value)
+
+    def convert(self, value: Any) -> Secret | None:
+        source = exposed(value)
+        if source is None:
+            return None
+        if isinstance(source, type) or not (isinstance(source, str) or callable(source)):
+            raise Refused
+        if source == "":
+            raise Refused("it is empty")
+        return value if isinstance(value, Secret) else Secret(source)
+
+
+TLS_VERSIONS = {"tlsv1.2": "TLSv1.2", "tlsv1.3": "TLSv1.3"}
+"""Oldest first."""
+
+_PAIR = re.compile(r"([A-Za-z]+)=([\x20-\x7e\t\r\n]*)")
+
+
+class Text:
+    """Text that is not empty, or nothing."""
+
+    type_name = "str or None"
+
+    def __init__(self, expected: str) -> None:
+        self.expected = f"{expected}, or None"
+
+    def convert(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value:
+            raise Refused
+        return value
+
+
+class Url(Text):
+    """An address that may hold a password: in its user part, or in its query."""
+
+    def conceals(self, value: Any) -> bool:
+        """Whether it holds one, as far as can be seen."""
+        return not isinstance(value, str) or "@" in value or "?" in value
+
+    def convert(self, value: Any) -> Any:
+        super().convert(exposed(value))
+        return value
+
+
+class PathOrText(Text):
+    """The path of a file, or what would be in it: PEM."""
+
+    type_name = "str, path or None"
+
+    def conceals(self, value: Any) -> bool:
+        """Whether it is what would be in the file."""
+        return not isinstance(value, os.PathLike) and not (
+            isinstance(value, str) and not is_pem(value)
+        )
+
+    def convert(self, value: Any) -> Any:
+        given = exposed(value)
+        text = super().convert(os.fsdecode(given) if isinstance(given, os.PathLike) else given)
+        return value if isinstance(value, Secret) else text
+
+
+def is_pem(source: str) -> bool:
+    """Whether it is PEM itself, and not the path of a file."""
+    return "-----BEGIN " in source or "\n" in source
+
+
+_OLD_VERSIONS = ("sslv2hello", "sslv3", "tlsv1", "tlsv1.1")
+
+
+class TlsVersions:
+    """Versions of TLS as Java lists them, kept in order; those that are too old are passed over."""
+
+    type_name = "list of str, str or None"
+    expected = '"TLSv1.2", "TLSv1.3", both of them in a list or joined by a comma, or None'
+
+    def convert(self, value: Any) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+            raise Refused
+        wanted = {name.strip().lower(): name for name in names}
+        for name in wanted.keys() - {*_OLD_VERSIONS, *TLS_VERSIONS}:
+            raise Refused(f"got {safe_repr(wanted[name])}")
+        found = tuple(kept for name, kept in TLS_VERSIONS.items() if name in wanted)
+        if not found:
+            raise Refused("it names none of these")
+        return found
+
+
+class HostnameCheck:
+    """True or False, or what Java and librdkafka call ``endpoint.identification.algorithm``."""
+
+    type_name = "bool"
+    expected = 'True or False; also "https" and "none"'
+
+    def convert(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        words = {"https": True, "true": True, "none": False, "false": False, "": False}
+        if not isinstance(value, str) or value.strip().lower() not in words:
+            raise Refused
+        return words[value.strip().lower()]
+
+
+class Plugged:
+    """An object of the application's, as far as ``fits`` tells it is one; or None."""
+
+    def __init__(self, type_name: str, expected: str, *methods: str) -> None:
+        self.type_name = f"{type_name} or None"
+        self.expected = f"{expected}, or None"
+        self._methods = methods
+
+    def convert(self, value: Any) -> Any:
+        if value is None:
+            return None
+        has = any(callable(getattr(value, method, None)) for method in self._methods)
+        if isinstance(value, type):
+            raise Refused("it is a class: pass an instance")
+        if not has:
+            raise Refused
+        return value
+
+
+class Extensions:
+    """Names and values that travel with a token (KIP-342), kept as a tuple of pairs."""
+
+    type_name = "dict, str or None"
+    expected = 'a dict of str, "name=value,name=value", or None'
+
+    def convert(self, value: Any) -> tuple[tuple[str, str], ...]:
+        if value is None or value == "":
+            return ()
+        if isinstance(value, str):
+            value = dict(_halves(pair) for pair in value.split(","))
+        if not isinstance(value, Mapping):
+            raise Refused
+        for name, text in value.items():
+            if not isinstance(name, str) or not isinstance(text, str):
+                raise Refused
+            if name == "auth" or not _PAIR.fullmatch(f"{name}={text}"):
+                raise Refused(f"{name!r} is not an extension RFC 7628 allows")
+        return tuple(value.items())
+
+
+def _halves(pair: str) -> tuple[str, str]:
+    name, equals, text = pair.strip().partition("=")
+    if not equals:
+        raise Refused
+    return name, text
+
+
+INTERCEPTOR_HOOKS = ("on_send", "on_acknowledgement", "on_send_error")
+SERIALIZERS = ("bytes", "str", "json", "int", "int32", "float")
+PARTITIONERS = MappingProxyType(
+    {
+        "default": "default",
+        "murmur2": "default",
+        "murmur2_random": "default",
+        "crc32": "crc32",
+        "consistent_random": "crc32",
+        "fnv1a": "fnv1a",
+        "fnv1a_random": "fnv1a",
+        "round_robin": "round_robin",
+    }
+)
+"""Every spelling, librdkafka's among them, and the name the configuration keeps."""
+
+_BACKEND_METHODS = ("dial", "watch", "poll", "forget", "wake", "close")
+_NO_PARTITION_METHOD = (
+    "objects with partition(topic, key, ...), as kafka-python 3 has them, cannot be used: pass a"
+    " callable, or write the method choose"
+)
+
+
+def _quoted_names(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+class SerializerPlugin:
+    """A name, a callable, or an instance with ``serialize``. "bytes" is kept as None."""
+
+    type_name = "str, callable, object or None"
+    expected = (
+        f"{_quoted_names(SERIALIZERS)}, a callable(object) -> bytes,"
+        " an object with serialize(topic, headers, object), or None"
+    )
+
+    def convert(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, str) and value in SERIALIZERS:
+            return None if value == "bytes" else value
+        serialize = getattr(value, "serialize", None)
+        _refuse_class(value, callable(serialize))
+        if not callable(serialize) and not callable(value):
+            raise Refused
+        if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(serialize):
+            raise Refused("a coroutine function cannot be used here")
+        return value
+
+
+class PartitionerPlugin:
+    """A name, a callable, or an instance with ``choose`` and ``appended``."""
+
+    type_name = "str, callable or object"
+    expected = (
+        f"{_quoted_names(PARTITIONERS)},"
+        " a callable(key_bytes, all_partitions, available_partitions) -> int,"
+        " or an object with choose and appended, and on_new_batch if it turns by batches (KIP-480)"
+    )
+
+    def convert(self, value: Any) -> Any:
+        if value is None:
+            return "default"
+        if isinstance(value, str) and value in PARTITIONERS:
+            return PARTITIONERS[value]
+        if _is_kafka_pythons(value):
+            return "default"
+        chooses = all(callable(getattr(value, name, None)) for name in ("choose", "appended"))
+        _refuse_class(value, chooses)
+        if not chooses and not callable(value):
+            if callable(getattr(value, "partition", None)):
+                raise Refused(_NO_PARTITION_METHOD)
+            raise Refused
+        return value
+
+
+def _is_kafka_pythons(value: Any) -> bool:
+    """Whether it is the default partitioner of kafka-python 3, which does as ours does."""
+    kind = type(value)
+    return kind.__name__ == "DefaultPartitioner" and kind.__module__ == "kafka.partitioner.default"
+
+
+class InterceptorPlugins:
+    """A list of instances, each with one hook or more; kept as a tuple."""
+
+    type_name = "list of objects"
+    expected = f"a list of objects, each with one or more of {', '.join(INTERCEPTOR_HOOKS)}"
+
+    def convert(self, value: Any) -> tuple[Any, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple):
+            raise Refused
+        for interceptor in value:
+            hooked = any(callable(getattr(interceptor, hook, None)) for hook in INTERCEPTOR_HOOKS)
+            _refuse_class(interceptor, hooked)
+            if not hooked:
+                raise Refused(f"{safe_repr(interceptor)} has none of these methods")
+        return tuple(value)
+
+
+class TransportPlugin:
+    """The name of a registered transport, what makes a backend, or a backend."""
+
+    type_name = "str, callable or object"
+    expected = (
+        'the name of a transport such as "tcp", a class or callable that makes a backend, or a'
+        " backend: an object with dial, watch, poll, forget, wake and close"
+    )
+
+    def convert(self, value: Any) -> Any:
+        named = isinstance(value, str) and bool(value)
+        backend = all(callable(getattr(value, name, None)) for name in _BACKEND_METHODS)
+        if not named and not callable(value) and not backend:
+            raise Refused
+        return value
+
+
+def _refuse_class(value: Any, fits: bool) -> None:
+    if fits and isinstance(value, type):
+        raise Refused("it is a class: pass an instance")

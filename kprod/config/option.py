@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kprod.config.kinds import Kind, Refused
-from kprod.config.safe_repr import safe_repr
+from kprod.config.kinds import Kind, Refused, safe_repr
 from kprod.config.secret import Secret
 
 HIDDEN = "***"

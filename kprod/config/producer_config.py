@@ -1,21 +1,64 @@
-"""The configuration of one producer."""
+"""The configuration of one producer: every option, checked."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from kprod.config.addresses import Address
 from kprod.config.reading import OptionReader, concealed
-from kprod.config.rules import PRODUCER_RULES, apply_rules
+from kprod.config.rules import PRODUCER_RULES, TOPIC_RULES, apply_rules
 from kprod.config.secret import Secret
 from kprod.config.security_rules import check_security
 from kprod.config.table import OPTIONS
-from kprod.config.topic_options import TopicOptions
-from kprod.config.topic_reading import settle_topics
+from kprod.config.topic_options import PER_TOPIC, TopicOptions
 from kprod.errors import ConfigError
+
+_TOPIC_OPTIONS = "topic_options"
+
+
+def settle_topics(producer: OptionReader) -> None:
+    """Replace the topics' options as given by one ``TopicOptions`` each; note their problems.
+
+    To be called when the producer's own options are settled. A longer linger of a topic may raise
+    ``delivery_timeout_ms``.
+    """
+    given: Mapping[str, Mapping[Any, Any]] = producer.values[_TOPIC_OPTIONS]
+    producer.values[_TOPIC_OPTIONS] = tuple(
+        _settled(producer, topic, own) for topic, own in given.items()
+    )
+
+
+def _settled(producer: OptionReader, topic: str, given: Mapping[Any, Any]) -> TopicOptions:
+    reader = OptionReader(given)
+    own = {name: reader.values[name] for name in PER_TOPIC if name in reader.given}
+    reader.problems += _misplaced(reader.given)
+    reader.values = {**producer.values, **_codec_default(producer, own), **own}
+    reader.given |= producer.given
+    reader.refused |= producer.refused
+    apply_rules([rule for rule in TOPIC_RULES if not own.keys().isdisjoint(rule[0])], reader)
+    producer.values["delivery_timeout_ms"] = reader.values["delivery_timeout_ms"]
+    producer.problems += [f"{_TOPIC_OPTIONS}[{topic!r}]: {problem}" for problem in reader.problems]
+    return TopicOptions(topic, *(reader.values[name] for name in PER_TOPIC))
+
+
+def _misplaced(given: Iterable[str]) -> list[str]:
+    allowed = ", ".join(PER_TOPIC)
+    return [
+        f"{name} holds for the whole producer; a topic may have {allowed}"
+        for name in given
+        if name not in PER_TOPIC
+    ]
+
+
+def _codec_default(producer: OptionReader, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The level of one codec means nothing to another: a topic's own codec starts without."""
+    inherited = producer.values["compression_type"]
+    kept = own.get("compression_type", inherited) == inherited
+    return {} if kept else {"compression_level": None}
+
 
 _numbers = itertools.count(1)
 

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from kprod.config.foreign_options import IGNORED, UNAVAILABLE, not_used, unavailable
-from kprod.config.kinds import Refused
+from kprod.config.kinds import Refused, safe_repr
 from kprod.config.option import Option
-from kprod.config.profiles import PROFILES
-from kprod.config.safe_repr import safe_repr
 from kprod.config.secret import Secret
-from kprod.config.table import OPTIONS
+from kprod.config.table import OPTIONS, PROFILES
 
 _log = logging.getLogger("kprod.config")
 

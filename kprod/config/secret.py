@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kprod.config.kinds import Refused
 from kprod.errors import ConfigError
 
 
@@ -56,26 +55,3 @@ class Secret:
 def exposed(value: Any) -> Any:
     """The text or the callable within a Secret; everything else as it is."""
     return value._source if isinstance(value, Secret) else value
-
-
-class SecretText:
-    """Text, or a callable that tells it; kept as a ``Secret``."""
-
-    type_name = "str, callable or None"
-    expected = (
-        "text, a callable that returns it (kprod.security.FromFile, FromEnvironment), or None"
-    )
-
-    def conceals(self, value: Any) -> bool:
-        """Whether ``value`` is a secret itself; a callable only leads to one."""
-        return not callable(value)
-
-    def convert(self, value: Any) -> Secret | None:
-        source = exposed(value)
-        if source is None:
-            return None
-        if isinstance(source, type) or not (isinstance(source, str) or callable(source)):
-            raise Refused
-        if source == "":
-            raise Refused("it is empty")
-        return value if isinstance(value, Secret) else Secret(source)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from kprod.config.kinds import Choice, Truth
-from kprod.config.option import Option
-from kprod.config.secret import SecretText
-from kprod.config.security_kinds import (
+from kprod.config.kinds import (
     TLS_VERSIONS,
+    Choice,
     Extensions,
     HostnameCheck,
     PathOrText,
     Plugged,
+    SecretText,
     Text,
     TlsVersions,
+    Truth,
     Url,
 )
+from kprod.config.option import Option
 
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")

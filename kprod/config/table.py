@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from kprod.config.addresses import Addresses
 from kprod.config.kinds import (
@@ -11,20 +12,49 @@ from kprod.config.kinds import (
     MAX_INT64,
     Choice,
     ClientId,
+    InterceptorPlugins,
+    PartitionerPlugin,
+    SerializerPlugin,
     TransactionalId,
+    TransportPlugin,
     Truth,
     WholeNumber,
 )
 from kprod.config.option import Option
-from kprod.config.plugins import (
-    InterceptorPlugins,
-    PartitionerPlugin,
-    SerializerPlugin,
-    TransportPlugin,
-)
-from kprod.config.profiles import PROFILES, described
 from kprod.config.security_options import SECURITY_ROWS
 from kprod.config.topic_options import OptionsByTopic
+
+PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        # Batches wait until they are worth a request, and grow as large as one may be.
+        "throughput": {
+            "linger_ms": 50,
+            "batch_size": 131072,
+            "batch_max_size": 1048576,
+            "buffer_memory": 134217728,
+        },
+        # Nothing waits for company, and who waits alone for a record looks for its answer first.
+        "latency": {"linger_ms": 0, "busy_poll_us": 50},
+        # A cluster may be away for as long as it takes to mend it.
+        "durable": {
+            "acks": "all",
+            "enable_idempotence": True,
+            "delivery_timeout_ms": 1800000,
+            "close_timeout_ms_at_exit": 30000,
+            "close_on_sigterm": True,
+        },
+    }
+)
+"""By name the options that a profile sets, where they are not set otherwise."""
+
+
+def described() -> str:
+    """What each profile sets, in words of Markdown."""
+    return "; ".join(
+        f"`{name}`: " + ", ".join(f"`{option}={value!r}`" for option, value in options.items())
+        for name, options in PROFILES.items()
+    )
+
 
 _ACKS = Choice(
     {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}, "str or int", '"all" (or -1), 0 or 1'

@@ -1,13 +1,22 @@
-"""Options that one topic may have for itself."""
+"""Options that one topic may have for itself, and which texts name a topic."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kprod.config.kinds import Refused
-from kprod.config.safe_repr import safe_repr
-from kprod.config.topic_name import is_topic_name
+from kprod.config.kinds import Refused, safe_repr
+
+MAX_TOPIC_LENGTH = 249
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NOT_NAMES = (".", "..")
+
+
+def is_topic_name(text: str) -> bool:
+    """The rule of ``org.apache.kafka.common.internals.Topic``."""
+    return _NAME.fullmatch(text) is not None and text not in _NOT_NAMES
 
 
 class TopicOptions(NamedTuple):

@@ -8,8 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kprod.config.kinds import Refused
-from kprod.config.security_kinds import Extensions
+from kprod.config.kinds import Extensions, Refused
 from kprod.confluent.errors import KafkaError, KafkaException
 from kprod.errors import SaslAuthenticationError
 

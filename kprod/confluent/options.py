@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kprod.config.kinds import MAX_INT32
-from kprod.config.plugins import PARTITIONERS
+from kprod.config.kinds import MAX_INT32, PARTITIONERS
 from kprod.config.secret import exposed
 from kprod.confluent.credentials import Credentials
 from kprod.confluent.errors import KafkaError, KafkaException

@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from kprod.config.safe_repr import safe_repr
-from kprod.config.topic_name import MAX_TOPIC_LENGTH, is_topic_name
+from kprod.config.kinds import safe_repr
+from kprod.config.topic_options import MAX_TOPIC_LENGTH, is_topic_name
 from kprod.errors import InvalidRecordError, InvalidTopicError, PartitionError, RecordTypeError
 from kprod.types import Header, ProducerRecord
 from kprod_ext.record_rules import is_frozen, is_partition, is_timestamp

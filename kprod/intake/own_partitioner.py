@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from kprod.cluster.snapshot import TopicInfo
-from kprod.config.safe_repr import safe_repr
+from kprod.config.kinds import safe_repr
 from kprod.errors import PartitionError
 from kprod.intake.partitioner import Partitioner
 from kprod.types import BytesLike

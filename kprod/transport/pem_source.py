@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from kprod.config.security_kinds import is_pem
+from kprod.config.kinds import is_pem
 from kprod.errors import ConfigError
 from kprod.transport.tls_settings import Password
 

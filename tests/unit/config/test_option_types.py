@@ -12,8 +12,8 @@ import pytest
 
 import kprod.config.option_types
 from kprod.config.option_types import ProducerOptions
+from kprod.config.pages import types_page
 from kprod.config.table import OPTIONS
-from kprod.config.types_page import types_page
 from tests.architecture.sources import ROOT
 
 MISTAKES = """\

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kprod.config import OPTIONS
 from kprod.config.foreign_options import IGNORED, UNAVAILABLE_FAMILIES, unavailable
-from kprod.config.page import page
+from kprod.config.pages import page
 
 ROOT = Path(__file__).parents[3]
 

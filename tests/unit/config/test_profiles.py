@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kprod.config import OPTIONS, ProducerConfig
-from kprod.config.profiles import PROFILES
+from kprod.config.table import PROFILES
 from kprod.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from kprod.config.plugins import PARTITIONERS
+from kprod.config.kinds import PARTITIONERS
 from kprod.errors import PartitionError
 from kprod.intake.chosen_partitioner import partitioner_for
 from kprod.intake.own_partitioner import CallablePartitioner, CheckedPartitioner

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import pytest
 
-from kprod.config.plugins import SERIALIZERS
+from kprod.config.kinds import SERIALIZERS
 from kprod.intake.named_serializers import (
     NAMED_SERIALIZERS,
     float_serializer,
