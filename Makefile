@@ -3,8 +3,10 @@
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+# The versions that are installed; CONSTRAINTS= takes the newest ones there are.
+CONSTRAINTS ?= -c constraints.txt
 # Modules are compiled to bytecode when they are first imported: most of them never are.
-PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS)
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
@@ -18,7 +20,7 @@ IN_WORKERS := -n auto --maxprocesses=4
 QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
-.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign sanitize lint lint-style lint-types lint-cython lint-c wheel test-wheel bench acceptance file-map docs clean FORCE
+.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign sanitize lint lint-style lint-types lint-cython lint-c lint-workflows wheel test-wheel release-check bench acceptance file-map docs clean FORCE
 
 # The downloads go on while the extensions are compiled.
 build:
@@ -111,6 +113,21 @@ test-wheel: wheel $(VENV)/dev
 	cp build/wheel/tools.pth build/wheel/venv/lib/python*/site-packages/
 	cd build/wheel/tests && ../venv/bin/python -m pytest $(IN_WORKERS) -q tests/unit tests/ext tests/property $(ARGS)
 
+# All that a release takes but the upload: checks, tests, wheel, documentation; then in build/release
+# what is published beside the files: their hashes, what kprod is installed with, and the notes.
+release-check: $(VENV)/release
+	rm -rf dist build/release && mkdir -p build/release
+	$(MAKE) --no-print-directory lint lint-workflows test test-wheel docs
+	cd dist && sha256sum * > ../build/release/SHA256SUMS
+	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
+		--output-file build/release/sbom.json build/wheel/venv
+	$(BIN)/python .ci/release_notes.py > build/release/notes.md
+	@echo "dist/ and build/release/ are what a release consists of"
+
+# Needs Go, as the checker is a program in it.
+lint-workflows:
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
 bench: build
 	mkdir -p benchmarks/results
 	$(BIN)/python -m pytest benchmarks -q --benchmark-json=benchmarks/results/kernels.json --timeout=600 $(ARGS)
@@ -143,7 +160,7 @@ $(VENV)/pip:
 
 # What Kerberos is tested with is compiled against its headers, so only where these are.
 $(VENV)/dev: KERBEROS := $(shell command -v krb5-config >/dev/null && echo ,kerberos)
-$(VENV)/dev $(VENV)/demo $(VENV)/docs $(VENV)/wheel: $(VENV)/pip pyproject.toml constraints.txt
+$(VENV)/dev $(VENV)/demo $(VENV)/docs $(VENV)/wheel $(VENV)/release: $(VENV)/pip pyproject.toml constraints.txt
 	@echo "Installing what '$(@F)' needs into $(VENV): a minute or two the first time."
 	KPROD_EXTENSIONS=0 $(PIP_INSTALL) --no-build-isolation -e '.[$(@F)$(KERBEROS)]' && touch $@
 
