@@ -20,6 +20,7 @@ from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed
 from kprod.errors import BufferFullError, ProducerClosedError
 from kprod.intake.arguments import (
+    SizeLimits,
     check_partition,
     check_seconds,
     check_timestamp,
@@ -27,19 +28,15 @@ from kprod.intake.arguments import (
     freeze_headers,
     refuse_positions,
 )
-from kprod.intake.chosen_partitioner import partitioner_for
-from kprod.intake.closing import closable, close_all
-from kprod.intake.compiled_path import compiled_partitioner
-from kprod.intake.interceptors import Interceptors
+from kprod.intake.configured_partitioner import compiled_partitioner, partitioner_for
+from kprod.intake.interceptors import Interceptors, closable, close_all
 from kprod.intake.partitioner import Partitioner
 from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import Serializers
-from kprod.intake.size_limits import SizeLimits
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
-from kprod.sender.lifetime import forget, watch_over
-from kprod.sender.termination import exit_on_sigterm
+from kprod.sender.process import exit_on_sigterm, forget, watch_over
 from kprod.transactional.transaction_calls import TransactionCalls
 from kprod.types import DeliveryReport, Headers, ProducerRecord, TopicPartition
 from kprod_ext import BulkTurn, CompiledSend, RecordClock

@@ -18,7 +18,7 @@ from kprod.errors import (
     RecordTooLargeError,
     RecordTypeError,
 )
-from kprod.intake.size_limits import SizeLimits
+from kprod.intake.arguments import SizeLimits
 from kprod_ext import ArrowChunk, ArrowSource
 from kprod_ext.futures import FutureRecordMetadata
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kprod.bulk.writing import BulkParts
-from kprod.intake.arguments import check_topic
-from kprod.intake.size_limits import SizeLimits
+from kprod.intake.arguments import SizeLimits, check_topic
 from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:

@@ -14,8 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
-from kprod.cluster.snapshot import Broker, ClusterSnapshot, LeaderHint, TopicInfo
-from kprod.cluster.topic_reading import awaits_leader, no_such_partition, topic_info
+from kprod.cluster.snapshot import (
+    Broker,
+    ClusterSnapshot,
+    LeaderHint,
+    TopicInfo,
+    awaits_leader,
+    no_such_partition,
+    topic_info,
+)
 from kprod.cluster.topic_search import Search
 from kprod.cluster.troubles import Troubles
 from kprod.errors import (

@@ -1,9 +1,9 @@
-"""One immutable view of the cluster: who the brokers are and who leads which partition.
+"""An immutable snapshot of the cluster: its brokers, topics, and the leader of each partition.
 
 Readers take the snapshot by reading one attribute (``Metadata.snapshot``) and never lock; writers
 publish a new one. Replacement rules follow Kafka's ``MetadataSnapshot`` and ``Metadata`` (leader
 epochs never go back unless the topic id changed, KIP-320, KIP-516). Topic ids are the 16 bytes of
-the wire; nobody here looks into them.
+the wire.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kprod.errors import REFRESHES_METADATA, PartitionError
 from kprod.types import TopicPartition
+from kprod.wire.control import PartitionReply, TopicReply
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -197,3 +199,33 @@ class ClusterSnapshot:
 
     def __iter__(self) -> Iterator[TopicInfo]:
         return iter(self.topics.values())
+
+
+MOST_HOLES = 1000
+
+
+def no_such_partition(topic: TopicInfo, partition: int) -> PartitionError:
+    """The error for a partition that a topic does not have, with those it has."""
+    count = len(topic)
+    has = "1 partition, number 0" if count == 1 else f"{count} partitions (0 to {count - 1})"
+    return PartitionError(f"topic {topic.name!r} has no partition {partition}: it has {has}")
+
+
+def awaits_leader(reply: PartitionReply) -> bool:
+    """True for a partition whose lack of a leader should pass."""
+    return reply.leader_id < 0 and reply.error_code in REFRESHES_METADATA
+
+
+def topic_info(reply: TopicReply) -> TopicInfo:
+    """A topic from its part of the reply; partitions come in any order, holes have no leader.
+
+    Numbers that cannot be, negative or far beyond the count, are passed by: memory is taken in
+    proportion to what was received.
+    """
+    sane = [p for p in reply.partitions if 0 <= p.partition <= MOST_HOLES + len(reply.partitions)]
+    count = max((p.partition for p in sane), default=-1) + 1
+    told: list[PartitionInfo | None] = [None] * count
+    for p in sane:
+        told[p.partition] = PartitionInfo(p.partition, p.leader_id, p.leader_epoch)
+    infos = tuple([info or PartitionInfo(number) for number, info in enumerate(told)])
+    return TopicInfo(reply.name or "", reply.topic_id, infos)

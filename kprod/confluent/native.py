@@ -10,7 +10,7 @@ from kprod.errors import KprodError
 from kprod.latch import Latch
 from kprod.producer import KafkaProducer
 from kprod.sender.engine import FOREVER
-from kprod.sender.purges import Purge
+from kprod.sender.loop import Purge
 from kprod.wire.control import MetadataReply
 
 

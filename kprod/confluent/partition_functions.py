@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprod.intake.key_hash import CRC32, FNV1A, MURMUR2, KeyHash
+from kprod.intake.partitioner import CRC32, FNV1A, MURMUR2, KeyHash
 
 
 def murmur2(key: bytes, partition_count: int) -> int:

@@ -25,7 +25,7 @@ from kprod.confluent.native import NativeProducer
 from kprod.confluent.options import NOBODY, native_producer, settled
 from kprod.confluent.transactions import TransactionCalls
 from kprod.confluent.unplaced import Unplaced, UnplacedRecords, check
-from kprod.intake.key_hash import CRC32
+from kprod.intake.partitioner import CRC32
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
 
 monotonic = SystemClock.monotonic

@@ -1,17 +1,55 @@
-"""Which partition a record goes to when it names none."""
+"""Partitioners: Kafka's default one, round robin, and the key hashes of Kafka's clients."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Container
-from typing import Protocol
+import zlib
+from collections.abc import Callable, Container, Iterator
+from itertools import count
+from typing import NamedTuple, Protocol
 
 from kprod.cluster.snapshot import NO_LEADER, TopicInfo
 from kprod.errors import PartitionError
-from kprod.intake.key_hash import MURMUR2, KeyHash
 from kprod.intake.queue_loads import QueueLoads
 from kprod.types import BytesLike
-from kprod_ext import Mutex, StickyPartition
+from kprod_ext import Mutex, StickyPartition, fnv1a, partition_for_key
+
+
+class KeyHash(NamedTuple):
+    """``partition(key, partitions)`` is one of all partitions, with or without a leader.
+
+    ``empty_is_a_key``: whether ``b""`` is hashed too; if not, it counts as no key.
+    """
+
+    partition: Callable[[BytesLike, int], int]
+    empty_is_a_key: bool = True
+
+
+def _by_crc32(key: BytesLike, partitions: int) -> int:
+    return zlib.crc32(key) % partitions
+
+
+def _by_fnv1a(key: BytesLike, partitions: int) -> int:
+    return magnitude(fnv1a(key)) % partitions
+
+
+def magnitude(state: int) -> int:
+    """The hash without its sign, where Sarama takes 32 bits for a signed number.
+
+    Sarama takes the remainder with the sign of the hash, and then the magnitude of that: the same
+    as the remainder of the magnitude.
+    """
+    return state if state < 1 << 31 else (1 << 32) - state
+
+
+MURMUR2 = KeyHash(partition_for_key)
+"""Kafka's Java client (``BuiltInPartitioner.partitionForKey``), kafka-python, franz-go."""
+
+CRC32 = KeyHash(_by_crc32, empty_is_a_key=False)
+"""librdkafka's default, ``consistent_random``."""
+
+FNV1A = KeyHash(_by_fnv1a)
+"""Sarama's default, ``NewHashPartitioner``; librdkafka's ``fnv1a_random``."""
 
 
 class Partitioner(Protocol):
@@ -131,3 +169,33 @@ def _usable(topic: TopicInfo, partition: int) -> bool:
     if partition >= len(topic.partitions):
         return False
     return topic.partitions[partition].leader_id != NO_LEADER or not topic.available
+
+
+class RoundRobinPartitioner:
+    """One partition after the other, per topic, whatever the key (``RoundRobinPartitioner``).
+
+    Partitions without a leader are left out while any has one. Thread-safe. Batches fill slowly:
+    records are spread over all of them.
+    """
+
+    def __init__(self) -> None:
+        self._turns: dict[str, Iterator[int]] = {}
+
+    def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
+        """The next partition. Raises PartitionError for a topic without partitions."""
+        turns = self._turns.get(topic.name)
+        if turns is None:
+            # Of two threads that come first, both go on with the counter that got in.
+            turns = self._turns.setdefault(topic.name, count())
+        candidates = topic.available or range(len(topic.partitions))
+        if not candidates:
+            raise PartitionError(f"topic {topic.name!r} has no partitions")
+        return candidates[next(turns) % len(candidates)]
+
+    def forget(self, topics: Container[str]) -> None:
+        """Nothing is sent to these topics any more; used again, they begin with the first."""
+        turns = list(self._turns.items())
+        self._turns = {topic: each for topic, each in turns if topic not in topics}
+
+    def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
+        """Nothing to remember."""

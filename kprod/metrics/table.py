@@ -1,16 +1,51 @@
-"""The table of metrics: the one place that knows their names, units and meanings.
+"""The table of metrics: their names, units and meanings, and how counters become each of them.
 
 Names and groups are those of Kafka's Java client (``SenderMetricsRegistry``, ``Selector``,
-``BufferPool``, ``KafkaProducerMetrics``).
+``BufferPool``, ``KafkaProducerMetrics``). Kafka keeps, for every statistic, as many samples as
+``metrics.num.samples`` says, each of ``metrics.sample.window.ms``. Here counters only grow, and all
+of them are written down once per window; a metric is a difference of two numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from kprod.metrics.view import View
 from kprod_ext.batch import HEADER_BYTES
+
+Values: TypeAlias = dict[str, float]
+"""The values of counters at one moment, by name."""
+
+SHORTEST = 1.0
+"""Seconds that rates are computed over at least: the first records of all are no rate yet."""
+
+
+class View(NamedTuple):
+    """Counters ``now``, and ``before``: ``seconds`` ago; for peaks, the windows between."""
+
+    now: Values
+    before: Values
+    windows: tuple[Values, ...]
+    seconds: float
+
+    def grown(self, name: str) -> float:
+        """By how much a counter has grown."""
+        return self.now[name] - self.before[name]
+
+    def rate(self, name: str) -> float:
+        """Its growth per second."""
+        return self.grown(name) / max(self.seconds, SHORTEST)
+
+    def mean(self, total: str, count: str) -> float:
+        """The growth of one counter for each step of another; 0 when there was none."""
+        steps = self.grown(count)
+        return self.grown(total) / steps if steps else 0.0
+
+    def peak(self, name: str) -> float:
+        """The largest value in the sampled windows; 0 when there was none."""
+        return max(map(itemgetter(name), self.windows), default=0)
+
 
 Reading: TypeAlias = Callable[[View], float]
 

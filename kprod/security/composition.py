@@ -59,8 +59,7 @@ def tls_contexts(config: ProducerConfig) -> TlsContexts:
     """What TLS needs, as the options ask for it. Raises ConfigError."""
     import ssl
 
-    from kprod.transport.tls_context import TlsContexts
-    from kprod.transport.tls_settings import TlsSettings
+    from kprod.transport.tls_context import TlsContexts, TlsSettings
 
     versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
     enabled = config.ssl_enabled_protocols or tuple(versions)

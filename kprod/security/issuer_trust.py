@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from kprod.errors import ConfigError
-from kprod.transport.pem_source import read_pem
+from kprod.transport.tls_context import read_pem
 
 
 def trusting(cafile: str | None) -> ssl.SSLContext:

@@ -19,26 +19,24 @@ from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
 from kprod.security.composition import open_network, steps_of
 from kprod.security.mechanisms import mechanism_of
-from kprod.sender.green_threads import refuse_green_threads
 from kprod.sender.leadership import SenderLeadership
-from kprod.sender.link_settings import LinkSettings
-from kprod.sender.load_watcher import LoadWatcher
+from kprod.sender.link import LinkSettings
 from kprod.sender.login import LoginSettings
 from kprod.sender.loop import IdentitySource, Sender
 from kprod.sender.measuring import measured
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
+from kprod.sender.process import refuse_green_threads
 from kprod.sender.questions import Questions
 from kprod.sender.rounds.identity import IdentityRound
 from kprod.sender.rounds.metadata import MetadataRound
-from kprod.sender.rounds.produce import ProduceRound, ProduceSettings
-from kprod.sender.rounds.telemetry import TelemetryRound
+from kprod.sender.rounds.produce import LoadWatcher, ProduceRound, ProduceSettings
+from kprod.sender.rounds.telemetry import Telemetry, TelemetryRound
 from kprod.sender.rounds.transaction import TransactionRound
 from kprod.sender.sequences import Sequences
-from kprod.sender.telemetry import Telemetry
 from kprod.sender.telemetry_payload import TelemetryPayload
 from kprod.sender.transactions import Transactions
-from kprod.sender.unread_failures import UnreadFailures
+from kprod.sender.trouble_log import UnreadFailures
 from kprod.wire.versions import ApiKey, ApiVersions
 from kprod_ext import BufferPool, RecordClock
 

@@ -37,8 +37,7 @@ from kprod.sender.transaction_requests import (
 from kprod.sender.transactions import OPEN, PendingOffsets, State, Transactions
 from kprod.sender_log import SenderLog
 from kprod.types import NextStep, TopicPartition
-from kprod.wire.group_offsets import OffsetsReply
-from kprod.wire.transactions import GROUP
+from kprod.wire.transactions import GROUP, OffsetsReply
 
 log = SenderLog(__name__)
 

@@ -1,17 +1,21 @@
-"""Our end of one broker: at most one connection, made when needed, remade after a back-off."""
+"""The link to one broker: at most one connection, made when needed, remade after a back-off."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from kprod.backoff import ExponentialBackoff
 from kprod.cluster.snapshot import Broker
 from kprod.errors import ConnectionLost, KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Exchange
-from kprod.sender.link_errors import (
+from kprod.sender.login import LoginSettings
+from kprod.sender.trouble_log import (
+    TroubleLog,
     as_lost,
     forget_frames,
     named,
@@ -19,11 +23,32 @@ from kprod.sender.link_errors import (
     silent_setup,
     slow_setup,
 )
-from kprod.sender.link_settings import LinkSettings
-from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Transport, views_of
-from kprod.wire.versions import ApiKey
+from kprod.wire.versions import ApiKey, ApiVersions
 from kprod_ext import Mutex
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """What every link of a producer shares; times in seconds.
+
+    ``setup`` is the time to connect and shake hands, longer after each time it was too short
+    (KIP-601). ``needed``: the APIs without which a broker is of no use. ``login`` tells for a host
+    how to log in there; None: nobody has to. ``on_versions`` is told what each broker offers, after
+    every handshake.
+    """
+
+    client_id: str
+    max_in_flight: int
+    max_frame_bytes: int
+    request_timeout: float
+    setup: ExponentialBackoff
+    idle_timeout: float
+    reconnect: ExponentialBackoff
+    needed: tuple[ApiKey, ...] = ()
+    login: Callable[[str], LoginSettings] | None = None
+    on_versions: Callable[[ApiVersions], None] | None = None
+
 
 FOREVER = float("inf")
 LONG_SILENCE = 5.0

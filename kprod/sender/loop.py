@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.clock import Clock
@@ -14,16 +15,53 @@ from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.sender.leadership import SenderLeadership
-from kprod.sender.link_errors import forget_frames
 from kprod.sender.network import Network
-from kprod.sender.purges import Purges
 from kprod.sender.questions import Questions
 from kprod.sender.rounds.metadata import MetadataRound
 from kprod.sender.rounds.produce import ProduceRound
 from kprod.sender.rounds.telemetry import TelemetryRound
 from kprod.sender.transactions import Transactions
+from kprod.sender.trouble_log import forget_frames
 from kprod.types import Persisted
 from kprod_ext import Mutex, raised_by_signal
+
+
+class Purge(NamedTuple):
+    """Which records end in ``error``: queued ones, those on their way. ``done``: they have."""
+
+    error: KprodError
+    queued: bool
+    in_flight: bool
+    done: Latch
+
+
+class Purges:
+    """Those that wait for the sender's next turn. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Purge] = deque()
+        self._closed = False
+
+    def put(self, purge: Purge) -> None:
+        """Let the sender's next turn see to it; after ``close`` nothing is left to be purged."""
+        self._waiting.append(purge)
+        if self._closed:  # looked at last: ``close``, which sets it first, may have missed this one
+            self.close()
+
+    def take(self) -> Purge | None:
+        """The oldest, if there is one."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def close(self) -> None:
+        """Every record has its outcome, and none follows."""
+        self._closed = True
+        while self._waiting:
+            try:
+                purge = self._waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            purge.done.open()
+
 
 FOREVER = float("inf")
 CLOSED = "the producer was closed before the record was acknowledged"

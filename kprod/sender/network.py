@@ -11,8 +11,7 @@ from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Exchange
-from kprod.sender.link import BrokerLink
-from kprod.sender.link_settings import LinkSettings
+from kprod.sender.link import BrokerLink, LinkSettings
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Readiness
 from kprod.wire.versions import ApiKey

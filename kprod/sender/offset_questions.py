@@ -7,7 +7,7 @@ from collections import deque
 from kprod.errors import KprodError
 from kprod.latch import Latch
 from kprod.types import TopicPartition
-from kprod.wire.group_offsets import CommittedOffset
+from kprod.wire.transactions import CommittedOffset
 from kprod_ext import Mutex
 
 

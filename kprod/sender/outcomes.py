@@ -1,4 +1,4 @@
-"""What an attempt's end means for its batch: acknowledged, tried again, or given up."""
+"""The end of an attempt, as it concerns its batch: acknowledged, tried again, or given up."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from contextlib import suppress
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
-from kprod.cluster.snapshot import LeaderHint
+from kprod.cluster.snapshot import LeaderHint, Leadership
 from kprod.errors import BrokerError, KprodError
 from kprod.metrics.producer_metrics import ProducerMetrics
-from kprod.sender.final_errors import FinalErrors, unknown_fate
-from kprod.sender.record_errors import errors_by_record
+from kprod.sender.batch_errors import FinalErrors, errors_by_record, unknown_fate
 from kprod.sender.retry import (
     DUPLICATE_SEQUENCE,
     FATAL,
@@ -20,12 +19,55 @@ from kprod.sender.retry import (
     judge,
 )
 from kprod.sender.sequences import Sequences
-from kprod.sender.trouble_log import TroubleLog
-from kprod.sender.unread_failures import UnreadFailures
-from kprod.sender.unresolved_batches import UnresolvedBatches, proves
+from kprod.sender.trouble_log import TroubleLog, UnreadFailures
 from kprod.sender_log import SenderLog
 from kprod.types import Persisted, TopicPartition
 from kprod_ext.batch import ProducerBatch
+
+
+class UnresolvedBatches:
+    """Holds such batches by partition, in sequence order, until a later one tells.
+
+    They keep their memory, and are neither queued nor on the wire. Thread: the sender's only.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[TopicPartition, list[ProducerBatch]] = {}
+
+    def add(self, batch: ProducerBatch) -> None:
+        """Hold ``batch``, which comes after those of its partition that are held."""
+        self._held.setdefault(batch.tp, []).append(batch)
+
+    def discard(self, batch: ProducerBatch) -> bool:
+        """Let go of one batch; False when it was not held."""
+        held = self._held.get(batch.tp, [])
+        if batch not in held:
+            return False
+        held.remove(batch)
+        return True
+
+    def take(self, tp: TopicPartition) -> list[ProducerBatch]:
+        """Let go of what is held of one partition."""
+        return self._held.pop(tp, []) if self._held else []
+
+    def all(self) -> list[ProducerBatch]:
+        """Everything that is held."""
+        return [batch for held in self._held.values() for batch in held]
+
+
+def proves(acknowledged: ProducerBatch, earlier: ProducerBatch) -> bool:
+    """True when the broker that refused ``earlier`` is the one that acknowledged a later batch.
+
+    Another broker, or a topic that was created anew, may know nothing of the producer, and takes
+    any batch as the first. The leader's epoch may have grown in between: a refusal that follows a
+    restart often comes before the metadata that tells of it.
+    """
+    now: Leadership | None = acknowledged.attempted_leader
+    then: Leadership | None = earlier.attempted_leader
+    if now is None or then is None or now.topic_id != then.topic_id:
+        return False
+    return now.leader_id == then.leader_id and now.leader_epoch >= then.leader_epoch
+
 
 log = SenderLog(__name__)
 

@@ -9,7 +9,6 @@ from kprod.buffer.producer_id import ProducerId
 from kprod.errors import UnsupportedVersionError
 from kprod.sender.offset_questions import OffsetQuestion
 from kprod.types import TopicPartition
-from kprod.wire import group_offsets
 from kprod.wire import transactions as wire
 from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
 from kprod.wire.versions import ApiKey
@@ -209,13 +208,13 @@ class FetchOffsets(Ask):
         topics: dict[str, list[int]] = {}
         for topic, partition in self.question.partitions:
             topics.setdefault(topic, []).append(partition)
-        return group_offsets.encode_offset_fetch_request(
+        return wire.encode_offset_fetch_request(
             version, correlation_id, client_id, self.question.group_id, topics
         )
 
-    def decode(self, version: int, body: memoryview) -> group_offsets.OffsetsReply:
+    def decode(self, version: int, body: memoryview) -> wire.OffsetsReply:
         asked = len(self.question.partitions)
-        return group_offsets.decode_offset_fetch_response(version, body, asked)
+        return wire.decode_offset_fetch_response(version, body, asked)
 
 
 class EndTransaction(Ask):

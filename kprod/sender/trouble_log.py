@@ -1,13 +1,89 @@
-"""Tells the log of brokers that cannot be reached: enough to see it, and no flood."""
+"""Failures of connections and records in words for users, and a log of them that does not flood."""
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from logging import DEBUG
 
-from kprod.errors import KprodError
+from kprod.cluster.snapshot import Broker
+from kprod.errors import (
+    AuthenticationError,
+    BrokerError,
+    ConnectionLost,
+    KprodError,
+    ProtocolError,
+    TransactionAbortedError,
+    UnsupportedVersionError,
+)
 from kprod.sender_log import SenderLog
+
+
+def as_lost(error: KprodError) -> KprodError:
+    """What the requests of a connection are told that ended because of ``error``.
+
+    That the broker will not know us any more is about the next connection: they go out again on it.
+    """
+    if not isinstance(error, AuthenticationError):
+        return error
+    lost = ConnectionLost(str(error))
+    lost.__cause__ = error
+    return lost
+
+
+def silenced(broker: Broker, seconds: float) -> str:
+    """How long a broker is to be left alone."""
+    return f"{broker} asks for {seconds:.3g} s without requests (throttle_time_ms)"
+
+
+def slow_setup(seconds: float, progress: str) -> ConnectionLost:
+    """No connection in that time; ``progress`` tells what it waits for, if anything is known."""
+    return ConnectionLost(f"not connected after {seconds:.3g} s" + (progress and f": {progress}"))
+
+
+def silent_setup(seconds: float, *, logs_in: bool, waits_for_us: bool) -> ConnectionLost:
+    """A connection, and then nothing. ``waits_for_us``: a message of the login is not ready yet."""
+    limit = f"within {seconds:.3g} s of connecting"
+    if waits_for_us:
+        return ConnectionLost(
+            f"what logs us in was not ready {limit}: does the token's provider answer, or Kerberos?"
+        )
+    login = " or to our login" if logs_in else ""
+    return ConnectionLost(f"no answer to ApiVersions{login} {limit}: is it a Kafka broker?")
+
+
+def forget_frames(error: BaseException | None) -> None:
+    """Drop the tracebacks: their frames hold the views that were being written.
+
+    The error lives as long as someone may ask why; the memory of a batch must not.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
+def named(error: Exception, broker: Broker, *, new: bool) -> KprodError:
+    """It, with the broker's name; what is not ours (a bug in a transport) is a lost connection.
+
+    ``new``: the connection has been of no use yet.
+    """
+    explained: KprodError
+    if isinstance(error, (AuthenticationError, ProtocolError, UnsupportedVersionError)):
+        explained = type(error)(f"{broker}: {error}")
+    elif isinstance(error, KprodError) and not isinstance(error, ConnectionLost):
+        return error
+    else:
+        explained = ConnectionLost(f"{broker}: {error}{port_hint(error) if new else ''}")
+    explained.__cause__ = error.__cause__ or error
+    return explained
+
+
+def port_hint(error: Exception) -> str:
+    """A port that expects something else ends connections that begin as ours does."""
+    told = "security_protocol" in str(error)
+    return "" if told else "; does this port expect TLS or a login? see security_protocol"
+
 
 log = SenderLog(__name__)
 
@@ -125,3 +201,49 @@ class TroubleLog:
 
 def _others(left_out: int, what: str, seconds: float) -> str:
     return f" ({left_out} more {what} in the last {seconds:.0f} s)" if left_out else ""
+
+
+@dataclass(slots=True)
+class _Loss:
+    told_at: float
+    left_out: int = 0  # records since the last line
+
+
+class UnreadFailures:
+    """One line per topic, cause and ``INTERVAL``, with the number of records.
+
+    Thread: the sender's only. ``monotonic`` is a clock in seconds.
+    """
+
+    def __init__(self, client_id: str, monotonic: Callable[[], float]) -> None:
+        self._client_id = client_id
+        self._monotonic = monotonic
+        self._losses: dict[tuple[str, str], _Loss] = {}
+
+    def failed(self, topic: str, records: int, error: KprodError) -> None:
+        """So many records of ``topic`` ended in ``error``, and nobody waits for any of them."""
+        if isinstance(error, TransactionAbortedError):
+            return  # which is told of as a whole, to who has aborted it
+        now, key = self._monotonic(), (topic, _cause(error))
+        loss = self._losses.get(key)
+        if loss is not None and now - loss.told_at < INTERVAL:
+            loss.left_out += records
+            return
+        also = f" (and {loss.left_out} since the last such line)" if loss and loss.left_out else ""
+        if loss is None and len(self._losses) >= KEPT:
+            self._losses.clear()
+        self._losses[key] = _Loss(now)
+        log.warning(
+            "%s: %d records for topic %r failed%s, and nobody has asked for their outcome: %s;"
+            " persisted: %s. get() or add_errback() on what send returned tells of every record.",
+            self._client_id,
+            records,
+            topic,
+            also,
+            error,
+            error.persisted.name,
+        )
+
+
+def _cause(error: KprodError) -> str:
+    return error.name if isinstance(error, BrokerError) else type(error).__name__

@@ -11,7 +11,7 @@ from kprod.errors import IllegalStateError, InvalidRecordError, KprodTimeoutErro
 from kprod.sender.offset_questions import OffsetQuestion
 from kprod.sender.transactions import Call, Transactions
 from kprod.types import TopicPartition
-from kprod.wire.group_offsets import CommittedOffset
+from kprod.wire.transactions import CommittedOffset
 
 if TYPE_CHECKING:
     from kprod.transactional.transaction_calls import TransactionCalls

@@ -4,13 +4,162 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 from kprod.errors import ConnectionLost, IllegalStateError
 from kprod.transport.base import Backend, Readiness, Transport
-from kprod.transport.memory_transport import MemoryTransport, ServerEnd
 
-__all__ = ["MemoryBackend", "MemoryTransport", "ServerEnd"]
+
+class ServerEnd(Protocol):
+    """What sits at the other end of one connection."""
+
+    def receive(self, data: bytes) -> bytes:
+        """Take bytes from the client, in whatever pieces they come; what to answer, maybe b"".
+
+        Called in the client's network thread, holding no lock. A ConnectionError raised here
+        cuts the connection.
+        """
+        ...
+
+
+class MemoryTransport(Transport):
+    """A connection to ``host:port`` as the client sees it, and what the server can do to it.
+
+    ``deliver``, ``hang_up`` and ``cut`` are the server's, and may be called from any thread.
+    """
+
+    tells_all = True
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        accept: Callable[[], ServerEnd | None],
+        changed: threading.Condition,
+        send_chunk: int | None,
+        receive_chunk: int | None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._accept = accept  # None when nobody listens
+        self._changed = changed  # guards everything below
+        self._send_chunk = send_chunk
+        self._receive_chunk = receive_chunk
+        self._server: ServerEnd | None = None
+        self._watched = self._watched_for_write = True
+        self._full = False  # the piece that fits between two polls was sent
+        self._inbound = bytearray()
+        self._ended = False
+        self._failure = ""
+
+    def __repr__(self) -> str:
+        return f"MemoryTransport({self.host}:{self.port})"
+
+    # The client's end ---------------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        """See ``Transport.advance``. Takes one step: from dialled to connected, or refused."""
+        self._check_alive()
+        if self._server is None:
+            server = self._accept()
+            with self._changed:
+                if server is None:
+                    self._failure = "Connection refused"
+                self._server = server
+            self._check_alive()
+        return True
+
+    def send(self, buffers: Sequence[bytes | memoryview]) -> int:
+        """See ``Transport.send``. What is sent after the server hung up is taken and lost."""
+        self._check_alive()
+        with self._changed:
+            if self._server is None or self._full:
+                return 0
+            data = b"".join(buffers)[: self._send_chunk]
+            self._full = self._send_chunk is not None
+            listening = not self._ended
+        if listening and data:
+            self._hand_over(self._server, data)
+        return len(data)
+
+    def _hand_over(self, server: ServerEnd, data: bytes) -> None:
+        try:
+            answer = server.receive(data)
+        except ConnectionError as error:
+            self.cut(str(error) or type(error).__name__)
+        else:
+            self.deliver(answer)
+
+    def receive(self, limit: int) -> bytes | None:
+        """See ``Transport.receive``."""
+        self._check_alive()
+        with self._changed:
+            size = limit if self._receive_chunk is None else min(limit, self._receive_chunk)
+            data = bytes(self._inbound[:size])
+            del self._inbound[:size]
+            return data if data or self._ended else None
+
+    def close(self) -> None:
+        """See ``Transport.close``."""
+        with self._changed:
+            self._watched = False
+            self._inbound.clear()
+            self._failure = self._failure or "it is closed"
+
+    def _check_alive(self) -> None:
+        if self._failure:
+            raise ConnectionLost(f"the connection to {self.host}:{self.port}: {self._failure}")
+
+    # The server's end ---------------------------------------------------------------------------
+
+    def deliver(self, data: bytes) -> None:
+        """Send ``data`` to the client; nothing once the connection has ended."""
+        with self._changed:
+            if not self._ended and not self._failure:
+                self._inbound += data
+                self._changed.notify_all()
+
+    def hang_up(self) -> None:
+        """Close in order: the client reads what was delivered, then the end."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def cut(self, cause: str = "Connection reset by peer") -> None:
+        """Break it: what was delivered and not read is lost, the client's next call fails."""
+        with self._changed:
+            self._failure = self._failure or cause
+            self._inbound.clear()
+            self._changed.notify_all()
+
+    # Being waited for: called by the backend, which holds the lock ------------------------------
+
+    def watch(self, *, write: bool) -> None:
+        """Report readability, and writability if ``write``."""
+        self._watched, self._watched_for_write = True, write
+
+    def unwatch(self) -> None:
+        """Report nothing."""
+        self._watched = False
+
+    def make_room(self) -> None:
+        """The network took what was sent: the next piece fits."""
+        self._full = False
+
+    @property
+    def connected(self) -> bool:
+        """True while both ends may use it."""
+        return self._server is not None and not self._failure
+
+    def readiness(self) -> Readiness | None:
+        """What can be done now, None when that is nothing or nobody asked."""
+        if not self._watched:
+            return None
+        readable = bool(self._inbound or self._ended or self._failure)
+        writable = self._watched_for_write and not self._full
+        return Readiness(self, readable, writable) if readable or writable else None
 
 
 class MemoryBackend(Backend):

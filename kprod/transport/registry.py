@@ -17,7 +17,7 @@ BackendFactory = Callable[..., Backend]
 
 _BUILT_IN = {
     "tcp": "kprod.transport.tcp:TcpBackend",
-    "unix": "kprod.transport.unix:UnixBackend",
+    "unix": "kprod.transport.tcp:UnixBackend",
     "proxy": "kprod.transport.proxy:ProxyBackend",
     "memory": "kprod.transport.memory:MemoryBackend",
 }

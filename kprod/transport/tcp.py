@@ -1,19 +1,83 @@
-"""Plain TCP: a non-blocking socket for every connection, one place to wait for all of them."""
+"""Sockets: TCP and those of the file system, name lookups, one place to wait for all of them."""
 
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401  socket.getaddrinfo would, in the sender's thread (decision 0029)
 import os
+import re
 import socket
+import threading
 from collections.abc import Callable
 
-from kprod.errors import IllegalStateError
+from kprod.errors import ConnectionLost, IllegalStateError
 from kprod.transport.base import Backend, Readiness, Transport
-from kprod.transport.name_lookup import NameLookup, NameLookups
 from kprod.transport.tcp_transport import Address, TcpTransport
 from kprod_ext import Poller, let_signals_in
 
-__all__ = ["Address", "Resolver", "TcpBackend", "resolve"]
+__all__ = ["Address", "Resolver", "TcpBackend", "UnixBackend", "resolve"]
+
+
+class NameLookup:
+    """One question, asked in a daemon thread that ends with the answer.
+
+    The thread holds no lock of ours, so a fork or the interpreter's exit may come at any time.
+    """
+
+    def __init__(self, ask: Callable[[], list[Address]], answered: Callable[[], None]) -> None:
+        self._ask = ask
+        self._answered = answered
+        self._outcome: list[Address] | Exception | None = None
+
+    def start(self, name: str) -> None:
+        """Ask, in a thread of that name. Raises RuntimeError when there can be no more threads."""
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._ask()
+        except Exception as error:
+            self._outcome = error
+        self._answered()
+
+    @property
+    def done(self) -> bool:
+        """True once there is an answer. Any thread."""
+        return self._outcome is not None
+
+    def addresses(self) -> list[Address]:
+        """The answer, once ``done``; raises what the resolver raised."""
+        if self._outcome is None:
+            raise AssertionError("the resolver has not answered")
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+
+class NameLookups:
+    """At most one lookup of a name at a time, whoever asks. Used by one thread.
+
+    ``resolver`` may block and raise anything; ``answered`` is called after each answer, in the
+    lookup's thread, for as long as one is under way, even when nobody is interested any more.
+    """
+
+    def __init__(
+        self,
+        resolver: Callable[[str, int], list[Address]],
+        answered: Callable[[], None],
+    ) -> None:
+        self._resolver = resolver
+        self._answered = answered
+        self._latest: dict[tuple[str, int], NameLookup] = {}
+
+    def ask(self, host: str, port: int) -> NameLookup:
+        """A lookup that is under way: a new one, unless the same is asked already."""
+        lookup = self._latest.get((host, port))
+        if lookup is None or lookup.done:
+            lookup = NameLookup(lambda: self._resolver(host, port), self._answered)
+            lookup.start(f"kprod-resolver-{host}")
+            self._latest[host, port] = lookup
+        return lookup
+
 
 Resolver = Callable[[str, int], list[Address]]
 """Every address of a name, in the order in which to try them. May block, and raise OSError.
@@ -195,3 +259,30 @@ def _ours(transport: Transport) -> TcpTransport:
     if not isinstance(transport, TcpTransport):
         raise TypeError(f"{transport!r} was not made by a TcpBackend")
     return transport
+
+
+_IN_FOLDER = re.compile(r"[^/\0]+")
+
+
+class UnixBackend(TcpBackend):
+    """Connects to ``path``, in which ``{host}`` and ``{port}`` stand for the broker's own.
+
+    Sizes of buffers in bytes, None leaves the system's. Threads as ``TcpBackend``.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        send_buffer_bytes: int | None = None,
+        receive_buffer_bytes: int | None = None,
+    ) -> None:
+        super().__init__(send_buffer_bytes, receive_buffer_bytes)
+        self._options = [each for each in self._options if each[0] != socket.IPPROTO_TCP]
+        self._path = path
+
+    def _known(self, host: str, port: int) -> list[Address]:
+        """Raises ConnectionLost for a host that would lead to another folder: brokers name them."""
+        if "{host}" in self._path and (host in {".", ".."} or not _IN_FOLDER.fullmatch(host)):
+            raise ConnectionLost(f"the host {host!r} does not fit into the path {self._path!r}")
+        path = self._path.replace("{host}", host).replace("{port}", str(port))
+        return [Address(socket.AF_UNIX, (path,))]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from kprod.errors import ProtocolError
 from kprod.version import VERSION
 from kprod.wire.endpoint import BrokerEndpoint
-from kprod.wire.message import begin_request, framed
-from kprod.wire.reader import UNLIMITED, WireReader
+from kprod.wire.framing import begin_request, framed
+from kprod.wire.primitives import UNLIMITED, WireReader
 from kprod.wire.versions import ApiKey, is_flexible
 
 __all__ = [

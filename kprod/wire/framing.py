@@ -8,9 +8,8 @@ from __future__ import annotations
 import struct
 
 from kprod.errors import ProtocolError
-from kprod.wire.reader import WireReader
+from kprod.wire.primitives import WireReader, WireWriter
 from kprod.wire.versions import ApiKey, is_flexible
-from kprod.wire.writer import WireWriter
 
 _SIZE = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhi")
@@ -117,3 +116,20 @@ def split_response_header(api: ApiKey, version: int, frame: memoryview) -> tuple
     correlation_id = reader.int32()
     reader.skip_tags()
     return correlation_id, reader.rest()
+
+
+_FRAME_SIZE = struct.Struct(">i")
+
+
+def begin_request(api: ApiKey, version: int, correlation_id: int, client_id: str) -> WireWriter:
+    """A message that begins with its header; ``framed`` ends it."""
+    out = WireWriter(flexible=is_flexible(api, version))
+    out.raw(encode_request_header(api, version, correlation_id, client_id))
+    return out
+
+
+def framed(out: WireWriter) -> bytes:
+    """The finished message behind its size."""
+    out.no_tags()
+    message = out.take()
+    return _FRAME_SIZE.pack(len(message)) + message

@@ -12,9 +12,8 @@ from functools import lru_cache
 from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import encode_request_header
-from kprod.wire.reader import UNLIMITED
+from kprod.wire.primitives import UNLIMITED, WireWriter
 from kprod.wire.versions import ApiKey, is_flexible
-from kprod.wire.writer import WireWriter
 from kprod_ext.batch import SealedBatch, SealedPiece
 from kprod_ext.produce import (
     PartitionBatch,

@@ -9,9 +9,8 @@ import struct
 from typing import NamedTuple
 
 from kprod.wire.framing import encode_request_header
-from kprod.wire.reader import WireReader
+from kprod.wire.primitives import WireReader, WireWriter
 from kprod.wire.versions import ApiKey, is_flexible
-from kprod.wire.writer import WireWriter
 
 _FRAME_SIZE = struct.Struct(">i")
 _INT64 = struct.Struct(">q")

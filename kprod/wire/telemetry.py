@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from kprod.wire.message import begin_request, framed
-from kprod.wire.reader import WireReader
+from kprod.wire.framing import begin_request, framed
+from kprod.wire.primitives import WireReader
 from kprod.wire.versions import ApiKey, is_flexible
 
 _INT8 = struct.Struct(">b")

@@ -1,6 +1,7 @@
 """The requests of a transactional producer to its coordinators.
 
-Source: the message schemas of Apache Kafka 4.2; KIP-98, KIP-447 (member of a group), KIP-890.
+Source: the message schemas of Apache Kafka 4.2; KIP-98, KIP-447 (member of a group, stable
+offsets), KIP-890.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kprod.errors import ProtocolError
-from kprod.wire.message import begin_request, framed
-from kprod.wire.reader import UNLIMITED, WireReader
+from kprod.wire.framing import begin_request, framed
+from kprod.wire.primitives import UNLIMITED, WireReader, WireWriter
 from kprod.wire.versions import ApiKey, is_flexible
-from kprod.wire.writer import WireWriter
 
 _INT32 = struct.Struct(">i")
 _PRODUCER = struct.Struct(">qh")  # id, epoch
@@ -297,3 +297,76 @@ def decode_end_txn_response(version: int, body: memoryview) -> EndTxnReply:
             producer = producer_id, epoch
     reader.skip_tags()
     return EndTxnReply(error_code, producer, throttle_ms)
+
+
+_COMMITTED = struct.Struct(">iqi")  # partition, offset, leader epoch
+_SMALLEST_PARTITION = _COMMITTED.size + 1 + 2 + 1
+_STABLE = b"\x01"
+
+
+class CommittedOffset(NamedTuple):
+    """What a group has committed for a partition; ``offset`` is -1 when it has nothing."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: bytes
+    error_code: int
+
+
+class OffsetsReply(NamedTuple):
+    """Each partition that was asked for, or ``error_code`` for all of them."""
+
+    offsets: list[CommittedOffset]
+    error_code: int
+    throttle_ms: int
+
+
+def encode_offset_fetch_request(
+    version: int,
+    correlation_id: int,
+    client_id: str,
+    group_id: str,
+    topics: Mapping[str, Sequence[int]],
+) -> bytes:
+    """A whole frame of version 7, which is the first to wait for open transactions."""
+    out = begin_request(ApiKey.OFFSET_FETCH, version, correlation_id, client_id)
+    out.string(group_id)
+    out.array(len(topics))
+    for topic, partitions in topics.items():
+        out.string(topic)
+        out.array(len(partitions))
+        for partition in partitions:
+            out.pack(_INT32, partition)
+        out.no_tags()
+    out.raw(_STABLE)
+    return framed(out)
+
+
+def decode_offset_fetch_response(
+    version: int, body: memoryview, asked: int = UNLIMITED
+) -> OffsetsReply:
+    """Read the body of a response of version 7. Raises ProtocolError, and nothing else.
+
+    More than ``asked`` partitions are refused.
+    """
+    flexible = is_flexible(ApiKey.OFFSET_FETCH, version)
+    reader = WireReader(body, f"OFFSET_FETCH v{version} response", flexible=flexible)
+    throttle_ms = reader.int32()
+    offsets: list[CommittedOffset] = []
+    for _ in range(reader.array(_SMALLEST_TOPIC, asked)):
+        topic = reader.string()
+        count = reader.array(_SMALLEST_PARTITION, asked - len(offsets))
+        offsets += [_committed(reader, topic) for _ in range(count)]
+        reader.skip_tags()
+    error_code = reader.int16()
+    reader.skip_tags()
+    return OffsetsReply(offsets, error_code, throttle_ms)
+
+
+def _committed(reader: WireReader, topic: str) -> CommittedOffset:
+    partition, offset, _ = reader.unpack(_COMMITTED)
+    metadata = reader.nullable_raw() or b""
+    error_code = reader.int16()
+    reader.skip_tags()
+    return CommittedOffset(topic, partition, offset, metadata, error_code)

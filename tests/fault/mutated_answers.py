@@ -21,7 +21,7 @@ from typing import Any
 
 from kprod.errors import KprodError
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
-from kprod.transport.memory_transport import ServerEnd
+from kprod.transport.memory import ServerEnd
 from kprod.wire.framing import FrameReader
 from kprod.wire.transactions import GroupMember, OffsetToCommit
 from kprod.wire.versions import ApiKey

@@ -11,7 +11,7 @@ import pytest
 
 from kprod.errors import ProducerClosedError
 from kprod.sender.loop import BROKE_OFF, SenderThread
-from kprod.transport.memory_transport import ServerEnd
+from kprod.transport.memory import ServerEnd
 from kprod.types import Persisted
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.intake.load_table import LoadTable
+from kprod.intake.queue_loads import LoadTable
 
 partitions = st.lists(st.integers(0, 30), min_size=1, unique=True).map(sorted)
 queues = st.dictionaries(st.integers(0, 32), st.integers(1, 9))

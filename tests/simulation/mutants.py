@@ -62,7 +62,7 @@ LOOP = "kprod.sender.assembly.Sender"
 METADATA = "kprod.sender.assembly.Metadata"
 CONTEXT = "kprod.buffer.accumulator.AppendContext"
 WINDOW = "kprod.sender.rounds.produce.Window"
-ENCODING = "kprod.sender.rounds.produce_exchange.encode_produce_request"
+ENCODING = "kprod.sender.rounds.produce.encode_produce_request"
 
 
 def _one(name: str, caught_by: int, path: str, make: Callable[[Any], Any]) -> Mutant:

@@ -7,7 +7,7 @@ from typing import Any
 from kprod.errors import KprodError
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.exchange import Buffers
-from kprod.sender.rounds.produce_exchange import ProduceExchange
+from kprod.sender.rounds.produce import ProduceExchange
 from kprod.wire.framing import split_response_header
 
 

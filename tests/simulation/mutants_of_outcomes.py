@@ -11,8 +11,7 @@ from kprod.errors import BrokerError, KprodError
 from kprod.sender.loop import Sender
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.retry import Attempt, Verdict
-from kprod.sender.rounds.produce import ProduceRound
-from kprod.sender.rounds.produce_exchange import ProduceExchange
+from kprod.sender.rounds.produce import ProduceExchange, ProduceRound
 from kprod_ext import PartitionResponse
 from kprod_ext.batch import ProducerBatch
 

@@ -7,8 +7,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError
 from kprod.sender.connection import BrokerConnection
 from kprod.sender.link import BrokerLink
-from kprod.sender.rounds.produce import ProduceRound
-from kprod.sender.rounds.produce_exchange import ProduceExchange
+from kprod.sender.rounds.produce import ProduceExchange, ProduceRound
 from kprod_ext.batch import ProducerBatch
 
 

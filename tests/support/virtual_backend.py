@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kprod.transport.base import Readiness
-from kprod.transport.memory import MemoryBackend
-from kprod.transport.memory_transport import ServerEnd
+from kprod.transport.memory import MemoryBackend, ServerEnd
 from tests.support.fake_clock import FakeClock
 
 

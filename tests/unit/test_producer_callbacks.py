@@ -20,7 +20,7 @@ from kprod.errors import (
     KprodTimeoutError,
     ProducerClosedError,
 )
-from kprod.intake.key_hash import MURMUR2
+from kprod.intake.partitioner import MURMUR2
 from kprod.types import DeliveryReport
 from kprod.wire.versions import ApiKey
 from tests.support.interruption import Interrupted, interruptible

@@ -13,8 +13,7 @@ from kprod.sender.coordination import Coordination
 from kprod.sender.exchange import Buffers
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
-from kprod.sender.rounds.produce import ProduceRound
-from kprod.sender.rounds.produce_exchange import TransactionOfBatches
+from kprod.sender.rounds.produce import ProduceRound, TransactionOfBatches
 from kprod.sender.sequences import Sequences
 from kprod.sender.transaction_reactions import Reaction, reaction
 from kprod.sender.transaction_requests import Ask, Coordinator, FindCoordinator

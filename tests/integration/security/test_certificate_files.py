@@ -9,7 +9,7 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.errors import ConfigError
-from kprod.transport.tls_settings import TlsSettings
+from kprod.transport.tls_context import TlsSettings
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.guarded_broker import GuardedBroker
 

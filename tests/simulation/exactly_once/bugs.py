@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kprod.buffer.producer_id import ProducerId
 from kprod.sender.coordination import Coordination
-from kprod.sender.rounds.produce_exchange import TransactionOfBatches
+from kprod.sender.rounds.produce import TransactionOfBatches
 from kprod.sender.rounds.transaction import TransactionRound
 from kprod.sender.transaction_requests import (
     AddPartitions,

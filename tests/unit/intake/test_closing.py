@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.intake.closing import close_all
+from kprod.intake.interceptors import close_all
 
 
 class Plug:

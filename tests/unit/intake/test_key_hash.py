@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.intake.key_hash import CRC32, FNV1A, MURMUR2, KeyHash, magnitude
+from kprod.intake.partitioner import CRC32, FNV1A, MURMUR2, KeyHash, magnitude
 from kprod_ext import fnv1a
 
 # From the test suite of FNV's authors (FNV-1a, 32 bit).

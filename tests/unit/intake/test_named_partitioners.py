@@ -10,11 +10,13 @@ import pytest
 
 from kprod.config.kinds import PARTITIONERS
 from kprod.errors import PartitionError
-from kprod.intake.chosen_partitioner import partitioner_for
-from kprod.intake.own_partitioner import CallablePartitioner, CheckedPartitioner
-from kprod.intake.partitioner import DefaultPartitioner, Partitioner
+from kprod.intake.configured_partitioner import (
+    CallablePartitioner,
+    CheckedPartitioner,
+    partitioner_for,
+)
+from kprod.intake.partitioner import DefaultPartitioner, Partitioner, RoundRobinPartitioner
 from kprod.intake.queue_loads import QueueLoads
-from kprod.intake.round_robin import RoundRobinPartitioner
 from tests.unit.intake.topics import topic
 
 BATCH = 1000

@@ -11,7 +11,7 @@ import pytest
 
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import PartitionError
-from kprod.intake.own_partitioner import CallablePartitioner, CheckedPartitioner
+from kprod.intake.configured_partitioner import CallablePartitioner, CheckedPartitioner
 from kprod.intake.partitioner import Partitioner
 from kprod.types import BytesLike
 from tests.support.steady_names import steady_repr

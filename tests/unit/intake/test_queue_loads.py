@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from kprod.cluster.snapshot import TopicInfo
-from kprod.intake.load_table import LoadTable
 from kprod.intake.partitioner import DefaultPartitioner
-from kprod.intake.queue_loads import QueueLoads
+from kprod.intake.queue_loads import LoadTable, QueueLoads
 from tests.unit.intake.topics import topic
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kprod.metrics.page import page
+from kprod.metrics.__main__ import page
 from kprod.metrics.table import NODE_METRICS, PRODUCER_GAUGES, PRODUCER_METRICS, TOPIC_METRICS
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import producer_before

@@ -8,10 +8,9 @@ from kprod.backoff import ExponentialBackoff
 from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
-from kprod.sender.link import BrokerLink
-from kprod.sender.link_settings import LinkSettings
+from kprod.sender.link import BrokerLink, LinkSettings
 from kprod.sender.trouble_log import TroubleLog
-from kprod.transport.memory_transport import MemoryTransport, ServerEnd
+from kprod.transport.memory import MemoryTransport, ServerEnd
 from tests.support.fake_clock import FakeClock
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.steady_random import SteadyRandom

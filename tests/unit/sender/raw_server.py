@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprod.transport.memory_transport import ServerEnd
+from kprod.transport.memory import ServerEnd
 from kprod.wire.framing import FrameReader
 from tests.unit.sender.exchanges import handshake_answer
 

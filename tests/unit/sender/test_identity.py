@@ -89,7 +89,7 @@ def test_the_reason_why_there_is_no_id_is_told_once_and_with_the_record(
     assert isinstance(error, DeliveryTimeoutError)
     assert "INVALID_REQUEST (42): asking for a producer id" in str(error)
     told = [r for r in caplog.records if r.name == "kprod.sender.trouble_log"]
-    assert len([r for r in told if "INVALID_REQUEST" in r.getMessage()]) == 1
+    assert len([r for r in told if "asked again: INVALID_REQUEST" in r.getMessage()]) == 1
 
 
 def test_a_producer_without_an_id_goes_on_once_a_broker_gives_it_one(

@@ -9,7 +9,7 @@ import pytest
 
 from kprod.errors import ConnectionLost, KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
-from kprod.transport.memory_transport import MemoryTransport
+from kprod.transport.memory import MemoryTransport
 from kprod_ext import BufferPool, PooledBuffer, SealedBatch
 from tests.support.batch_writing import new_builder
 from tests.support.fake_clock import FakeClock

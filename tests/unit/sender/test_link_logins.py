@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kprod.security.steps import Begun, InlineSteps, Mechanism, Message, Steps
 from kprod.sender.login import LoginSettings
-from kprod.transport.memory_transport import ServerEnd
+from kprod.transport.memory import ServerEnd
 from kprod.wire.framing import FrameReader
 from kprod.wire.versions import ApiKey
 from tests.support.kio_messages import encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.transport.memory_transport import MemoryTransport
+from kprod.transport.memory import MemoryTransport
 from tests.support.fake_clock import FakeClock
 from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.exchanges import Noted, answer, frame

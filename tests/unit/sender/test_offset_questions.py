@@ -9,8 +9,7 @@ from kprod.sender.offset_questions import OffsetQuestion
 from kprod.sender.transaction_reactions import Reaction
 from kprod.sender.transaction_requests import FetchOffsets, FindCoordinator, InitProducerId
 from kprod.sender.transactions import Call
-from kprod.wire.group_offsets import CommittedOffset, OffsetsReply
-from kprod.wire.transactions import GROUP, CoordinatorReply
+from kprod.wire.transactions import GROUP, CommittedOffset, CoordinatorReply, OffsetsReply
 from tests.unit.sender.coordinating import T0, Dialogue
 
 FOUND = CommittedOffset("t", 0, 4, b"note", 0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kprod.broker.records.record_batch import RecordBatch
-from kprod.transport.memory_transport import ServerEnd
+from kprod.transport.memory import ServerEnd
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.fake_clock import FakeClock

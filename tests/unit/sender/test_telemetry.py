@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.sender.telemetry import SHORTEST_INTERVAL, Telemetry
+from kprod.sender.rounds.telemetry import SHORTEST_INTERVAL, Telemetry
 from kprod.wire.telemetry import NO_ID, PushReply, Subscription
 from kprod.wire.versions import ApiKey, ApiVersions
 

@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from kprod.errors import ConnectionLost
-from kprod.transport.http_tunnel import LONGEST_HEAD, open_tunnel
-from kprod.transport.proxy import ProxyBackend
+from kprod.transport.proxy import LONGEST_HEAD, ProxyBackend, open_tunnel
 from kprod.transport.tcp_transport import TcpTransport
 
 OK = b"HTTP/1.1 200 Connection established\r\n\r\n"

@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from kprod.errors import ConnectionLost
-from kprod.transport.memory import MemoryBackend
-from kprod.transport.memory_transport import ServerEnd
-from kprod.transport.tls import TlsBackend
-from kprod.transport.tls_context import TlsContexts
-from kprod.transport.tls_settings import TlsSettings
-from kprod.transport.tls_transport import TlsTransport
+from kprod.transport.memory import MemoryBackend, ServerEnd
+from kprod.transport.tls import TlsBackend, TlsTransport
+from kprod.transport.tls_context import TlsContexts, TlsSettings
 from tests.support.certificates import Certificates
 
 PLACE = ("localhost", 9092)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kprod.errors import ConnectionLost
-from kprod.transport.unix import UnixBackend
+from kprod.transport.tcp import UnixBackend
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.wire.otlp import Point, Temporality, gauge, metrics_data, monotonic_sum
-from kprod.wire.protobuf import uvarint
+from kprod.wire.otlp import Point, Temporality, gauge, metrics_data, monotonic_sum, uvarint
 from tests.support.metrics_data import ToldMetric, read_metrics, read_resource, read_scope
 
 BEGIN, NOW = 1_700_000_000_000_000_000, 1_700_000_300_000_000_000

@@ -9,8 +9,8 @@ import pytest
 from kprod.cluster.snapshot import Broker
 from kprod.errors import ProtocolError
 from kprod.wire.control import decode_metadata_response
+from kprod.wire.primitives import WireReader
 from kprod.wire.produce import decode_produce_response
-from kprod.wire.reader import WireReader
 from kprod_ext.peer_text import LONGEST, decoded, printable
 
 EVIL = {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kprod.errors import ProtocolError
-from kprod.wire.reader import WireReader
+from kprod.wire.primitives import WireReader
 
 
 def classic(data: bytes) -> WireReader:

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.errors import ProtocolError
 from kprod.wire import transactions as wire
-from kprod.wire.group_offsets import (
+from kprod.wire.transactions import (
     CommittedOffset,
     OffsetsReply,
     decode_offset_fetch_response,

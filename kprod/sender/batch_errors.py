@@ -1,15 +1,21 @@
-"""The error that a batch ends in: in words for users, with what is known of the log."""
+"""The error that a batch ends in, and those of its single records (KIP-467)."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kprod.cluster.metadata import Metadata
-from kprod.errors import BrokerError, DeliveryTimeoutError, KprodError, RecordTooLargeError
+from kprod.errors import (
+    BrokerError,
+    DeliveryTimeoutError,
+    InvalidBatchError,
+    KprodError,
+    RecordTooLargeError,
+)
 from kprod.sender.retry import OUT_OF_ORDER_SEQUENCE, TOO_LARGE
 from kprod.sender.sequences import Sequences
-from kprod.types import Persisted
+from kprod.types import Persisted, TopicPartition
 from kprod_ext.batch import ProducerBatch
 
 
@@ -80,3 +86,47 @@ def unknown_fate(batch: ProducerBatch) -> KprodError:
     )
     error.persisted = Persisted.MAYBE
     return error
+
+
+PerRecord = Sequence[tuple[int, KprodError]]
+"""Errors with the index of the first record each is for, from 0 on; it holds up to the next."""
+
+
+def errors_by_record(error: KprodError, tp: TopicPartition, records: int) -> PerRecord:
+    """The errors of the records of a batch that ended in ``error``; empty for one and the same.
+
+    Records the broker has named get its error with its text about them. The others get
+    InvalidBatchError: nothing is wrong with them, they were in bad company (Kafka's ``Sender``
+    tells them so by a plain KafkaException).
+    """
+    if not isinstance(error, BrokerError):
+        return ()
+    named = {i: text for i, text in error.record_errors.items() if 0 <= i < records}
+    if not named:
+        return ()
+    found: list[tuple[int, KprodError]] = []
+    innocent: KprodError | None = None
+    for index in range(records):
+        if index in named:
+            innocent = None
+            found.append((index, _named(error, tp, index, named[index])))
+        elif innocent is None:
+            innocent = _innocent(error, tp, len(named))
+            found.append((index, innocent))
+    return found
+
+
+def _named(error: BrokerError, tp: TopicPartition, index: int, text: str | None) -> KprodError:
+    told = f": {text}" if text else ""
+    own = BrokerError(error.code, f"{tp}: record {index} of its batch{told}")
+    own.persisted = error.persisted
+    return own
+
+
+def _innocent(error: BrokerError, tp: TopicPartition, named: int) -> KprodError:
+    other = InvalidBatchError(
+        f"{tp}: the batch was refused because of {named} other records in it ({error.name});"
+        " sent again, this one may be stored"
+    )
+    other.persisted = error.persisted
+    return other

@@ -1,4 +1,4 @@
-"""Partitioners of the application, and what becomes of their mistakes."""
+"""The partitioner that the options ask for: one of kprod's, or the application's, checked."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from functools import lru_cache
 from typing import Any
 
 from kprod.cluster.snapshot import TopicInfo
+from kprod.config import ProducerConfig
 from kprod.config.kinds import safe_repr
 from kprod.errors import PartitionError
-from kprod.intake.partitioner import Partitioner
+from kprod.intake.partitioner import (
+    CRC32,
+    FNV1A,
+    MURMUR2,
+    DefaultPartitioner,
+    KeyHash,
+    Partitioner,
+    RoundRobinPartitioner,
+)
+from kprod.intake.queue_loads import QueueLoads
 from kprod.types import BytesLike
 
 _log = logging.getLogger("kprod.intake.partitioner")
@@ -96,3 +106,42 @@ def _failed(source: Any, topic: TopicInfo, error: Exception) -> PartitionError:
 
 def _name(source: Any) -> str:
     return getattr(source, "__qualname__", None) or type(source).__qualname__
+
+
+KEY_HASHES: dict[str, KeyHash] = {"default": MURMUR2, "crc32": CRC32, "fnv1a": FNV1A}
+
+
+def partitioner_for(
+    option: Any,
+    batch_size: int,
+    *,
+    ignore_keys: bool = False,
+    loads: QueueLoads | None = None,
+) -> Partitioner:
+    """The partitioner that the option ``partitioner`` names or is: a name, callable or object.
+
+    ``loads`` is for those that keep records without a key together; the others do without.
+    """
+    if option == "round_robin":
+        return RoundRobinPartitioner()
+    if isinstance(option, str):
+        key_hash = None if ignore_keys else KEY_HASHES[option]
+        return DefaultPartitioner(batch_size, key_hash=key_hash, loads=loads)
+    if callable(getattr(option, "choose", None)):
+        turns = callable(getattr(option, "on_new_batch", None))
+        return TurningPartitioner(option) if turns else CheckedPartitioner(option)
+    return CallablePartitioner(option)
+
+
+def compiled_partitioner(
+    config: ProducerConfig, partitioner: Partitioner
+) -> DefaultPartitioner | None:
+    """The partitioner if the compiled ``send`` can do without asking it, else None.
+
+    Nothing of the application's may have to see each record on its way in.
+    """
+    if config.interceptors or config.key_serializer or config.value_serializer:
+        return None
+    if isinstance(partitioner, DefaultPartitioner) and partitioner.hashes_by_murmur2:
+        return partitioner
+    return None

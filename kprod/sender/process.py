@@ -1,20 +1,87 @@
-"""What producers owe their process: nothing left behind at exit, a fresh start after a fork."""
+"""A producer and its process: exit, SIGTERM, forks, and no green threads."""
 
 from __future__ import annotations
 
 import _thread
 import atexit
+import logging
 import os
+import signal
 import sys
 import threading
 import time
 import warnings
 import weakref
 from contextlib import suppress
+from types import FrameType
 from typing import Protocol
 
+from kprod.errors import IllegalStateError
 from kprod.sender.engine import Engine
-from kprod.sender.termination import process_ends
+
+_ADVICE = (
+    "%s has replaced Python's threads by green ones, on which a producer would hang: it needs a"
+    " thread of its own. %s, or send from a process that is not patched"
+)
+_GEVENT = "Call gevent.monkey.patch_all(thread=False, queue=False, select=False, socket=False)"
+_EVENTLET = "Call eventlet.monkey_patch(os=True, time=True) without thread, select and socket"
+
+
+def refuse_green_threads() -> None:
+    """Raise IllegalStateError where gevent or eventlet has patched the module threading."""
+    gevent = sys.modules.get("gevent.monkey")
+    if gevent is not None and gevent.is_module_patched("threading"):
+        raise IllegalStateError(_ADVICE % ("gevent", _GEVENT))
+    eventlet = sys.modules.get("eventlet.patcher")
+    if eventlet is not None and eventlet.is_monkey_patched("thread"):
+        raise IllegalStateError(_ADVICE % ("eventlet", _EVENTLET))
+
+
+log = logging.getLogger(__name__)
+
+STATUS = 128 + signal.SIGTERM
+"""What a shell says of a process that SIGTERM has ended."""
+
+
+_ends = False
+
+
+def process_ends() -> None:
+    """The process ends already, and delivers what is queued: SIGTERM must not break that off."""
+    global _ends  # noqa: PLW0603  (one process, one end)
+    _ends = True
+
+
+def exit_on_sigterm() -> None:
+    """Turn SIGTERM into SystemExit in the main thread, unless the application handles it itself.
+
+    Without a handler the signal ends the process at once, and nothing of Python's runs any more.
+    The handler only raises: it may interrupt whatever holds a lock.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        log.warning("close_on_sigterm has no effect: the producer is not made in the main thread")
+        return
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(_signal: int, frame: FrameType | None) -> None:
+    if not _ends and not _is_finalizing(frame):
+        sys.exit(STATUS)
+
+
+def _is_finalizing(frame: FrameType | None) -> bool:
+    """Whether multiprocessing is about to run its finalizers in this process, ours among them.
+
+    A pool that is terminated asks a worker to end and sends it SIGTERM at the same time. SystemExit
+    in there would skip the finalizers, and with them what is queued.
+    """
+    while frame is not None:
+        where = (frame.f_globals.get("__name__"), frame.f_code.co_name)
+        if where == ("multiprocessing.util", "_exit_function"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Living(Protocol):
