@@ -168,7 +168,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             check_partition(partition),
             check_timestamp(timestamp_ms),
         )
-        if not self._max_block:  # a face, which sends again when it has waited for the topic itself
+        if not self._max_block:  # a face, which waits itself and sends again: no hook runs twice
+            self._serializers.ensure_ready(record.topic)
             self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
         record = self._interceptors.on_send(record)
         try:
@@ -182,7 +183,9 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         deadline = self._clock.monotonic() + self._engine.blocking_time(self._max_block)
         if self._callbacks.crowded:
             self._await_callbacks(deadline)
-        key, value = self._serializers.apply(record)
+        key, value, headers = self._serializers.apply(record)
+        if headers is not record.headers:
+            record = replace(record, headers=headers)
         self._size_limits.check(record, key, value)
         topic = self._metadata.await_topic(
             record.topic, self._left(deadline), self._wake, record.partition

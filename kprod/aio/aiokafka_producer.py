@@ -17,6 +17,7 @@ from kprod.aio.record_batch import RecordBatch
 from kprod.aio.record_metadata import RecordMetadata, nothing, stored
 from kprod.config.reading import concealed
 from kprod.errors import KprodError
+from kprod.intake.serializers import WouldWait, without_waiting
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
 from kprod.kafka.options import native_options
@@ -49,8 +50,8 @@ class AIOKafkaProducer(TransactionCalls):
         if options.get("transactional_id") is not None:
             options["enable_idempotence"] = True
         self._acks = options.setdefault("acks", -1 if options.get("enable_idempotence") else 1)
-        self._key = serializers.bound(options.pop("key_serializer", None))
-        self._value = serializers.bound(options.pop("value_serializer", None))
+        self._key = serializers.bound(without_waiting(options.pop("key_serializer", None)))
+        self._value = serializers.bound(without_waiting(options.pop("value_serializer", None)))
         plugged = options.pop("partitioner", None)
         own = plugged is not None and not partitioners.is_built_in(plugged)
         self._choose = partitioners.bound(plugged) if own else None
@@ -179,8 +180,9 @@ class AIOKafkaProducer(TransactionCalls):
         topic, value, key, headers, partition, timestamp_ms = record
         if value is None and key is None:
             raise TypeError("Need at least one: key or value")
-        wire_key = key if self._key is None else self._key(topic, headers or [], key)
-        wire_value = value if self._value is None else self._value(topic, headers or [], value)
+        headers = list(headers or ())  # which serializers may change
+        wire_key = await self._by(self._key, topic, headers, key)
+        wire_value = await self._by(self._value, topic, headers, value)
         try:
             if partition is None and self._choose is not None:
                 await self._queueing.topic(topic, self._longest)
@@ -190,6 +192,18 @@ class AIOKafkaProducer(TransactionCalls):
             return await self._queueing.put(made)
         except KprodError as error:
             raise for_aiokafka(told_by_cluster(error)) from error
+
+    async def _by(
+        self, serialize: serializers.Serialize | None, topic: str, headers: Any, data: Any
+    ) -> Any:
+        """What the serializer makes of the data; the loop goes on while it has to wait."""
+        if serialize is None:
+            return data
+        while True:
+            try:
+                return serialize(topic, headers, data)
+            except WouldWait as serializer:
+                await self._queueing.elsewhere(serializer.wait, "schema")
 
     def _sent(self, native: FutureRecordMetadata) -> asyncio.Future[RecordMetadata | None]:
         made: Any = self._queueing.sent(native)  # which asyncio takes for one of its own

@@ -11,6 +11,7 @@ from kprod.aio.loop_tokens import with_tokens_of_loop
 from kprod.aio.queueing import Queueing, Record
 from kprod.aio.transactions import AsyncTransactionCalls
 from kprod.config.reading import concealed
+from kprod.intake.serializers import without_waiting
 from kprod.producer import KafkaProducer
 from kprod.types import DeliveryReport, Headers, RecordMetadata
 from kprod_ext.aio import NOTHING, SentRecord, Settling
@@ -39,6 +40,9 @@ class Producer(AsyncTransactionCalls):
         options = concealed(options)
         self._max_block = max_block_ms / 1000
         options = with_tokens_of_loop(options, asyncio._get_running_loop())
+        for name in options:
+            if name.replace(".", "_") in ("key_serializer", "value_serializer"):
+                options[name] = without_waiting(options[name])
         self._native = KafkaProducer(max_block_ms=0, **options)
         self._queueing = Queueing(self._native, self._max_block, partial(Settling, renews=True))
         self._send_at_once = self._queueing.send_at_once

@@ -12,6 +12,7 @@ from kprod.aio.memory_row import MemoryRow
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError, PartitionError
 from kprod.intake.arguments import check_topic
+from kprod.intake.serializers import WouldWait
 from kprod.producer import KafkaProducer
 from kprod_ext.aio import Sending, Settling
 from kprod_ext.futures import FutureRecordMetadata
@@ -41,7 +42,7 @@ class Queueing(Sending):
         max_block: float,
         settling: Callable[[asyncio.AbstractEventLoop], Settling],
     ) -> None:
-        super().__init__(native, settling, (KprodTimeoutError, PartitionError))
+        super().__init__(native, settling, (KprodTimeoutError, PartitionError, WouldWait))
         self._max_block = max_block
         self._lookups = TopicLookups(native.metadata)
         self._memory = MemoryRow(self._oldest)
@@ -79,6 +80,8 @@ class Queueing(Sending):
                 await self._memory.wait(deadline)
             except KprodTimeoutError:
                 await self.topic(record.topic, deadline - loop.time(), record.partition)
+            except WouldWait as serializer:
+                await self.elsewhere(serializer.wait, "schema")
             else:
                 if waited:
                     self._memory.found_some()

@@ -34,7 +34,7 @@ class RowChecks:
     def payload(self, row: int, field: str, data: Any) -> bytes | None:
         """A key or value as bytes: a copy, for a buffer may change until it is written."""
         record = ProducerRecord(self._topic, **{field: data})
-        key, value = self._numbered(row, lambda: _NO_SERIALIZERS.apply(record))
+        key, value, _ = self._numbered(row, lambda: _NO_SERIALIZERS.apply(record))
         found = key if field == "key" else value
         return None if found is None else memoryview(found).tobytes()
 

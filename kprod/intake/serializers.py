@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from kprod.errors import InvalidRecordError, SerializationError
+from kprod.errors import InvalidRecordError, KprodError, SerializationError
+from kprod.intake.arguments import freeze_headers
 from kprod.types import BytesLike, Header, ProducerRecord
 
-_Serialize: TypeAlias = Callable[[str, Sequence[Header], Any], Any]
+_Serialize: TypeAlias = Callable[[str, list[Header], Any], Any]
+
+
+class WouldWait(Exception):
+    """A serializer in an event loop has to ask somebody first.
+
+    ``wait()`` asks, in a thread that may wait; then the record is sent again.
+    """
+
+    def __init__(self, wait: Callable[[], object]) -> None:
+        super().__init__("the serializer has to wait")
+        self.wait = wait
+
+
+def without_waiting(serializer: Any) -> Any:
+    """The serializer for an event loop: one that can raises ``WouldWait`` instead of waiting."""
+    turned = getattr(serializer, "without_waiting", None)
+    return turned() if callable(turned) else serializer
 
 
 class Serializers:
@@ -16,30 +34,51 @@ class Serializers:
 
     A serializer is a name, a callable ``f(object)`` or an object with
     ``serialize(topic, headers, object)`` (kafka-python 3). It is called for None too, as in Kafka's
-    Java client, and returns bytes, bytearray, memoryview or None. Thread-safe if the serializers
-    are.
+    Java client, and returns bytes, bytearray, memoryview or None. ``headers`` is a list that it may
+    change: the headers are frozen afterwards. Thread-safe if the serializers are.
     """
 
     def __init__(self, key: Any = None, value: Any = None) -> None:
         self._key = _bound(key)
         self._value = _bound(value)
+        self._ready = [
+            serializer.ensure_ready
+            for serializer in (key, value)
+            if callable(getattr(serializer, "ensure_ready", None))
+        ]
+        self._see_headers = any(map(_sees_headers, (key, value)))
 
-    def apply(self, record: ProducerRecord) -> tuple[BytesLike | None, BytesLike | None]:
-        """Key and value as bytes, None for null. The buffers are the caller's own, not copies.
+    def ensure_ready(self, topic: str) -> None:
+        """Raises WouldWait when a serializer has to ask somebody before it knows the topic."""
+        for ensure_ready in self._ready:
+            ensure_ready(topic)
 
-        Raises SerializationError naming the topic and the field, InvalidRecordError for a
-        memoryview that was released.
+    def apply(
+        self, record: ProducerRecord
+    ) -> tuple[BytesLike | None, BytesLike | None, Sequence[Header]]:
+        """Key and value as bytes, None for null, and the headers after the serializers.
+
+        The buffers are the caller's own, not copies. Raises SerializationError naming the topic and
+        the field, InvalidRecordError for a memoryview that was released, what ``freeze_headers``
+        raises for headers of a serializer, and WouldWait.
         """
         key, value = record.key, record.value
+        headers = list(record.headers) if self._see_headers else None
         if self._key is not None:
-            key = _serialized("key", self._key, record, key)
+            key = _serialized("key", self._key, record, headers, key)
         elif key is not None and type(key) is not bytes:
             key = _buffer("key", record.topic, key, _advice("key", key))
         if self._value is not None:
-            value = _serialized("value", self._value, record, value)
+            value = _serialized("value", self._value, record, headers, value)
         elif value is not None and type(value) is not bytes:
             value = _buffer("value", record.topic, value, _advice("value", value))
-        return key, value
+        return key, value, record.headers if headers is None else _frozen(headers, record)
+
+
+def _frozen(headers: list[Header], record: ProducerRecord) -> Sequence[Header]:
+    """The headers after the serializers: the record's own where none has changed them."""
+    frozen = freeze_headers(headers)
+    return record.headers if frozen == record.headers else frozen
 
 
 def _bound(serializer: Any) -> _Serialize | None:
@@ -49,17 +88,26 @@ def _bound(serializer: Any) -> _Serialize | None:
         from kprod.intake.named_serializers import NAMED_SERIALIZERS  # it brings json
 
         serializer = NAMED_SERIALIZERS[serializer]
-    serialize = getattr(serializer, "serialize", None)
-    if callable(serialize):
-        return serialize  # type: ignore[no-any-return]
+    if _sees_headers(serializer):
+        return serializer.serialize  # type: ignore[no-any-return]
     return lambda _topic, _headers, data: serializer(data)
 
 
+def _sees_headers(serializer: Any) -> bool:
+    return callable(getattr(serializer, "serialize", None))
+
+
 def _serialized(
-    field: str, serialize: _Serialize, record: ProducerRecord, data: Any
+    field: str,
+    serialize: _Serialize,
+    record: ProducerRecord,
+    headers: list[Header] | None,
+    data: Any,
 ) -> BytesLike | None:
     try:
-        result = serialize(record.topic, record.headers, data)
+        result = serialize(record.topic, [] if headers is None else headers, data)
+    except (WouldWait, KprodError):  # which say themselves what is wrong
+        raise
     except Exception as error:
         raise SerializationError(
             f"{field} for topic {record.topic!r}: {field}_serializer failed on"

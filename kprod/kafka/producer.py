@@ -140,10 +140,8 @@ class KafkaProducer(TransactionCalls):
         if headers is not None or (value is None and key is None):
             _check(value, key, headers)
         given = key, value
-        if self._key is not None:
-            key = self._key(topic, headers or [], key)
-        if self._value is not None:
-            value = self._value(topic, headers or [], value)
+        if self._key is not None or self._value is not None:
+            key, value, headers = self._serialized(topic, key, value, headers)
         try:
             if partition is not None:
                 partition = int(partition) if partition.__class__ is bool else partition
@@ -164,6 +162,17 @@ class KafkaProducer(TransactionCalls):
             return FutureRecordMetadata(None, translated(error))
         except KprodError as error:
             raise translated(error) from error
+
+    def _serialized(
+        self, topic: str, key: Any, value: Any, headers: list[tuple[str, bytes]] | None
+    ) -> tuple[Any, Any, list[tuple[str, bytes]]]:
+        """Key and value by their serializers, and the headers, which these may have changed."""
+        changed = list(headers or ())
+        if self._key is not None:
+            key = self._key(topic, changed, key)
+        if self._value is not None:
+            value = self._value(topic, changed, value)
+        return key, value, changed
 
     def _cluster_with(self, topic: str) -> partitioners.Cluster:
         """What is known of the cluster, with this topic."""

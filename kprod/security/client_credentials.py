@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import ssl
-import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 from kprod.errors import SaslAuthenticationError
-from kprod.security.time_limit import TimeLimit
-from kprod_ext.peer_text import printable
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
+from kprod.security.http_request import NoAnswer, request
 
 TIMEOUT = 5.0
 """Seconds for the issuer to answer: the broker waits for the token meanwhile."""
 MOST_BYTES = 256 * 1024
+"""No token is longer."""
 LONGEST_CODE = 100
 
 
@@ -69,38 +64,19 @@ class ClientCredentials:
 
     def _ask(self) -> tuple[int, dict[str, Any]]:
         """The status of the answer, and the object in it, which may be empty on an error."""
-        from urllib3 import PoolManager, Timeout
-        from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
-
-        timeout = Timeout(total=self._timeout)
-        with (
-            _Unlogged(),
-            TimeLimit(self._timeout) as limit,
-            PoolManager(ssl_context=self._trust(), timeout=timeout) as pool,
-        ):
-            pool.pool_classes_by_scheme = limit.pool_classes()
-            reason = ""
-            try:
-                response = pool.request(
-                    "POST",
-                    self._url,
-                    body=self._form(),
-                    headers=self._headers(),
-                    redirect=False,
-                    retries=False,
-                    preload_content=False,
-                    decode_content=False,  # asked for as it is: a bomb stays as small as it came
-                )
-                body = _body(response)
-                if not limit.over:  # then it may end too early
-                    return response.status, self._object(response.status, body)
-            except NewConnectionError as error:  # which is a TimeoutError to urllib3
-                reason = _cause(error)
-            except TimeoutError:
-                pass
-            except HTTPError as error:
-                reason = "" if limit.over else _cause(error)
-        raise self._none(reason or f"no answer within {self._timeout:g} s")
+        try:
+            answer = request(
+                "POST",
+                self._url,
+                body=self._form(),
+                headers=self._headers(),
+                context=self._trust(),
+                timeout=self._timeout,
+                most_bytes=MOST_BYTES,
+            )
+        except NoAnswer as error:
+            raise self._none(str(error)) from None
+        return answer.status, self._object(answer.status, answer.body)
 
     def _form(self) -> str:
         scope = {} if self._scope is None else {"scope": self._scope}
@@ -132,34 +108,6 @@ class ClientCredentials:
         return SaslAuthenticationError(f"OAUTHBEARER: no token from {self._place}: {reason}")
 
 
-class _Unlogged(logging.Filter):
-    """Within it urllib3 logs nothing of this thread: at DEBUG it would, the whole address."""
-
-    _log = logging.getLogger("urllib3.connectionpool")
-
-    def __enter__(self) -> None:
-        self._thread = threading.get_ident()
-        self._log.addFilter(self)
-
-    def __exit__(self, *_: object) -> None:
-        self._log.removeFilter(self)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.thread != self._thread
-
-
-def _body(response: BaseHTTPResponse) -> bytes:
-    """Its first ``MOST_BYTES``; no token is longer."""
-    parts, room = [], MOST_BYTES
-    try:
-        while room and (part := response.read1(room)):
-            parts.append(part)
-            room -= len(part)
-    finally:
-        response.close()
-    return b"".join(parts)
-
-
 def _seconds(told: object) -> float | None:
     """A number, perhaps as text; None for what is none, or has no end."""
     try:
@@ -167,15 +115,6 @@ def _seconds(told: object) -> float | None:
     except (ValueError, TypeError, OverflowError):
         return None
     return seconds if math.isfinite(seconds) else None
-
-
-def _cause(error: Exception) -> str:
-    """What is at the bottom of it: urllib3 tells of its own objects around that."""
-    found: BaseException = error
-    while (deeper := found.__cause__ or found.__context__) is not None:
-        found = deeper
-    said = found.strerror if isinstance(found, OSError) and found.strerror else str(found)
-    return printable(" ".join(said.split())) or type(found).__name__
 
 
 def _code(told: object) -> str:

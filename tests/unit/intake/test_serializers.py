@@ -9,7 +9,13 @@ from typing import Any
 import numpy
 import pytest
 
-from kprod.errors import InvalidRecordError, KprodError, SerializationError
+from kprod.errors import (
+    InvalidRecordError,
+    KprodError,
+    KprodTimeoutError,
+    RecordTypeError,
+    SerializationError,
+)
 from kprod.intake.serializers import Serializers
 from kprod.types import Header, ProducerRecord
 from tests.support.steady_names import steady_repr
@@ -35,7 +41,7 @@ def refused(serializers: Serializers, given: ProducerRecord) -> str:
     ids=steady_repr,
 )
 def test_what_can_be_sent_goes_through_untouched(data: Any) -> None:
-    key, value = Serializers().apply(ProducerRecord("t", key=data, value=data))
+    key, value, _ = Serializers().apply(ProducerRecord("t", key=data, value=data))
     assert key is data
     assert value is data
 
@@ -106,18 +112,59 @@ class Recording:
 
 def test_a_callable_gets_the_object() -> None:
     serializers = Serializers(key=str.encode, value=lambda data: bytes([data]))
-    assert serializers.apply(ProducerRecord("t", key="k", value=7)) == (b"k", b"\x07")
+    assert serializers.apply(ProducerRecord("t", key="k", value=7))[:2] == (b"k", b"\x07")
 
 
 def test_an_object_gets_topic_headers_and_object() -> None:
     serializer = Recording()
-    assert Serializers(value=serializer).apply(record("value", "v")) == (None, b"done")
-    assert serializer.calls == [("flights", (("h", b"1"),), "v")]
+    assert Serializers(value=serializer).apply(record("value", "v"))[:2] == (None, b"done")
+    assert serializer.calls == [("flights", [("h", b"1")], "v")]
+
+
+class Labels:
+    def serialize(self, topic: str, headers: list[Any], data: Any) -> bytes:
+        headers.append(("label", bytearray(str(data).encode())))
+        return b"done"
+
+
+def test_a_serializer_adds_headers_which_are_frozen_afterwards() -> None:
+    given = record("value", "v")
+    headers = Serializers(key=Labels(), value=Labels()).apply(given)[2]
+    assert headers == (("h", b"1"), ("label", b"None"), ("label", b"v"))
+    assert [type(value) for _, value in headers] == [bytes] * 3
+    assert given.headers == (("h", b"1"),)
+
+
+def test_headers_that_no_serializer_changed_stay_the_same_object() -> None:
+    given = record("value", "v")
+    assert Serializers(value=Recording()).apply(given)[2] is given.headers
+    assert Serializers(value=str.encode).apply(given)[2] is given.headers
+
+
+def test_headers_of_a_serializer_are_checked() -> None:
+    class Wrong:
+        def serialize(self, topic: str, headers: list[Any], data: Any) -> bytes:
+            headers.append(("label", "text"))
+            return b""
+
+    with pytest.raises(RecordTypeError, match=r"headers\[1\]: expected bytes"):
+        Serializers(value=Wrong()).apply(record("value", 1))
+
+
+def test_what_an_error_of_kprods_own_says_stands() -> None:
+    error = KprodTimeoutError("the registry does not answer")
+
+    def fail(_: Any) -> bytes:
+        raise error
+
+    with pytest.raises(KprodTimeoutError) as raised:
+        Serializers(value=fail).apply(record("value", 1))
+    assert raised.value is error
 
 
 def test_a_serializer_is_asked_about_null_too() -> None:
     serializers = Serializers(key=repr_bytes, value=lambda _: None)
-    assert serializers.apply(ProducerRecord("t", key=None, value=b"x")) == (b"None", None)
+    assert serializers.apply(ProducerRecord("t", key=None, value=b"x"))[:2] == (b"None", None)
 
 
 def repr_bytes(data: Any) -> bytes:
@@ -167,7 +214,10 @@ def test_an_interrupt_is_not_swallowed() -> None:
 
 def test_serializers_by_name() -> None:
     serializers = Serializers(key="str", value="int")
-    assert serializers.apply(ProducerRecord("t", key="k", value=7)) == (b"k", bytes(7) + b"\x07")
+    assert serializers.apply(ProducerRecord("t", key="k", value=7))[:2] == (
+        b"k",
+        bytes(7) + b"\x07",
+    )
 
 
 @pytest.mark.parametrize(

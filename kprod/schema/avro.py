@@ -1,0 +1,101 @@
+"""Avro, by fastavro"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+from kprod.errors import ConfigError
+from kprod.schema.avro_names import full_name, inlined
+from kprod.schema.registry import SchemaRegistry
+from kprod.schema.schema import Schema, SchemaReference
+from kprod.schema.serializer import Encode, SchemaSerializer
+
+
+class AvroSerializer(SchemaSerializer):
+    """Writes objects as Avro. ``schema``: JSON text, or what that text stands for.
+
+    A record is a dict; ``to_dict`` makes one of other objects. ``references`` are the types the
+    schema names without defining them. The options, and what is raised when, are those of
+    ``SchemaSerializer``. Raises ConfigError for what is no Avro schema.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: str | Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        references: Sequence[SchemaReference] = (),
+        to_dict: Callable[[Any], Any] | None = None,
+        **options: Any,
+    ) -> None:
+        text = avro_text(schema)
+        self._to_dict = to_dict
+        self._name = None if text is None else full_name(json.loads(text))
+        if text is not None and not references:
+            parsed(text)  # it is told at once what is wrong with it
+        own = None if text is None else Schema(text, "AVRO", tuple(references))
+        super().__init__(registry, own, **options)
+
+    def _record_name(self) -> str | None:
+        return self._name
+
+    def _encoder(self, prefix: bytes, schema: Schema) -> Encode:
+        from fastavro import schemaless_writer
+
+        writer_schema = parsed(complete(schema, self._registry))
+        to_dict = self._to_dict
+
+        def encode(data: Any) -> bytes:
+            buffer = BytesIO()
+            buffer.write(prefix)
+            schemaless_writer(buffer, writer_schema, data if to_dict is None else to_dict(data))
+            return buffer.getvalue()
+
+        return encode
+
+
+def avro_text(schema: str | Mapping[str, Any] | Sequence[Any] | None) -> str | None:
+    """The schema as JSON text; a name of a primitive type is one too. Raises ConfigError."""
+    if schema is None:
+        return None
+    if not isinstance(schema, str):
+        return json.dumps(schema)
+    try:
+        json.loads(schema)
+    except ValueError:
+        if schema.isidentifier():
+            return json.dumps(schema)
+        raise ConfigError("schema: expected an Avro schema, the text is not JSON") from None
+    return schema
+
+
+def parsed(text: str) -> Any:
+    """The schema as fastavro writes with it. Raises ConfigError."""
+    try:
+        from fastavro import parse_schema
+    except ImportError:
+        raise ConfigError("Avro needs fastavro: pip install 'kprod[schema]'") from None
+    try:
+        return parse_schema(json.loads(text))
+    except Exception as error:  # one of fastavro's many
+        raise ConfigError(f"schema: {type(error).__name__}: {error}") from error
+
+
+def complete(schema: Schema, registry: SchemaRegistry) -> str:
+    """The schema's text with the types it refers to in their places."""
+    if not schema.references:
+        return schema.text
+    definitions: dict[str, Any] = {}
+    _gather(schema, registry, definitions)
+    return json.dumps(inlined(json.loads(schema.text), definitions))
+
+
+def _gather(schema: Schema, registry: SchemaRegistry, definitions: dict[str, Any]) -> None:
+    for reference in schema.references:
+        if reference.name not in definitions:
+            found = registry.version(reference.subject, reference.version).schema
+            definitions[reference.name] = json.loads(found.text)
+            _gather(found, registry, definitions)

@@ -1,0 +1,209 @@
+"""A schema registry of Confluent's API: Confluent, Redpanda, Apicurio (``ccompat``), Karapace"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, Unpack
+from urllib.parse import quote
+from uuid import UUID
+
+from kprod.backoff import ExponentialBackoff
+from kprod.config.secret import exposed
+from kprod.errors import ConfigError
+from kprod.schema.bounded_cache import BoundedCache
+from kprod.schema.errors import IncompatibleSchemaError, RegistryError
+from kprod.schema.registry_http import RegistryHttp
+from kprod.schema.registry_security import (
+    RegistrySecurity,
+    addresses,
+    authorization,
+    concealed,
+    tls_settings,
+)
+from kprod.schema.schema import RegisteredSchema, Schema, SchemaReference
+
+T = TypeVar("T")
+
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 1.0
+"""Seconds between attempts, doubled from the first to the longest."""
+
+
+class SchemaRegistry:
+    """Registers and finds schemas. Thread-safe; what it was told is kept, up to ``cache_size``.
+
+    ``url``: the address, or several, tried in turn. ``username`` and ``password``, or ``token``
+    say who asks: ``password`` and ``token`` are text or callables, ``token`` also a provider with
+    ``token()``, ``ClientCredentials`` for one (OAuth). ``ssl_cafile``, ``ssl_certfile``,
+    ``ssl_keyfile`` (paths or PEM) and ``ssl_password`` are for HTTPS, as those of the producer;
+    ``ssl_context`` replaces them. ``headers`` go with every request. A call waits at most
+    ``timeout_ms`` with all its attempts, for one of them at most ``request_timeout_ms``.
+
+    Raises ConfigError for a bad option. A pickle holds the options, and raises TypeError if a
+    secret is among them as text. Nothing is connected before it is asked.
+    """
+
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_ms: int = 30_000,
+        request_timeout_ms: int = 5_000,
+        cache_size: int = 1000,
+        **security: Unpack[RegistrySecurity],
+    ) -> None:
+        _check(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, cache_size=cache_size)
+        _need_urllib3()
+        urls, login = addresses(url)
+        if login is not None and "username" not in security:
+            security["username"], security["password"] = login
+        private = concealed(security)
+        self._urls = urls
+        self._options: dict[str, Any] = {
+            **private,
+            "headers": None if headers is None else dict(headers),
+            "timeout_ms": timeout_ms,
+            "request_timeout_ms": request_timeout_ms,
+            "cache_size": cache_size,
+        }
+        self._http = RegistryHttp(
+            urls,
+            authorization(private),
+            headers or {},
+            tls_settings(private),
+            timeout_ms / 1000,
+            request_timeout_ms / 1000,
+            ExponentialBackoff(FIRST_WAIT, LONGEST_WAIT),
+        )
+        self._asking = threading.Lock()  # held while one asks: the others find its answer
+        self._known: BoundedCache[Any, RegisteredSchema] = BoundedCache(cache_size)
+        self._latest: BoundedCache[str, tuple[RegisteredSchema, float]] = BoundedCache(cache_size)
+
+    def register(
+        self, subject: str, schema: Schema, *, normalize: bool = False
+    ) -> RegisteredSchema:
+        """The schema under ``subject``, registered now if it was not.
+
+        Raises IncompatibleSchemaError, saying what differs from the subject's latest version, and
+        RegistryError.
+        """
+        key = "register", subject, schema, normalize
+        return self._once(key, lambda: self._registered(subject, schema, normalize))
+
+    def look_up(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
+        """The schema as it is registered under ``subject``. Raises SchemaNotFoundError."""
+        key = "look up", subject, schema, normalize
+        path = f"/subjects/{_part(subject)}{_normalized(normalize)}"
+        return self._once(key, lambda: _answer(self._ask("POST", path, schema.as_json()), schema))
+
+    def latest(self, subject: str, max_age_ms: int | None = None) -> RegisteredSchema:
+        """The newest version of ``subject``; asked for again when it is older than ``max_age_ms``.
+
+        None: it is asked for once. Raises SchemaNotFoundError.
+        """
+        with self._asking:
+            found = self._latest.get(subject)
+            now = time.monotonic()
+            if found is None or (max_age_ms is not None and now >= found[1] + max_age_ms / 1000):
+                found = self._version(subject, "latest"), now
+                self._latest.put(subject, found)
+            return found[0]
+
+    def version(self, subject: str, version: int) -> RegisteredSchema:
+        """One version of ``subject``. Raises SchemaNotFoundError."""
+        key = "version", subject, version
+        return self._once(key, lambda: self._version(subject, str(version)))
+
+    def _once(self, key: Any, ask: Callable[[], RegisteredSchema]) -> RegisteredSchema:
+        found = self._known.get(key)
+        if found is None:
+            with self._asking:
+                found = self._known.get(key)
+                if found is None:
+                    found = ask()
+                    self._known.put(key, found)
+        return found
+
+    def _registered(self, subject: str, schema: Schema, normalize: bool) -> RegisteredSchema:
+        path = f"/subjects/{_part(subject)}/versions{_normalized(normalize)}"
+        try:
+            return _answer(self._ask("POST", path, schema.as_json()), schema)
+        except IncompatibleSchemaError as error:
+            raise self._explained(error, subject, schema) from None
+
+    def _explained(
+        self, error: IncompatibleSchemaError, subject: str, schema: Schema
+    ) -> IncompatibleSchemaError:
+        """The refusal with what the registry says is different, if it says it when asked."""
+        path = f"/compatibility/subjects/{_part(subject)}/versions/latest?verbose=true"
+        try:
+            told = self._ask("POST", path, schema.as_json()).get("messages") or ()
+        except (RegistryError, AttributeError):
+            told = ()
+        differences = "; ".join(str(each) for each in told if str(each) not in str(error))
+        text = f"subject {subject!r}: {error}" + (f": {differences}" if differences else "")
+        return IncompatibleSchemaError(text, error.status, error.code)
+
+    def _version(self, subject: str, version: str) -> RegisteredSchema:
+        return _answer(self._ask("GET", f"/subjects/{_part(subject)}/versions/{version}"))
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return self._http.ask(method, path, body)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._urls, self._options)
+
+    def __repr__(self) -> str:
+        return f"SchemaRegistry({', '.join(self._urls)!r})"
+
+
+def _again(urls: list[str], options: dict[str, Any]) -> SchemaRegistry:
+    return SchemaRegistry(urls, **{name: exposed(value) for name, value in options.items()})
+
+
+def _check(**numbers: Any) -> None:
+    for name, number in numbers.items():
+        if type(number) is not int or number <= 0:
+            raise ConfigError(f"{name}: expected a number above 0, got {number!r}")
+
+
+def _need_urllib3() -> None:
+    try:
+        import urllib3  # noqa: F401
+    except ImportError:
+        raise ConfigError("a schema registry needs urllib3: pip install 'kprod[schema]'") from None
+
+
+def _part(subject: str) -> str:
+    return quote(subject, safe="")
+
+
+def _normalized(normalize: bool) -> str:
+    return "?normalize=true" if normalize else ""
+
+
+def _answer(told: Any, schema: Schema | None = None) -> RegisteredSchema:
+    """What the registry answered; it repeats the schema or it does not."""
+    try:
+        guid = told.get("guid")
+        return RegisteredSchema(
+            schema or _schema(told),
+            int(told["id"]),
+            None if told.get("version") is None else int(told["version"]),
+            None if guid is None else UUID(guid),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RegistryError(
+            f"the schema registry's answer has no {error}: is this its address?"
+        ) from None
+
+
+def _schema(told: Mapping[str, Any]) -> Schema:
+    references = tuple(
+        SchemaReference(each["name"], each["subject"], int(each["version"]))
+        for each in told.get("references") or ()
+    )
+    return Schema(told["schema"], told.get("schemaType") or "AVRO", references)

@@ -1,0 +1,109 @@
+"""Who asks a schema registry, and how it is trusted"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from kprod.config.secret import Secret, exposed
+from kprod.errors import ConfigError, KprodError
+from kprod.schema.errors import RegistryError
+from kprod.schema.registry_http import Authorization
+from kprod.security.token_provider import ProvidedTokens
+from kprod.transport.tls_context import TlsSettings
+
+
+class RegistrySecurity(TypedDict, total=False):
+    """The options of ``SchemaRegistry`` about credentials and TLS."""
+
+    username: str | None
+    password: str | Callable[[], str] | None
+    token: Any
+    ssl_context: ssl.SSLContext | None
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | Callable[[], str] | None
+
+
+_SECRETS = ("password", "token", "ssl_password")
+
+
+def concealed(options: RegistrySecurity) -> dict[str, Any]:
+    """The options, and secrets that were given as text as ``Secret``. Raises ConfigError."""
+    unknown = options.keys() - RegistrySecurity.__annotations__.keys()
+    if unknown:
+        raise ConfigError(f"a schema registry has no option {min(unknown)!r}")
+    return {
+        name: Secret(value, name) if name in _SECRETS and isinstance(value, str) else value
+        for name, value in options.items()
+    }
+
+
+def tls_settings(options: dict[str, Any]) -> TlsSettings:
+    """What HTTPS is spoken with."""
+    password = options.get("ssl_password")
+    return TlsSettings(
+        context=options.get("ssl_context"),
+        cafile=options.get("ssl_cafile"),
+        certfile=options.get("ssl_certfile"),
+        keyfile=options.get("ssl_keyfile"),
+        key_password=None if password is None else _secret(password, "ssl_password").reveal,
+    )
+
+
+def authorization(options: dict[str, Any]) -> Authorization:
+    """What tells the header that says who asks. Raises ConfigError for both kinds together."""
+    username, token = options.get("username"), exposed(options.get("token"))
+    if token is not None and username is not None:
+        raise ConfigError("a registry takes either username and password or a token, not both")
+    if token is not None:
+        provider = (lambda: token) if isinstance(token, str) else token
+        tokens = ProvidedTokens(provider, mechanism="schema registry")
+        return lambda: {"authorization": f"Bearer {_token(tokens)}"}
+    if username is not None:
+        password = _secret(options.get("password") or "", "password")
+        return lambda: _basic(username, password.reveal())
+    return dict
+
+
+def _secret(given: Any, name: str) -> Secret:
+    return given if isinstance(given, Secret) else Secret(given, name)
+
+
+def _token(tokens: ProvidedTokens) -> str:
+    try:
+        return tokens.token()
+    except KprodError as error:
+        raise RegistryError(str(error)) from error
+
+
+def _basic(username: str, password: str) -> dict[str, str]:
+    from urllib3 import make_headers
+
+    return dict(make_headers(basic_auth=f"{username}:{password}"))
+
+
+def addresses(url: str | Sequence[str]) -> tuple[list[str], tuple[str, str] | None]:
+    """The addresses without credentials, and those that stood in one.
+
+    ``url``: one, several with commas between them, or a sequence. Raises ConfigError.
+    """
+    given = url.split(",") if isinstance(url, str) else list(url)
+    urls, login = [], None
+    for each in given:
+        parts = urlsplit(each.strip())
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError("url: expected http://host:port or https://host:port of a registry")
+        if parts.username is not None:
+            login = unquote(parts.username), unquote(parts.password or "")
+        urls.append(_without_login(parts))
+    if not urls:
+        raise ConfigError("url: expected the address of a registry, got none")
+    return urls, login
+
+
+def _without_login(parts: SplitResult) -> str:
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,109 @@
+"""One request over HTTP that ends in time, by urllib3"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from kprod.security.time_limit import TimeLimit
+from kprod_ext.peer_text import printable
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
+
+class NoAnswer(Exception):
+    """No whole answer came; the text says why. It names no address: a query may hold a key."""
+
+
+class Answer(NamedTuple):
+    """What the server said. ``body`` is the first ``most_bytes`` of it."""
+
+    status: int
+    body: bytes
+
+
+def request(
+    method: str,
+    url: str,
+    *,
+    body: str | None,
+    headers: Mapping[str, str],
+    context: ssl.SSLContext | None,
+    timeout: float,
+    most_bytes: int,
+) -> Answer:
+    """Ask once, over a connection of its own; redirects are not followed. Any thread.
+
+    ``context`` is for HTTPS. ``timeout``: seconds for all of it. Raises NoAnswer.
+    """
+    from urllib3 import PoolManager, Timeout
+    from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
+
+    reason = ""
+    with (
+        _Unlogged(),
+        TimeLimit(timeout) as limit,
+        PoolManager(ssl_context=context, timeout=Timeout(total=timeout)) as pool,
+    ):
+        pool.pool_classes_by_scheme = limit.pool_classes()
+        try:
+            response = pool.request(
+                method,
+                url,
+                body=body,
+                headers=dict(headers),
+                redirect=False,
+                retries=False,
+                preload_content=False,
+                decode_content=False,  # asked for as it is: a bomb stays as small as it came
+            )
+            answer = Answer(response.status, _body(response, most_bytes))
+            if not limit.over:  # then it may end too early
+                return answer
+        except NewConnectionError as error:  # which is a TimeoutError to urllib3
+            reason = _cause(error)
+        except TimeoutError:
+            pass
+        except HTTPError as error:
+            reason = "" if limit.over else _cause(error)
+    raise NoAnswer(reason or f"no answer within {timeout:g} s")
+
+
+class _Unlogged(logging.Filter):
+    """Within it urllib3 logs nothing of this thread: at DEBUG it would, the whole address."""
+
+    _log = logging.getLogger("urllib3.connectionpool")
+
+    def __enter__(self) -> None:
+        self._thread = threading.get_ident()
+        self._log.addFilter(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._log.removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.thread != self._thread
+
+
+def _body(response: BaseHTTPResponse, most_bytes: int) -> bytes:
+    parts, room = [], most_bytes
+    try:
+        while room and (part := response.read1(room)):
+            parts.append(part)
+            room -= len(part)
+    finally:
+        response.close()
+    return b"".join(parts)
+
+
+def _cause(error: Exception) -> str:
+    """What is at the bottom of it: urllib3 tells of its own objects around that."""
+    found: BaseException = error
+    while (deeper := found.__cause__ or found.__context__) is not None:
+        found = deeper
+    said = found.strerror if isinstance(found, OSError) and found.strerror else str(found)
+    return printable(" ".join(said.split())) or type(found).__name__

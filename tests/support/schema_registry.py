@@ -1,0 +1,158 @@
+"""A schema registry on loopback: Confluent's API in memory, and failures as it is told"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, Self
+from urllib.parse import unquote, urlsplit
+from uuid import UUID, uuid5
+
+from kprod.broker import tls_context
+
+JSON = "application/vnd.schemaregistry.v1+json"
+SPACE = UUID(int=31)
+SILENCE = -1
+"""As a status: the request is never answered."""
+
+
+class Asked(NamedTuple):
+    """One request."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+Answer = tuple[int, Any]
+
+
+class FakeRegistry:
+    """Numbers schemas as they come; a subject takes what ``refuses`` has no differences for.
+
+    ``odd`` may be set meanwhile: it then tells the answer to a request, or None for the usual one.
+    ``asked`` lists the requests. With ``guids`` schemas have GUIDs, as Confluent's have from
+    version 8 on. With ``certfile`` it speaks HTTPS.
+    """
+
+    def __init__(self, *, guids: bool = False, certfile: str | None = None) -> None:
+        self.guids = guids
+        self.odd: Callable[[Asked], Answer | None] = lambda _asked: None
+        self.refuses: Callable[[str, Any], list[str]] = lambda _subject, _schema: []
+        self.asked: list[Asked] = []
+        self.ids: list[str] = []  # a schema with everything that belongs to it, at its id less 1
+        self.subjects: dict[str, list[int]] = {}  # ids by version
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._answer(None)
+
+            def do_POST(self) -> None:
+                self._answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+
+            def _answer(self, body: Any) -> None:
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                status, told = registry._answer(Asked(self.command, self.path, headers, body))
+                if status == SILENCE:
+                    registry._closing.wait()
+                    return
+                data = told if isinstance(told, bytes) else json.dumps(told).encode()
+                self.send_response(status)
+                self.send_header("content-type", JSON)
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: Any) -> None:
+                """A client that does not trust us ends the connection."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        if certfile is not None:
+            self._server.socket = tls_context(certfile).wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        scheme = "http" if certfile is None else "https"
+        self.url = f"{scheme}://localhost:{self._server.server_port}"
+
+    def paths(self) -> list[str]:
+        """What was asked, in order."""
+        return [f"{asked.method} {asked.path}" for asked in self.asked]
+
+    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
+        """Put a schema there without asking anybody; the id."""
+        whole = json.dumps(schema, sort_keys=True)
+        if whole not in self.ids:
+            self.ids.append(whole)
+        number = self.ids.index(whole) + 1
+        versions = self.subjects.setdefault(subject, [])
+        if number not in versions:
+            versions.append(number)
+        return number
+
+    def _answer(self, asked: Asked) -> Answer:
+        with self._lock:
+            self.asked.append(asked)
+            odd = self.odd(asked)
+            return self._usual(asked) if odd is None else odd
+
+    def _usual(self, asked: Asked) -> Answer:
+        path = unquote(urlsplit(asked.path).path)
+        if match := re.fullmatch(r"/compatibility/subjects/(.+)/versions/latest", path):
+            differences = self.refuses(match[1], asked.body)
+            return 200, {"is_compatible": not differences, "messages": differences}
+        if match := re.fullmatch(r"/subjects/(.+)/versions/(latest|\d+)", path):
+            return self._version(match[1], match[2])
+        if match := re.fullmatch(r"/subjects/(.+)/versions", path):
+            return self._new(match[1], asked.body)
+        if match := re.fullmatch(r"/subjects/(.+)", path):
+            return self._found(match[1], asked.body)
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def _new(self, subject: str, schema: Any) -> Answer:
+        if self.refuses(subject, schema):
+            return 409, {"error_code": 409, "message": "Schema being registered is incompatible"}
+        return 200, {"id": self.register(subject, schema), **self._guid(schema)}
+
+    def _found(self, subject: str, schema: Any) -> Answer:
+        whole = json.dumps(schema, sort_keys=True)
+        versions = self.subjects.get(subject, [])
+        if whole in self.ids and (number := self.ids.index(whole) + 1) in versions:
+            return self._version(subject, str(versions.index(number) + 1))
+        return 404, {"error_code": 40403, "message": "Schema not found"}
+
+    def _version(self, subject: str, version: str) -> Answer:
+        versions = self.subjects.get(subject)
+        if versions is None:
+            return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
+        number = len(versions) if version == "latest" else int(version)
+        if number > len(versions):
+            return 404, {"error_code": 40402, "message": f"Version {version} not found."}
+        schema = json.loads(self.ids[versions[number - 1] - 1])
+        told = {"subject": subject, "version": number, "id": versions[number - 1], **schema}
+        return 200, {**told, **self._guid(schema)}
+
+    def _guid(self, schema: Mapping[str, Any]) -> dict[str, str]:
+        text = json.dumps(schema, sort_keys=True)
+        return {"guid": str(uuid5(SPACE, text))} if self.guids else {}
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._thread.join(20)
+        self._server.server_close()

@@ -1,0 +1,257 @@
+"""What a registry is asked, how often, as whom, and what its refusals become"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kprod.errors import ConfigError
+from kprod.schema import (
+    ClientCredentials,
+    IncompatibleSchemaError,
+    RegistryError,
+    Schema,
+    SchemaNotFoundError,
+    SchemaReference,
+    SchemaRegistry,
+)
+from kprod.security import FromEnvironment
+from tests.support.certificates import Certificates
+from tests.support.ports import free_port
+from tests.support.schema_registry import SILENCE, Asked, FakeRegistry
+from tests.support.token_server import CLIENT, SECRET, TokenServer
+
+ORDER = Schema(json.dumps({"type": "record", "name": "Order", "fields": []}))
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as fake:
+        yield fake
+
+
+def test_a_schema_is_registered_once(fake: FakeRegistry) -> None:
+    registry = SchemaRegistry(fake.url)
+    first = registry.register("orders-value", ORDER)
+    assert registry.register("orders-value", ORDER) == first
+    assert first.id == 1
+    assert fake.paths() == ["POST /subjects/orders-value/versions"]
+    assert fake.asked[0].body == {"schema": ORDER.text}
+
+
+def test_threads_that_come_together_ask_once(fake: FakeRegistry) -> None:
+    registry = SchemaRegistry(fake.url)
+    together = threading.Barrier(8)
+
+    def register() -> None:
+        together.wait()
+        registry.register("orders-value", ORDER)
+
+    threads = [threading.Thread(target=register) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fake.asked) == 1
+
+
+def test_what_was_not_used_for_longest_is_asked_for_again(fake: FakeRegistry) -> None:
+    registry = SchemaRegistry(fake.url, cache_size=2)
+    for subject in ("a", "b", "a", "c", "a", "b"):
+        registry.register(subject, ORDER)
+    assert [path.split("/")[2] for path in fake.paths()] == ["a", "b", "c", "b"]
+
+
+def test_types_and_references_are_told(fake: FakeRegistry) -> None:
+    reference = SchemaReference("shop.Who", "who", 3)
+    schema = Schema("{}", "JSON", (reference,))
+    SchemaRegistry(fake.url).register("a b/c", schema, normalize=True)
+    assert fake.paths() == ["POST /subjects/a%20b%2Fc/versions?normalize=true"]
+    assert fake.asked[0].body == {
+        "schema": "{}",
+        "schemaType": "JSON",
+        "references": [{"name": "shop.Who", "subject": "who", "version": 3}],
+    }
+    found = SchemaRegistry(fake.url).version("a b/c", 1)
+    assert found.schema == schema
+    assert (found.id, found.version) == (1, 1)
+
+
+def test_what_is_not_there(fake: FakeRegistry) -> None:
+    registry = SchemaRegistry(fake.url)
+    with pytest.raises(SchemaNotFoundError, match="Subject 'orders-value' not found") as raised:
+        registry.latest("orders-value")
+    assert (raised.value.status, raised.value.code) == (404, 40401)
+    with pytest.raises(SchemaNotFoundError, match="Schema not found"):
+        registry.look_up("orders-value", ORDER)
+    assert len(fake.asked) == 2  # such an answer is final
+
+
+def test_incompatibility_is_told_in_words(fake: FakeRegistry) -> None:
+    fake.refuses = lambda _subject, _schema: ["field 'who' has no default", "it was added"]
+    with pytest.raises(IncompatibleSchemaError) as raised:
+        SchemaRegistry(fake.url).register("orders-value", ORDER)
+    said = str(raised.value)
+    assert said.startswith("subject 'orders-value': schema registry http://localhost:")
+    assert said.endswith("field 'who' has no default; it was added")
+    assert not raised.value.retriable
+
+
+def test_latest_is_asked_for_again_when_it_is_too_old(fake: FakeRegistry) -> None:
+    registry = SchemaRegistry(fake.url)
+    fake.register("s", {"schema": "1"})
+    assert registry.latest("s").schema.text == "1"
+    fake.register("s", {"schema": "2"})
+    assert registry.latest("s").schema.text == "1"
+    assert registry.latest("s", max_age_ms=3_600_000).schema.text == "1"
+    assert registry.latest("s", max_age_ms=0).schema.text == "2"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_may_pass_is_tried_again(fake: FakeRegistry, status: int) -> None:
+    answers = [(status, {"error_code": 50003, "message": "not now"})] * 2
+    fake.odd = lambda _: answers.pop() if answers else None
+    assert SchemaRegistry(fake.url).register("s", ORDER).id == 1
+    assert len(fake.asked) == 3
+
+
+def test_trying_ends_with_the_time(fake: FakeRegistry) -> None:
+    fake.odd = lambda _: (503, b"<html>down</html>")
+    with pytest.raises(RegistryError, match=r"it cannot answer now \(HTTP status 503") as raised:
+        SchemaRegistry(fake.url, timeout_ms=300).register("s", ORDER)
+    assert raised.value.retriable
+    assert len(fake.asked) >= 2
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(401, "credentials"), (403, "may not"), (422, "invalid")]
+)
+def test_other_refusals_are_final(fake: FakeRegistry, status: int, words: str) -> None:
+    fake.odd = lambda _: (status, {"error_code": status, "message": "\x1b[31mno"})
+    with pytest.raises(RegistryError, match=words) as raised:
+        SchemaRegistry(fake.url).register("s", ORDER)
+    assert "\x1b" not in str(raised.value)
+    assert len(fake.asked) == 1
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"ok": true}', b"[]", b'{"id": "one"}'])
+def test_an_answer_that_is_none(fake: FakeRegistry, body: bytes) -> None:
+    fake.odd = lambda _: (200, body)
+    with pytest.raises(RegistryError, match="is this its address"):
+        SchemaRegistry(fake.url, timeout_ms=200).register("s", ORDER)
+
+
+def test_silence_ends(fake: FakeRegistry) -> None:
+    fake.odd = lambda _: (SILENCE, None)
+    with pytest.raises(RegistryError, match=r"no answer within 0\.\d+ s"):
+        SchemaRegistry(fake.url, request_timeout_ms=200, timeout_ms=400).latest("s")
+
+
+def test_addresses_are_tried_in_turn(fake: FakeRegistry) -> None:
+    registry = SchemaRegistry(f"http://127.0.0.1:{free_port()}, {fake.url}")
+    assert registry.register("s", ORDER).id == 1
+    assert registry.register("t", ORDER).id == 1
+    assert len(fake.asked) == 2
+
+
+def test_nobody_is_there() -> None:
+    with pytest.raises(RegistryError, match="refused") as raised:
+        SchemaRegistry(f"http://127.0.0.1:{free_port()}", timeout_ms=200).latest("s")
+    assert raised.value.status is None
+
+
+def told(fake: FakeRegistry) -> str | None:
+    return fake.asked[-1].headers.get("authorization")
+
+
+def test_credentials(fake: FakeRegistry) -> None:
+    SchemaRegistry(fake.url).register("s", ORDER)
+    assert told(fake) is None
+    SchemaRegistry(fake.url, username="me", password="pass").register("s", ORDER)
+    assert told(fake) == "Basic bWU6cGFzcw=="
+    SchemaRegistry(fake.url.replace("//", "//me:pa%73s@")).register("s", ORDER)
+    assert told(fake) == "Basic bWU6cGFzcw=="
+    SchemaRegistry(fake.url, token="abc", headers={"target-sr-cluster": "lsrc-1"}).latest("s")
+    assert told(fake) == "Bearer abc"
+    assert fake.asked[-1].headers["target-sr-cluster"] == "lsrc-1"
+
+
+def test_tokens_of_an_issuer_are_used_until_they_are_old(
+    fake: FakeRegistry, tmp_path: Path
+) -> None:
+    certificates = Certificates(tmp_path)
+    with TokenServer(certificates.server, certificates.ca) as issuer:
+        trust = _trusting(certificates.ca)
+        token = ClientCredentials(issuer.url, CLIENT, lambda: SECRET, "registry", trust)
+        registry = SchemaRegistry(fake.url, token=token)
+        registry.register("s", ORDER)
+        registry.register("t", ORDER)
+        assert str(told(fake)).startswith("Bearer ")
+        assert issuer.issued == 1
+        assert issuer.scopes == [["registry"]]
+        issuer.clients.clear()
+        refused = SchemaRegistry(fake.url, token=token)
+        with pytest.raises(RegistryError, match="invalid_client"):
+            refused.register("u", ORDER)
+
+
+def _trusting(authority: str) -> Any:
+    import ssl
+
+    return lambda: ssl.create_default_context(cafile=authority)
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with FakeRegistry(certfile=certificates.server) as fake:
+        assert SchemaRegistry(fake.url, ssl_cafile=certificates.ca).register("s", ORDER).id == 1
+        with pytest.raises(RegistryError, match="certificate verify failed"):
+            SchemaRegistry(fake.url, timeout_ms=200).register("s", ORDER)
+
+
+def test_no_secret_is_shown_or_pickled(fake: FakeRegistry, monkeypatch: Any) -> None:
+    url = fake.url.replace("//", "//me:canary-1@")
+    for options in ({"password": "canary-1", "username": "me"}, {"token": "canary-1"}, {}):
+        registry = SchemaRegistry(url if not options else fake.url, **options)  # type: ignore[arg-type]
+        assert "canary" not in repr(registry)
+        assert "canary" not in repr(vars(registry))
+        with pytest.raises(TypeError, match="a pickle holds no secrets"):
+            pickle.dumps(registry)
+    monkeypatch.setenv("REGISTRY_PASSWORD", "pass")
+    asks = SchemaRegistry(fake.url, username="me", password=FromEnvironment("REGISTRY_PASSWORD"))
+    pickle.loads(pickle.dumps(asks)).register("s", ORDER)
+    assert told(fake) == "Basic bWU6cGFzcw=="
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "said"),
+    [
+        ("localhost:8081", {}, "expected http://"),
+        ([], {}, "got none"),
+        ("http://h", {"timeout_ms": 0}, "timeout_ms: expected a number above 0, got 0"),
+        ("http://h", {"cache_size": True}, "cache_size"),
+        ("http://h", {"username": "a", "token": "b"}, "not both"),
+        ("https://h", {"ssl_cafile": "/nowhere"}, "ssl_cafile: cannot read"),
+    ],
+)
+def test_options_that_cannot_be(url: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        SchemaRegistry(url, **options)
+
+
+def test_an_odd_answer_is_that_of_one_request(fake: FakeRegistry) -> None:
+    def only_registering(asked: Asked) -> tuple[int, Any] | None:
+        return (422, {"message": "no"}) if asked.path.endswith("/versions") else None
+
+    fake.odd = only_registering
+    registry = SchemaRegistry(fake.url)
+    with pytest.raises(RegistryError):
+        registry.register("s", ORDER)
+    fake.register("s", ORDER.as_json())
+    assert registry.look_up("s", ORDER).id == 1
