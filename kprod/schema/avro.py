@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from io import BytesIO
 from typing import Any
 
 from kprod.errors import ConfigError
 from kprod.schema.avro_names import full_name, inlined
+from kprod.schema.encoding import AvroEncoding
 from kprod.schema.registry import SchemaRegistry
 from kprod.schema.schema import Schema, SchemaReference
-from kprod.schema.serializer import Encode, SchemaSerializer
+from kprod.schema.serializer import SchemaSerializer
 
 
 class AvroSerializer(SchemaSerializer):
@@ -32,29 +32,18 @@ class AvroSerializer(SchemaSerializer):
         **options: Any,
     ) -> None:
         text = avro_text(schema)
-        self._to_dict = to_dict
         self._name = None if text is None else full_name(json.loads(text))
         if text is not None and not references:
-            parsed(text)  # it is told at once what is wrong with it
+            AvroEncoding(text).parsed()  # it is told at once what is wrong with it
         own = None if text is None else Schema(text, "AVRO", tuple(references))
-        super().__init__(registry, own, **options)
+        super().__init__(registry, own, to_dict=to_dict, **options)
 
     def _record_name(self) -> str | None:
         return self._name
 
-    def _encoder(self, prefix: bytes, schema: Schema) -> Encode:
-        from fastavro import schemaless_writer
-
-        writer_schema = parsed(complete(schema, self._registry))
-        to_dict = self._to_dict
-
-        def encode(data: Any) -> bytes:
-            buffer = BytesIO()
-            buffer.write(prefix)
-            schemaless_writer(buffer, writer_schema, data if to_dict is None else to_dict(data))
-            return buffer.getvalue()
-
-        return encode
+    def encoding(self, schema: Schema) -> AvroEncoding:
+        """See ``SchemaSerializer``."""
+        return AvroEncoding(complete(schema, self._registry))
 
 
 def avro_text(schema: str | Mapping[str, Any] | Sequence[Any] | None) -> str | None:
@@ -70,18 +59,6 @@ def avro_text(schema: str | Mapping[str, Any] | Sequence[Any] | None) -> str | N
             return json.dumps(schema)
         raise ConfigError("schema: expected an Avro schema, the text is not JSON") from None
     return schema
-
-
-def parsed(text: str) -> Any:
-    """The schema as fastavro writes with it. Raises ConfigError."""
-    try:
-        from fastavro import parse_schema
-    except ImportError:
-        raise ConfigError("Avro needs fastavro: pip install 'kprod[schema]'") from None
-    try:
-        return parse_schema(json.loads(text))
-    except Exception as error:  # one of fastavro's many
-        raise ConfigError(f"schema: {type(error).__name__}: {error}") from error
 
 
 def complete(schema: Schema, registry: SchemaRegistry) -> str:

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kprod.errors import ConfigError
+from kprod.schema.encoding import Encode, ProtobufEncoding
 from kprod.schema.registry import SchemaRegistry
 from kprod.schema.schema import RegisteredSchema, Schema, SchemaReference
-from kprod.schema.serializer import Encode, SchemaSerializer
+from kprod.schema.serializer import SchemaSerializer
 from kprod.schema.wire_format import message_indexes
 
 _BUILT_IN = "google/protobuf/"
 
 
 class ProtobufSerializer(SchemaSerializer):
-    """Writes messages of one generated class; a dict becomes one by Protobuf's JSON mapping.
+    """Writes messages of one generated class, or dicts of its fields.
 
     The schema is the class's ``.proto`` file, as its descriptor. Files that it imports are
     registered before it, each under ``import_subject(path)`` (its path, as in Confluent's
@@ -70,19 +71,30 @@ class ProtobufSerializer(SchemaSerializer):
     def _id_suffix(self) -> bytes:
         return self._indexes
 
-    def _encoder(self, prefix: bytes, schema: Schema) -> Encode:
-        from google.protobuf.json_format import ParseDict
+    def encoding(self, schema: Schema) -> ProtobufEncoding:
+        """See ``SchemaSerializer``."""
+        return ProtobufEncoding(tuple(_files(self._message.DESCRIPTOR.file, set())), self._name)
 
+    def _encoder(self, prefix: bytes, schema: Schema) -> Encode:
         kind = self._message
 
         def encode(data: Any) -> bytes:
             if isinstance(data, Mapping):
-                data = ParseDict(data, kind())
+                data = kind(**data)
             elif not isinstance(data, kind):
                 raise TypeError(f"expected a {kind.__name__} or a dict of its fields")
             return prefix + data.SerializeToString()  # type: ignore[no-any-return]
 
         return encode
+
+
+def _files(file: Any, seen: set[str]) -> Iterator[bytes]:
+    """The descriptors of the file and of what it imports, each after what it imports itself."""
+    if file.name not in seen:
+        seen.add(file.name)
+        for imported in file.dependencies:
+            yield from _files(imported, seen)
+        yield file.serialized_pb
 
 
 def _file_text(file: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from kprod.errors import ConfigError
 from kprod.intake.serializers import WouldWait
+from kprod.schema.encoding import Encode, Encoding
 from kprod.schema.registry import SchemaRegistry
 from kprod.schema.schema import RegisteredSchema, Schema
 from kprod.schema.subjects import SubjectStrategy, subject_strategy
@@ -22,8 +23,6 @@ MOST_TOPICS = 10_000
 
 SHORTEST_AGE_MS = 1000
 """A schema that is too old before it has come would be asked for for ever."""
-
-Encode = Callable[[Any], bytes]
 
 
 class Encoder(NamedTuple):
@@ -71,6 +70,7 @@ class SchemaSerializer(ABC):
         latest_max_age_ms: int | None = None,
         normalize: bool = False,
         id_in: IdPlace = "prefix",
+        to_dict: Callable[[Any], Any] | None = None,
     ) -> None:
         if use_latest_version and auto_register:
             raise ConfigError("auto_register and use_latest_version: one of both, not both")
@@ -89,6 +89,7 @@ class SchemaSerializer(ABC):
         self._max_age_ms = latest_max_age_ms
         self._normalize = normalize
         self._id_in = id_in
+        self._to_dict = to_dict
         self._waits = True
         self._other: Self | None = None  # the one for the other field
         self._forget()
@@ -155,6 +156,14 @@ class SchemaSerializer(ABC):
             raise WouldWait(partial(self._prepare, topic))
         return self._prepare(topic)
 
+    def fixed(self, topic: str) -> tuple[Encoding, bytes]:
+        """The encoding for records of ``topic`` and what stands before each; asks the registry.
+
+        For other processes, which need no registry then. Raises as ``registered``.
+        """
+        registered = self.registered(topic)
+        return self.encoding(registered.schema), id_bytes(registered, self._id_suffix())
+
     def _prepare(self, topic: str) -> Encoder:
         """Ask the registry, and remember how records of the topic are written."""
         registered = self.registered(topic)
@@ -173,8 +182,12 @@ class SchemaSerializer(ABC):
         return encoder
 
     @abstractmethod
+    def encoding(self, schema: Schema) -> Encoding:
+        """What encodes with ``schema`` without a registry; what it refers to is asked for now."""
+
     def _encoder(self, prefix: bytes, schema: Schema) -> Encode:
-        """What turns an object into ``prefix`` and its bytes in ``schema``."""
+        encode, to_dict = self.encoding(schema).encoder(prefix), self._to_dict
+        return encode if to_dict is None else lambda data: encode(to_dict(data))
 
     def _id_suffix(self) -> bytes:
         """What follows an id."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from kprod.errors import ConfigError
 from kprod.spark.columns.column_roles import ColumnRoles
-from kprod.spark.columns.payload_format import PayloadFormat, payload_format
+from kprod.spark.columns.payload_format import PayloadFormat, ValueSchema, payload_format
 from kprod.spark.delivery import Delivery, delivery_named
 from kprod.spark.exactly_once.terms import PREFIX, Terms, terms_of
 from kprod.spark.row_policy import OnRowError, RowPolicy
@@ -22,8 +22,11 @@ class WriterOptions:
 
     ``value_format`` and ``key_format`` say how they become bytes: "binary" (bytes and text as they
     are), "json" (anything else as JSON; without a value column the other columns are its fields)
-    or, for values, "avro" with ``avro_schema`` (JSON text) and ``schema_id`` (in a registry; None
-    writes no frame).
+    or, for values, "avro", "protobuf" or "json_schema" with ``subject`` and ``schema_registry``
+    (its address, or a ``SchemaRegistry``): the driver registers ``avro_schema``, ``json_schema``
+    (JSON text) or ``protobuf_message`` (the class, or ``"package.module:Class"``) there; without
+    one of the first two it takes the subject's latest. "avro" without a subject takes
+    ``avro_schema`` and ``schema_id`` (None writes no frame).
 
     A row that no record can be made of, or that the broker refuses, fails the task, is skipped and
     counted, or goes to ``dead_letter_topic`` (``on_row_error``: "fail", "skip", "dead_letter");
@@ -39,6 +42,10 @@ class WriterOptions:
     key_format: str = "binary"
     avro_schema: str | None = None
     schema_id: int | None = None
+    json_schema: str | None = None
+    protobuf_message: Any = None
+    subject: str | None = None
+    schema_registry: Any = field(default=None, repr=False)  # its address may hold a password
     on_row_error: OnRowError = "fail"
     dead_letter_topic: str | None = None
     max_row_errors: int | None = None
@@ -53,8 +60,18 @@ class WriterOptions:
         return ColumnRoles({**named, **(self.columns or {})}, packs=self.value_format != "binary")
 
     def value(self) -> PayloadFormat:
-        """How values become bytes. Raises ConfigError."""
-        return payload_format("value", self.value_format, self.avro_schema, self.schema_id)
+        """How values become bytes. Raises ConfigError, and what a schema registry refuses."""
+        schema = ValueSchema(
+            of_kind={
+                "avro": self.avro_schema,
+                "json_schema": self.json_schema,
+                "protobuf": self.protobuf_message,
+            },
+            schema_id=self.schema_id,
+            subject=self.subject,
+            registry=self.schema_registry,
+        )
+        return payload_format("value", self.value_format, schema)
 
     def key(self) -> PayloadFormat:
         """How keys become bytes. Raises ConfigError."""
@@ -82,7 +99,7 @@ class WriterOptions:
         )
 
 
-NAMES = frozenset(field.name for field in fields(WriterOptions))
+NAMES = frozenset(option.name for option in fields(WriterOptions))
 
 
 def take_writer_options(options: Mapping[str, Any]) -> tuple[WriterOptions, dict[str, Any]]:

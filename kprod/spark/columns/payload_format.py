@@ -4,49 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from kprod.errors import ConfigError, KprodError, RecordTypeError
-from kprod.spark.columns.avro_values import AvroSchema
+from kprod.spark.columns.encoded_values import EncodedValues, plain_avro, registered_values
 from kprod.spark.columns.json_values import json_texts
 
-Kind = Literal["binary", "json", "avro"]
+Kind = Literal["binary", "json", "avro", "protobuf", "json_schema"]
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadFormat:
-    """``binary``: bytes and text as they are; ``json`` and ``avro``: anything. Immutable."""
+    """``binary``: bytes and text as they are; the others: anything. Immutable."""
 
     kind: Kind = "binary"
-    avro: AvroSchema | None = None
+    encoded: EncodedValues | None = None
 
     def encode(self, role: str, column: Any) -> tuple[Any, Mapping[int, KprodError]]:
         """A column that ``send_arrow`` takes, and what is wrong with single rows, by number.
 
         Raises RecordTypeError, naming ``role``, when the column's type has no such form.
         """
-        if self.avro is not None:
-            return self.avro.encode(column)
+        if self.encoded is not None:
+            return self.encoded.encode(column)
         if self.kind == "json" and not is_payload(column.type):
             return json_texts(column), {}
         return _bytes(role, column), {}
 
 
-def payload_format(
-    role: str, kind: str, avro_schema: str | None = None, schema_id: int | None = None
-) -> PayloadFormat:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueSchema:
+    """What options say of the schema of values. Immutable.
+
+    ``of_kind`` has the schema that was given for each format.
+    """
+
+    of_kind: Mapping[str, Any]
+    schema_id: int | None
+    subject: str | None
+    registry: Any
+
+    def encoded(self, kind: str) -> EncodedValues | None:
+        """How values are encoded. Raises ConfigError, and what a registry refuses."""
+        for other, schema in self.of_kind.items():
+            if other != kind and schema is not None:
+                raise ConfigError(f'{_OPTIONS[other]} goes with value_format="{other}" only')
+        if kind not in self.of_kind:
+            if self.subject is not None or self.registry is not None or self.schema_id is not None:
+                raise ConfigError(
+                    "subject, schema_registry and schema_id go with value_format"
+                    f" {', '.join(self.of_kind)} only"
+                )
+            return None
+        if (self.subject is None) != (self.registry is None):
+            raise ConfigError("subject and schema_registry go together")
+        schema = self.of_kind[kind]
+        if self.subject is not None:
+            if self.schema_id is not None:
+                raise ConfigError("schema_id is what the registry tells: give a subject, or an id")
+            return registered_values(cast(Any, kind), self.subject, self.registry, schema)
+        if kind != "avro":
+            raise ConfigError(f'value_format="{kind}" needs subject and schema_registry')
+        if schema is None:
+            raise ConfigError(
+                'value_format="avro" needs avro_schema, the schema as JSON text, or a subject and'
+                " schema_registry"
+            )
+        return plain_avro(schema, self.schema_id)
+
+
+_OPTIONS = {
+    "avro": "avro_schema",
+    "json_schema": "json_schema",
+    "protobuf": "protobuf_message",
+}
+
+
+def payload_format(role: str, kind: str, schema: ValueSchema | None = None) -> PayloadFormat:
     """The format that options describe. Raises ConfigError for what does not go together."""
-    if kind not in get_args(Kind):
-        raise ConfigError(f"{role}_format: expected one of {list(get_args(Kind))}; got {kind!r}")
-    if kind != "avro":
-        if avro_schema is not None or schema_id is not None:
-            raise ConfigError(f'avro_schema and schema_id go with {role}_format="avro" only')
-        return PayloadFormat("json" if kind == "json" else "binary")
-    if avro_schema is None:
-        raise ConfigError(f'{role}_format="avro" needs avro_schema, the schema as JSON text')
-    schema = AvroSchema(avro_schema, schema_id)
-    schema.check()
-    return PayloadFormat("avro", schema)
+    kinds = get_args(Kind) if schema is not None else ("binary", "json")
+    if kind not in kinds:
+        raise ConfigError(f"{role}_format: expected one of {list(kinds)}; got {kind!r}")
+    return PayloadFormat(cast(Kind, kind), None if schema is None else schema.encoded(kind))
 
 
 def is_payload(kind: Any) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from kprod.cli.client_options import parse_options, read_properties, with_config
+from kprod.cli.producer_options import parse_options, with_config
+from kprod.cli.properties_file import read_properties
 
 
 def test_what_a_java_producer_is_configured_with(

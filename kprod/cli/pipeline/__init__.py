@@ -1,0 +1,1 @@
+"""``kprod pipeline``: files, tables and SQL through Spark into Kafka, from the command line."""

@@ -1,0 +1,134 @@
+"""A schema with everything it needs: what encodes with it, in any process, without a registry"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from typing import Any, Protocol
+
+from kprod.errors import ConfigError
+
+Encode = Callable[[Any], bytes]
+_NEEDED = "pip install 'kprod[schema]'"
+
+
+class Encoding(Protocol):
+    """Immutable; it pickles, so that one process may ask the registry and others encode."""
+
+    def encoder(self, prefix: bytes) -> Encode:
+        """What turns an object into ``prefix`` and its bytes; it raises what the library does.
+
+        Raises ConfigError for a schema that cannot be used.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AvroEncoding:
+    """Avro by fastavro. ``text`` defines all types that it names."""
+
+    text: str
+
+    def encoder(self, prefix: bytes) -> Encode:
+        """See ``Encoding``."""
+        from fastavro import schemaless_writer
+
+        schema = self.parsed()
+
+        def encode(data: Any) -> bytes:
+            buffer = BytesIO()
+            buffer.write(prefix)
+            schemaless_writer(buffer, schema, data)
+            return buffer.getvalue()
+
+        return encode
+
+    def parsed(self) -> Any:
+        """The schema as fastavro writes with it. Raises ConfigError."""
+        try:
+            from fastavro import parse_schema
+        except ImportError:
+            raise ConfigError(f"Avro needs fastavro: {_NEEDED}") from None
+        try:
+            return parse_schema(json.loads(self.text))
+        except Exception as error:  # one of fastavro's many
+            raise ConfigError(f"schema: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class JsonEncoding:
+    """JSON in UTF-8, held to a JSON Schema; ``resources`` are what its ``$ref`` name, by URI."""
+
+    text: str
+    resources: tuple[tuple[str, str], ...] = ()
+    validate: bool = True
+
+    def encoder(self, prefix: bytes) -> Encode:
+        """See ``Encoding``."""
+        check = self.validator().validate if self.validate else None
+
+        def encode(data: Any) -> bytes:
+            if check is not None:
+                check(data)
+            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            return prefix + text.encode()
+
+        return encode
+
+    def validator(self) -> Any:
+        """By the rules of the schema's ``$schema``. Raises ConfigError."""
+        try:
+            from jsonschema import Draft202012Validator, SchemaError
+            from jsonschema.validators import validator_for
+            from referencing import Registry, Resource
+            from referencing.jsonschema import DRAFT202012
+        except ImportError:
+            raise ConfigError(f"JSON Schema needs jsonschema: {_NEEDED}") from None
+        try:
+            schema = json.loads(self.text)
+        except ValueError as error:
+            raise ConfigError(f"schema: expected a JSON Schema: {error}") from None
+        kind = validator_for(schema, default=Draft202012Validator)
+        try:
+            kind.check_schema(schema)
+        except SchemaError as error:
+            raise ConfigError(f"schema: {error.message}") from None
+        known: Any = Registry().with_resources(
+            (uri, Resource.from_contents(json.loads(found), default_specification=DRAFT202012))
+            for uri, found in self.resources
+        )
+        return kind(schema, registry=known)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufEncoding:
+    """Protobuf: the message ``name``, from descriptors of ``files`` in the order of their imports.
+
+    Takes dicts of the message's fields.
+    """
+
+    files: tuple[bytes, ...]
+    name: str
+
+    def encoder(self, prefix: bytes) -> Encode:
+        """See ``Encoding``."""
+        kind = _message_class(self)
+
+        def encode(data: Any) -> bytes:
+            return prefix + kind(**data).SerializeToString()  # type: ignore[no-any-return]
+
+        return encode
+
+
+@cache
+def _message_class(encoding: ProtobufEncoding) -> Any:
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message_factory import GetMessageClass
+
+    pool = DescriptorPool()
+    for file in encoding.files:
+        pool.AddSerializedFile(file)
+    return GetMessageClass(pool.FindMessageTypeByName(encoding.name))
