@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
 # All of Cython's warnings but one, which takes every `with lock:` block for one that may be skipped.
 CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False -X annotation_typing=False
-export KPROD_DEBUG KPROD_SANITIZE
+export KPROD_DEBUG KPROD_SANITIZE KPROD_PORTABLE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
 # Tests that share a fixture run in one worker (tests/support/worker_shares.py says which).
@@ -20,7 +20,7 @@ IN_WORKERS := -n auto --maxprocesses=4
 QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
-.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign sanitize lint lint-style lint-types lint-cython lint-c lint-workflows wheel test-wheel release-check bench acceptance file-map docs clean FORCE
+.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign sanitize lint lint-style lint-types lint-cython lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map docs clean FORCE
 
 # The downloads go on while the extensions are compiled.
 build:
@@ -124,6 +124,10 @@ release-check: $(VENV)/release
 	$(BIN)/python .ci/release_notes.py > build/release/notes.md
 	@echo "dist/ and build/release/ are what a release consists of"
 
+# Compiles the extensions for macOS, musl and ARM, and runs nothing there.
+cross: build $(VENV)/cross
+	$(BIN)/python .ci/cross_compile.py
+
 # Needs Go, as the checker is a program in it.
 lint-workflows:
 	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
@@ -160,7 +164,7 @@ $(VENV)/pip:
 
 # What Kerberos is tested with is compiled against its headers, so only where these are.
 $(VENV)/dev: KERBEROS := $(shell command -v krb5-config >/dev/null && echo ,kerberos)
-$(VENV)/dev $(VENV)/demo $(VENV)/docs $(VENV)/wheel $(VENV)/release: $(VENV)/pip pyproject.toml constraints.txt
+$(VENV)/dev $(VENV)/demo $(VENV)/docs $(VENV)/wheel $(VENV)/release $(VENV)/cross: $(VENV)/pip pyproject.toml constraints.txt
 	@echo "Installing what '$(@F)' needs into $(VENV): a minute or two the first time."
 	KPROD_EXTENSIONS=0 $(PIP_INSTALL) --no-build-isolation -e '.[$(@F)$(KERBEROS)]' && touch $@
 
@@ -180,5 +184,6 @@ $(VENV)/bytecode: $(VENV)/dev
 build/extensions: $(SOURCES) setup.py build/switches | $(VENV)/pip
 	$(BIN)/python setup.py --quiet build_ext --inplace $(if $(wildcard $@),$(if $(filter build/switches setup.py,$?),--force)) && touch $@
 
+build/switches: SWITCHES := debug=$(KPROD_DEBUG) sanitize=$(KPROD_SANITIZE) portable=$(KPROD_PORTABLE)
 build/switches: FORCE
-	@mkdir -p build && echo "debug=$(KPROD_DEBUG) sanitize=$(KPROD_SANITIZE)" | cmp -s - $@ || echo "debug=$(KPROD_DEBUG) sanitize=$(KPROD_SANITIZE)" > $@
+	@mkdir -p build && echo "$(SWITCHES)" | cmp -s - $@ || echo "$(SWITCHES)" > $@

@@ -1,8 +1,9 @@
 """What pyproject.toml cannot say: which extensions there are, and how they are compiled.
 
 ``KPROD_DEBUG=1`` turns bounds checks, line tracing and C assertions on;
-``KPROD_SANITIZE=1`` adds the address and undefined-behaviour sanitizers; ``KPROD_EXTENSIONS=0``
-leaves the extensions to another run, which may go on at the same time.
+``KPROD_SANITIZE=1`` adds the address and undefined-behaviour sanitizers; ``KPROD_PORTABLE=1`` uses
+on Linux what every POSIX system has, so that this path is tested here as well;
+``KPROD_EXTENSIONS=0`` leaves the extensions to another run, which may go on at the same time.
 
 Warnings are never errors here, because a user's compiler may know more of them than ours. They are
 kept beside the object files instead, and ``make lint`` fails when there are any.
@@ -20,11 +21,20 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
+if sys.platform == "win32":
+    raise SystemExit(
+        "kprod runs on Linux and macOS: it sends and waits through the calls of POSIX systems. On"
+        " Windows use it in WSL, or see docs/decisions/0066-one-seam-for-posix.md."
+    )
+
 WITH_EXTENSIONS = os.environ.get("KPROD_EXTENSIONS", "1") != "0"
-CORES = len(os.sched_getaffinity(0))
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 DEBUG = os.environ.get("KPROD_DEBUG", "0") not in ("", "0")
 SANITIZE = os.environ.get("KPROD_SANITIZE", "0") not in ("", "0")
-MODE = "-".join(["debug" if DEBUG else "release"] + ["sanitize"] * SANITIZE)
+PORTABLE = os.environ.get("KPROD_PORTABLE", "0") not in ("", "0")
+MODE = "-".join(
+    ["debug" if DEBUG else "release"] + ["sanitize"] * SANITIZE + ["portable"] * PORTABLE
+)
 
 # Cython writes functions that ignore arguments the C API makes it take, and type tables whose
 # unset tail is meant to be zero: the three warnings switched off fire on that, never on our lines.
@@ -40,6 +50,7 @@ PROTECTION += ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"] * (ELF and not (DEBUG
 READ_ONLY = ["-Wl,-z,relro,-z,now", "-Wl,-z,noexecstack"] * ELF
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] * SANITIZE
 MACROS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] * DEBUG
+MACROS += [("KPROD_PORTABLE", "1")] * PORTABLE
 MACROS += [("KPROD_POISON", "1")] * (DEBUG or SANITIZE)  # memory nobody owns reads as 0xDD
 
 DIRECTIVES = {

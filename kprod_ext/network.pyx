@@ -24,17 +24,23 @@ from kprod_ext.shared cimport RecordLock, release_lock, take_lock
 cdef extern from *:
     """
     #include <fcntl.h>
+    #include <limits.h>
     #include <time.h>
     #include <poll.h>
     #include <string.h>
     #include <unistd.h>
-    #ifdef __linux__
+    #if defined(__linux__) && !defined(KPROD_PORTABLE)
     #include <sys/eventfd.h>
     static int kprod_open_bell(int ends[2]) {
         ends[0] = ends[1] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         return ends[0] < 0 ? -1 : 0;
     }
-    #else
+    /* poll(2) counts milliseconds, and a moment may be shorter; -1 is without limit. */
+    static int kprod_poll_for(struct pollfd *places, nfds_t count, long long nanoseconds) {
+        struct timespec limit = {nanoseconds / 1000000000, nanoseconds % 1000000000};
+        return ppoll(places, count, nanoseconds < 0 ? NULL : &limit, NULL);
+    }
+    #else  /* what POSIX has; macOS, for one, has neither eventfd nor ppoll */
     static int kprod_open_bell(int ends[2]) {
         int end;
         if (pipe(ends) < 0) return -1;
@@ -43,6 +49,11 @@ cdef extern from *:
             fcntl(ends[end], F_SETFD, FD_CLOEXEC);
         }
         return 0;
+    }
+    /* A moment is rounded up to a millisecond: the caller looks at the clock afterwards. */
+    static int kprod_poll_for(struct pollfd *places, nfds_t count, long long nanoseconds) {
+        long long milliseconds = nanoseconds < 0 ? -1 : (nanoseconds + 999999) / 1000000;
+        return poll(places, count, milliseconds > INT_MAX ? INT_MAX : (int)milliseconds);
     }
     #endif
     /* What an eventfd takes and gives; to a pipe just eight bytes. */
@@ -53,11 +64,6 @@ cdef extern from *:
     static void kprod_still_bell(int fd) {
         unsigned long long count;
         if (read(fd, &count, sizeof count) < 0) { /* it was still */ }
-    }
-    /* poll(2) counts milliseconds, and a moment may be shorter; -1 is without limit. */
-    static int kprod_poll_for(struct pollfd *places, nfds_t count, long long nanoseconds) {
-        struct timespec limit = {nanoseconds / 1000000000, nanoseconds % 1000000000};
-        return ppoll(places, count, nanoseconds < 0 ? NULL : &limit, NULL);
     }
     /* Of the clock that never jumps. */
     static long long kprod_nanoseconds(void) {

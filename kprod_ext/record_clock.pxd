@@ -6,7 +6,7 @@ cdef extern from *:
     #include <time.h>
     /* A record's time is in milliseconds, and a send takes less than 200 ns. The exact clock takes
        28 ns of them, the coarse one, which is as old as the last tick of the system, 7 ns. */
-    #ifdef CLOCK_REALTIME_COARSE
+    #if defined(CLOCK_REALTIME_COARSE) && !defined(KPROD_PORTABLE)
     #define KPROD_CLOCK CLOCK_REALTIME_COARSE
     #else
     #define KPROD_CLOCK CLOCK_REALTIME
