@@ -21,7 +21,7 @@ from typing import Any, Final
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
 from benchmarks.spread import significant, spread_of
-from kprod.cli.perf.target import embedded_broker
+from kprod.cli.child_process import embedded_broker
 
 PERIOD: Final = 0.005
 TOPIC: Final = "t"

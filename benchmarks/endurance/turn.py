@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.endurance.load import KEYS, PARTS, Load
-from kprod.cli.perf.process_cost import STATUS
+from kprod.cli.figures import STATUS
 from kprod.cli.perf.workload import letters
 
 SLICE = 1_000

@@ -16,7 +16,7 @@ from itertools import chain, cycle, islice, repeat
 from typing import Any
 
 from kprod import KafkaProducer
-from kprod.cli.perf.process_cost import CostMeter
+from kprod.cli.figures import CostMeter
 
 TOPIC = "growth"
 SLICE = 10_000

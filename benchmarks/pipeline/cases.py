@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.pipeline.case import EMBEDDED, Case
-from kprod.cli.perf.calls import CALLS
+from kprod.cli.perf.workload import CALLS
 
 KEYED = ("--keys", "1000")
 MILLION = 1_000_000

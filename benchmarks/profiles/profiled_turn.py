@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.profiles.kinds import KINDS, kind
 from benchmarks.profiles.sampling import Sampling, samples
 from benchmarks.rivals.turn import Turn, run_turn
-from kprod.cli.perf.process_cost import CostMeter, ProcessCost
+from kprod.cli.figures import CostMeter, ProcessCost
 
 CALLER, OTHERS = "caller", "sender"
 """The thread that sends, and those that the client has; of kprod it is one."""

@@ -21,8 +21,7 @@ from benchmarks.limits.raw_clients import MemoryCopy
 from benchmarks.rivals.client import Client
 from benchmarks.rivals.clients import CLIENTS
 from benchmarks.rivals.settings import Settings
-from kprod.cli.perf.latencies import percentiles
-from kprod.cli.perf.process_cost import CostMeter
+from kprod.cli.figures import CostMeter, percentiles
 from kprod.cli.perf.workload import letters
 
 MEGA = 1e6

@@ -24,7 +24,7 @@ from benchmarks.result_file import write_result
 from benchmarks.spread import Spread, significant, spread_of
 from benchmarks.transactions.load import Load
 from benchmarks.transactions.turn import SIDES
-from kprod.cli.perf.latencies import percentiles
+from kprod.cli.figures import percentiles
 from tests.support.apache_kafka.jars import NEWEST
 from tests.support.committed_records import committed
 from tests.support.topic_admin import TopicAdmin

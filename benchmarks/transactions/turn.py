@@ -19,7 +19,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from benchmarks.transactions.load import Load
-from kprod.cli.perf.process_cost import CostMeter
+from kprod.cli.figures import CostMeter
 from kprod.cli.perf.workload import letters
 
 Send = Callable[[Sequence[bytes]], None]

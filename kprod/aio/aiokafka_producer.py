@@ -7,14 +7,14 @@ import asyncio
 import warnings
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from kprod.aio.aiokafka_transactions import TransactionCalls
 from kprod.aio.errors import for_aiokafka, told_by_cluster
-from kprod.aio.loop_tokens import with_tokens_of_loop
+from kprod.aio.loop_threads import with_tokens_of_loop
 from kprod.aio.queueing import Queueing, Record
 from kprod.aio.record_batch import RecordBatch
-from kprod.aio.record_metadata import RecordMetadata, nothing, stored
+from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
 from kprod.config.reading import concealed
 from kprod.errors import KprodError
 from kprod.intake.serializers import WouldWait, without_waiting
@@ -22,11 +22,119 @@ from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
 from kprod.kafka.options import native_options
 from kprod.producer import KafkaProducer
+from kprod.types import TopicPartition
 from kprod_ext.aio import Settling
 from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+
+CREATE_TIME, LOG_APPEND_TIME = 0, 1
+
+
+class RecordMetadata(NamedTuple):
+    """Field by field as aiokafka's.
+
+    ``timestamp`` is milliseconds since the epoch; ``timestamp_type`` is 0 for the record's own, 1
+    for the broker's append time. ``log_start_offset`` is always None, as for old brokers there.
+    """
+
+    topic: str
+    partition: int
+    topic_partition: TopicPartition
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    log_start_offset: None = None
+
+
+def stored(native: FutureRecordMetadata) -> RecordMetadata:
+    """Of a record that has its outcome. Raises what ended it."""
+    told = native.value or native.get(0)
+    delivery: BatchDelivery = native.delivery
+    if delivery.is_split:
+        delivery, _ = delivery.locate(native.index)
+    kind = CREATE_TIME if delivery.append_time == NO_TIMESTAMP else LOG_APPEND_TIME
+    return RecordMetadata(*told[:5], kind)
+
+
+def nothing(native: FutureRecordMetadata) -> None:
+    """With ``acks=0`` no broker tells anything."""
+
+
+MAX_BLOCK = 60.0
+
+
+class TransactionContext:
+    """``async with producer.transaction()``: committed at the end, aborted by any exception."""
+
+    def __init__(self, producer: TransactionCalls) -> None:
+        self._producer = producer
+
+    async def __aenter__(self) -> Self:
+        await self._producer.begin_transaction()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self._producer.commit_transaction()
+        else:
+            await self._producer.abort_transaction()
+
+
+class TransactionCalls:
+    """Part of ``AIOKafkaProducer``; ``start`` has asked for the producer id already."""
+
+    _queueing: Queueing
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; a task that is cancelled meanwhile has begun none."""
+        await asyncio.sleep(0)  # aiokafka's gives the loop a turn as well
+        try:
+            self._queueing.native.begin_transaction()
+        except KprodError as error:
+            raise for_aiokafka(error) from error
+
+    async def commit_transaction(self) -> None:
+        """Send what is queued, and commit."""
+        await self._waits("commit_transaction", MAX_BLOCK)
+
+    async def abort_transaction(self) -> None:
+        """Give up the transaction."""
+        await self._waits("abort_transaction", MAX_BLOCK)
+
+    async def send_offsets_to_transaction(self, offsets: Any, group_id: str) -> None:
+        """Let a group's offsets move with the transaction.
+
+        ``offsets`` maps TopicPartition to an offset, to OffsetAndMetadata, or to both as a tuple.
+        Raises IllegalOperation outside a transaction, and ValueError without a group.
+        """
+        if not group_id:
+            await self._waits("send_offsets_to_transaction", {}, "none", MAX_BLOCK)  # in one?
+            raise ValueError(f"group_id names no consumer group: {group_id!r}")
+        plain = {
+            place: offset[0] if type(offset) is tuple else offset
+            for place, offset in offsets.items()
+        }
+        await self._waits("send_offsets_to_transaction", plain, group_id, MAX_BLOCK)
+
+    def transaction(self) -> TransactionContext:
+        """A transaction for ``async with``."""
+        return TransactionContext(self)
+
+    async def _waits(self, call: str, *arguments: Any) -> None:
+        made = partial(getattr(self._queueing.native, call), *arguments)
+        try:
+            await self._queueing.elsewhere(made, call)
+        except KprodError as error:
+            raise for_aiokafka(error) from error
+
 
 MAX_BLOCK = 60.0
 _ACKS = (0, 1, -1, "all")

@@ -17,7 +17,7 @@ from kprod.errors import (
     TransactionError,
 )
 from kprod.kafka import errors as face
-from kprod.kafka.translation import translated
+from kprod.kafka.errors import translated
 
 _RENAMED = {
     "ProducerClosed": "IllegalStateError",

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 from functools import partial
 
-from kprod.aio.loop_waiting import call_soon
+from kprod.aio.loop_threads import call_soon
 from kprod.buffer.awaiting import in_slices
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import TopicInfo

@@ -8,7 +8,7 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
-from kprod.aio.loop_waiting import call_soon
+from kprod.aio.loop_threads import call_soon
 from kprod_ext.aio import TURN
 from kprod_ext.futures import FutureRecordMetadata
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kprod.aio.lookups import TopicLookups
-from kprod.aio.loop_waiting import in_thread
+from kprod.aio.loop_threads import in_thread
 from kprod.aio.memory_row import MemoryRow
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError, PartitionError

@@ -11,7 +11,7 @@ from kprod.cli.consume_command import consume
 from kprod.cli.demo.command import demo
 from kprod.cli.log_command import log
 from kprod.cli.perf.command import perf
-from kprod.cli.pipeline.command import pipeline
+from kprod.cli.pipeline_command import pipeline
 from kprod.cli.produce_command import produce
 from kprod.cli.topics_command import topics
 from kprod.cli.verifiable_producer_command import verifiable_producer

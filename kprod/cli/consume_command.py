@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kprod.cli.producer_options import (
+from kprod.cli.client_options import (
     ConfigFile,
     Options,
+    connecting,
     parse_options,
+    reader_security,
     take_servers,
     with_config,
 )
-from kprod.cli.reader_security import connecting, reader_security
 from kprod.errors import KprodError
 
 if TYPE_CHECKING:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from kprod.cli.line_records import read_lines
-from kprod.cli.line_sender import LineSender
-from kprod.cli.producer_options import (
+from kprod.cli.client_options import (
     ConfigFile,
     Options,
     open_producer,
@@ -20,9 +19,108 @@ from kprod.cli.producer_options import (
     parse_pairs,
     with_config,
 )
-from kprod.cli.stop_signals import Stopped, stop_signals
-from kprod.errors import KprodError
+from kprod.cli.exits import Stopped, stop_signals
+from kprod.errors import KprodError, RecordTooLargeError
 from kprod.types import Header
+
+if TYPE_CHECKING:
+    from kprod.producer import KafkaProducer
+    from kprod.types import Header
+
+
+class LineRecord(NamedTuple):
+    """One line: its number from 1, and what it says. ``key`` None: the line names none."""
+
+    number: int
+    key: bytes | None
+    value: bytes
+
+
+class NoKeyError(ValueError):
+    """A line without the separator that every line should have."""
+
+
+def read_lines(
+    lines: Iterable[bytes], key_separator: bytes | None
+) -> Iterator[LineRecord | NoKeyError]:
+    """Each line as a record, or what is wrong with it. Line ends (LF, CRLF) are no part of a value.
+
+    The key is what stands before the first separator.
+    """
+    for number, line in enumerate(lines, start=1):
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        if key_separator is None:
+            yield LineRecord(number, None, text)
+            continue
+        key, separator, value = text.partition(key_separator)
+        if separator:
+            yield LineRecord(number, key, value)
+        else:
+            yield NoKeyError(
+                f"line {number}: no key: {key_separator.decode()!r} is not in the line"
+            )
+
+
+MOST_COMPLAINTS = 10  # failures told one by one; the rest is only counted
+
+
+class LineSender:
+    """Sends to one topic. Thread: the caller's; failures are told in the producer's, too."""
+
+    def __init__(
+        self,
+        producer: KafkaProducer,
+        topic: str,
+        *,
+        partition: int | None,
+        headers: list[Header],
+        complain: Callable[[str], object],
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._partition = partition
+        self._headers = headers
+        self._complain = complain
+        self.refused = 0
+        """Lines that never came into the producer; its own report counts those that did."""
+        self._lock = threading.Lock()  # guards the one below: two threads complain
+        self._complaints = 0
+
+    def send_all(self, records: Iterable[LineRecord | NoKeyError]) -> None:
+        """Send until the input ends. Raises KprodError when nothing at all can be sent any more."""
+        for record in records:
+            if isinstance(record, NoKeyError):
+                self._refuse(str(record))
+            else:
+                self._send(record)
+
+    def _send(self, record: LineRecord) -> None:
+        where = f"line {record.number}"
+        try:
+            future = self._producer.send(
+                self._topic, record.value, record.key, self._headers, self._partition
+            )
+        except RecordTooLargeError as error:  # this line's fault: the next one may do
+            self._refuse(f"{where}: {error}")
+        except KprodError as error:
+            self._refuse(f"{where}: {error}")
+            raise
+        else:
+            future.add_errback(lambda error: self._tell(f"{where}: {error}"))
+
+    def _refuse(self, complaint: str) -> None:
+        self.refused += 1
+        self._tell(complaint)
+
+    def _tell(self, complaint: str) -> None:
+        with self._lock:
+            self._complaints += 1
+            number = self._complaints
+        if number <= MOST_COMPLAINTS:
+            self._complain(complaint)
+        if number == MOST_COMPLAINTS:
+            self._complain("further failures are only counted")
+
 
 LAST_SECONDS = 10.0  # after Ctrl-C, for what was read already
 

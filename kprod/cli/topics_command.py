@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from kprod.cli.producer_options import (
+from kprod.cli.client_options import (
     ConfigFile,
     Options,
+    connecting,
     parse_options,
     parse_pairs,
+    reader_security,
     take_servers,
     with_config,
 )
-from kprod.cli.reader_security import connecting, reader_security
 from kprod.errors import KprodError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kprod.cli.producer_options import open_producer, with_config
-from kprod.cli.stop_signals import STOP_SIGNALS
+from kprod.cli.client_options import open_producer, with_config
+from kprod.cli.exits import STOP_SIGNALS
 from kprod.errors import KprodError
 
 if TYPE_CHECKING:

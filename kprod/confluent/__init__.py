@@ -15,15 +15,16 @@ from kprod.confluent.errors import (
     ValueSerializationError,
 )
 from kprod.confluent.events import ThrottleEvent
-from kprod.confluent.partition_functions import consistent, fnv1a, murmur2
-from kprod.confluent.producer import Producer
-from kprod.confluent.serializing import SerializingProducer
+from kprod.confluent.producer import Producer, SerializingProducer
 from kprod.confluent.topic_partition import (
     OFFSET_BEGINNING,
     OFFSET_END,
     OFFSET_INVALID,
     OFFSET_STORED,
     TopicPartition,
+    consistent,
+    fnv1a,
+    murmur2,
 )
 from kprod.version import VERSION
 from kprod_ext.confluent import Message

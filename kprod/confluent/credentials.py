@@ -1,8 +1,16 @@
-"""User and password of a producer, which the application may replace while it runs"""
+"""What a producer logs in with, and may change while it runs: a password, tokens of a callback"""
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kprod.config.kinds import Extensions, Refused
+from kprod.confluent.errors import KafkaError, KafkaException
+from kprod.errors import SaslAuthenticationError
 
 
 class Credentials:
@@ -20,3 +28,117 @@ class Credentials:
     def __call__(self) -> tuple[str, str]:
         """Both, from the same call of ``replace``."""
         return self._pair
+
+
+AHEAD = 0.8
+"""At which part of its lifetime a token is replaced, as librdkafka does."""
+RETRY = 10.0
+"""Seconds after a failure until the callback is asked again."""
+
+_SHAPE = "oauth_cb must return (token, expiry time[, principal[, extensions]])"
+
+
+class _Token(NamedTuple):
+    """Times in seconds since 1970."""
+
+    text: str
+    extensions: tuple[tuple[str, str], ...]
+    renew_at: float
+    expires: float
+
+
+class OAuthTokens:
+    """A token provider over ``callback(config())``, which returns a token, the time it expires at,
+    in seconds since 1970, and perhaps the principal's name and a dict of extensions. Any thread.
+
+    The constructor asks it first: KafkaException when it has no token. It is asked again when
+    ``AHEAD`` of a token's life is over, by the thread of ``keep_fresh`` or by a login; after a
+    failure ``RETRY`` seconds later. The token in use is good until it expires.
+    """
+
+    def __init__(
+        self,
+        callback: Callable[[Any], Any],
+        config: Callable[[], Any],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ask: Callable[[], Any] = lambda: callback(config())
+        self._clock = clock
+        self._asking = threading.Lock()  # once is enough
+        try:
+            self._current = self._fetched(clock())
+        except Exception as error:
+            code = KafkaError.SASL_AUTHENTICATION_FAILED
+            raise KafkaException(KafkaError(code, _told(error))) from error
+        self._stop = threading.Event()
+        self._on_failure: Callable[[KafkaError], object] = lambda error: None
+        self.close = weakref.finalize(self, self._stop.set)
+
+    def keep_fresh(self, on_failure: Callable[[KafkaError], object]) -> None:
+        """Replace tokens in the background, until ``close``; ``on_failure`` hears of failures."""
+        self._on_failure = on_failure
+        watched = weakref.ref(self), self._stop
+        threading.Thread(target=_keep_fresh, args=watched, name="kprod-oauth", daemon=True).start()
+
+    def token(self) -> str:
+        """One that has not expired. Raises SaslAuthenticationError when there is none."""
+        self.renew()
+        if self._clock() >= self._current.expires:
+            raise SaslAuthenticationError("OAUTHBEARER: the token of oauth_cb has expired")
+        return self._current.text
+
+    def extensions(self) -> Sequence[tuple[str, str]]:
+        """Those of the token."""
+        return self._current.extensions
+
+    @property
+    def until_renewal(self) -> float:
+        """Seconds."""
+        return max(0.0, self._current.renew_at - self._clock())
+
+    def renew(self) -> None:
+        """Ask for a new token if it is time."""
+        with self._asking:
+            if self.until_renewal:
+                return
+            try:
+                self._current = self._fetched(self._clock())
+            except Exception as error:
+                self._current = self._current._replace(renew_at=self._clock() + RETRY)
+                self._on_failure(KafkaError(KafkaError._AUTHENTICATION, _told(error)))
+
+    def _fetched(self, now: float) -> _Token:
+        match self._ask():
+            case (str(token), int() | float() as expires, *rest) if len(rest) <= 2:
+                if expires <= now:
+                    raise _Unusable("the token has expired already")
+                extensions = _checked(rest[1]) if len(rest) > 1 else ()
+                return _Token(token, extensions, now + (expires - now) * AHEAD, float(expires))
+        raise _Unusable(_SHAPE)
+
+
+class _Unusable(Exception):
+    """What the callback returned; the text says why, without what may be secret."""
+
+
+def _checked(extensions: Any) -> tuple[tuple[str, str], ...]:
+    try:
+        return Extensions().convert(extensions)
+    except Refused as refusal:
+        raise _Unusable(str(refusal) or f"extensions: expected {Extensions.expected}") from None
+
+
+def _told(error: Exception) -> str:
+    """An exception of the application's is told by its kind: its text may have a secret in it."""
+    why = str(error) if isinstance(error, _Unusable) else f"oauth_cb raised {type(error).__name__}"
+    return f"Failed to acquire SASL OAUTHBEARER token: {why}"
+
+
+def _keep_fresh(tokens: weakref.ref[OAuthTokens], stop: threading.Event) -> None:
+    """Until nobody has the tokens any more."""
+    while (kept := tokens()) is not None:
+        kept.renew()
+        left = kept.until_renewal
+        del kept
+        if stop.wait(left):
+            return

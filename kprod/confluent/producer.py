@@ -15,7 +15,9 @@ from kprod.confluent.cluster_metadata import ClusterMetadata, cluster_metadata
 from kprod.confluent.errors import (
     KafkaError,
     KafkaException,
+    KeySerializationError,
     Purged,
+    ValueSerializationError,
     also_theirs,
     from_native,
     raise_unless_unplaced,
@@ -27,6 +29,56 @@ from kprod.confluent.transactions import TransactionCalls
 from kprod.confluent.unplaced import Unplaced, UnplacedRecords, check
 from kprod.intake.partitioner import CRC32
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
+
+
+def produced(
+    produce: Callable[..., None],
+    topic: str,
+    messages: Any,
+    partition: int,
+    on_delivery: Callable[..., object] | None,
+) -> int:
+    """How many of ``messages`` were queued. Raises TypeError before any of them is."""
+    if not isinstance(messages, list):
+        raise TypeError("messages must be a list")
+    if not isinstance(partition, int):
+        raise TypeError("partition must be int")
+    for index, message in enumerate(messages):
+        _check(index, message)
+    queued = 0
+    for message in messages:
+        try:
+            produce(
+                topic,
+                message.get("value"),
+                message.get("key"),
+                message.get("partition", partition),
+                message.get("callback") or message.get("on_delivery") or on_delivery,
+                headers=message.get("headers"),
+            )
+            queued += 1
+        except BufferError:
+            message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
+        except KafkaException as error:
+            message["_error"] = error.args[0]
+        except ValueError as error:
+            message["_error"] = KafkaError(KafkaError._INVALID_ARG, str(error))
+    return queued
+
+
+def _check(index: int, message: Any) -> None:
+    if not isinstance(message, dict):
+        raise TypeError(f"Message at index {index} must be a dict")
+    for name in ("value", "key"):
+        if not isinstance(message.get(name), bytes | str | None):
+            raise TypeError(f"Message {name} at index {index} must be bytes or str")
+    if not isinstance(message.get("partition", 0), int):
+        raise TypeError(f"Message partition at index {index} must be int")
+    if message.get("timestamp") is not None:
+        raise NotImplementedError(
+            "Message timestamps are not currently supported by produce_batch(): produce() takes one"
+        )
+
 
 monotonic = SystemClock.monotonic
 
@@ -127,8 +179,6 @@ class Producer(Producing, TransactionCalls):
 
         Returns how many were queued; the others have their KafkaError under ``_error``.
         """
-        from kprod.confluent.message_batch import produced
-
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
         return produced(self.produce, topic, messages, partition, on_delivery or callback)
@@ -253,3 +303,49 @@ class Producer(Producing, TransactionCalls):
         except native_errors.KprodError as error:
             raise KafkaException(from_native(error)) from error
         return native.cluster.cluster_id or ""
+
+
+class SerializingProducer(Producer):
+    """A Producer whose ``key.serializer`` and ``value.serializer`` are called with every record.
+
+    They are ``f(object, SerializationContext) -> bytes``, as those of
+    ``confluent_kafka.schema_registry``; the package confluent-kafka has the context they expect.
+    """
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+        self._context, self._fields = SerializationContext, MessageField
+        own = dict(conf)
+        self._key_serializer = own.pop("key.serializer", None)
+        self._value_serializer = own.pop("value.serializer", None)
+        super().__init__(own)
+
+    def produce(  # type: ignore[override]
+        self,
+        topic: str,
+        key: Any = None,
+        value: Any = None,
+        partition: int = -1,
+        on_delivery: Any = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """Queue one record. Raises KeySerializationError, ValueSerializationError, and as above."""
+        if self._native is None:
+            raise RuntimeError(CLOSED)
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        context = self._context(topic, self._fields.KEY, headers)
+        if self._key_serializer is not None:
+            try:
+                key = self._key_serializer(key, context)
+            except Exception as error:
+                raise KeySerializationError(error) from error
+        context.field = self._fields.VALUE
+        if self._value_serializer is not None:
+            try:
+                value = self._value_serializer(value, context)
+            except Exception as error:
+                raise ValueSerializationError(error) from error
+        super().produce(topic, value, key, partition, on_delivery, timestamp, headers)

@@ -1,8 +1,10 @@
-"""TopicPartition: a partition, an offset in it and what a group keeps with that"""
+"""A partition: TopicPartition, and the functions that tell which one a key goes to"""
 
 from __future__ import annotations
 
 from functools import total_ordering
+
+from kprod.intake.partitioner import CRC32, FNV1A, MURMUR2, KeyHash
 
 OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, OFFSET_INVALID = -2, -1, -1000, -1001
 
@@ -70,3 +72,28 @@ class TopicPartition:
             f"TopicPartition{{topic={self._topic},partition={self.partition},offset={self.offset}"
             f",leader_epoch={self._leader_epoch},error=None}}"
         )
+
+
+def murmur2(key: bytes, partition_count: int) -> int:
+    """As Kafka's Java client. Raises TypeError and ValueError."""
+    return _placed(MURMUR2, key, partition_count)
+
+
+def consistent(key: bytes, partition_count: int) -> int:
+    """By CRC-32, as librdkafka's own default. Raises TypeError and ValueError."""
+    return _placed(CRC32, key, partition_count)
+
+
+def fnv1a(key: bytes, partition_count: int) -> int:
+    """As Sarama. Raises TypeError and ValueError."""
+    return _placed(FNV1A, key, partition_count)
+
+
+def _placed(by: KeyHash, key: bytes, partition_count: int) -> int:
+    if not isinstance(key, bytes):
+        raise TypeError(f"key must be bytes, not {type(key).__name__}")
+    if not isinstance(partition_count, int):
+        raise TypeError("partition_count must be int")
+    if partition_count <= 0:
+        raise ValueError("partition_count must be > 0")
+    return by.partition(key, partition_count)

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
 from kprod import errors as native
 from kprod.clock import SystemClock
 from kprod.confluent.errors import KafkaException, from_native
-from kprod.confluent.group_metadata import group_metadata as read_group_metadata
 from kprod.confluent.unplaced import UnplacedRecords
+from kprod.errors import RecordTypeError
 from kprod.producer import KafkaProducer
+from kprod.transactional.group_offsets import GroupMetadata
+
+_VERSION_2 = b"CGMDv2:"
+_GENERATION = struct.Struct("=i")
+
+
+def read_group_metadata(found: Any) -> Any:
+    """``GroupMetadata`` of what ``Consumer.consumer_group_metadata()`` returns; others as they are.
+
+    confluent-kafka has bytes, which librdkafka has made for the bindings to carry from a consumer
+    to a producer; the first of them say how the rest is laid out. That is, as in
+    ``rd_kafka_consumer_group_metadata_write``: the generation, the group and the member, each text
+    ended by a zero, then whether there is no group instance id, and that. Raises RecordTypeError
+    for bytes of a librdkafka that lays them out otherwise.
+    """
+    if not isinstance(found, bytes):
+        return found
+    group_id, _, rest = found[len(_VERSION_2) + _GENERATION.size :].partition(b"\0")
+    member_id, ended, instance = rest.partition(b"\0")
+    if not found.startswith(_VERSION_2) or not ended or not instance:
+        raise RecordTypeError(
+            f"group_metadata: bytes that begin with {found[:8]!r}, where kprod knows"
+            f" {_VERSION_2!r}, of librdkafka 2: give kprod.GroupMetadata, or the id of the group"
+        )
+    (generation,) = _GENERATION.unpack_from(found, len(_VERSION_2))
+    instance_id = None if instance[0] else instance[1:].partition(b"\0")[0].decode()
+    return GroupMetadata(group_id.decode(), generation, member_id.decode(), instance_id)
+
 
 LONG = 10.0**9
 monotonic = SystemClock.monotonic
@@ -44,7 +73,7 @@ class TransactionCalls:
         """Let a group's offsets move with the transaction.
 
         ``positions`` are TopicPartitions with offsets; those without one, below 0, are left out.
-        ``group_metadata`` is what ``Consumer.consumer_group_metadata()`` returns, or
+        ``group_metadata`` is what ``Consumer.consumerread_group_metadata()`` returns, or
         ``kprod.GroupMetadata``, or a group id.
         """
         known = [position for position in positions if position.offset >= 0]

@@ -1,6 +1,432 @@
-"""Every error of the face, under the names of ``kafka.errors``"""
+"""The errors of ``kafka.errors``, with its package installed or without, and kprod's as those"""
 
 from __future__ import annotations
 
-from kprod.kafka.broker_errors import *  # noqa: F403
-from kprod.kafka.error_base import *  # noqa: F403
+import importlib
+import re
+import warnings
+from types import ModuleType
+from typing import Any, cast
+
+from kprod import errors as native
+from kprod.errors import KprodError
+
+
+def theirs(name: str) -> ModuleType | None:
+    """``kafka.<name>`` of an installed kafka-python, of any version; None without one.
+
+    Whatever fails in there, and whatever else may bear that name, is not our user's trouble.
+    """
+    try:
+        with warnings.catch_warnings():  # its own deprecations are not about our user's code
+            warnings.simplefilter("ignore")
+            found = importlib.import_module("kafka.errors")
+            known = issubclass(found.KafkaError, Exception)
+            return importlib.import_module(f"kafka.{name}") if known else None
+    except Exception:
+        return None
+
+
+def also_theirs(kind: type, name: str) -> None:
+    """Let ``isinstance(x, kafka.<name>.<class>)`` take instances of our class for those of theirs.
+
+    So its consumer takes our deserializers. Version 3 has abstract classes, version 2 has none.
+    """
+    register = getattr(getattr(theirs(name), kind.__name__, None), "register", None)
+    if callable(register):
+        register(kind)
+
+
+_THEIRS = theirs("errors")
+
+
+class Kin(type):
+    """Makes a class inherit from the one of its name in ``kafka.errors``, where it exists.
+
+    ``except kafka.errors.X`` asks for real inheritance: ``__subclasscheck__`` is not consulted.
+    """
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **rest: Any
+    ) -> Kin:
+        namesake = getattr(_THEIRS, name, None)
+        if isinstance(namesake, type) and issubclass(namesake, Exception):
+            bases = (*bases, namesake)
+        return super().__new__(mcs, name, bases, namespace, **rest)
+
+
+class KafkaError(KprodError, metaclass=Kin):
+    """The root of kafka-python's errors. Here each of them is a KprodError, too.
+
+    ``retriable``: the same call may succeed later. ``persisted`` is kprod's own: whether the record
+    may be in the log all the same.
+    """
+
+    retriable: bool = False
+    invalid_metadata: bool = False
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+
+    def __str__(self) -> str:
+        said = Exception.__str__(self)
+        return f"{type(self).__name__}: {said}" if self.args else type(self).__name__
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.args == getattr(other, "args", None)
+
+    def __hash__(self) -> int:
+        return hash((type(self), str(self)))
+
+
+class RetriableError(KafkaError):
+    """It may pass by itself."""
+
+    retriable = True
+
+
+class InvalidMetadataError(RetriableError):
+    """What is known of the cluster is old; it is asked for anew."""
+
+    invalid_metadata = True
+
+
+class Cancelled(RetriableError):
+    """The request was given up."""
+
+
+class CommitFailedError(KafkaError):
+    """For consumers."""
+
+
+class IllegalArgumentError(KafkaError):
+    """An argument has a value it must not have."""
+
+
+class IllegalStateError(KafkaError):
+    """The call is not allowed now, for instance because the producer is closed."""
+
+
+class KafkaConfigurationError(KafkaError, ValueError):
+    """An option is wrong, or contradicts another one."""
+
+
+class KafkaConnectionError(InvalidMetadataError):
+    """A connection could not be made, or broke."""
+
+
+class KafkaProtocolError(KafkaError):
+    """The peer does not speak the Kafka protocol."""
+
+
+class CorrelationIdError(RetriableError, KafkaProtocolError):
+    """An answer to a question nobody has asked."""
+
+
+class InvalidReceiveError(KafkaProtocolError):
+    """A response of an impossible size."""
+
+
+class KafkaTimeoutError(RetriableError):
+    """A bounded wait has ended."""
+
+
+class MetadataEmptyBrokerList(RetriableError):
+    """The cluster told of no brokers."""
+
+
+class NoBrokersAvailable(KafkaTimeoutError):
+    """No broker has answered when the producer was made.
+
+    Version 2 of kafka-python raises it by this name, version 3 a KafkaTimeoutError: it is both.
+    """
+
+    invalid_metadata = True
+
+
+class NoOffsetForPartitionError(KafkaError):
+    """For consumers."""
+
+
+class LogTruncationError(KafkaError):
+    """For consumers."""
+
+
+class NodeNotReadyError(RetriableError):
+    """The broker cannot be asked yet."""
+
+
+class UnknownBrokerIdError(KafkaError):
+    """There is no such broker."""
+
+
+class QuotaViolationError(KafkaError):
+    """A metric has passed its bound."""
+
+
+class StaleMetadata(InvalidMetadataError):
+    """What is known of the cluster is too old."""
+
+
+class TooManyInFlightRequests(RetriableError):
+    """The broker owes too many answers."""
+
+
+class UnrecognizedBrokerVersion(KafkaError):
+    """The broker speaks no version of a request that could be used."""
+
+
+class UnsupportedCodecError(KafkaError):
+    """There is no code for this compression."""
+
+
+class TransactionAbortedError(KafkaError):
+    """The record's transaction was aborted."""
+
+
+class BrokerResponseError(KafkaError):
+    """A broker has answered with an error code: ``errno``, whose name is ``message``."""
+
+    errno: int | None = None
+    message: str | None = None
+    description: str | None = None
+
+    def __str__(self) -> str:
+        return f"[Error {self.errno}] {super().__str__()}"
+
+
+class AuthorizationError(BrokerResponseError):
+    """This client may not do that."""
+
+
+BY_CODE: dict[int, type[BrokerResponseError]] = {}
+"""The class of each error code of a broker."""
+
+
+def _refusal(
+    name: str, errno: int, kind: type[KafkaError] | None = None, message: str = ""
+) -> type[BrokerResponseError]:
+    """The class of one code; ``kind`` is its other base. The name gives the message, mostly."""
+    said = message or re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Error")).upper()
+    words = said.replace("_", " ").capitalize()
+    stated = {"errno": errno, "message": said, "description": words, "__doc__": f"{words}."}
+    bases = (BrokerResponseError,) if kind is None else (kind, BrokerResponseError)
+    made = Kin(name, bases, {**stated, "__module__": __name__, "__qualname__": name})
+    BY_CODE[errno] = cast(type[BrokerResponseError], made)
+    return BY_CODE[errno]
+
+
+def for_code(code: int) -> type[BrokerResponseError]:
+    """The class of a code; a code that has none gets a class of its own, under UnknownError."""
+    known = BY_CODE.get(code)
+    if known is not None:
+        return known
+    return type("UnrecognizedBrokerError", (UnknownError,), {"errno": code})
+
+
+UnknownError = _refusal("UnknownError", -1)
+NoError = _refusal("NoError", 0, message="NO_ERROR")
+OffsetOutOfRangeError = _refusal("OffsetOutOfRangeError", 1)
+CorruptRecordError = _refusal("CorruptRecordError", 2, message="CORRUPT_MESSAGE")
+UnknownTopicOrPartitionError = _refusal("UnknownTopicOrPartitionError", 3, InvalidMetadataError)
+InvalidFetchRequestError = _refusal("InvalidFetchRequestError", 4, message="INVALID_FETCH_SIZE")
+LeaderNotAvailableError = _refusal("LeaderNotAvailableError", 5, InvalidMetadataError)
+NotLeaderForPartitionError = _refusal("NotLeaderForPartitionError", 6, InvalidMetadataError)
+RequestTimedOutError = _refusal("RequestTimedOutError", 7, RetriableError)
+BrokerNotAvailableError = _refusal("BrokerNotAvailableError", 8)
+ReplicaNotAvailableError = _refusal("ReplicaNotAvailableError", 9, InvalidMetadataError)
+MessageSizeTooLargeError = _refusal("MessageSizeTooLargeError", 10)
+StaleControllerEpochError = _refusal("StaleControllerEpochError", 11)
+OffsetMetadataTooLargeError = _refusal("OffsetMetadataTooLargeError", 12)
+NetworkExceptionError = _refusal("NetworkExceptionError", 13, InvalidMetadataError)
+CoordinatorLoadInProgressError = _refusal("CoordinatorLoadInProgressError", 14, RetriableError)
+CoordinatorNotAvailableError = _refusal("CoordinatorNotAvailableError", 15, RetriableError)
+NotCoordinatorError = _refusal("NotCoordinatorError", 16, RetriableError)
+InvalidTopicError = _refusal("InvalidTopicError", 17)
+RecordListTooLargeError = _refusal("RecordListTooLargeError", 18)
+NotEnoughReplicasError = _refusal("NotEnoughReplicasError", 19, RetriableError)
+NotEnoughReplicasAfterAppendError = _refusal(
+    "NotEnoughReplicasAfterAppendError", 20, RetriableError
+)
+InvalidRequiredAcksError = _refusal("InvalidRequiredAcksError", 21)
+IllegalGenerationError = _refusal("IllegalGenerationError", 22)
+InconsistentGroupProtocolError = _refusal("InconsistentGroupProtocolError", 23)
+InvalidGroupIdError = _refusal("InvalidGroupIdError", 24)
+UnknownMemberIdError = _refusal("UnknownMemberIdError", 25)
+InvalidSessionTimeoutError = _refusal("InvalidSessionTimeoutError", 26)
+RebalanceInProgressError = _refusal("RebalanceInProgressError", 27)
+InvalidCommitOffsetSizeError = _refusal("InvalidCommitOffsetSizeError", 28)
+TopicAuthorizationFailedError = _refusal("TopicAuthorizationFailedError", 29, AuthorizationError)
+GroupAuthorizationFailedError = _refusal("GroupAuthorizationFailedError", 30, AuthorizationError)
+ClusterAuthorizationFailedError = _refusal(
+    "ClusterAuthorizationFailedError", 31, AuthorizationError
+)
+InvalidTimestampError = _refusal("InvalidTimestampError", 32)
+UnsupportedSaslMechanismError = _refusal("UnsupportedSaslMechanismError", 33)
+IllegalSaslStateError = _refusal("IllegalSaslStateError", 34)
+UnsupportedVersionError = _refusal("UnsupportedVersionError", 35)
+TopicAlreadyExistsError = _refusal("TopicAlreadyExistsError", 36)
+InvalidPartitionsError = _refusal("InvalidPartitionsError", 37)
+InvalidReplicationFactorError = _refusal("InvalidReplicationFactorError", 38)
+InvalidReplicationAssignmentError = _refusal("InvalidReplicationAssignmentError", 39)
+InvalidConfigurationError = _refusal("InvalidConfigurationError", 40, message="INVALID_CONFIG")
+NotControllerError = _refusal("NotControllerError", 41, RetriableError)
+InvalidRequestError = _refusal("InvalidRequestError", 42)
+UnsupportedForMessageFormatError = _refusal("UnsupportedForMessageFormatError", 43)
+PolicyViolationError = _refusal("PolicyViolationError", 44)
+OutOfOrderSequenceNumberError = _refusal("OutOfOrderSequenceNumberError", 45)
+DuplicateSequenceNumberError = _refusal("DuplicateSequenceNumberError", 46)
+InvalidProducerEpochError = _refusal("InvalidProducerEpochError", 47)
+InvalidTxnStateError = _refusal("InvalidTxnStateError", 48)
+InvalidProducerIdMappingError = _refusal("InvalidProducerIdMappingError", 49)
+InvalidTransactionTimeoutError = _refusal("InvalidTransactionTimeoutError", 50)
+ConcurrentTransactionsError = _refusal("ConcurrentTransactionsError", 51, RetriableError)
+TransactionCoordinatorFencedError = _refusal("TransactionCoordinatorFencedError", 52)
+TransactionalIdAuthorizationFailedError = _refusal(
+    "TransactionalIdAuthorizationFailedError", 53, AuthorizationError
+)
+SecurityDisabledError = _refusal("SecurityDisabledError", 54)
+OperationNotAttemptedError = _refusal("OperationNotAttemptedError", 55)
+KafkaStorageError = _refusal(
+    "KafkaStorageError", 56, InvalidMetadataError, message="KAFKA_STORAGE_ERROR"
+)
+LogDirNotFoundError = _refusal("LogDirNotFoundError", 57)
+SaslAuthenticationFailedError = _refusal("SaslAuthenticationFailedError", 58)
+UnknownProducerIdError = _refusal("UnknownProducerIdError", 59)
+ReassignmentInProgressError = _refusal("ReassignmentInProgressError", 60)
+DelegationTokenAuthDisabledError = _refusal("DelegationTokenAuthDisabledError", 61)
+DelegationTokenNotFoundError = _refusal("DelegationTokenNotFoundError", 62)
+DelegationTokenOwnerMismatchError = _refusal("DelegationTokenOwnerMismatchError", 63)
+DelegationTokenRequestNotAllowedError = _refusal("DelegationTokenRequestNotAllowedError", 64)
+DelegationTokenAuthorizationFailedError = _refusal(
+    "DelegationTokenAuthorizationFailedError", 65, AuthorizationError
+)
+DelegationTokenExpiredError = _refusal("DelegationTokenExpiredError", 66)
+InvalidPrincipalTypeError = _refusal("InvalidPrincipalTypeError", 67)
+NonEmptyGroupError = _refusal("NonEmptyGroupError", 68)
+GroupIdNotFoundError = _refusal("GroupIdNotFoundError", 69)
+FetchSessionIdNotFoundError = _refusal("FetchSessionIdNotFoundError", 70, RetriableError)
+InvalidFetchSessionEpochError = _refusal("InvalidFetchSessionEpochError", 71, RetriableError)
+ListenerNotFoundError = _refusal("ListenerNotFoundError", 72, InvalidMetadataError)
+TopicDeletionDisabledError = _refusal("TopicDeletionDisabledError", 73)
+FencedLeaderEpochError = _refusal("FencedLeaderEpochError", 74, InvalidMetadataError)
+UnknownLeaderEpochError = _refusal("UnknownLeaderEpochError", 75, InvalidMetadataError)
+UnsupportedCompressionTypeError = _refusal("UnsupportedCompressionTypeError", 76)
+StaleBrokerEpochError = _refusal("StaleBrokerEpochError", 77)
+OffsetNotAvailableError = _refusal("OffsetNotAvailableError", 78, RetriableError)
+MemberIdRequiredError = _refusal("MemberIdRequiredError", 79)
+PreferredLeaderNotAvailableError = _refusal(
+    "PreferredLeaderNotAvailableError", 80, InvalidMetadataError
+)
+GroupMaxSizeReachedError = _refusal("GroupMaxSizeReachedError", 81)
+FencedInstanceIdError = _refusal("FencedInstanceIdError", 82)
+EligibleLeadersNotAvailableError = _refusal(
+    "EligibleLeadersNotAvailableError", 83, InvalidMetadataError
+)
+ElectionNotNeededError = _refusal("ElectionNotNeededError", 84, InvalidMetadataError)
+NoReassignmentInProgressError = _refusal("NoReassignmentInProgressError", 85)
+GroupSubscribedToTopicError = _refusal("GroupSubscribedToTopicError", 86)
+InvalidRecordError = _refusal("InvalidRecordError", 87)
+UnstableOffsetCommitError = _refusal("UnstableOffsetCommitError", 88, RetriableError)
+ThrottlingQuotaExceededError = _refusal("ThrottlingQuotaExceededError", 89, RetriableError)
+ProducerFencedError = _refusal("ProducerFencedError", 90)
+ResourceNotFoundError = _refusal("ResourceNotFoundError", 91)
+DuplicateResourceError = _refusal("DuplicateResourceError", 92)
+UnacceptableCredentialError = _refusal("UnacceptableCredentialError", 93)
+InconsistentVoterSetError = _refusal("InconsistentVoterSetError", 94)
+InvalidUpdateVersionError = _refusal("InvalidUpdateVersionError", 95)
+FeatureUpdateFailedError = _refusal("FeatureUpdateFailedError", 96)
+PrincipalDeserializationFailureError = _refusal("PrincipalDeserializationFailureError", 97)
+SnapshotNotFoundError = _refusal("SnapshotNotFoundError", 98)
+PositionOutOfRangeError = _refusal("PositionOutOfRangeError", 99)
+UnknownTopicIdError = _refusal("UnknownTopicIdError", 100, InvalidMetadataError)
+DuplicateBrokerRegistrationError = _refusal("DuplicateBrokerRegistrationError", 101)
+BrokerIdNotRegisteredError = _refusal("BrokerIdNotRegisteredError", 102)
+InconsistentTopicIdError = _refusal("InconsistentTopicIdError", 103, InvalidMetadataError)
+InconsistentClusterIdError = _refusal("InconsistentClusterIdError", 104)
+TransactionalIdNotFoundError = _refusal("TransactionalIdNotFoundError", 105)
+FetchSessionTopicIdError = _refusal(
+    "FetchSessionTopicIdError", 106, RetriableError, message="FETCH_SESSION_TOPIC_ID_ERROR"
+)
+IneligibleReplicaError = _refusal("IneligibleReplicaError", 107)
+NewLeaderElectedError = _refusal("NewLeaderElectedError", 108)
+OffsetMovedToTieredStorageError = _refusal("OffsetMovedToTieredStorageError", 109)
+FencedMemberEpochError = _refusal("FencedMemberEpochError", 110)
+UnreleasedInstanceIdError = _refusal("UnreleasedInstanceIdError", 111)
+UnsupportedAssignorError = _refusal("UnsupportedAssignorError", 112)
+StaleMemberEpochError = _refusal("StaleMemberEpochError", 113)
+MismatchedEndpointTypeError = _refusal("MismatchedEndpointTypeError", 114)
+UnsupportedEndpointTypeError = _refusal("UnsupportedEndpointTypeError", 115)
+UnknownControllerIdError = _refusal("UnknownControllerIdError", 116)
+UnknownSubscriptionIdError = _refusal("UnknownSubscriptionIdError", 117)
+TelemetryTooLargeError = _refusal("TelemetryTooLargeError", 118)
+InvalidRegistrationError = _refusal("InvalidRegistrationError", 119)
+TransactionAbortableError = _refusal("TransactionAbortableError", 120)
+InvalidRecordStateError = _refusal("InvalidRecordStateError", 121)
+ShareSessionNotFoundError = _refusal("ShareSessionNotFoundError", 122, RetriableError)
+InvalidShareSessionEpochError = _refusal("InvalidShareSessionEpochError", 123, RetriableError)
+FencedStateEpochError = _refusal("FencedStateEpochError", 124)
+InvalidVoterKeyError = _refusal("InvalidVoterKeyError", 125)
+DuplicateVoterError = _refusal("DuplicateVoterError", 126)
+VoterNotFoundError = _refusal("VoterNotFoundError", 127)
+InvalidRegularExpressionError = _refusal("InvalidRegularExpressionError", 128)
+RebootstrapRequiredError = _refusal("RebootstrapRequiredError", 129)
+StreamsInvalidTopologyError = _refusal("StreamsInvalidTopologyError", 130)
+StreamsInvalidTopologyEpochError = _refusal("StreamsInvalidTopologyEpochError", 131)
+StreamsTopologyFencedError = _refusal("StreamsTopologyFencedError", 132)
+ShareSessionLimitReachedError = _refusal("ShareSessionLimitReachedError", 133, RetriableError)
+
+CorruptRecordException = CorruptRecordError
+kafka_errors = BY_CODE
+
+
+class IncompatibleBrokerVersion(UnsupportedVersionError):  # type: ignore[misc, valid-type]
+    """The broker is too old for what was asked of it."""
+
+
+_BY_KIND: tuple[tuple[type[native.KprodError], type[KafkaError]], ...] = (
+    (native.ConfigError, KafkaConfigurationError),
+    (native.RecordTooLargeError, MessageSizeTooLargeError),
+    (native.KprodTimeoutError, KafkaTimeoutError),
+    (native.ProducerFencedError, ProducerFencedError),
+    (native.TransactionAbortableError, TransactionAbortableError),
+    (native.TransactionAbortedError, TransactionAbortedError),
+    (native.ConnectionLost, KafkaConnectionError),
+    (native.ProtocolError, KafkaProtocolError),
+    (native.UnsupportedVersionError, UnrecognizedBrokerVersion),
+    (native.InvalidBatchError, InvalidRecordError),
+    (native.IllegalStateError, IllegalStateError),
+)
+"""The first that fits counts."""
+
+
+def translated(error: native.KprodError) -> Exception:
+    """What kafka-python would have raised, caused by ``error``.
+
+    ``persisted`` goes along. An argument that no record can carry stays what it is: a ValueError or
+    a TypeError, as there.
+    """
+    if isinstance(error, KafkaError):
+        return error
+    if isinstance(error, native.BrokerError):
+        told: KafkaError = _of_broker(error)
+    else:
+        kind = next((theirs for ours, theirs in _BY_KIND if isinstance(error, ours)), None)
+        if kind is None:
+            if isinstance(error, ValueError | TypeError):
+                return error
+            kind = KafkaError
+        told = kind(str(error))
+    told.persisted, told.next_step = error.persisted, error.next_step
+    told.__cause__ = error
+    return told
+
+
+def _of_broker(error: native.BrokerError) -> BrokerResponseError:
+    kind = BY_CODE.get(error.code)
+    detail = str(error).partition(": ")[2] or error.name
+    if kind is not None:
+        return kind(detail)
+    told = UnknownError(detail)
+    told.errno, told.message = error.code, error.name
+    return told

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 from kprod.errors import IllegalStateError, KprodError
-from kprod.kafka.errors import KafkaTimeoutError, RetriableError
-from kprod.kafka.translation import translated
+from kprod.kafka.errors import KafkaTimeoutError, RetriableError, translated
 from kprod.types import RecordMetadata
 from kprod_ext import Mutex
 from kprod_ext.futures import FutureRecordMetadata as NativeFuture

@@ -8,9 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from kprod.cluster.snapshot import ClusterSnapshot
-from kprod.kafka.installed import also_theirs
+from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
+from kprod.errors import PartitionError
+from kprod.kafka.errors import also_theirs
 from kprod.kafka.serializer import accepts
+from kprod.types import BytesLike
 from kprod_ext import murmur2 as _murmur2
 
 Choose: TypeAlias = Callable[..., int]
@@ -43,6 +45,9 @@ class Cluster:
         """Those that have a leader, None for a topic that is not known."""
         known = self._snapshot.topic(topic)
         return None if known is None else set(known.available)
+
+
+OnNewBatch: TypeAlias = Callable[[str, Cluster, int], object]
 
 
 class Partitioner(ABC):
@@ -165,3 +170,34 @@ def bound(partitioner: Any) -> Choose:
         return int(partitioner(key, every, available))
 
     return choose
+
+
+class StickyAdapter:
+    """A sticky partitioner of the application, for one record without a key (KIP-480).
+
+    As in kafka-python: where the record would begin a batch, ``on_new_batch`` is called and the
+    partitioner asked once more. What they raise comes through.
+    """
+
+    def __init__(
+        self, choose: Choose, on_new_batch: OnNewBatch, values: tuple[Any, Any], cluster: Cluster
+    ) -> None:
+        """``values``: before and after serialization."""
+        self._choose = choose
+        self._on_new_batch = on_new_batch
+        self._values = values
+        self._cluster = cluster
+
+    def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
+        """Raises PartitionError for a partition that the topic does not have."""
+        chosen: Any = self._choose(topic.name, None, None, *self._values, self._cluster)
+        if not (isinstance(chosen, int) and 0 <= chosen < len(topic)):
+            raise PartitionError(f"the partitioner has chosen {chosen!r} for topic {topic.name!r}")
+        return int(chosen)
+
+    def on_new_batch(self, topic: TopicInfo, previous: int) -> None:
+        """Let the partitioner turn to another partition."""
+        self._on_new_batch(topic.name, self._cluster, previous)
+
+    def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
+        """Nothing to remember."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,16 +17,17 @@ from kprod.errors import (
     KprodTimeoutError,
     ProducerClosedError,
 )
+from kprod.intake.partitioner import Partitioner
 from kprod.kafka import partitioner as partitioners
 from kprod.kafka import serializer as serializers
 from kprod.kafka.errors import IllegalStateError as KafkaIllegalStateError
-from kprod.kafka.errors import KafkaTimeoutError, NoBrokersAvailable
+from kprod.kafka.errors import KafkaTimeoutError, NoBrokersAvailable, translated
 from kprod.kafka.future import FutureRecordMetadata
 from kprod.kafka.metric_names import by_group, by_name
-from kprod.kafka.native import NativeProducer, OnNewBatch, Turning
 from kprod.kafka.options import DEFAULT_CONFIG, Config, native_options
-from kprod.kafka.transactions import TransactionCalls
-from kprod.kafka.translation import translated
+from kprod.kafka.partitioner import OnNewBatch, StickyAdapter
+from kprod.producer import KafkaProducer as Native
+from kprod_ext.futures import FutureRecordMetadata as NativeFuture
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +36,17 @@ _RELEASES |= {11: (2, 8), 12: (3, 1), 13: (4, 0)}
 IDEMPOTENCE_FROM = (0, 11)
 
 
-class KafkaProducer(TransactionCalls):
+class _NativeProducer(Native):
+    """Thread-safe."""
+
+    def send_by(
+        self, partitioner: Partitioner, topic: str, value: Any, headers: Any, stamp: int | None
+    ) -> NativeFuture:
+        """As ``send`` without a key, where ``partitioner`` says, whatever the options do."""
+        return self._send(topic, value, None, headers, None, stamp, partitioner)
+
+
+class KafkaProducer:
     """``kafka.KafkaProducer``: its options, defaults, calls, results and errors. Thread-safe.
 
     Making one waits for a broker, at most ``bootstrap_timeout_ms`` (``api_version_auto_timeout_ms``
@@ -42,8 +55,6 @@ class KafkaProducer(TransactionCalls):
 
     ``docs/migration.md`` has the differences that are left, and those to ``kprod.KafkaProducer``.
     """
-
-    _native: NativeProducer
 
     DEFAULT_CONFIG = DEFAULT_CONFIG
     DEPRECATED_CONFIGS = ()
@@ -60,10 +71,8 @@ class KafkaProducer(TransactionCalls):
         self._key = self._plugged(options, "key_serializer")
         self._value = self._plugged(options, "value_serializer")
         self._choose, self._on_new_batch = self._own_partitioner(options)
-        try:
-            self._native = NativeProducer(**options)
-        except KprodError as error:
-            raise translated(error) from error
+        with _translating():
+            self._native = _NativeProducer(**options)
         self._closed = False
         self._adopt(version)
 
@@ -149,9 +158,9 @@ class KafkaProducer(TransactionCalls):
                 cluster = self._cluster_with(topic)
                 if key is None and self._on_new_batch is not None:
                     values = given[1], value
-                    turning = Turning(self._choose, self._on_new_batch, values, cluster)
+                    sticky = StickyAdapter(self._choose, self._on_new_batch, values, cluster)
                     return FutureRecordMetadata(
-                        self._native.send_by(turning, topic, value, headers, timestamp_ms)
+                        self._native.send_by(sticky, topic, value, headers, timestamp_ms)
                     )
                 partition = self._choose(topic, given[0], key, given[1], value, cluster)
             return FutureRecordMetadata(
@@ -220,6 +229,38 @@ class KafkaProducer(TransactionCalls):
             if callable(close):
                 close()
 
+    # Transactions: a call that waits does so for max_block_ms at most. It raises KafkaTimeoutError
+    # then, and has to be made again; ``next_step`` of any other error tells what to do.
+
+    def init_transactions(self) -> None:
+        """Ask the coordinator for a producer id, which fences older producers of the same name."""
+        with _translating():
+            self._native.init_transactions()
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. Raises IllegalStateError when one is open."""
+        with _translating():
+            self._native.begin_transaction()
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Let a group's offsets move with the transaction.
+
+        ``offsets`` maps TopicPartition to OffsetAndMetadata; ``group_metadata`` is a group id, or
+        the consumer's ConsumerGroupMetadata.
+        """
+        with _translating():
+            self._native.send_offsets_to_transaction(offsets, group_metadata)
+
+    def commit_transaction(self) -> None:
+        """Send what is queued, and commit."""
+        with _translating():
+            self._native.commit_transaction()
+
+    def abort_transaction(self) -> None:
+        """Give up the transaction."""
+        with _translating():
+            self._native.abort_transaction()
+
     # What is known --------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> set[int]:
@@ -230,10 +271,8 @@ class KafkaProducer(TransactionCalls):
         known = self._native.cluster.topic(topic)
         if self._closed and known is not None:
             return set(range(len(known)))
-        try:
+        with _translating():
             return self._native.partitions_for(topic)
-        except KprodError as error:
-            raise translated(error) from error
 
     def bootstrap_connected(self) -> bool:
         """True when there is a connection to some broker."""
@@ -272,6 +311,14 @@ class KafkaProducer(TransactionCalls):
 
     def __repr__(self) -> str:
         return f"<KafkaProducer client_id={self.config['client_id']}>"
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    try:
+        yield
+    except KprodError as error:
+        raise translated(error) from error
 
 
 def _made_anew(kind: type[KafkaProducer], configs: dict[str, Any]) -> KafkaProducer:

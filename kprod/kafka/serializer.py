@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from kprod.kafka.installed import also_theirs
+from kprod.kafka.errors import also_theirs
 
 Serialize: TypeAlias = Callable[[str, list[tuple[str, bytes]], Any], Any]
 

@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from kprod.observability.names import prometheus_name
-from kprod.observability.readings import TOLD, Told
+from kprod.observability.readings import TOLD, Told, prometheus_name
 
 UNITS = {"bytes": "bytes", "ms": "ms", "ns": "ns", "s": "s", "ratio": "percentunit"}
 """Grafana's names for units; the others are counts."""

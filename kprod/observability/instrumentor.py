@@ -11,8 +11,7 @@ from opentelemetry.instrumentation.utils import unwrap
 from wrapt import wrap_function_wrapper
 
 from kprod.config.option_types import ProducerOptions
-from kprod.observability.instruments import ProducerInstruments
-from kprod.observability.opentelemetry import TracingInterceptor
+from kprod.observability.opentelemetry import ProducerInstruments, TracingInterceptor
 from kprod.producer import KafkaProducer
 from kprod.version import VERSION
 

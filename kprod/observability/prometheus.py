@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kprod.observability.names import prometheus_name
-from kprod.observability.readings import Told, readings
+from kprod.observability.readings import Told, prometheus_name, readings
 from kprod.producer import KafkaProducer
 
 _Family = CounterMetricFamily | GaugeMetricFamily

@@ -76,3 +76,8 @@ def readings(producer: Measured) -> Iterator[Reading]:
         for name, told in TOLD.get(kind.removesuffix("-metrics"), {}).items():
             if name in values:
                 yield Reading(told, of.removeprefix("node-") or None, values[name])
+
+
+def prometheus_name(told: Told) -> str:
+    """For instance ``kprod_producer_topic_record_send_total``."""
+    return f"kprod_{told.group}_{told.name}".replace("-", "_")

@@ -11,7 +11,7 @@ from kprod.config.secret import Secret, exposed
 from kprod.errors import ConfigError, KprodError
 from kprod.schema.errors import RegistryError
 from kprod.schema.registry_http import Authorization
-from kprod.security.token_provider import ProvidedTokens
+from kprod.security.oauthbearer import ProvidedTokens
 from kprod.transport.tls_context import TlsSettings
 
 

@@ -10,8 +10,24 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
-from kprod.errors import SaslAuthenticationError
+from kprod.errors import ConfigError, SaslAuthenticationError
 from kprod.security.http_request import NoAnswer, request
+from kprod.transport.tls_context import read_pem
+
+
+def trusting(cafile: str | None) -> ssl.SSLContext:
+    """A context for its certificate; the system's authorities without ``cafile``.
+
+    ``cafile`` is the path of a PEM file, or PEM text. Raises ConfigError for what cannot be used.
+    """
+    if cafile is None:
+        return ssl.create_default_context()
+    text = read_pem("sasl_oauthbearer_cafile", cafile)
+    try:
+        return ssl.create_default_context(cadata=text)
+    except ssl.SSLError as error:
+        raise ConfigError(f"sasl_oauthbearer_cafile: {error.reason or error}") from None
+
 
 TIMEOUT = 5.0
 """Seconds for the issuer to answer: the broker waits for the token meanwhile."""

@@ -1,13 +1,14 @@
-"""What connections are made of, from the socket up; the one place that puts it together."""
+"""From the options to what they ask for: connections, TLS, and the mechanism that logs in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kprod.config import ProducerConfig
 from kprod.config.secret import Secret, exposed
-from kprod.security.steps import Begun, InlineSteps, Mechanism, Steps
+from kprod.errors import SaslAuthenticationError
+from kprod.security.steps import Begun, Conversation, InlineSteps, Mechanism, Steps
 from kprod.transport.base import Backend
 from kprod.transport.registry import open_backend
 
@@ -86,3 +87,109 @@ def tls_contexts(config: ProducerConfig) -> TlsContexts:
 
 def _asked(secret: Secret | None) -> Callable[[], str] | None:
     return None if secret is None else secret.reveal
+
+
+def mechanism_of(config: ProducerConfig) -> Mechanism | None:
+    """The mechanism that logs in; None where nobody has to."""
+    name = config.sasl_mechanism
+    if name is None or not config.security_protocol.startswith("SASL"):
+        return None
+    return _MAKERS[name](config)
+
+
+def _plain(config: ProducerConfig) -> Mechanism:
+    from kprod.security.password import PlainConversation
+
+    login = _login(config)
+    return Mechanism("PLAIN", lambda host: PlainConversation(login))
+
+
+def _scram(config: ProducerConfig) -> Mechanism:
+    from kprod.security.password import ScramConversation
+
+    name, login = config.sasl_mechanism or "", _login(config)
+    return Mechanism(name, lambda host: ScramConversation(name, login), slow=True)
+
+
+def _login(config: ProducerConfig) -> Callable[[], tuple[str, str]]:
+    """Asked for every connection, so that what has changed counts."""
+    provider, user, password = (
+        config.sasl_credentials,
+        config.sasl_plain_username or "",
+        config.sasl_plain_password,
+    )
+    if provider is None:
+        return lambda: (user, password.reveal() if password is not None else "")
+
+    def told() -> tuple[str, str]:
+        match provider():
+            case (str(name), str(secret)) if name and secret:
+                return name, secret
+        raise SaslAuthenticationError("sasl_credentials did not return (username, password)")
+
+    return told
+
+
+def _oauthbearer(config: ProducerConfig) -> Mechanism:
+    from kprod.security.oauthbearer import OAuthBearerConversation, ProvidedTokens
+
+    tokens = ProvidedTokens(_token_provider(config))
+    fixed = config.sasl_oauthbearer_extensions
+
+    def begin(host: str) -> Conversation:
+        return OAuthBearerConversation(tokens.token, lambda: [*fixed, *tokens.extensions()])
+
+    return Mechanism("OAUTHBEARER", begin, slow=True)
+
+
+def _token_provider(config: ProducerConfig) -> Any:
+    if config.sasl_oauth_token_provider is not None:
+        return config.sasl_oauth_token_provider
+    from kprod.security.client_credentials import ClientCredentials, trusting
+
+    secret, cafile = config.sasl_oauthbearer_client_secret, config.sasl_oauthbearer_cafile
+    trusting(cafile)  # what cannot be used is told before anything starts
+    return ClientCredentials(
+        exposed(config.sasl_oauthbearer_token_endpoint_url),
+        config.sasl_oauthbearer_client_id or "",
+        secret.reveal if secret is not None else str,
+        config.sasl_oauthbearer_scope,
+        lambda: trusting(cafile),
+    )
+
+
+def _msk(config: ProducerConfig) -> Mechanism:
+    from kprod.security.oauthbearer import (
+        WIRE_NAME,
+        MskTokens,
+        OAuthBearerConversation,
+        ProvidedTokens,
+    )
+
+    region = config.sasl_msk_region
+
+    def begin(host: str) -> Conversation:
+        tokens = ProvidedTokens(MskTokens(host, region), mechanism="AWS_MSK_IAM")
+        return OAuthBearerConversation(tokens.token)
+
+    return Mechanism(WIRE_NAME, begin, slow=True)
+
+
+def _kerberos(config: ProducerConfig) -> Mechanism:
+    from kprod.security.kerberos import KerberosConversation
+
+    service, name = config.sasl_kerberos_service_name or "kafka", config.sasl_kerberos_name
+    domain = config.sasl_kerberos_domain_name
+    return Mechanism(
+        "GSSAPI", lambda host: KerberosConversation(service, domain or host, name), slow=True
+    )
+
+
+_MAKERS: dict[str, Callable[[ProducerConfig], Mechanism]] = {
+    "PLAIN": _plain,
+    "SCRAM-SHA-256": _scram,
+    "SCRAM-SHA-512": _scram,
+    "OAUTHBEARER": _oauthbearer,
+    "AWS_MSK_IAM": _msk,
+    "GSSAPI": _kerberos,
+}

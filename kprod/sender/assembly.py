@@ -17,8 +17,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
-from kprod.security.composition import open_network, steps_of
-from kprod.security.mechanisms import mechanism_of
+from kprod.security.composition import mechanism_of, open_network, steps_of
 from kprod.sender.leadership import SenderLeadership
 from kprod.sender.link import LinkSettings
 from kprod.sender.login import LoginSettings

@@ -15,14 +15,14 @@ WALL = {"time", "time_ns", "ctime", "gmtime", "localtime", "strftime", "now", "u
 
 def test_only_the_clock_looks_at_the_wall() -> None:
     lookers = {name for path in _client() for name in _looks_at_the_wall(path)}
-    tokens = "kprod/security/token_provider.py: time.time"  # their issuers tell a date, too
+    tokens = "kprod/security/oauthbearer.py: time.time"  # their issuers tell a date, too
     issuer = "kprod/security/client_credentials.py: time.time"  # or for how long they are good
-    callback = "kprod/confluent/oauth_tokens.py: time.time"
+    callback = "kprod/confluent/credentials.py: time.time"
     assert lookers == {"kprod/clock.py: time.time_ns", tokens, issuer, callback}
 
 
 TELLERS = (
-    "kprod/confluent/statistics.py",
+    "kprod/confluent/events.py",
     "kprod/sender/assembly.py",  # when the producer was made, for telemetry
     "kprod/sender/rounds/telemetry.py",
 )

@@ -14,7 +14,7 @@ import typer
 from pyspark.sql import SparkSession
 
 from kprod.broker.log_reader import read_topic
-from kprod.cli.pipeline.job_file import read_job
+from kprod.cli.pipeline_command import read_job
 from kprod.errors import ConfigError
 from kprod.spark import SchemaError
 from kprod.spark.pipeline import Pipeline, dry_run, run_pipeline

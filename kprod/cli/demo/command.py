@@ -9,18 +9,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kprod.cli.demo.failure import DemoFailure
-from kprod.cli.demo.flights import COUNT
-from kprod.cli.demo.java import why_no_java
-from kprod.cli.demo.plan import Plan
-from kprod.cli.demo.screen import Screen
-from kprod.cli.producer_options import (
+from kprod.cli.client_options import (
     ConfigFile,
     Options,
     parse_options,
     take_servers,
     with_config,
 )
+from kprod.cli.demo.flights import COUNT
+from kprod.cli.exits import DemoFailure
+from kprod.cli.spark_runtime import why_no_java
 from kprod.errors import KprodError
 
 
@@ -59,7 +57,8 @@ def demo(
     bootstrap_servers = bootstrap_servers or named
     if bootstrap_servers is not None and (keep or data_dir is not None):
         raise typer.BadParameter("--keep and --data-dir are about the embedded broker")
-    from kprod.cli.demo.story import Story  # with the producer and the reader behind it
+    from kprod.cli.demo.report import Screen
+    from kprod.cli.demo.story import Plan, Story  # with the producer and the reader behind it
 
     plan = Plan(
         bootstrap_servers=bootstrap_servers,

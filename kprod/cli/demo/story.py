@@ -1,23 +1,82 @@
-"""The demo from beginning to end."""
+"""The demo from beginning to end: a broker, a topic, writing, reading back, the verdict."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from kprod.cli.demo.flights import Flights
-from kprod.cli.demo.home import home_of
-from kprod.cli.demo.plain_writer import PlainWriter
-from kprod.cli.demo.plan import Plan
-from kprod.cli.demo.report import Report
-from kprod.cli.demo.screen import Screen
-from kprod.cli.demo.spark_writer import SparkWriter
-from kprod.cli.demo.tally import Tally
-from kprod.cli.demo.target import Target
-from kprod.cli.reader_security import reader_security
-from kprod.cli.stop_signals import Stopped, stop_signals
+from kprod.cli.child_process import BrokerProcess
+from kprod.cli.client_options import reader_security
+from kprod.cli.demo.flights import Flights, Tally
+from kprod.cli.demo.report import Report, Screen
+from kprod.cli.demo.writers import PlainWriter, SparkWriter, Target
+from kprod.cli.exits import Stopped, stop_signals
 from kprod.errors import KprodError
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The options of ``kprod demo``. ``bootstrap_servers`` None: start the embedded broker.
+
+    ``options`` are those of the producer, which may hold secrets.
+    """
+
+    bootstrap_servers: str | None
+    records: int
+    spark: bool
+    keep: bool
+    data_dir: Path | None
+    topic: str
+    partitions: int
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@contextmanager
+def home_of(plan: Plan, work: Path, screen: Screen) -> Iterator[str]:
+    """The address of the broker for the block, which starts and stops it unless it is the user's.
+
+    With ``keep`` it goes on after a block that ended well, and the user is told how to stop it.
+    Raises DemoFailure when it does not start.
+    """
+    if plan.bootstrap_servers is not None:
+        yield plan.bootstrap_servers
+    elif plan.keep:
+        yield from _kept(plan, work, screen)
+    else:
+        broker = BrokerProcess(plan.data_dir or work / "broker", work / "broker.log")
+        try:
+            yield broker.address()
+        finally:
+            broker.stop()
+
+
+def _kept(plan: Plan, work: Path, screen: Screen) -> Iterator[str]:
+    data = plan.data_dir or Path(tempfile.mkdtemp(prefix="kprod-demo-"))
+    broker = BrokerProcess(data, work / "broker.log", outlives_us=True)
+    try:
+        address = broker.address()
+        yield address
+    except BaseException:
+        broker.stop()
+        if plan.data_dir is None:
+            shutil.rmtree(data, ignore_errors=True)
+        raise
+    screen.say(f"The broker is still running on {address}, with its data in {data}")
+    screen.say(
+        f"  add to it:  echo hello | kprod produce --topic hello --bootstrap-servers {address}"
+    )
+    screen.say(f"  read it:    kcat -C -e -b {address} -t {plan.topic}")
+    screen.say(f"  stop it:    kill {broker.pid}")
+
 
 LOOK_EVERY = 2_000  # records
 

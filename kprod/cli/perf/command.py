@@ -1,41 +1,20 @@
-"""``kprod perf``: the command's options."""
+"""``kprod perf``: the command and its options."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
 
-from kprod.cli.demo.failure import DemoFailure
-from kprod.cli.perf.cluster import Cluster
-from kprod.cli.perf.limit import limited_by
-from kprod.cli.perf.measured import Measured
-from kprod.cli.perf.options import (
-    Acks,
-    AcksOption,
-    AsJson,
-    BootstrapServers,
-    CallName,
-    CallOption,
-    Codec,
-    Compression,
-    Keys,
-    Partitions,
-    PayloadFile,
-    Rate,
-    Records,
-    Size,
-    Topic,
-    WarmUp,
-)
-from kprod.cli.perf.workload import Workload, letters, lines_of
-from kprod.cli.producer_options import (
+from kprod.cli.child_process import Cluster, embedded_broker
+from kprod.cli.client_options import (
     ConfigFile,
     Options,
     open_producer,
@@ -43,8 +22,75 @@ from kprod.cli.producer_options import (
     take_servers,
     with_config,
 )
-from kprod.cli.stop_signals import Stopped, stop_signals
+from kprod.cli.exits import DemoFailure, Stopped, stop_signals
+from kprod.cli.perf.workload import Workload, letters, lines_of
 from kprod.errors import KprodError
+
+if TYPE_CHECKING:
+    from kprod.cli.perf.measurement import Measured
+
+
+class Codec(Enum):
+    """What ``--compression`` takes."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(Enum):
+    """What ``--acks`` takes."""
+
+    ALL = "all"
+    LEADER = "1"
+    NOBODY = "0"
+
+
+class CallName(Enum):
+    """What ``--call`` takes: the keys of ``calls.CALLS``."""
+
+    SEND = "send"
+    SEND_MANY = "send_many"
+    SEND_ARROW = "send_arrow"
+
+
+BootstrapServers: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="A Kafka to write to. Without it: an embedded broker is started."),
+]
+Topic: TypeAlias = Annotated[str, typer.Option(help="Where the records go.")]
+Partitions: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=1, help="Partitions of the embedded broker's topic; 6 without this."),
+]
+Records: TypeAlias = Annotated[int, typer.Option(min=1, help="How many records to send.")]
+Size: TypeAlias = Annotated[
+    int, typer.Option(min=1, max=100_000_000, help="Bytes of a value: random capital letters.")
+]
+PayloadFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="Send the lines of this file instead."),
+]
+Keys: TypeAlias = Annotated[
+    int, typer.Option(min=0, max=10_000_000, help="Different keys; 0 for none.")
+]
+Compression: TypeAlias = Annotated[Codec, typer.Option(help="Codec of the batches.")]
+CallOption: TypeAlias = Annotated[CallName, typer.Option(help="The call that sends.")]
+AcksOption: TypeAlias = Annotated[
+    Acks, typer.Option(help="Who has to have a record; less than all is not idempotent.")
+]
+Rate: TypeAlias = Annotated[
+    float | None, typer.Option(min=1, help="Records a second. Without it: all that will go.")
+]
+WarmUp: TypeAlias = Annotated[
+    int, typer.Option(min=0, help="Records sent before the clock starts, and not counted.")
+]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print the figures as JSON, and nothing else.")
+]
+
 
 LAST_SECONDS = 5.0
 """After Ctrl-C, for what is queued already."""
@@ -101,7 +147,7 @@ def _measure(
     producer: Any, cluster: Cluster, workload: Workload, call: str, warm_up: int, console: Console
 ) -> tuple[Measured, int]:
     """The figures, and the exit code that a signal or an error on the way asks for, else 0."""
-    from kprod.cli.perf.live import live_progress
+    from kprod.cli.perf.display import live_progress
     from kprod.cli.perf.measurement import Measurement
 
     try:
@@ -126,8 +172,6 @@ def _cluster(bootstrap_servers: str | None, topic: str, partitions: int) -> Iter
     if bootstrap_servers is not None:
         yield Cluster(bootstrap_servers)
         return
-    from kprod.cli.perf.target import embedded_broker
-
     with embedded_broker(topic, partitions) as cluster:
         yield cluster
 
@@ -152,9 +196,11 @@ def _options(texts: list[str] | None, *, acks: str, compression: str) -> dict[st
 
 def _show(measured: Measured, console: Console, *, as_json: bool) -> None:
     if as_json:
+        from kprod.cli.perf.measurement import limited_by
+
         typer.echo(json.dumps(measured.as_json() | {"limited_by": limited_by(measured)}))
         return
-    from kprod.cli.perf.table import table_of
+    from kprod.cli.perf.display import table_of
 
     console.print(table_of(measured))
     if measured.first_error is not None:

@@ -12,7 +12,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.broker import Authentication, EmbeddedBroker, make_listener, tls_context
 from kprod.errors import SaslAuthenticationError
-from kprod.security.msk_iam import MskTokens
+from kprod.security.oauthbearer import MskTokens
 from tests.support.aws_signature import SignedRequests
 from tests.support.certificates import Certificates
 from tests.support.recipes import recipe

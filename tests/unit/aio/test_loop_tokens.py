@@ -10,7 +10,7 @@ import pytest
 from aiokafka.abc import AbstractTokenProvider
 
 from kprod.aio import AIOKafkaProducer, Producer
-from kprod.aio.loop_tokens import LoopTokens
+from kprod.aio.loop_threads import LoopTokens
 from kprod.broker import Authentication, EmbeddedBroker, make_listener
 from kprod.errors import SaslAuthenticationError
 from tests.support.guarded_broker import unsigned_token

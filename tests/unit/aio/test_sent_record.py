@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kprod.aio.aiokafka_producer import nothing
 from kprod.aio.errors import for_aiokafka
-from kprod.aio.record_metadata import nothing
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kprod.cli.demo.java import why_no_java
+from kprod.cli.spark_runtime import why_no_java
 
 
 def java_home(folder: Path, says: str, exit_code: int = 0) -> dict[str, str]:

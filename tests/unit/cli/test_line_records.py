@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprod.cli.line_records import LineRecord, NoKeyError, read_lines
+from kprod.cli.produce_command import LineRecord, NoKeyError, read_lines
 
 
 def test_a_line_is_a_value_without_its_end() -> None:

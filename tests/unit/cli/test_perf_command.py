@@ -16,10 +16,9 @@ import kprod
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import end_offsets, read_topic
 from kprod.cli.app import app
-from kprod.cli.perf.calls import CALLS
-from kprod.cli.perf.limit import limited_by
-from kprod.cli.perf.measured import Measured
-from kprod.cli.perf.options import CallName
+from kprod.cli.perf.command import CallName
+from kprod.cli.perf.measurement import Measured, limited_by
+from kprod.cli.perf.workload import CALLS
 from tests.unit.cli.processes import await_true, family
 
 

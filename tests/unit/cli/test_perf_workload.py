@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.cli.perf.latencies import percentiles
+from kprod.cli.figures import percentiles
 from kprod.cli.perf.workload import Workload, letters
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from kprod.cli.producer_options import parse_options, with_config
-from kprod.cli.properties_file import read_properties
+from kprod.cli.client_options import parse_options, read_properties, with_config
 
 
 def test_what_a_java_producer_is_configured_with(

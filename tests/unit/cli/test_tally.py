@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from kprod.broker.records.record_batch import StoredRecord
-from kprod.cli.demo.flights import COUNT, Flights
-from kprod.cli.demo.plain_writer import as_json
-from kprod.cli.demo.tally import Tally
+from kprod.cli.demo.flights import COUNT, Flights, Tally
+from kprod.cli.demo.writers import as_json
 
 ROWS = 500
 FLIGHTS = Flights(ROWS)

@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 
 from kprod import GroupMetadata
-from kprod.confluent.group_metadata import group_metadata
+from kprod.confluent.transactions import read_group_metadata
 from kprod.errors import RecordTypeError
 
 
@@ -22,18 +22,18 @@ def of_a_consumer(**more: Any) -> Any:
 
 
 def test_a_consumer_that_has_joined_nothing_yet() -> None:
-    found = group_metadata(of_a_consumer())
+    found = read_group_metadata(of_a_consumer())
     assert found == GroupMetadata("a group", -1, "", None)
 
 
 def test_a_member_with_a_name_of_its_own() -> None:
-    found = group_metadata(of_a_consumer(**{"group.instance.id": "one"}))
+    found = read_group_metadata(of_a_consumer(**{"group.instance.id": "one"}))
     assert found == GroupMetadata("a group", -1, "", "one")
 
 
 def test_a_member_of_a_generation() -> None:
     written = b"CGMDv2:" + (7).to_bytes(4, "little") + b"g\0member-1\0\x01"
-    assert group_metadata(written) == GroupMetadata("g", 7, "member-1", None)
+    assert read_group_metadata(written) == GroupMetadata("g", 7, "member-1", None)
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_a_member_of_a_generation() -> None:
 )
 def test_another_layout_is_told_of(found: bytes) -> None:
     with pytest.raises(RecordTypeError, match=r"kprod\.GroupMetadata"):
-        group_metadata(found)
+        read_group_metadata(found)
 
 
 def test_what_is_no_bytes_is_left_alone() -> None:
     own = GroupMetadata("g")
-    assert group_metadata(own) is own
-    assert group_metadata("g") == "g"
+    assert read_group_metadata(own) is own
+    assert read_group_metadata("g") == "g"

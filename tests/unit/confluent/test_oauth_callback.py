@@ -14,7 +14,7 @@ import pytest
 from kprod.broker import Authentication, EmbeddedBroker
 from kprod.broker.network.listener import Listener
 from kprod.confluent import KafkaError, KafkaException, Producer
-from kprod.confluent.oauth_tokens import OAuthTokens
+from kprod.confluent.credentials import OAuthTokens
 from kprod.errors import SaslAuthenticationError
 from tests.unit.confluent.test_producer import LONG, Reports
 

@@ -12,7 +12,7 @@ import pytest
 
 from kprod import errors as native
 from kprod.kafka import errors
-from kprod.kafka.translation import translated
+from kprod.kafka.errors import translated
 from kprod.types import Persisted
 
 with warnings.catch_warnings():

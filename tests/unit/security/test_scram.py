@@ -12,7 +12,7 @@ from scramp import ScramMechanism
 
 from kprod.broker import Authentication
 from kprod.errors import SaslAuthenticationError
-from kprod.security.scram import ScramConversation
+from kprod.security.password import ScramConversation
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 SALT = base64.b64encode(b"a salt of some bytes").decode()

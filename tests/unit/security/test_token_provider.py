@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kprod.errors import SaslAuthenticationError
-from kprod.security.token_provider import AHEAD, ProvidedTokens
+from kprod.security.oauthbearer import AHEAD, ProvidedTokens
 
 LIFE = 100.0
 

@@ -1,8 +1,9 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, 7677), by the package scramp.
+"""PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677): logging in with a user and a password.
 
-The password does not travel, and the broker has to prove that it knows it, too. Names and passwords
-are used as they are: RFC 5802 asks for SASLprep, but Kafka's brokers, its tools and other clients
-hash the plain UTF-8 (``ScramFormatter.normalize`` in Java, ``rdkafka_sasl_scram.c`` in librdkafka).
+PLAIN sends both as they are, so it wants TLS. With SCRAM, by the package scramp, the password does
+not travel, and the broker has to prove that it knows it, too. SCRAM's names and passwords are used
+as they are: RFC 5802 asks for SASLprep, but Kafka's brokers, its tools and other clients hash the
+plain UTF-8 (``ScramFormatter.normalize`` in Java, ``rdkafka_sasl_scram.c`` in librdkafka).
 """
 
 from __future__ import annotations
@@ -12,8 +13,27 @@ from collections.abc import Callable
 from typing import Any
 
 from kprod.errors import SaslAuthenticationError
-from kprod.security.plain import Login
 from kprod_ext.peer_text import printable
+
+Login = Callable[[], tuple[str, str]]
+"""Tells user and password as they are now."""
+
+
+class PlainConversation:
+    """One message says all."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+
+    def respond(self, challenge: bytes | None) -> bytes | None:
+        """See ``Conversation``."""
+        if challenge is not None:
+            return None
+        user, password = self._login()
+        if "\0" in user or "\0" in password:
+            raise SaslAuthenticationError("PLAIN: neither user nor password may have a zero in it")
+        return f"\0{user}\0{password}".encode()
+
 
 LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 1_000_000

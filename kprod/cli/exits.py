@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as one exception, raised once."""
+"""How a command ends: after a failure, or because of a signal."""
 
 from __future__ import annotations
 
@@ -37,3 +37,7 @@ def _raise_stopped(signal_number: int, _frame: FrameType | None) -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise Stopped(signal_number)
+
+
+class DemoFailure(Exception):
+    """Something the user can act on; the text says how."""

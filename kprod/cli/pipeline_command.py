@@ -1,49 +1,149 @@
-"""``kprod pipeline``: the command."""
+"""``kprod pipeline``: files, tables and SQL through Spark into Kafka, from the command line."""
 
 from __future__ import annotations
 
 import json
 import tempfile
+import tomllib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kprod.cli.demo.java import why_no_java
-from kprod.cli.pipeline.job_file import read_job
-from kprod.cli.pipeline.options import (
-    Checkpoint,
-    Column,
-    ConfigFile,
-    DryRun,
-    Format,
-    Job,
-    Master,
-    Option,
-    Query,
-    Read,
-    ReadOption,
-    ReportFile,
-    Schema,
-    Servers,
-    SparkConf,
-    Sql,
-    Stream,
-    Table,
-    Topic,
-    Trigger,
-    ValueFormat,
-)
-from kprod.cli.pipeline.spark_thread import SparkThread
-from kprod.cli.producer_options import parse_options, parse_pairs, take_servers, with_config
-from kprod.cli.stop_signals import Stopped, stop_signals
+from kprod.cli.client_options import parse_options, parse_pairs, take_servers, with_config
+from kprod.cli.exits import Stopped, stop_signals
+from kprod.cli.spark_runtime import SparkThread, why_no_java
 from kprod.errors import ConfigError, KprodError
 
 if TYPE_CHECKING:
     from kprod.spark.pipeline import Pipeline
     from kprod.spark.write_result import WriteResult
+
+
+Job = Annotated[
+    Path | None,
+    typer.Argument(
+        exists=True, dir_okay=False, help="A TOML file that describes the pipeline; options win."
+    ),
+]
+Read = Annotated[str | None, typer.Option("--read", help="Files to read: a path or a pattern.")]
+Format = Annotated[
+    str | None, typer.Option(help="Of the files: parquet, csv, json, orc, text. [default: parquet]")
+]
+Table = Annotated[str | None, typer.Option(help="A table of Spark's catalog to read.")]
+Query = Annotated[str | None, typer.Option(help="Spark SQL to read by.")]
+ReadOption = Annotated[
+    list[str] | None,
+    typer.Option(help="An option of Spark's reader, as NAME=VALUE: header=true. Repeatable."),
+]
+Schema = Annotated[
+    str | None, typer.Option(help="Columns of the files, as DDL: 'id long, n string'.")
+]
+Sql = Annotated[
+    str | None, typer.Option(help="Spark SQL that makes the records from the view 'input'.")
+]
+Topic = Annotated[str | None, typer.Option(help="Where the records go, if not to column 'topic'.")]
+Servers = Annotated[
+    str | None, typer.Option(help="Brokers as the executors reach them, HOST:PORT[,...].")
+]
+Column = Annotated[
+    list[str] | None,
+    typer.Option(help="A column's role, as ROLE=COLUMN: key=tailnum. Repeatable."),
+]
+ValueFormat = Annotated[str | None, typer.Option(help="binary, json or avro. [default: binary]")]
+Option = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        "--option",
+        help="An option of the writer or the producer, as NAME=VALUE: on_row_error=skip,"
+        " repartition=kafka, max_records_per_second=5000, compression_type=zstd. ${env:NAME} is"
+        " looked up on the executors. Repeatable.",
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        exists=True,
+        dir_okay=False,
+        help="Options of the producer in Java's properties format; what stands for secrets is"
+        " looked up on the executors. What is given by itself counts more.",
+    ),
+]
+Stream = Annotated[bool, typer.Option("--stream", help="Read the folder as a stream of files.")]
+Checkpoint = Annotated[
+    str | None, typer.Option(help="Folder that remembers what a stream has written.")
+]
+Trigger = Annotated[
+    str | None,
+    typer.Option(help="Of a stream: available-now, or an interval such as '5 seconds'."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Any Spark: local[4], spark://host:7077, yarn, sc://host. [default: local[*]]"
+    ),
+]
+SparkConf = Annotated[
+    list[str] | None, typer.Option(help="A setting of Spark, as NAME=VALUE. Repeatable.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the columns and the first rows; write nothing.")
+]
+ReportFile = Annotated[
+    Path | None, typer.Option("--report", dir_okay=False, help="Write the result there, as JSON.")
+]
+
+
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "read": {
+        "path": "path",
+        "format": "format",
+        "table": "table",
+        "query": "query",
+        "options": "read_options",
+        "schema": "schema",
+        "stream": "stream",
+        "checkpoint": "checkpoint",
+        "trigger": "trigger",
+    },
+    "transform": {"sql": "sql"},
+    "spark": {"master": "master", "conf": "spark_conf"},
+}
+"""The fields of a Pipeline by the tables and keys of the file."""
+
+DIRECT = ("topic", "bootstrap_servers")  # of [write]; what else is there goes to the writer
+
+
+def read_job(path: Path) -> dict[str, Any]:
+    """The fields of the Pipeline that the file describes.
+
+    Tables are ``[read]``, ``[transform]``, ``[write]`` (options of ``kprod.spark.write``),
+    ``[kafka]`` (options of the producer) and ``[spark]``. Raises typer.BadParameter for a file that
+    is not of that kind, naming what it does not know.
+    """
+    try:
+        with path.open("rb") as file:
+            told = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise typer.BadParameter(f"{path}: {error}") from error
+    unknown = sorted(set(told) - set(TABLES) - {"write", "kafka"})
+    if unknown:
+        raise typer.BadParameter(f"{path}: there is no table {unknown} in a pipeline")
+    fields: dict[str, Any] = {}
+    for table, keys in TABLES.items():
+        for key, value in told.get(table, {}).items():
+            if key not in keys:
+                raise typer.BadParameter(f"{path}: [{table}] has no {key!r}; it has {sorted(keys)}")
+            fields[keys[key]] = value
+    written = dict(told.get("write", {}))
+    fields |= {name: written.pop(name) for name in DIRECT if name in written}
+    fields["options"] = {**written, **told.get("kafka", {})}
+    return fields
+
 
 FAILED, MISUSED, INCOMPLETE = 1, 2, 3
 SHOWN = 5

@@ -1,0 +1,182 @@
+"""Child processes of a command, the embedded broker among them, and how they end with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kprod.cli.exits import DemoFailure
+from kprod.cli.figures import cpu_seconds
+
+PROC = Path("/proc")
+LOOK_EVERY = 0.05  # seconds
+
+
+class ChildSession:
+    """A program in a session of its own, so that nothing it starts can be left behind.
+
+    A session holds the child's children too, whatever process groups they make for themselves
+    (Spark's Python daemon makes one). Its standard input is a pipe that closes when this process
+    ends, its output goes to ``log``. Thread: one.
+    """
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is the session's too."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while the program runs; negative when a signal ended it."""
+        return self._process.poll()
+
+    def output(self) -> str:
+        """What the program has printed so far."""
+        return self._log.read_text(errors="replace")
+
+    def stop(self, patience: float) -> None:
+        """End every process of the session: ask first, and after ``patience`` seconds kill."""
+        self._signal(signal.SIGTERM)
+        if not self.wait_until_empty(patience):
+            self._signal(signal.SIGKILL)
+            self.wait_until_empty(patience)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close our end of the pipe."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def wait_until_empty(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds for the whole session to end; False if it did not."""
+        deadline = time.monotonic() + timeout
+        while self._process.poll() is None or self._members():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_EVERY)
+        return True
+
+    def _signal(self, number: int) -> None:
+        members = self._members()  # before the child can end, and its number be given away
+        self._process.send_signal(number)
+        for pid in members:
+            if pid != self.pid:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def _members(self) -> list[int]:
+        """The live processes of the session, where the system can list processes."""
+        entries = PROC.iterdir() if PROC.is_dir() else ()
+        return [int(e.name) for e in entries if e.name.isdigit() and self._is_member(e)]
+
+    def _is_member(self, entry: Path) -> bool:
+        try:
+            stat = entry.joinpath("stat").read_text()
+        except OSError:  # it ended while we looked
+            return False
+        # pid (name) state parent group session ...; the name may hold spaces and parentheses.
+        state, _parent, _group, session = stat.rpartition(")")[2].split()[:4]
+        return int(session) == self.pid and state != "Z"
+
+
+def when_parent_ends(act: Callable[[], object]) -> None:
+    """Call ``act`` in a thread of its own once standard input is closed.
+
+    The parent holds the other end of the pipe. The system closes it when the parent is gone, even
+    when it was killed and could tell nobody.
+    """
+    threading.Thread(target=_wait, args=(act,), name="kprod-lifeline", daemon=True).start()
+
+
+def _wait(act: Callable[[], object]) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    act()
+
+
+LISTENING = "listening on "
+START_SECONDS = 30.0
+STOP_SECONDS = 10.0
+
+
+class BrokerProcess:
+    """``kprod broker`` on a free port. Thread: one."""
+
+    def __init__(self, data_dir: Path, log: Path, *, outlives_us: bool = False) -> None:
+        """Start it; with ``outlives_us`` it goes on when this process ends."""
+        command = [sys.executable, "-m", "kprod.cli", "broker", "--port", "0"]
+        command += ["--data-dir", str(data_dir)]
+        command += [] if outlives_us else ["--until-stdin-closes"]
+        self._session = ChildSession(command, log)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._session.pid
+
+    def address(self) -> str:
+        """Wait until it listens: ``host:port``. Raises DemoFailure when it does not."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._session.exit_code is None:
+            first, newline, _rest = self._session.output().partition("\n")
+            if newline and first.startswith(LISTENING):
+                return first.removeprefix(LISTENING)
+            time.sleep(0.02)
+        raise DemoFailure(f"the embedded broker did not start:\n{self._session.output()}")
+
+    def stop(self) -> None:
+        """Stop it and wait until it is gone."""
+        self._session.stop(STOP_SECONDS)
+
+
+@contextmanager
+def embedded_broker(topic: str, partitions: int) -> Iterator[Cluster]:
+    """A broker with this topic, which is gone after the block, and so is its log.
+
+    A process of its own: what it costs is no part of the producer's figures. Raises DemoFailure
+    when it does not start.
+    """
+    from kprod.broker.log_reader import create_topic
+
+    with tempfile.TemporaryDirectory(prefix="kprod-", ignore_cleanup_errors=True) as work:
+        broker = BrokerProcess(Path(work) / "data", Path(work) / "broker.log")
+        try:
+            address = broker.address()
+            create_topic(address, topic, partitions)
+            yield Cluster(address, broker.pid)
+        finally:
+            broker.stop()
+
+
+class Cluster(NamedTuple):
+    """``address`` None leaves it to the producer's options.
+
+    ``broker_pid`` is the process of the embedded broker, None for a cluster of the user's.
+    """
+
+    address: str | None
+    broker_pid: int | None = None
+
+    def broker_cpu_seconds(self) -> float | None:
+        """What the embedded broker has used so far; None where there is none."""
+        return None if self.broker_pid is None else cpu_seconds(self.broker_pid)

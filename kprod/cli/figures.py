@@ -1,0 +1,100 @@
+"""What a piece of work costs this process, and what such a figure depends on."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kprod.config import ProducerConfig
+
+
+EMBEDDED = "embedded broker: Python, in a process of its own"
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def producer_options(config: ProducerConfig) -> str:
+    """Those that decide most about speed."""
+    acks = "all" if config.acks == -1 else str(config.acks)
+    idempotent = "idempotent" if config.enable_idempotence else "not idempotent"
+    return (
+        f"acks={acks}, {idempotent}, batch_size={config.batch_size:,},"
+        f" linger_ms={config.linger_ms}, compression={config.compression_type or 'none'},"
+        f" {config.security_protocol}"
+    )
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that another process has used so far, of all its threads; 0 where nobody tells."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return 0.0
+    # man proc_pid_stat: 14 and 15 of all, the first two being before the parenthesis.
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+STATUS = Path("/proc/self/status")
+HIGH_WATER = "VmHWM:"
+
+
+class ProcessCost(NamedTuple):
+    """Seconds on the wall; of CPU, in all threads and the kernel for them; peak memory in bytes."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_rss_bytes: int
+
+
+class CostMeter:
+    """Measures from where it is made. Memory is the peak since the process began."""
+
+    def __init__(self) -> None:
+        self._cpu = time.process_time()
+        self._started = time.perf_counter()
+
+    def read(self) -> ProcessCost:
+        """The cost so far."""
+        seconds = time.perf_counter() - self._started
+        return ProcessCost(seconds, time.process_time() - self._cpu, peak_rss_bytes())
+
+
+def peak_rss_bytes() -> int:
+    """The most memory this process has had resident.
+
+    From the kernel's high-water mark, which starts anew with the program; ``getrusage`` would hand
+    on the peak of the process that forked it.
+    """
+    try:
+        lines = STATUS.read_text().splitlines()
+    except OSError:
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    kilobytes = next(line.split()[1] for line in lines if line.startswith(HIGH_WATER))
+    return 1024 * int(kilobytes)
+
+
+PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+BEYOND = 2
+"""So many samples must lie beyond a percentile for it to say more than how one of them was."""
+
+
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Milliseconds by name of percentile, without those the samples are too few for.
+
+    Nearest rank: a percentile is one of the samples, never a value between two.
+    """
+    ordered = sorted(seconds)
+    count = len(ordered)
+    return {
+        name: 1000 * ordered[int(share * count)]
+        for name, share in PERCENTILES.items()
+        if count * (1 - share) >= BEYOND
+    }
