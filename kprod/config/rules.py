@@ -35,7 +35,7 @@ def _idempotence(reader: OptionReader) -> str | None:
     ]
     transactional = values["transactional_id"] is not None
     if transactional and not values["enable_idempotence"]:
-        return "transactional_id needs enable_idempotence=True"
+        return "transactional_id without enable_idempotence: leave out enable_idempotence=False"
     if not conflicts or not values["enable_idempotence"]:
         return None
     if transactional:

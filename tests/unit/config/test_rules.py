@@ -54,6 +54,12 @@ def test_every_conflict_with_idempotence_is_named() -> None:
         configured(enable_idempotence=True, acks=1, retries=0)
 
 
+def test_transactions_without_idempotence() -> None:
+    """The words are those of kafka-python."""
+    with pytest.raises(ConfigError, match="transactional_id without enable_idempotence"):
+        configured(transactional_id="t", enable_idempotence=False)
+
+
 def test_idempotence_with_everything_it_needs() -> None:
     options = {"acks": "all", "retries": 1, "max_in_flight_requests_per_connection": 5}
     assert configured(enable_idempotence=True, **options).enable_idempotence
