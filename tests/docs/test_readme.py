@@ -26,6 +26,10 @@ THERE = {
     "partition_writer": "kprod.spark.partition_writer",
     "Kerberos": "kprod.security.kerberos",
     "embedded broker": "kprod.broker.embedded_broker",
+    'delivery="exactly_once"': "kprod.spark.exactly_once.protocol",
+    "schema registry": "kprod.schema.registry",
+    "OpenTelemetry": "kprod.observability.opentelemetry",
+    "StatsD": "kprod.observability.statsd",
 }
 """Words of the table, and the module that does it."""
 
