@@ -168,10 +168,10 @@ def measured(name: str, address: str) -> float:
 
 def rounds_of(names: Sequence[str], rounds: int) -> Iterator[tuple[str, float]]:
     """Every case in every round, in turns."""
-    with embedded_broker(TOPIC, 6) as cluster:
+    with embedded_broker(TOPIC, 6) as broker:
         for _ in range(rounds):
             for name in names:
-                yield name, measured(name, cluster.address or "")
+                yield name, measured(name, broker.address())
 
 
 def main() -> int:

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from kprod.cli.child_process import when_parent_ends
-from kprod.cli.exits import STOP_SIGNALS
-from kprod.errors import KprodError
+from kprod.cli.exits import STOP_SIGNALS, told_failures
 
 
 def parse_topics(specs: list[str]) -> dict[str, int]:
@@ -141,12 +140,9 @@ def _serve(until_stdin_closes: bool, options: dict[str, Any]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     if until_stdin_closes:
         when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    try:
+    with told_failures("kprod broker"):
         from kprod.broker import EmbeddedBroker
 
         with EmbeddedBroker(**options) as server:
             typer.echo(f"listening on {server.bootstrap_servers}")
             signal.sigwait(STOP_SIGNALS)
-    except (KprodError, OSError) as error:
-        typer.echo(f"kprod broker: {error}", err=True)
-        raise typer.Exit(1) from error

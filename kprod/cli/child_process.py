@@ -12,10 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
-from kprod.cli.exits import DemoFailure
-from kprod.cli.figures import cpu_seconds
+from kprod.cli.exits import CommandFailure
 
 PROC = Path("/proc")
 LOOK_EVERY = 0.05  # seconds
@@ -135,14 +133,23 @@ class BrokerProcess:
         return self._session.pid
 
     def address(self) -> str:
-        """Wait until it listens: ``host:port``. Raises DemoFailure when it does not."""
+        """Wait until it listens: ``host:port``. Raises CommandFailure when it does not."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._session.exit_code is None:
             first, newline, _rest = self._session.output().partition("\n")
             if newline and first.startswith(LISTENING):
                 return first.removeprefix(LISTENING)
             time.sleep(0.02)
-        raise DemoFailure(f"the embedded broker did not start:\n{self._session.output()}")
+        raise CommandFailure(f"the embedded broker did not start:\n{self._session.output()}")
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads so far; 0 where the system has no /proc."""
+        try:
+            fields = (PROC / str(self.pid) / "stat").read_text().rpartition(") ")[2].split()
+        except OSError:
+            return 0.0
+        # man proc_pid_stat: 14 and 15 of all, the first two being before the parenthesis.
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         """Stop it and wait until it is gone."""
@@ -150,10 +157,10 @@ class BrokerProcess:
 
 
 @contextmanager
-def embedded_broker(topic: str, partitions: int) -> Iterator[Cluster]:
+def embedded_broker(topic: str, partitions: int) -> Iterator[BrokerProcess]:
     """A broker with this topic, which is gone after the block, and so is its log.
 
-    A process of its own: what it costs is no part of the producer's figures. Raises DemoFailure
+    A process of its own: what it costs is no part of the producer's figures. Raises CommandFailure
     when it does not start.
     """
     from kprod.broker.log_reader import create_topic
@@ -161,22 +168,7 @@ def embedded_broker(topic: str, partitions: int) -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="kprod-", ignore_cleanup_errors=True) as work:
         broker = BrokerProcess(Path(work) / "data", Path(work) / "broker.log")
         try:
-            address = broker.address()
-            create_topic(address, topic, partitions)
-            yield Cluster(address, broker.pid)
+            create_topic(broker.address(), topic, partitions)
+            yield broker
         finally:
             broker.stop()
-
-
-class Cluster(NamedTuple):
-    """``address`` None leaves it to the producer's options.
-
-    ``broker_pid`` is the process of the embedded broker, None for a cluster of the user's.
-    """
-
-    address: str | None
-    broker_pid: int | None = None
-
-    def broker_cpu_seconds(self) -> float | None:
-        """What the embedded broker has used so far; None where there is none."""
-        return None if self.broker_pid is None else cpu_seconds(self.broker_pid)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from kprod.config.option import plain_name
 from kprod.config.reading import from_text
 from kprod.errors import KprodError
 from kprod.security import FromEnvironment, FromFile
@@ -18,30 +19,27 @@ if TYPE_CHECKING:
 
 
 _ELSEWHERE = re.compile(r"\$\{(env|file):([^}]+)\}")
-_CONSUMERS = ("key.deserializer", "value.deserializer", "group.id", "auto.offset.reset")
+_JAVA_ONLY = (
+    *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
+    *("group.id", "auto.offset.reset"),
+)
 
 
 def read_properties(path: Path, *, filled: bool = True) -> dict[str, str]:
-    """Names and values; ``${env:NAME}`` and ``${file:PATH}`` stand for what is found there.
+    """Names and values; ``filled``: with secrets in place of ``${env:NAME}`` and ``${file:PATH}``.
 
-    They stay as they are unless ``filled``.
-
-    Java's serializers of text and bytes are left away, for lines are bytes. Raises
-    typer.BadParameter for a file that is not of that format.
+    Java's serializers and options of consumers are left out: a line is bytes. Raises
+    typer.BadParameter for a file of another format.
     """
     import javaproperties
 
     try:
         with path.open(encoding="utf-8") as file:
             found: Mapping[str, str] = javaproperties.load(file)
-        kept = {name: value for name, value in found.items() if not _java_only(name)}
+        kept = {name: value for name, value in found.items() if name not in _JAVA_ONLY}
         return {name: _filled(value) for name, value in kept.items()} if filled else kept
     except (OSError, ValueError, KprodError) as error:
         raise typer.BadParameter(f"--config: {error}") from error
-
-
-def _java_only(name: str) -> bool:
-    return name in ("key.serializer", "value.serializer", *_CONSUMERS)
 
 
 def _filled(value: str) -> str:
@@ -58,6 +56,20 @@ Options: TypeAlias = Annotated[
         "-X",
         "--option",
         help="An option of the client, as NAME=VALUE: compression_type=zstd. Repeatable.",
+    ),
+]
+Servers: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        help="Brokers to ask first, HOST:PORT,... Otherwise those of --config, or localhost:9092.",
+    ),
+]
+EmbeddedServers: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        help="A Kafka to write to. Without it: an embedded broker is started.",
     ),
 ]
 ConfigFile: TypeAlias = Annotated[
@@ -89,28 +101,27 @@ def parse_options(texts: Sequence[str] | None, name: str) -> dict[str, Any]:
 def with_config(
     config: Path | None, options: Mapping[str, Any], *, filled: bool = True
 ) -> dict[str, Any]:
-    """The options of a properties file, unless they are given by themselves, too, and those.
+    """The options of a properties file, and those given by themselves, which count more.
 
-    A name is the same in all its spellings: with dots, with underscores. Not ``filled``: what
-    stands for secrets is left as it is.
+    ``filled`` as in ``read_properties``.
     """
     if config is None:
         return dict(options)
-    given = {name.replace(".", "_") for name in options}
+    given = {plain_name(name) for name in options}
     read = {
         name: from_text(name, value)
         for name, value in read_properties(config, filled=filled).items()
     }
-    return {**{n: v for n, v in read.items() if n.replace(".", "_") not in given}, **options}
+    return {**{n: v for n, v in read.items() if plain_name(n) not in given}, **options}
 
 
-def take_servers(options: dict[str, Any]) -> str | None:
-    """Take ``bootstrap_servers`` out of the options, in whatever spelling; None: not there."""
-    found = None
+def take_servers(options: dict[str, Any], given: str | None) -> str | None:
+    """Take ``bootstrap_servers`` out of the options, in any spelling; ``given`` counts more."""
     for name in list(options):
-        if name.replace(".", "_") in ("bootstrap_servers", "metadata_broker_list"):
+        if plain_name(name) in ("bootstrap_servers", "metadata_broker_list"):
             found = str(options.pop(name))
-    return found
+            given = given or found
+    return given
 
 
 def open_producer(bootstrap_servers: str | None, options: Mapping[str, Any]) -> Any:
@@ -123,7 +134,7 @@ def open_producer(bootstrap_servers: str | None, options: Mapping[str, Any]) -> 
     try:
         if bootstrap_servers is None:
             return KafkaProducer(**options)
-        rest = {n: v for n, v in options.items() if n.replace(".", "_") != "bootstrap_servers"}
+        rest = {n: v for n, v in options.items() if plain_name(n) != "bootstrap_servers"}
         return KafkaProducer(bootstrap_servers=bootstrap_servers, **rest)
     except KprodError as error:
         raise typer.BadParameter(str(error)) from error
@@ -135,20 +146,20 @@ _CONNECTING = (
 )
 
 
-def connecting(options: Mapping[str, Any], *, config_file: bool) -> dict[str, Any]:
-    """Those of the options that are about connecting, which a reader has use for.
+def reader_options(texts: Sequence[str] | None, config: Path | None) -> dict[str, Any]:
+    """The options about connecting, which are all that a reader has use for.
 
     Others in a file are for other programs; raises typer.BadParameter for one that was given here.
     """
-    kept, others = {}, []
-    for name, value in options.items():
-        if name.replace(".", "_").startswith(_CONNECTING):
-            kept[name] = value
-        else:
-            others.append(name)
-    if others and not config_file:
+    given = parse_options(texts, "-X")
+    if others := [name for name in given if not _is_about_connecting(name)]:
         raise typer.BadParameter(f"-X {others[0]}: a reader takes options about connecting only")
-    return kept
+    options = with_config(config, given)
+    return {name: value for name, value in options.items() if _is_about_connecting(name)}
+
+
+def _is_about_connecting(name: str) -> bool:
+    return plain_name(name).startswith(_CONNECTING)
 
 
 def reader_security(options: Mapping[str, Any]) -> ClientSecurity:

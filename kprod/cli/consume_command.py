@@ -6,21 +6,19 @@ import base64
 import enum
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kprod.cli.client_options import (
     ConfigFile,
     Options,
-    connecting,
-    parse_options,
+    Servers,
+    reader_options,
     reader_security,
     take_servers,
-    with_config,
 )
-from kprod.errors import KprodError
+from kprod.cli.exits import told_failures
 
 if TYPE_CHECKING:
     from kprod.broker.records.record_batch import StoredRecord
@@ -36,13 +34,7 @@ class Format(enum.StrEnum):
 
 def consume(
     topic: Annotated[str, typer.Option(help="The topic to read.")],
-    bootstrap_servers: Annotated[
-        str | None,
-        typer.Option(
-            help="Brokers to ask first, HOST:PORT,... Otherwise those of --config, or"
-            " localhost:9092."
-        ),
-    ] = None,
+    bootstrap_servers: Servers = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Begin with the first records there are.")
     ] = False,
@@ -66,13 +58,13 @@ def consume(
     base64, under `key_base64` or `value_base64`. A group is read alone: with members it refuses.
     Of the options those about connecting count: security_protocol, ssl_* and sasl_*.
     """
-    options = _options(option, config)
-    servers = take_servers(options)
+    options = reader_options(option, config)
+    servers = take_servers(options, bootstrap_servers)
     from kprod.broker.log_reader import TopicFollower
 
-    try:
+    with told_failures("kprod consume"):
         follower = TopicFollower(
-            bootstrap_servers or servers or "localhost:9092",
+            servers or "localhost:9092",
             topic,
             from_beginning=from_beginning,
             group=group,
@@ -81,14 +73,6 @@ def consume(
         with follower:
             _print(follower.poll, output, count, lambda: until_end and follower.at_end)
             follower.commit()
-    except (KprodError, OSError) as error:
-        typer.echo(f"kprod consume: {error}", err=True)
-        raise typer.Exit(1) from error
-
-
-def _options(texts: list[str] | None, config: Path | None) -> dict[str, Any]:
-    given = connecting(parse_options(texts, "-X"), config_file=False)
-    return connecting(with_config(config, given), config_file=True)
 
 
 def _print(

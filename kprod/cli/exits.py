@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
+import typer
+
+from kprod.errors import KprodError
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class CommandFailure(Exception):
+    """A command cannot go on, and the user can act on it; the text says how."""
+
+
+@contextmanager
+def told_failures(command: str) -> Iterator[None]:
+    """Print a failure that the user can act on, without a traceback, and end with exit code 1."""
+    try:
+        yield
+    except (CommandFailure, KprodError, OSError) as error:
+        typer.echo(f"{command}: {error}", err=True)
+        raise typer.Exit(1) from error
 
 
 class Stopped(BaseException):
@@ -18,26 +36,27 @@ class Stopped(BaseException):
         super().__init__(signal.Signals(signal_number).name)
 
 
-@contextmanager
-def stop_signals() -> Iterator[None]:
+def stop_signals() -> AbstractContextManager[None]:
     """Inside the block the first SIGINT or SIGTERM raises Stopped; main thread only.
 
-    Further ones are ignored: what is cleaned up because of the first must not be cut short. Every
-    clean-up is bounded in time.
+    Further signals are ignored: a second one must not cut short the clean-up that the first has
+    begun. Every clean-up is bounded in time.
     """
-    before = {number: signal.signal(number, _raise_stopped) for number in STOP_SIGNALS}
+    return stop_signals_to(_raise_stopped)
+
+
+@contextmanager
+def stop_signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Inside the block ``handler`` gets SIGINT and SIGTERM; main thread only."""
+    before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _raise_stopped(signal_number: int, _frame: FrameType | None) -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise Stopped(signal_number)
-
-
-class DemoFailure(Exception):
-    """Something the user can act on; the text says how."""

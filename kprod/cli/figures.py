@@ -32,16 +32,6 @@ def producer_options(config: ProducerConfig) -> str:
     )
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time that another process has used so far, of all its threads; 0 where nobody tells."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    except OSError:
-        return 0.0
-    # man proc_pid_stat: 14 and 15 of all, the first two being before the parenthesis.
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
-
-
 STATUS = Path("/proc/self/status")
 HIGH_WATER = "VmHWM:"
 

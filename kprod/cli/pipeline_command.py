@@ -6,7 +6,6 @@ import json
 import tempfile
 import tomllib
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ import typer
 
 from kprod.cli.client_options import parse_options, parse_pairs, take_servers, with_config
 from kprod.cli.exits import Stopped, stop_signals
-from kprod.cli.spark_runtime import SparkThread, why_no_java
+from kprod.cli.spark_runtime import in_spark_thread, why_no_spark
 from kprod.errors import ConfigError, KprodError
 
 if TYPE_CHECKING:
@@ -179,7 +178,6 @@ def pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     goes to standard error.
     """
     writing = with_config(config, parse_options(option, "--option"), filled=False)
-    named = take_servers(writing)
     given = {
         "path": read,
         "format": format,
@@ -188,7 +186,7 @@ def pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         "schema": schema,
         "sql": sql,
         "topic": topic,
-        "bootstrap_servers": bootstrap_servers or named,
+        "bootstrap_servers": take_servers(writing, bootstrap_servers),
         "stream": stream or None,
         "checkpoint": checkpoint,
         "trigger": trigger,
@@ -200,7 +198,9 @@ def pipeline(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         writing["columns"] = dict(parse_pairs(column, "--column"))
     if value_format is not None:
         writing["value_format"] = value_format
-    _require_spark()
+    if (problem := why_no_spark()) is not None:
+        _say(problem)
+        raise typer.Exit(MISUSED)
     described = {} if job is None else read_job(job)
     raise typer.Exit(_run(_pipeline(described, given, writing), dry_run, report))
 
@@ -227,7 +227,7 @@ def _run(pipeline: Pipeline, dry: bool, report: Path | None) -> int:
         running = _Running(pipeline, Path(scratch), dry=dry, report=report)
         try:
             with stop_signals():
-                return SparkThread(running.to_its_end).result(running.stop)
+                return in_spark_thread(running.to_its_end, running.stop)
         except Stopped as stopped:
             _say(f"stopped by {stopped}: what was written stays in the topic")
             return stopped.exit_code
@@ -300,12 +300,3 @@ def _write(spark: Any, pipeline: Pipeline, report: Path | None) -> int:
 
 def _say(text: str) -> None:
     typer.echo(f"kprod pipeline: {text}", err=True)
-
-
-def _require_spark() -> None:
-    problem = why_no_java()
-    if find_spec("pyspark") is None:
-        problem = "pyspark is not installed: pip install 'kprod[spark]'"
-    if problem is not None:
-        typer.echo(f"kprod pipeline: {problem}", err=True)
-        raise typer.Exit(MISUSED)

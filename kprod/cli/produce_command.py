@@ -14,6 +14,7 @@ import typer
 from kprod.cli.client_options import (
     ConfigFile,
     Options,
+    Servers,
     open_producer,
     parse_options,
     parse_pairs,
@@ -127,13 +128,7 @@ LAST_SECONDS = 10.0  # after Ctrl-C, for what was read already
 
 def produce(
     topic: Annotated[str, typer.Option(help="Where the records go.")],
-    bootstrap_servers: Annotated[
-        str | None,
-        typer.Option(
-            help="Brokers to ask first, as HOST:PORT[,HOST:PORT...]. Otherwise those of --config,"
-            " or localhost:9092."
-        ),
-    ] = None,
+    bootstrap_servers: Servers = None,
     file: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Read lines from here instead of stdin."),

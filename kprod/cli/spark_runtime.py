@@ -9,11 +9,19 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 OLDEST = 17
 VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def why_no_spark() -> str | None:
+    """Why Spark cannot run here, None when it can."""
+    if find_spec("pyspark") is None:
+        return "pyspark is not installed: pip install 'kprod[spark]'"
+    return why_no_java()
 
 
 def why_no_java(environment: Mapping[str, str] = os.environ) -> str | None:
@@ -44,62 +52,49 @@ def _program(environment: Mapping[str, str]) -> str | None:
     return shutil.which("java", path=environment.get("PATH"))
 
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 T = TypeVar("T")
 LONGEST_STOP = 20.0  # seconds
 LONGEST_END = 3.0
 
 
-class SparkThread(Generic[T]):
-    """Runs ``work`` in another thread while the main one waits and may be told to stop.
+def in_spark_thread(work: Callable[[], T], stop: Callable[[], object]) -> T:
+    """What ``work`` returns or raises, which runs in a thread of its own. Main thread.
 
     A signal's handler runs in the main thread, and its exception would end a call to the JVM
     there: the answer would be taken for that to the next call, and what the JVM still does for the
     first would keep the next one waiting for ever. Each thread has a connection of its own to the
-    JVM, so that ``stop`` is heard at once. PySpark's own handler of SIGINT, which does not bother
-    with the rest, is only installed by a session that the main thread makes.
+    JVM. PySpark's own handler of SIGINT, which leaves the rest running, is only installed by a
+    session that the main thread makes.
+
+    If something else is raised here meanwhile, ``stop`` is called in another thread and has
+    ``LONGEST_STOP`` seconds, the work ``LONGEST_END`` more; what goes on then is abandoned.
     """
+    from concurrent.futures import Future, wait
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
-        self._over = threading.Event()
-        self._outcome: Callable[[], T] = self._not_over
-        self._thread = threading.Thread(target=self._run, name="kprod-pipeline", daemon=True)
+    outcome: Future[T] = Future()
+    thread = threading.Thread(target=_run, args=(work, outcome), name="kprod-pipeline", daemon=True)
+    thread.start()
+    try:
+        wait([outcome])
+    except BaseException:
+        stopping = threading.Thread(target=_quietly, args=(stop,), daemon=True)
+        stopping.start()
+        stopping.join(LONGEST_STOP)
+        thread.join(LONGEST_END)
+        raise
+    return outcome.result()
 
-    def _run(self) -> None:
-        try:
-            done = self._work()
-            self._outcome = lambda: done
-        except BaseException as error:
-            failure = error
 
-            def fail() -> T:
-                raise failure
-
-            self._outcome = fail
-        finally:
-            self._over.set()
-
-    def result(self, stop: Callable[[], object]) -> T:
-        """What ``work`` returns or raises. Main thread.
-
-        If something else is raised here meanwhile, ``stop`` is called in another thread and has
-        ``LONGEST_STOP`` seconds, the work ``LONGEST_END`` more; what goes on then is abandoned.
-        """
-        self._thread.start()
-        try:
-            self._over.wait()
-        except BaseException:
-            stopping = threading.Thread(target=_quietly, args=(stop,), daemon=True)
-            stopping.start()
-            stopping.join(LONGEST_STOP)
-            self._thread.join(LONGEST_END)
-            raise
-        return self._outcome()
-
-    def _not_over(self) -> T:
-        raise AssertionError("asked for before the end")
+def _run(work: Callable[[], T], outcome: Future[T]) -> None:
+    try:
+        outcome.set_result(work())
+    except BaseException as error:
+        outcome.set_exception(error)
 
 
 def _quietly(stop: Callable[[], object]) -> None:
-    with suppress(Exception):  # Spark's complaints about its own end are nobody's business
+    with suppress(Exception):  # what Spark complains about at its own end does not matter
         stop()

@@ -13,14 +13,13 @@ import typer
 from kprod.cli.client_options import (
     ConfigFile,
     Options,
-    connecting,
-    parse_options,
+    Servers,
     parse_pairs,
+    reader_options,
     reader_security,
     take_servers,
-    with_config,
 )
-from kprod.errors import KprodError
+from kprod.cli.exits import told_failures
 
 if TYPE_CHECKING:
     from kprod.broker.cluster_topics import ClusterTopics, TopicDescription
@@ -29,13 +28,6 @@ topics = typer.Typer(
     help="List, describe, create and delete the topics of a cluster.", no_args_is_help=True
 )
 
-Servers: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        help="Brokers to ask first, HOST:PORT,... Otherwise those of --config, or localhost:9092.",
-    ),
-]
 Timeout: TypeAlias = Annotated[
     float, typer.Option(min=0.001, help="Seconds for the whole command.")
 ]
@@ -51,17 +43,12 @@ def _cluster(
     from kprod.broker.cluster_client import ClusterClient
     from kprod.broker.cluster_topics import ClusterTopics
 
-    given = connecting(parse_options(option, "-X"), config_file=False)
-    options = connecting(with_config(config, given), config_file=True)
-    others = take_servers(options)
-    where = servers or others or "localhost:9092"
-    try:
+    options = reader_options(option, config)
+    where = take_servers(options, servers) or "localhost:9092"
+    with told_failures("kprod topics"):
         deadline = time.monotonic() + timeout
         with ClusterClient(where, deadline, reader_security(options)) as cluster:
             yield ClusterTopics(cluster, timeout)
-    except (KprodError, OSError) as error:
-        typer.echo(f"kprod topics: {error}", err=True)
-        raise typer.Exit(1) from error
 
 
 @topics.command("list")

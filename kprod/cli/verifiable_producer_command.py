@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -16,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from kprod.cli.client_options import open_producer, with_config
-from kprod.cli.exits import STOP_SIGNALS
+from kprod.cli.exits import stop_signals_to
 from kprod.errors import KprodError
 
 if TYPE_CHECKING:
@@ -66,7 +64,8 @@ def verifiable_producer(
     producer = open_producer(bootstrap_server, options)
     telling = _Telling(sys.stdout, throughput)
     telling.tell("startup_complete")
-    with _stop_flag() as stop:
+    stop = _StopFlag()
+    with stop_signals_to(stop.set):
         for number in _paced(max_messages, throughput, stop):
             key = None if repeating_keys is None else str(number % repeating_keys)
             value = str(number) if value_prefix is None else f"{value_prefix}.{number}"
@@ -85,18 +84,6 @@ class _StopFlag:
     def set(self, number: int, _frame: object) -> None:
         """The handler of signals."""
         self.exit_code = self.exit_code or 128 + number
-
-
-@contextmanager
-def _stop_flag() -> Iterator[_StopFlag]:
-    """Within the block the signals set it. Main thread only."""
-    flag = _StopFlag()
-    before = {number: signal.signal(number, flag.set) for number in STOP_SIGNALS}
-    try:
-        yield flag
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _paced(most: int, throughput: int, stop: _StopFlag) -> Iterator[int]:

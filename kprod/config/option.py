@@ -11,6 +11,11 @@ HIDDEN = "***"
 FIRST_VERSION = "0.1.0"
 
 
+def plain_name(spelled: str) -> str:
+    """The name with underscores: Java's dots mean the same."""
+    return spelled.replace(".", "_")
+
+
 class Option(NamedTuple):
     """An option: its name (kafka-python's spelling), default, kind and meaning.
 

@@ -8,19 +8,15 @@ from typing import Any, TypeVar, cast
 
 from kprod.config.foreign_options import IGNORED, UNAVAILABLE, not_used, unavailable
 from kprod.config.kinds import Refused, safe_repr
-from kprod.config.option import Option
+from kprod.config.option import Option, plain_name
 from kprod.config.secret import Secret
 from kprod.config.table import OPTIONS, PROFILES
 
 _log = logging.getLogger("kprod.config")
 
 
-def _plain(name: str) -> str:
-    return name.replace(".", "_")
-
-
 _BY_SPELLING: Mapping[str, Option] = {
-    _plain(spelling): option for option in OPTIONS.values() for spelling in option.spellings
+    plain_name(spelling): option for option in OPTIONS.values() for spelling in option.spellings
 }
 
 
@@ -41,7 +37,7 @@ def concealed(options: _Options) -> _Options:
 
 
 def _concealed(spelled: Any, value: Any) -> Any:
-    name = _plain(spelled) if isinstance(spelled, str) else ""
+    name = plain_name(spelled) if isinstance(spelled, str) else ""
     option = _BY_SPELLING.get(name)
     if option is not None:
         hidden = not isinstance(value, Secret) and option.conceals(value)
@@ -55,7 +51,7 @@ def from_text(spelled: str, text: str) -> Any:
 
     A number or a truth if the option takes one; a password or a name of digits stays a text.
     """
-    option = _BY_SPELLING.get(_plain(spelled))
+    option = _BY_SPELLING.get(plain_name(spelled))
     if option is not None and {"int", "bool"}.isdisjoint(option.kind.type_name.split()):
         return text
     try:
@@ -90,7 +86,7 @@ class OptionReader:
         if not isinstance(spelled, str):
             self.problems.append(f"the name of an option is text, not {safe_repr(spelled)}")
             return
-        option = _BY_SPELLING.get(_plain(spelled))
+        option = _BY_SPELLING.get(plain_name(spelled))
         if option is None:
             self._read_foreign(spelled, value)
         elif option.name in self.given:
@@ -112,7 +108,7 @@ class OptionReader:
 
     def _read_foreign(self, spelled: str, value: Any) -> None:
         """An option kprod does not have. Its value is never shown: it may be a password."""
-        name = _plain(spelled)
+        name = plain_name(spelled)
         if (reason := unavailable(name)) is not None:
             if not not_used(name, value):
                 meant = _did_you_mean(name, NEARLY_THE_SAME)

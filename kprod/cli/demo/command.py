@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -11,22 +10,19 @@ from rich.console import Console
 
 from kprod.cli.client_options import (
     ConfigFile,
+    EmbeddedServers,
     Options,
     parse_options,
     take_servers,
     with_config,
 )
 from kprod.cli.demo.flights import COUNT
-from kprod.cli.exits import DemoFailure
-from kprod.cli.spark_runtime import why_no_java
-from kprod.errors import KprodError
+from kprod.cli.exits import CommandFailure, told_failures
+from kprod.cli.spark_runtime import why_no_spark
 
 
 def demo(
-    bootstrap_servers: Annotated[
-        str | None,
-        typer.Option(help="A Kafka to write to. Without it: an embedded broker is started."),
-    ] = None,
+    bootstrap_servers: EmbeddedServers = None,
     records: Annotated[
         int, typer.Option(min=1, max=COUNT, help="How many of the flights to write.")
     ] = COUNT,
@@ -53,8 +49,7 @@ def demo(
     exactly once, unchanged, and in order per aircraft.
     """
     options = with_config(config, parse_options(option, "-X"))
-    named = take_servers(options)
-    bootstrap_servers = bootstrap_servers or named
+    bootstrap_servers = take_servers(options, bootstrap_servers)
     if bootstrap_servers is not None and (keep or data_dir is not None):
         raise typer.BadParameter("--keep and --data-dir are about the embedded broker")
     from kprod.cli.demo.report import Screen
@@ -70,20 +65,8 @@ def demo(
         partitions=partitions,
         options=options,
     )
-    try:
-        if spark:
-            _require_spark()
+    with told_failures("kprod demo"):
+        if spark and (problem := why_no_spark()) is not None:
+            raise CommandFailure(f"{problem}. To see the demo without Spark: kprod demo --no-spark")
         code = Story(plan, Screen(Console())).tell()
-    except (DemoFailure, KprodError) as failure:
-        typer.echo(f"kprod demo: {failure}", err=True)
-        code = 1
     raise typer.Exit(code)
-
-
-def _require_spark() -> None:
-    """Raises DemoFailure, with the way out, when Spark cannot run here."""
-    problem = why_no_java()
-    if find_spec("pyspark") is None:
-        problem = "pyspark is not installed: pip install 'kprod[spark]'"
-    if problem is not None:
-        raise DemoFailure(f"{problem}. To see the demo without Spark: kprod demo --no-spark")

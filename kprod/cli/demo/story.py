@@ -45,7 +45,7 @@ def home_of(plan: Plan, work: Path, screen: Screen) -> Iterator[str]:
     """The address of the broker for the block, which starts and stops it unless it is the user's.
 
     With ``keep`` it goes on after a block that ended well, and the user is told how to stop it.
-    Raises DemoFailure when it does not start.
+    Raises CommandFailure when it does not start.
     """
     if plan.bootstrap_servers is not None:
         yield plan.bootstrap_servers
@@ -89,7 +89,7 @@ class Story:
         self._screen = screen
 
     def tell(self) -> int:
-        """Write, read back, judge; return the exit code. Raises DemoFailure when it cannot go on.
+        """Write, read back, judge; return the exit code. Raises CommandFailure if it cannot go on.
 
         A signal ends it early, with everything it started, and the exit code a shell expects.
         """

@@ -15,7 +15,7 @@ from kprod.broker.log_reader import create_topic, end_offsets, read_topic
 from kprod.cli.child_process import ChildSession
 from kprod.cli.client_options import open_producer
 from kprod.cli.demo.flights import Flights
-from kprod.cli.exits import DemoFailure
+from kprod.cli.exits import CommandFailure
 from kprod.cli.figures import producer_options
 from kprod.errors import BrokerError, KprodError
 from kprod.producer import KafkaProducer
@@ -108,7 +108,7 @@ class PlainWriter:
     def write(self, flights: Flights, target: Target, progress: Callable[[int], None]) -> Written:
         """Write every flight; tell ``progress`` how many are acknowledged meanwhile.
 
-        Raises DemoFailure when a record is not delivered.
+        Raises CommandFailure when a record is not delivered.
         """
         failures: list[KprodError] = []
         sent_bytes = 0
@@ -123,12 +123,12 @@ class PlainWriter:
                     progress(_acknowledged(producer))
             report = producer.close()
         except KprodError as error:
-            raise DemoFailure(f"a record could not be sent: {error}") from error
+            raise CommandFailure(f"a record could not be sent: {error}") from error
         finally:
             producer.close(timeout=LAST_SECONDS)  # when interrupted; else it is closed already
         if report.failed:
             first = next(iter(failures), "not told in time")
-            raise DemoFailure(f"{report.failed:,} records failed; the first: {first}")
+            raise CommandFailure(f"{report.failed:,} records failed; the first: {first}")
         seconds = time.monotonic() - started
         told = producer_options(producer.config)
         return Written(records=report.delivered, bytes=sent_bytes, seconds=seconds, options=told)
@@ -173,7 +173,7 @@ class SparkWriter:
     def write(self, flights: Flights, target: Target, progress: Callable[[int], None]) -> Written:
         """Write every flight; tell ``progress`` how many are in the topic meanwhile.
 
-        Raises DemoFailure with the end of Spark's log when the job fails.
+        Raises CommandFailure with the end of Spark's log when the job fails.
         """
         flights.write_csv(self._work / "flights.csv")
         # In a file of a directory that is ours alone: others see the command line.
@@ -187,7 +187,7 @@ class SparkWriter:
                     progress(sum(target.written().values()))
             if job.exit_code != 0:
                 last = "\n".join(job.output().splitlines()[-LAST_LINES:])
-                raise DemoFailure(f"the Spark job failed:\n{last}")
+                raise CommandFailure(f"the Spark job failed:\n{last}")
             return Written.load(report)
         finally:
             job.stop(STOP_SECONDS)

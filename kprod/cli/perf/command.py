@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from importlib.util import find_spec
@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.console import Console
 
-from kprod.cli.child_process import Cluster, embedded_broker
+from kprod.cli.child_process import embedded_broker
 from kprod.cli.client_options import (
     ConfigFile,
+    EmbeddedServers,
     Options,
     open_producer,
     parse_options,
     take_servers,
     with_config,
 )
-from kprod.cli.exits import DemoFailure, Stopped, stop_signals
+from kprod.cli.exits import Stopped, stop_signals, told_failures
 from kprod.cli.perf.workload import Workload, letters, lines_of
 from kprod.errors import KprodError
 
@@ -45,7 +46,7 @@ class Acks(Enum):
 
     ALL = "all"
     LEADER = "1"
-    NOBODY = "0"
+    NONE = "0"
 
 
 class CallName(Enum):
@@ -56,10 +57,6 @@ class CallName(Enum):
     SEND_ARROW = "send_arrow"
 
 
-BootstrapServers: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="A Kafka to write to. Without it: an embedded broker is started."),
-]
 Topic: TypeAlias = Annotated[str, typer.Option(help="Where the records go.")]
 Partitions: TypeAlias = Annotated[
     int | None,
@@ -79,7 +76,7 @@ Keys: TypeAlias = Annotated[
 Compression: TypeAlias = Annotated[Codec, typer.Option(help="Codec of the batches.")]
 CallOption: TypeAlias = Annotated[CallName, typer.Option(help="The call that sends.")]
 AcksOption: TypeAlias = Annotated[
-    Acks, typer.Option(help="Who has to have a record; less than all is not idempotent.")
+    Acks, typer.Option(help="Replicas that must have a record; less than all is not idempotent.")
 ]
 Rate: TypeAlias = Annotated[
     float | None, typer.Option(min=1, help="Records a second. Without it: all that will go.")
@@ -92,12 +89,13 @@ AsJson: TypeAlias = Annotated[
 ]
 
 
+CpuSeconds: TypeAlias = Callable[[], float | None]
 LAST_SECONDS = 5.0
 """After Ctrl-C, for what is queued already."""
 
 
 def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
-    bootstrap_servers: BootstrapServers = None,
+    bootstrap_servers: EmbeddedServers = None,
     topic: Topic = "kprod-perf",
     partitions: Partitions = None,
     records: Records = 1_000_000,
@@ -127,31 +125,36 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         topic=topic, records=records, values=_values(payload_file, size), keys=keys, rate=rate
     )
     options = with_config(config, _options(option, acks=acks.value, compression=compression.value))
-    named = take_servers(options)
-    bootstrap_servers = bootstrap_servers or named
+    bootstrap_servers = take_servers(options, bootstrap_servers)
     console = Console(stderr=as_json)
     try:
-        with stop_signals(), _cluster(bootstrap_servers, topic, partitions or 6) as cluster:
-            producer = open_producer(cluster.address, options)
-            measured, code = _measure(producer, cluster, workload, call.value, warm_up, console)
+        with (
+            told_failures("kprod perf"),
+            stop_signals(),
+            _cluster(bootstrap_servers, topic, partitions or 6) as (address, broker_cpu),
+        ):
+            producer = open_producer(address, options)
+            measured, code = _measure(producer, broker_cpu, workload, call.value, warm_up, console)
     except Stopped as stopped:
         raise typer.Exit(stopped.exit_code) from None
-    except (DemoFailure, KprodError) as failure:
-        typer.echo(f"kprod perf: {failure}", err=True)
-        raise typer.Exit(1) from failure
     _show(measured, console, as_json=as_json)
     raise typer.Exit(code or int(measured.failed + measured.pending > 0))
 
 
 def _measure(
-    producer: Any, cluster: Cluster, workload: Workload, call: str, warm_up: int, console: Console
+    producer: Any,
+    broker_cpu: CpuSeconds,
+    workload: Workload,
+    call: str,
+    warm_up: int,
+    console: Console,
 ) -> tuple[Measured, int]:
     """The figures, and the exit code that a signal or an error on the way asks for, else 0."""
     from kprod.cli.perf.display import live_progress
     from kprod.cli.perf.measurement import Measurement
 
     try:
-        measurement = Measurement(producer, workload, call, warm_up, cluster.broker_cpu_seconds)
+        measurement = Measurement(producer, workload, call, warm_up, broker_cpu)
     except BaseException:
         producer.close(0)
         raise
@@ -168,12 +171,15 @@ def _measure(
 
 
 @contextmanager
-def _cluster(bootstrap_servers: str | None, topic: str, partitions: int) -> Iterator[Cluster]:
+def _cluster(
+    bootstrap_servers: str | None, topic: str, partitions: int
+) -> Iterator[tuple[str, CpuSeconds]]:
+    """The address, and what tells the CPU seconds of an embedded broker, None for another one."""
     if bootstrap_servers is not None:
-        yield Cluster(bootstrap_servers)
+        yield bootstrap_servers, lambda: None
         return
-    with embedded_broker(topic, partitions) as cluster:
-        yield cluster
+    with embedded_broker(topic, partitions) as broker:
+        yield broker.address(), broker.cpu_seconds
 
 
 def _values(payload_file: Path | None, size: int) -> list[bytes]:
@@ -196,9 +202,7 @@ def _options(texts: list[str] | None, *, acks: str, compression: str) -> dict[st
 
 def _show(measured: Measured, console: Console, *, as_json: bool) -> None:
     if as_json:
-        from kprod.cli.perf.measurement import limited_by
-
-        typer.echo(json.dumps(measured.as_json() | {"limited_by": limited_by(measured)}))
+        typer.echo(json.dumps(measured.as_json()))
         return
     from kprod.cli.perf.display import table_of
 

@@ -17,7 +17,7 @@ from rich.progress import (
 from rich.table import Table
 
 from kprod.cli.figures import EMBEDDED, PERCENTILES
-from kprod.cli.perf.measurement import Measured, limited_by
+from kprod.cli.perf.measurement import Measured
 
 SHOWN_EVERY = 0.25
 """Seconds. Drawing is CPU time of the process that is measured."""
@@ -27,7 +27,7 @@ SHOWN_EVERY = 0.25
 def live_progress(console: Console, records: int) -> Iterator[Callable[[int], None]]:
     """A bar with the rate of the moment; told how many records are queued. Nothing off a terminal.
 
-    Drawn by whoever tells it, not by a thread of its own, and gone when the block ends.
+    Drawn by the caller, not by a thread of its own, and gone when the block ends.
     """
     if not console.is_terminal:
         yield lambda queued: None
@@ -87,7 +87,7 @@ def rows(measured: Measured) -> Iterator[tuple[str, str]]:
 
 
 def _circumstances(measured: Measured) -> Iterator[tuple[str, str]]:
-    yield "limited by", limited_by(measured)
+    yield "limited by", measured.limited_by
     yield "kprod", measured.version
     yield "sent by", f"{measured.call}, {measured.options}"
     if measured.broker_cpu_seconds is None:

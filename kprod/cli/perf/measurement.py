@@ -13,6 +13,9 @@ from kprod.errors import KprodError
 from kprod.types import DeliveryReport
 from kprod.version import VERSION
 
+BUSY = 0.9
+"""Of one core, or of all: nothing is left beyond that."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -71,6 +74,22 @@ class Measured:
         """Acknowledged records per acknowledged batch."""
         return self.records / self.batches if self.batches else 0.0
 
+    @property
+    def limited_by(self) -> str:
+        """The resource that was used up first, in words."""
+        seconds = self.seconds or 1e-9
+        own = self.cpu_seconds / seconds
+        broker = (self.broker_cpu_seconds or 0.0) / seconds
+        if self.rate is not None and self.records_per_second >= BUSY * self.rate:
+            return "the rate that was asked for"
+        if broker >= BUSY:
+            return "the embedded broker, which is Python and has a core at most"
+        if self.broker_cpu_seconds is not None and own + broker >= BUSY * self.cores:
+            return f"{self.cores} cores, which producer and embedded broker share"
+        if own >= BUSY:
+            return "the calling thread: one core"
+        return "waiting: for the cluster, the network or the disk"
+
     def as_json(self) -> dict[str, Any]:
         """Every figure by name, the derived ones too."""
         return asdict(self) | {
@@ -78,27 +97,8 @@ class Measured:
             "megabytes_per_second": self.megabytes_per_second,
             "cpu_us_per_record": self.cpu_us_per_record,
             "records_per_batch": self.records_per_batch,
+            "limited_by": self.limited_by,
         }
-
-
-BUSY = 0.9
-"""Of one core, or of all: nothing is left beyond that."""
-
-
-def limited_by(measured: Measured) -> str:
-    """The first that was used up, in words."""
-    seconds = measured.seconds or 1e-9
-    own = measured.cpu_seconds / seconds
-    broker = (measured.broker_cpu_seconds or 0.0) / seconds
-    if measured.rate is not None and measured.records_per_second >= BUSY * measured.rate:
-        return "the rate that was asked for"
-    if broker >= BUSY:
-        return "the embedded broker, which is Python and has a core at most"
-    if measured.broker_cpu_seconds is not None and own + broker >= BUSY * measured.cores:
-        return f"{measured.cores} cores, which producer and embedded broker share"
-    if own >= BUSY:
-        return "the calling thread: one core"
-    return "waiting: for the cluster, the network or the disk"
 
 
 Progress = Callable[[int], object]
@@ -129,7 +129,8 @@ class Measurement:
         self._producer = producer
         self._workload = workload
         self._call_name = call
-        self._call = CALLS[call](producer, workload)
+        self._most, bind = CALLS[call]
+        self._send_rest = bind(producer, workload)
         self._broker_cpu = broker_cpu
         self._latencies: list[float] = []
         self._first_error: str | None = None
@@ -146,7 +147,7 @@ class Measurement:
         """
         started = time.perf_counter()
         rate, queued = self._workload.rate, 0
-        for chunk in self._workload.chunks(self._call.most):
+        for chunk in self._workload.chunks(self._most):
             asked = time.perf_counter()
             if rate is not None:
                 # What was late already when it was sent has waited since it was due.
@@ -169,15 +170,26 @@ class Measurement:
             keys=self._workload.keys,
         )
         self._producer.partitions_for(first.topic)
-        for chunk in first.chunks(self._call.most):
-            self._call.send(chunk, self._note_error)
+        for chunk in first.chunks(self._most):
+            self._send_watched(chunk, self._note_error)
 
     def _send(self, chunk: Chunk, asked: float) -> None:
         def told(outcome: object) -> None:
             self._latencies.append(time.perf_counter() - asked)
             self._note_error(outcome)
 
-        self._call.send(chunk, told)
+        self._send_watched(chunk, told)
+
+    def _send_watched(self, chunk: Chunk, told: Callable[[object], object]) -> None:
+        """Queue all records; ``told`` is called with the outcome, KprodError or not, of the first.
+
+        That one goes by ``send``, however the others are sent: so its latency means the same
+        everywhere, and it waits for what is sent with it all the same.
+        """
+        key = None if chunk.keys is None else chunk.keys[0]
+        self._producer.send(self._workload.topic, chunk.values[0], key).add_both(told)
+        if len(chunk.values) > 1:
+            self._send_rest(chunk)
 
     def _note_error(self, outcome: object) -> None:
         if isinstance(outcome, KprodError) and self._first_error is None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import string
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
@@ -21,6 +20,7 @@ DISTINCT_BYTES = 16_000_000
 """Bytes of all of them at most."""
 
 SEED = 2013
+MOST_AT_ONCE = 5_000
 PACES_A_SECOND = 500
 
 
@@ -101,43 +101,14 @@ def _cut(ring: Sequence[bytes], start: int, count: int) -> Sequence[bytes]:
     return piece if len(piece) == count else [*piece, *ring[: count - len(piece)]]
 
 
-Told = Callable[[object], object]
-"""Called with the outcome, KprodError or not, of what is watched, in the thread for callbacks."""
+SendChunk: TypeAlias = Callable[[Chunk], object]
+"""Queues all records of a chunk but the first; it has one more at least."""
 
 
-class SendingCall(ABC):
-    """One way of sending the records of a workload with one producer. Thread: one.
+def _one_by_one(producer: KafkaProducer, workload: Workload) -> SendChunk:
+    send, topic = producer.send, workload.topic
 
-    The first record of a chunk is watched. It goes by ``send``, whatever sends the others: then its
-    latency means the same everywhere, and it waits for what is sent with it all the same.
-    """
-
-    most: ClassVar[int]
-    """Records between two looks at the clock, and so between two that are watched."""
-
-    def __init__(self, producer: KafkaProducer, workload: Workload) -> None:
-        self._producer = producer
-        self._topic = workload.topic
-
-    def send(self, chunk: Chunk, told: Told) -> None:
-        """Queue all records; ``told`` is called when the one that is watched has its outcome."""
-        key = None if chunk.keys is None else chunk.keys[0]
-        self._producer.send(self._topic, chunk.values[0], key).add_both(told)
-        if len(chunk.values) > 1:
-            self._send_rest(chunk)
-
-    @abstractmethod
-    def _send_rest(self, chunk: Chunk) -> None:
-        """Queue all records but the first; there is one at least."""
-
-
-class OneByOne(SendingCall):
-    """``send`` for each record."""
-
-    most = 200
-
-    def _send_rest(self, chunk: Chunk) -> None:
-        send, topic = self._producer.send, self._topic
+    def rest(chunk: Chunk) -> None:
         if chunk.keys is None:
             for value in chunk.values[1:]:
                 send(topic, value)
@@ -145,52 +116,56 @@ class OneByOne(SendingCall):
             for value, key in zip(chunk.values[1:], chunk.keys[1:], strict=True):
                 send(topic, value, key)
 
+    return rest
 
-class ManyAtOnce(SendingCall):
-    """``send_many`` with lists."""
 
-    most = 5_000
-
-    def _send_rest(self, chunk: Chunk) -> None:
+def _many_at_once(producer: KafkaProducer, workload: Workload) -> SendChunk:
+    def rest(chunk: Chunk) -> None:
         keys = None if chunk.keys is None else chunk.keys[1:]
-        self._producer.send_many(self._topic, chunk.values[1:], keys=keys)
+        producer.send_many(workload.topic, chunk.values[1:], keys=keys)
+
+    return rest
 
 
-class Columns(SendingCall):
-    """``send_arrow`` with record batches, which are slices of columns that are made beforehand."""
+def _columns(producer: KafkaProducer, workload: Workload) -> SendChunk:
+    """With record batches that are slices of columns made beforehand."""
+    from pyarrow import RecordBatch
 
-    most = 5_000
+    values = _column(workload.values)
+    keys = _column(workload.distinct_keys()) if workload.keys else None
 
-    def __init__(self, producer: KafkaProducer, workload: Workload) -> None:
-        super().__init__(producer, workload)
-        self._values = _column(workload.values, self.most)
-        self._distinct_values = len(workload.values)
-        self._keys = _column(workload.distinct_keys(), self.most) if workload.keys else None
-        self._distinct_keys = workload.keys
-
-    def _send_rest(self, chunk: Chunk) -> None:
-        from pyarrow import RecordBatch
-
+    def rest(chunk: Chunk) -> None:
         start, count = chunk.start + 1, len(chunk.values) - 1
-        columns = {"value": self._values.slice(start % self._distinct_values, count)}
-        if self._keys is not None:
-            columns["key"] = self._keys.slice(start % self._distinct_keys, count)
+        columns = {"value": values.slice(start % len(workload.values), count)}
+        if keys is not None:
+            columns["key"] = keys.slice(start % workload.keys, count)
         rows = RecordBatch.from_pydict(columns)
-        self._producer.send_arrow(
-            self._topic, rows, value="value", key=None if self._keys is None else "key"
-        )
+        key = None if keys is None else "key"
+        producer.send_arrow(workload.topic, rows, value="value", key=key)
+
+    return rest
 
 
-def _column(items: Sequence[bytes], most: int) -> Any:
-    """The items in an Arrow array, and from the first again, so that ``most`` follow each."""
+def _column(items: Sequence[bytes]) -> Any:
+    """The items in an Arrow array, and from the first again: ``MOST_AT_ONCE`` follow each."""
     import pyarrow
 
-    rounds = 1 + -(-most // len(items))
-    return pyarrow.array((list(items) * rounds)[: len(items) + most], pyarrow.binary())
+    rounds = 1 + -(-MOST_AT_ONCE // len(items))
+    return pyarrow.array((list(items) * rounds)[: len(items) + MOST_AT_ONCE], pyarrow.binary())
 
 
-CALLS: dict[str, type[SendingCall]] = {
-    "send": OneByOne,
-    "send_many": ManyAtOnce,
-    "send_arrow": Columns,
+class SendingCall(NamedTuple):
+    """A way of sending a workload with one producer. Thread: one.
+
+    ``most`` records go between two looks at the clock, and so between two that are watched.
+    """
+
+    most: int
+    bind: Callable[[KafkaProducer, Workload], SendChunk]
+
+
+CALLS = {
+    "send": SendingCall(200, _one_by_one),
+    "send_many": SendingCall(MOST_AT_ONCE, _many_at_once),
+    "send_arrow": SendingCall(MOST_AT_ONCE, _columns),
 }

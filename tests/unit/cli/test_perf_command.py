@@ -17,7 +17,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import end_offsets, read_topic
 from kprod.cli.app import app
 from kprod.cli.perf.command import CallName
-from kprod.cli.perf.measurement import Measured, limited_by
+from kprod.cli.perf.measurement import Measured
 from kprod.cli.perf.workload import CALLS
 from tests.unit.cli.processes import await_true, family
 
@@ -108,7 +108,7 @@ MEASURED = Measured(
     ],
 )
 def test_the_limit_is_what_was_used_up(changed: dict[str, Any], told: str) -> None:
-    assert told in limited_by(replace(MEASURED, **changed))
+    assert told in replace(MEASURED, **changed).limited_by
 
 
 def test_lines_of_a_file_are_sent_in_turn(bootstrap: str, tmp_path: Path) -> None:
