@@ -132,11 +132,11 @@ class Producing:
 
     ``partition_for_key`` takes a key and the number of partitions; None: the native producer
     chooses. ``refusals`` are what ``send`` raises. The subclass has ``_refuse_full``,
-    ``_refuse_unless_unplaced``, ``_place_later`` and ``_wait_and_serve``.
+    ``_refuse_unless_unassigned``, ``_assign_later`` and ``_wait_and_serve``.
     """
 
     _native: Any
-    _unplaced: Any
+    _unassigned: Any
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Producing:
     ) -> None: ...
     @property
     def _reports(self) -> DeliveryReports: ...
-    def _use(self, native: Any, unplaced: Any) -> None:
+    def _use(self, native: Any, unassigned: Any) -> None:
         """From now on."""
 
     def produce(

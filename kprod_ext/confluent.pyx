@@ -370,8 +370,8 @@ cdef class Producing:
 
     cdef public object _native          # None before it is made, and after close
     cdef readonly DeliveryReports _reports
-    cdef public object _unplaced
-    cdef dict _unplaced_topics
+    cdef public object _unassigned
+    cdef dict _unassigned_topics
     cdef object _on_delivery
     cdef Py_ssize_t _most_messages
     cdef bint _tells_statistics
@@ -387,9 +387,9 @@ cdef class Producing:
         self._partition_for_key, self._refusals = partition_for_key, refusals
         self._counts = (None, {})
 
-    def _use(self, native, unplaced):
+    def _use(self, native, unassigned):
         """From now on."""
-        self._native, self._unplaced, self._unplaced_topics = native, unplaced, unplaced.queues
+        self._native, self._unassigned, self._unassigned_topics = native, unassigned, unassigned.queues
 
     def produce(
         self,
@@ -425,7 +425,7 @@ cdef class Producing:
         stamp = timestamp or None
         began = monotonic()
         report = on_delivery or callback or self._on_delivery
-        if not self._unplaced_topics or topic not in self._unplaced_topics:
+        if not self._unassigned_topics or topic not in self._unassigned_topics:
             try:
                 future = native.send(topic, value, key, headers, where, stamp)
             except self._refusals as error:
@@ -433,9 +433,9 @@ cdef class Producing:
             if future is not None:
                 self._reports.add(future, report, key, value, headers, began)
                 return
-            self._refuse_unless_unplaced(failure)
+            self._refuse_unless_unassigned(failure)
         given = topic, value, key, headers, where, stamp, report, began, copy_context()
-        self._place_later(given)
+        self._assign_later(given)
 
     cpdef object _partition(self, object native, object topic, object key):
         """Where a key belongs, if the face decides and knows the topic; else None."""

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from kprod.clock import in_seconds
@@ -23,35 +24,19 @@ async def in_thread(call: Callable[[], _T], name: str) -> _T:
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[_T] = loop.create_future()
 
+    def settle(set_outcome: Callable[[Any], object], told: object) -> None:
+        if not outcome.done():  # not cancelled
+            set_outcome(told)
+
     def run() -> None:
         try:
-            value = call()
+            settled = partial(settle, outcome.set_result, call())
         except BaseException as error:
-            tell(loop, outcome, None, error)
-        else:
-            tell(loop, outcome, value, None)
+            settled = partial(settle, outcome.set_exception, error)
+        call_soon(loop, settled)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return await outcome
-
-
-def tell(
-    loop: asyncio.AbstractEventLoop,
-    outcome: asyncio.Future[_T],
-    value: _T | None,
-    error: BaseException | None,
-) -> None:
-    """Settle ``outcome`` from any thread; nothing happens when the loop is closed by now."""
-
-    def settle() -> None:
-        if outcome.done():  # cancelled
-            return
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(value)  # type: ignore[arg-type]
-
-    call_soon(loop, settle)
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
@@ -70,8 +55,8 @@ LONGEST = 30.0
 class LoopTokens:
     """Runs ``provider.token()`` in the application's loop, for the thread in which a login waits.
 
-    There the sessions and locks of the provider belong. Without a loop each token gets one of its
-    own.
+    The sessions and locks of the provider belong to that loop. Without a loop each token gets one
+    of its own.
     """
 
     def __init__(self, provider: Any, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -101,7 +86,7 @@ class LoopTokens:
 def with_tokens_of_loop(
     options: dict[str, Any], loop: asyncio.AbstractEventLoop | None
 ) -> dict[str, Any]:
-    """The options; a provider whose ``token`` is a coroutine runs it in ``loop``."""
+    """The options; a token provider with a coroutine function runs it in ``loop``."""
     provider = options.get("sasl_oauth_token_provider")
     ask = getattr(provider, "token", provider)
     if not inspect.iscoroutinefunction(ask):

@@ -1,4 +1,4 @@
-"""Producer for asyncio: kprod's own, whose calls never hold the loop"""
+"""Producer for asyncio: kprod's own, with calls that never hold the loop"""
 
 from __future__ import annotations
 
@@ -57,56 +57,10 @@ class AsyncTransaction:
         await self._queueing.elsewhere(end, "end")
 
 
-class AsyncTransactionCalls:
-    """Part of ``Producer``: see ``kprod.KafkaProducer`` for what each call does and raises.
-
-    A ``timeout`` is seconds, None for ``max_block_ms``. Cancelling a task ends its wait and nothing
-    else: as after a timeout, the same call is to be made again.
-    """
-
-    _queueing: Queueing
-    _max_block: float
-
-    async def init_transactions(self, timeout: float | None = None) -> None:
-        """Ask the coordinator for a producer id: once, before the first transaction."""
-        await self._elsewhere("init_transactions", self._seconds(timeout))
-
-    async def begin_transaction(self) -> None:
-        """Begin a transaction; nothing is sent for that, and nothing waited for."""
-        self._queueing.native.begin_transaction()
-
-    async def send_offsets_to_transaction(
-        self, offsets: Offsets, group_metadata: Any, timeout: float | None = None
-    ) -> None:
-        """Let a consumer group's offsets move with the transaction: both, or neither."""
-        seconds = self._seconds(timeout)
-        await self._elsewhere("send_offsets_to_transaction", offsets, group_metadata, seconds)
-
-    async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send what is queued, and commit: every record becomes visible, and offsets move."""
-        await self._elsewhere("commit_transaction", self._seconds(timeout))
-
-    async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Give up the transaction: no reader of committed records ever sees one of it."""
-        await self._elsewhere("abort_transaction", self._seconds(timeout))
-
-    def transaction(self, timeout: float | None = None) -> AsyncTransaction:
-        """A transaction for ``async with``; ``init_transactions`` is called if it was not."""
-        transaction = self._queueing.native.transaction(self._seconds(timeout))
-        return AsyncTransaction(self._queueing, transaction)
-
-    def _seconds(self, timeout: float | None) -> float:
-        return self._max_block if timeout is None else timeout
-
-    async def _elsewhere(self, call: str, *arguments: Any) -> None:
-        made = partial(getattr(self._queueing.native, call), *arguments)
-        await self._queueing.elsewhere(made, call)
-
-
 MAX_BLOCK_MS = 60_000
 
 
-class Producer(AsyncTransactionCalls):
+class Producer:
     """Writes records to Kafka from asyncio tasks, in any asyncio loop (uvloop's, too).
 
     Options are those of ``kprod.KafkaProducer``; ``token`` of a ``sasl_oauth_token_provider`` may
@@ -186,7 +140,7 @@ class Producer(AsyncTransactionCalls):
         left, their_keys = iter(values), None if keys is None else iter(keys)
         while (last := queueing.put_until_waiting(topic, left, their_keys, queued)) is not None:
             if last is NOTHING:
-                await queueing.turn()
+                await queueing.turns.wait()
             else:
                 queued.append(await queueing.put(Record(topic, *last)))
         stored: list[RecordMetadata] = []
@@ -195,6 +149,45 @@ class Producer(AsyncTransactionCalls):
             await (asyncio.sleep(0) if waited_for.is_done else waited_for)
             queueing.take_outcomes(queued, stored)
         return stored
+
+    # Transactions: see kprod.KafkaProducer for what each call does and raises. A timeout is in
+    # seconds, None for max_block_ms. Cancelling a task ends its wait and nothing else: as after a
+    # timeout, the same call is to be made again.
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Ask the coordinator for a producer id: once, before the first transaction."""
+        await self._elsewhere("init_transactions", self._seconds(timeout))
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; nothing is sent for that, and nothing waited for."""
+        self._queueing.native.begin_transaction()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Offsets, group_metadata: Any, timeout: float | None = None
+    ) -> None:
+        """Let a consumer group's offsets move with the transaction: both, or neither."""
+        seconds = self._seconds(timeout)
+        await self._elsewhere("send_offsets_to_transaction", offsets, group_metadata, seconds)
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send what is queued, and commit: every record becomes visible, and offsets move."""
+        await self._elsewhere("commit_transaction", self._seconds(timeout))
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Give up the transaction: no reader of committed records ever sees one of it."""
+        await self._elsewhere("abort_transaction", self._seconds(timeout))
+
+    def transaction(self, timeout: float | None = None) -> AsyncTransaction:
+        """A transaction for ``async with``; ``init_transactions`` is called if it was not."""
+        transaction = self._queueing.native.transaction(self._seconds(timeout))
+        return AsyncTransaction(self._queueing, transaction)
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._max_block if timeout is None else timeout
+
+    async def _elsewhere(self, call: str, *arguments: Any) -> None:
+        made = partial(getattr(self._queueing.native, call), *arguments)
+        await self._queueing.elsewhere(made, call)
 
     async def flush(self, timeout: float | None = None) -> DeliveryReport:
         """Wait until every record queued so far has its outcome; see ``KafkaProducer.flush``."""

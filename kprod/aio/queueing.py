@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kprod.aio.lookups import TopicLookups
 from kprod.aio.loop_threads import in_thread
-from kprod.aio.memory_row import MemoryRow
+from kprod.aio.memory_waiters import MemoryWaiters
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError, PartitionError
 from kprod.intake.arguments import check_topic
@@ -45,7 +45,7 @@ class Queueing(Sending):
         super().__init__(native, settling, (KprodTimeoutError, PartitionError, WouldWait))
         self._max_block = max_block
         self._lookups = TopicLookups(native.metadata)
-        self._memory = MemoryRow(self._oldest)
+        self._memory = MemoryWaiters(self._oldest)
 
     async def put(self, record: Record) -> FutureRecordMetadata:
         """Queue a record. Raises what ``KafkaProducer.send`` raises, after ``max_block_ms``."""
@@ -55,10 +55,6 @@ class Queueing(Sending):
             future = await self._put_later(record)
             self.remember(future)
         return future
-
-    async def turn(self) -> None:
-        """Wait for a later turn of the loop."""
-        await self.turns.wait()
 
     async def _put_later(self, record: Record) -> FutureRecordMetadata:
         loop = asyncio.get_running_loop()

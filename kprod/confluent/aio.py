@@ -16,7 +16,8 @@ from typing import Any, Self, TypeAlias
 from kprod.clock import SystemClock
 from kprod.confluent.cluster_metadata import ClusterMetadata
 from kprod.confluent.errors import KafkaException
-from kprod.confluent.producer import LONG, PATIENCE, Producer
+from kprod.confluent.native import seconds
+from kprod.confluent.producer import PATIENCE, Producer
 from kprod_ext.confluent import CLOSED, Message
 
 __all__ = ["AIOProducer"]
@@ -169,13 +170,13 @@ class AIOProducer:
         needed: futures get their outcomes by themselves.
         """
         if timeout != 0 and not self._unpolled and len(self):
-            await self._next(LONG if timeout is None or timeout < 0 else timeout)
+            await self._next(seconds(timeout))
         polled, self._unpolled = self._unpolled, 0
         return polled
 
     async def flush(self, timeout: float | None = -1) -> int:
         """Wait until every future is done, at most ``timeout`` seconds; how many are left."""
-        deadline = monotonic() + (LONG if timeout is None or timeout < 0 else timeout)
+        deadline = monotonic() + seconds(timeout)
         while True:
             self._running.flush(0)  # lets no batch linger, and serves
             if not self._outcomes:

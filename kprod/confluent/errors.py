@@ -200,7 +200,7 @@ def _of_transaction(error: native.TransactionError) -> KafkaError:
     return KafkaError(code, str(error), fatal=not abort, txn_requires_abort=abort)
 
 
-def raise_unless_unplaced(failure: native.KprodError | None) -> None:
+def raise_unless_unassigned(failure: native.KprodError | None) -> None:
     """Raise for a record that was refused as confluent_kafka does; not if its topic is unknown yet.
 
     Raises BufferError, KafkaException, and TypeError as it is.

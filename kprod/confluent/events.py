@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kprod.clock import SystemClock
 from kprod.confluent.errors import KafkaError, from_native
-from kprod.confluent.native import NativeProducer
+from kprod.confluent.native import LONG, NativeProducer
 from kprod.confluent.options import Settings
 from kprod.errors import KprodError
 from kprod.producer import KafkaProducer
@@ -20,7 +20,6 @@ from kprod_ext.confluent import DeliveryReports
 
 monotonic = SystemClock.monotonic
 
-LONG = 10.0**9
 SUPPRESSED = 30.0
 """Seconds for which a broker's error is told once."""
 REMEMBERED = 1000

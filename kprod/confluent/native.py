@@ -13,6 +13,13 @@ from kprod.sender.engine import FOREVER
 from kprod.sender.loop import Purge
 from kprod.wire.control import MetadataReply
 
+LONG = 10.0**9
+
+
+def seconds(timeout: float | None) -> float:
+    """A timeout of the application's as seconds: None, -1 and all below 0 are for no limit."""
+    return LONG if timeout is None or timeout < 0 else timeout
+
 
 class NativeProducer(KafkaProducer):
     """Thread-safe."""

@@ -20,13 +20,13 @@ from kprod.confluent.errors import (
     ValueSerializationError,
     also_theirs,
     from_native,
-    raise_unless_unplaced,
+    raise_unless_unassigned,
 )
 from kprod.confluent.events import Events, forwarding
-from kprod.confluent.native import NativeProducer
+from kprod.confluent.native import NativeProducer, seconds
 from kprod.confluent.options import NOBODY, native_producer, settled
-from kprod.confluent.transactions import TransactionCalls
-from kprod.confluent.unplaced import Unplaced, UnplacedRecords, check
+from kprod.confluent.transactions import ProducerTransactions
+from kprod.confluent.unassigned import Unassigned, UnassignedRecords, check
 from kprod.intake.partitioner import CRC32
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
 
@@ -84,12 +84,11 @@ monotonic = SystemClock.monotonic
 
 OnDelivery: TypeAlias = Callable[[KafkaError | None, Message], object]
 
-LONG = 10.0**9
 PATIENCE = 0.1
 """Seconds after which a flush looks again for batches it has to hurry."""
 
 
-class Producer(Producing, TransactionCalls):
+class Producer(Producing, ProducerTransactions):
     """``confluent_kafka.Producer``: its options, calls, delivery reports and errors. Thread-safe.
 
     ``produce`` never waits, not for a broker either. Delivery reports and the other callbacks run
@@ -108,7 +107,7 @@ class Producer(Producing, TransactionCalls):
         native = native_producer(self._options)
         self._events.listen_to(native)
         timeout = self._settings.message_timeout
-        self._use(native, UnplacedRecords(native, self._place, self._fail, timeout))
+        self._use(native, UnassignedRecords(native, self._assign, self._fail, timeout))
         self._handler = forwarding(self._settings, native.config.client_id)
         if self._options["bootstrap_servers"] != NOBODY:
             native.begin_to_connect()
@@ -125,17 +124,17 @@ class Producer(Producing, TransactionCalls):
     def _refuse_full(self) -> None:
         raise BufferError(KafkaError(KafkaError._QUEUE_FULL).str())
 
-    def _refuse_unless_unplaced(self, failure: native_errors.KprodError | None) -> None:
-        raise_unless_unplaced(failure)
+    def _refuse_unless_unassigned(self, failure: native_errors.KprodError | None) -> None:
+        raise_unless_unassigned(failure)
 
-    def _place_later(self, given: Iterable[Any]) -> None:
+    def _assign_later(self, given: Iterable[Any]) -> None:
         """Queue a record whose topic is not known yet."""
-        record = Unplaced._make(given)
+        record = Unassigned._make(given)
         check(record)
         self._reports.expect(1)
-        self._unplaced.add(record)
+        self._unassigned.add(record)
 
-    def _place(self, record: Unplaced) -> None:
+    def _assign(self, record: Unassigned) -> None:
         """Queue a record that had to wait for its topic."""
         native, partition = self._running, record.partition
         if partition is None:
@@ -149,7 +148,7 @@ class Producer(Producing, TransactionCalls):
         self._reports.add(future, *entry)
         self._reports.expect(-1)  # it was counted while it waited for its topic
 
-    def _fail(self, record: Unplaced, error: native_errors.KprodError) -> None:
+    def _fail(self, record: Unassigned, error: native_errors.KprodError) -> None:
         told = from_native(error)
         message = Message(
             record.topic,
@@ -187,10 +186,9 @@ class Producer(Producing, TransactionCalls):
 
     def _wait_and_serve(self, timeout: float | None) -> int:
         native, reports = self._running, self._reports
-        longest = LONG if timeout is None or timeout < 0 else timeout
         self._events.tell_statistics(native)
         served = reports.serve()
-        deadline = monotonic() + longest
+        deadline = monotonic() + seconds(timeout)
         while not served and (left := deadline - monotonic()) > 0:
             reports.wait(min(left, self._events.until_statistics()))
             self._events.tell_statistics(native)
@@ -200,7 +198,7 @@ class Producer(Producing, TransactionCalls):
     def flush(self, timeout: float | None = -1) -> int:
         """Serve reports until none is missing, at most ``timeout`` seconds; how many are left."""
         native, reports = self._running, self._reports
-        deadline = monotonic() + (LONG if timeout is None or timeout < 0 else timeout)
+        deadline = monotonic() + seconds(timeout)
         while True:
             reports.hurry()
             self._events.tell_statistics(native)
@@ -218,7 +216,7 @@ class Producer(Producing, TransactionCalls):
         """
         native = self._running
         if in_queue:
-            self._unplaced.purge(Purged("given up by purge()"))
+            self._unassigned.purge(Purged("given up by purge()"))
         if in_queue or in_flight:
             native.purge(queued=in_queue, in_flight=in_flight, blocking=blocking)
 
@@ -232,7 +230,7 @@ class Producer(Producing, TransactionCalls):
             self.flush(timeout)
         finally:
             native, self._native = self._native, None
-            self._unplaced.purge(Purged("given up by close()"))
+            self._unassigned.purge(Purged("given up by close()"))
             native.close(None if timeout is None or timeout < 0 else timeout)
             self._reports.serve()  # of what a flush has left, or an exception has interrupted
             if self._handler is not None:
@@ -273,7 +271,7 @@ class Producer(Producing, TransactionCalls):
         when no broker answers within ``timeout`` seconds; -1 waits for ever.
         """
         native = self._running
-        deadline = monotonic() + (LONG if timeout < 0 else timeout)
+        deadline = monotonic() + seconds(timeout)
         try:
             native.connect(max(0.0, deadline - monotonic()))
             asked = None if topic is None else [topic]
@@ -296,7 +294,7 @@ class Producer(Producing, TransactionCalls):
         """
         native = self._running
         try:
-            native.connect(LONG if timeout < 0 else timeout)
+            native.connect(seconds(timeout))
         except native_errors.KprodTimeoutError as error:
             words = f"Failed to retrieve cluster id: {error}"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words)) from error

@@ -9,7 +9,8 @@ from typing import Any
 from kprod import errors as native
 from kprod.clock import SystemClock
 from kprod.confluent.errors import KafkaException, from_native
-from kprod.confluent.unplaced import UnplacedRecords
+from kprod.confluent.native import seconds
+from kprod.confluent.unassigned import UnassignedRecords
 from kprod.errors import RecordTypeError
 from kprod.producer import KafkaProducer
 from kprod.transactional.group_offsets import GroupMetadata
@@ -41,11 +42,10 @@ def read_group_metadata(found: Any) -> Any:
     return GroupMetadata(group_id.decode(), generation, member_id.decode(), instance_id)
 
 
-LONG = 10.0**9
 monotonic = SystemClock.monotonic
 
 
-class TransactionCalls:
+class ProducerTransactions:
     """Part of ``Producer``. ``timeout`` is seconds, -1 for no limit.
 
     Each raises KafkaException. Its KafkaError says what to do: ``retriable()``, call it again;
@@ -53,7 +53,7 @@ class TransactionCalls:
     by ``poll`` and ``flush``, not by these.
     """
 
-    _unplaced: UnplacedRecords
+    _unassigned: UnassignedRecords
 
     @property
     def _running(self) -> KafkaProducer:
@@ -61,7 +61,7 @@ class TransactionCalls:
 
     def init_transactions(self, timeout: float | None = -1) -> None:
         """Ask the coordinator for a producer id, which fences older producers of the same name."""
-        _raising(self._running.init_transactions, _seconds(timeout))
+        _raising(self._running.init_transactions, seconds(timeout))
 
     def begin_transaction(self) -> None:
         """Begin a transaction."""
@@ -79,24 +79,20 @@ class TransactionCalls:
         known = [position for position in positions if position.offset >= 0]
         call = self._running.send_offsets_to_transaction
         member = read_group_metadata(group_metadata)
-        _raising(call, known, member, _seconds(timeout))
+        _raising(call, known, member, seconds(timeout))
 
     def commit_transaction(self, timeout: float | None = -1) -> None:
         """Send what was produced, and commit."""
-        running, seconds = self._running, _seconds(timeout)
+        running, longest = self._running, seconds(timeout)
         began = monotonic()
-        self._unplaced.await_none(seconds)
-        _raising(running.commit_transaction, max(0.0, seconds - (monotonic() - began)))
+        self._unassigned.await_none(longest)
+        _raising(running.commit_transaction, max(0.0, longest - (monotonic() - began)))
 
     def abort_transaction(self, timeout: float | None = -1) -> None:
         """Give up the transaction; what was not sent has a report with ``_PURGE_QUEUE``."""
         running = self._running
-        self._unplaced.purge(native.TransactionAbortedError("the transaction was aborted"))
-        _raising(running.abort_transaction, _seconds(timeout))
-
-
-def _seconds(timeout: float | None) -> float:
-    return LONG if timeout is None or timeout < 0 else timeout
+        self._unassigned.purge(native.TransactionAbortedError("the transaction was aborted"))
+        _raising(running.abort_transaction, seconds(timeout))
 
 
 def _raising(call: Callable[..., None], *arguments: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kprod import KafkaProducer
-from kprod.aio.memory_row import MemoryRow
+from kprod.aio.memory_waiters import MemoryWaiters
 from kprod.aio.queueing import Queueing, Record
 from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
@@ -74,32 +74,32 @@ def test_tasks_that_find_no_memory_are_told_at_their_deadline(broker: EmbeddedBr
 
 def test_a_task_that_is_cancelled_makes_room_for_the_next() -> None:
     async def main() -> None:
-        row = MemoryRow(lambda: None)
-        assert not row
+        waiters = MemoryWaiters(lambda: None)
+        assert not waiters
         later = asyncio.get_running_loop().time() + 60
-        waits = [asyncio.ensure_future(row.wait(later)) for _ in range(2 * TURN)]
+        waits = [asyncio.ensure_future(waiters.wait(later)) for _ in range(2 * TURN)]
         await asyncio.sleep(0)
-        assert row
+        assert waiters
         for wait in waits[:TURN]:
             wait.cancel()
         await asyncio.wait_for(asyncio.gather(*waits[TURN:]), 60)
-        assert not row
+        assert not waiters
 
     asyncio.run(main())
 
 
 def test_those_let_through_when_there_is_none_wait_on() -> None:
     async def main() -> None:
-        row = MemoryRow(lambda: None)
+        waiters = MemoryWaiters(lambda: None)
         loop = asyncio.get_running_loop()
 
         async def looks_in_vain() -> None:
-            await row.wait(loop.time() + 59)
-            row.found_none()
+            await waiters.wait(loop.time() + 59)
+            waiters.found_none()
 
         first = asyncio.ensure_future(looks_in_vain())
         await asyncio.sleep(0)
-        others = [asyncio.ensure_future(row.wait(loop.time() + 60)) for _ in range(3)]
+        others = [asyncio.ensure_future(waiters.wait(loop.time() + 60)) for _ in range(3)]
         await first
         assert not any(other.done() for other in others)
         await asyncio.wait_for(asyncio.gather(*others), 60)
@@ -108,16 +108,16 @@ def test_those_let_through_when_there_is_none_wait_on() -> None:
 
 
 def test_those_of_a_loop_that_has_ended_are_forgotten() -> None:
-    row = MemoryRow(lambda: None)
+    waiters = MemoryWaiters(lambda: None)
 
     async def left_behind() -> None:
-        wait = asyncio.ensure_future(row.wait(asyncio.get_running_loop().time() + 60))
+        wait = asyncio.ensure_future(waiters.wait(asyncio.get_running_loop().time() + 60))
         await asyncio.sleep(0)
         assert not wait.done()
 
     async def in_another() -> None:
-        assert not row
-        await asyncio.wait_for(row.wait(asyncio.get_running_loop().time() + 60), 60)
+        assert not waiters
+        await asyncio.wait_for(waiters.wait(asyncio.get_running_loop().time() + 60), 60)
 
     asyncio.run(left_behind())
     asyncio.run(in_another())

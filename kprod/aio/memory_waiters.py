@@ -1,4 +1,4 @@
-"""Tasks that wait for memory: a row, of which the first few look when a batch has ended"""
+"""Tasks that wait for memory: the first few of them look when a batch has ended"""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kprod_ext.aio import TURN
 from kprod_ext.futures import FutureRecordMetadata
 
 LONGEST_PAUSE = 0.05
-"""Seconds after which the first of the row look for memory, whatever was told."""
+"""Seconds after which the first waiters look for memory, even if no batch has ended."""
 
 
-class MemoryRow:
+class MemoryWaiters:
     """Lets ``TURN`` tasks look for memory at a time, those with the nearest deadline first.
 
-    If each task looked whenever a batch has ended, thousands of them would hold the loop for it, to
-    find what has room for ten. As long as they find memory, the next ones follow in the next turn.
-    ``oldest`` tells the record whose batch is likely to end next. Used by the tasks of one loop at
-    a time; those of a loop that has ended wait no more.
+    If each task looked whenever a batch has ended, thousands of them would hold the loop for memory
+    that ten records fill. As long as they find memory, the next ones follow in the next turn.
+    ``oldest`` tells a record of the batch that is likely to end next. Used by the tasks of one loop
+    at a time; those of a loop that has ended wait no more.
     """
 
     def __init__(self, oldest: Callable[[], FutureRecordMetadata | None]) -> None:
@@ -32,35 +32,35 @@ class MemoryRow:
 
     def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
-        self._row: list[tuple[float, int, asyncio.Future[None]]] = []  # a heap
-        self._timer: asyncio.TimerHandle | None = None  # while anyone waits
+        self._heap: list[tuple[float, int, asyncio.Future[None]]] = []  # a heap
+        self._timer: asyncio.TimerHandle | None = None  # while a task waits
         self._is_full = False  # as one of those found that were let through last
         self._follows = False  # the loop will let through the next ones
 
     def __bool__(self) -> bool:
-        """Whether tasks wait."""
-        return bool(self._row) and self._loop is asyncio.get_running_loop()
+        """Whether tasks of the running loop wait."""
+        return bool(self._heap) and self._loop is asyncio.get_running_loop()
 
     async def wait(self, deadline: float) -> None:
-        """Wait for one's turn to look, or until ``deadline``, in the loop's time."""
+        """Wait for the task's turn to look, or until ``deadline``, in the loop's time."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._begin(loop)
         while True:
             place = loop.create_future()
-            heappush(self._row, (deadline, next(self._numbers), place))
+            heappush(self._heap, (deadline, next(self._numbers), place))
             self._arm(loop)
             await place
             if not self._is_full or loop.time() >= deadline:
                 return
 
     def found_none(self) -> None:
-        """One has looked in vain: others that were let through with it need not."""
+        """A task has looked in vain: others that were let through with it need not look."""
         self._is_full = True
 
     def found_some(self) -> None:
-        """One that had waited has found memory: the next ones may, too."""
-        if self._row and self._loop is not None and not self._follows:
+        """A task that had waited has found memory: the next ones may, too."""
+        if self._heap and self._loop is not None and not self._follows:
             self._follows = True
             self._loop.call_soon(self._follow)
 
@@ -71,9 +71,9 @@ class MemoryRow:
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let tasks through when a batch has ended, or a pause, or the first deadline."""
-        if self._timer is not None or not self._row:
+        if self._timer is not None or not self._heap:
             return
-        pause = min(LONGEST_PAUSE, self._row[0][0] - loop.time())
+        pause = min(LONGEST_PAUSE, self._heap[0][0] - loop.time())
         timer = self._timer = loop.call_later(max(0.0, pause), self._let_through)
         oldest = self._oldest()
         if oldest is not None:
@@ -89,10 +89,10 @@ class MemoryRow:
             self._timer = None
         self._is_full = False
         left = TURN
-        while self._row and left:
-            _, _, place = heappop(self._row)
+        while self._heap and left:
+            _, _, place = heappop(self._heap)
             if not place.done():  # cancelled
                 place.set_result(None)
                 left -= 1
-        if self._row and self._loop is not None:
+        if self._heap and self._loop is not None:
             self._loop.call_soon(self._arm, self._loop)  # after these have queued their records

@@ -1,4 +1,4 @@
-"""Records whose topic is not known yet: they wait here, in order, and nobody waits with them"""
+"""Records without a partition: they wait in order until their topic is known, and no caller does"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextvars import Context
 from typing import Any, NamedTuple
 
 from kprod.clock import SystemClock
-from kprod.confluent.errors import raise_unless_unplaced
+from kprod.confluent.errors import raise_unless_unassigned
 from kprod.errors import BufferFullError, KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.producer import KafkaProducer
@@ -18,13 +18,13 @@ from kprod_ext import Mutex
 monotonic = SystemClock.monotonic
 
 PAUSE = 0.01
-"""Seconds between two attempts to queue a record for which there is no memory."""
+"""Seconds between two attempts to queue a record that found no memory."""
 
 
-class Unplaced(NamedTuple):
-    """The arguments of a ``produce`` that could not be carried out yet; ``began`` in seconds.
+class Unassigned(NamedTuple):
+    """The arguments of a ``produce`` that waits for its topic; ``began`` in seconds.
 
-    Interceptors see its ``context``, in which a trace has its place.
+    Interceptors run in its ``context``, which holds the current span of a trace.
     """
 
     topic: str
@@ -38,40 +38,40 @@ class Unplaced(NamedTuple):
     context: Context
 
 
-def check(record: Unplaced) -> None:
+def check(record: Unassigned) -> None:
     """What ``send`` would refuse once the topic is known. Raises TypeError and KafkaException."""
     try:
         check_partition(record.partition)
         check_timestamp(record.timestamp_ms)
     except KprodError as error:
-        raise_unless_unplaced(error)
+        raise_unless_unassigned(error)
     for field, data in (("value", record.value), ("key", record.key)):
         if not isinstance(data, bytes | bytearray | memoryview | None):
             raise TypeError(f"{field}: expected str, bytes or None, got {type(data).__name__}")
 
 
-class UnplacedRecords:
+class UnassignedRecords:
     """Queues by topic, each with a thread that ends when its queue is empty. Thread-safe.
 
-    Later records of a topic that is in ``queues`` must wait behind those that are there.
-    ``place`` queues a record with the producer, ``fail`` reports its end.
+    Later records of a topic that is in ``queues`` must wait behind those of that queue.
+    ``assign`` queues a record with the producer, ``fail`` reports its end.
     """
 
     def __init__(
         self,
         native: KafkaProducer,
-        place: Callable[[Unplaced], None],
-        fail: Callable[[Unplaced, KprodError], None],
+        assign: Callable[[Unassigned], None],
+        fail: Callable[[Unassigned, KprodError], None],
         timeout: float,
     ) -> None:
         self._native = native
-        self._place = place
+        self._assign = assign
         self._fail = fail
         self._timeout = timeout
         self._lock = Mutex()  # guards the queues
-        self.queues: dict[str, deque[Unplaced]] = {}
+        self.queues: dict[str, deque[Unassigned]] = {}
 
-    def add(self, record: Unplaced) -> None:
+    def add(self, record: Unassigned) -> None:
         """Let a record wait until its topic is known, at most the producer's message timeout."""
         with self._lock:
             queue = self.queues.get(record.topic)
@@ -83,13 +83,13 @@ class UnplacedRecords:
         threading.Thread(target=self._see_to, args=(record.topic,), name=name, daemon=True).start()
 
     def await_none(self, seconds: float) -> None:
-        """Return when nothing waits for its topic, or after ``seconds``."""
+        """Return when no record waits for its topic, or after ``seconds``."""
         pause, deadline = threading.Event(), monotonic() + seconds
         while self.queues and monotonic() < deadline:
             pause.wait(PAUSE)
 
     def purge(self, error: KprodError) -> None:
-        """Fail everything that waits."""
+        """Fail every record that waits."""
         with self._lock:
             waiting = [record for queue in self.queues.values() for record in queue]
             for queue in self.queues.values():
@@ -99,30 +99,30 @@ class UnplacedRecords:
 
     def _see_to(self, topic: str) -> None:
         while (record := self._first(topic)) is not None:
-            placing = False
+            assigning = False
             try:
                 self._await_topic(record)
-                placing = self._taken(topic, record)
-                if placing:
+                assigning = self._taken(topic, record)
+                if assigning:
                     self._queue(record)
             except KprodError as error:
-                if self._taken(topic, record) or placing:
+                if self._taken(topic, record) or assigning:
                     self._fail(record, error)
 
-    def _left(self, record: Unplaced) -> float:
+    def _left(self, record: Unassigned) -> float:
         return max(0.0, record.began + self._timeout - monotonic())
 
-    def _await_topic(self, record: Unplaced) -> None:
+    def _await_topic(self, record: Unassigned) -> None:
         metadata = self._native.metadata
         left = self._left(record)
         metadata.await_topic(record.topic, left, metadata.wake, record.partition)
 
-    def _queue(self, record: Unplaced) -> None:
+    def _queue(self, record: Unassigned) -> None:
         """With the producer, as soon as it has room."""
         pause = threading.Event()
         while True:
             try:
-                record.context.run(self._place, record)
+                record.context.run(self._assign, record)
             except BufferFullError:
                 if not self._left(record):
                     raise
@@ -132,8 +132,8 @@ class UnplacedRecords:
             else:
                 return
 
-    def _first(self, topic: str) -> Unplaced | None:
-        """The oldest record of the topic; None, and the queue is gone, when there is none."""
+    def _first(self, topic: str) -> Unassigned | None:
+        """The oldest record of the topic; without one None, and the queue is gone."""
         with self._lock:
             queue = self.queues[topic]
             if queue:
@@ -141,7 +141,7 @@ class UnplacedRecords:
             del self.queues[topic]
             return None
 
-    def _taken(self, topic: str, record: Unplaced) -> bool:
+    def _taken(self, topic: str, record: Unassigned) -> bool:
         """Take ``record`` from its queue; False when it was purged meanwhile."""
         with self._lock:
             queue = self.queues[topic]
