@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kprod.errors import BrokerError, KprodError, ProtocolError, UnsupportedVersionError
-from kprod.sender.exchange import Buffers, Exchange
+from kprod.sender.exchange import Buffers, ControlRequest, Exchange
 from kprod.sender.login import Login, LoginSettings
 from kprod.wire.control import decode_api_versions_response, encode_api_versions_request
 from kprod.wire.framing import FrameReader, split_response_header
@@ -96,40 +96,6 @@ class _Output:
         self.owners.clear()
 
 
-class _Handshake:
-    """The first exchange of a connection: which versions the broker speaks."""
-
-    api = ApiKey.API_VERSIONS
-    expects_response = True
-
-    def __init__(
-        self, done: Callable[[ApiVersions, float], None], retry: Callable[[int], None]
-    ) -> None:
-        self.version_cap: int | None = None
-        self._done = done
-        self._retry = retry
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        return [encode_api_versions_request(version, correlation_id, client_id)]
-
-    def answered(self, version: int, body: memoryview, now: float) -> int:
-        reply = decode_api_versions_response(version, body)
-        if reply.error_code == UNSUPPORTED_VERSION and version > 0:
-            _, offered = reply.ranges.get(ApiKey.API_VERSIONS, (0, 0))
-            self._retry(max(0, min(offered, version - 1)))
-            return 0
-        if reply.error_code:
-            raise ProtocolError(
-                f"the ApiVersions handshake was refused: {BrokerError(reply.error_code)}"
-            )
-        versions = ApiVersions(reply.ranges, reply.features, reply.features_epoch)
-        self._done(versions, now)
-        return reply.throttle_ms
-
-    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        """The connection ends anyway; whoever closed it knows why."""
-
-
 class BrokerConnection:
     """One connection's protocol state. Used by the sender's thread only.
 
@@ -190,18 +156,28 @@ class BrokerConnection:
         """Requests without a response."""
         return len(self._unanswered)
 
-    @property
-    def unanswered(self) -> list[Exchange]:
-        """The requests without a response, oldest first."""
-        return [entry.exchange for entry in self._unanswered]
-
     def open(self, now: float) -> None:
         """Bytes may flow: start the handshake."""
         self._start_handshake(SUPPORTED[ApiKey.API_VERSIONS][1], now)
 
     def _start_handshake(self, version: int, now: float) -> None:
-        exchange = _Handshake(self._adopt, lambda lower: self._start_handshake(lower, now))
-        self._enqueue(exchange, version, now)
+        handshake = ControlRequest(
+            ApiKey.API_VERSIONS, encode_api_versions_request, self._handshake_answered
+        )
+        self._enqueue(handshake, version, now)
+
+    def _handshake_answered(self, version: int, body: memoryview, now: float) -> int:
+        reply = decode_api_versions_response(version, body)
+        if reply.error_code == UNSUPPORTED_VERSION and version > 0:
+            _, offered = reply.ranges.get(ApiKey.API_VERSIONS, (0, 0))
+            self._start_handshake(max(0, min(offered, version - 1)), now)
+            return 0
+        if reply.error_code:
+            raise ProtocolError(
+                f"the ApiVersions handshake was refused: {BrokerError(reply.error_code)}"
+            )
+        self._adopt(ApiVersions(reply.ranges, reply.features, reply.features_epoch), now)
+        return reply.throttle_ms
 
     def _adopt(self, versions: ApiVersions, now: float) -> None:
         for api in self._needed:

@@ -1,8 +1,8 @@
-"""One request and what becomes of it: the thing that connections carry and rounds define."""
+"""A request and its end: connections carry exchanges, rounds define them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from kprod.errors import KprodError
@@ -12,11 +12,17 @@ from kprod_ext import SealedBatch, SealedPiece
 Buffers: TypeAlias = Sequence[bytes | memoryview | SealedBatch | SealedPiece]
 
 
-class Exchange(Protocol):
-    """A request on its way. Ends exactly once, by ``answered`` or by ``failed``.
+class Failed(Protocol):
+    """See ``Exchange.failed``."""
 
-    ``api`` and ``version_cap`` (None: no cap) choose the version; ``expects_response`` is False
-    only for Produce with acks=0, which ends when its last byte was handed to the socket.
+    def __call__(self, error: KprodError, now: float, *, sent: bool) -> None: ...
+
+
+class Exchange(Protocol):
+    """A request on its way. It ends exactly once, by ``answered`` or by ``failed``.
+
+    ``api`` and ``version_cap`` (None: no cap) choose the version. ``expects_response`` is False
+    only for Produce with acks=0, which ends when the socket has taken its last byte.
     """
 
     api: ApiKey
@@ -28,17 +34,55 @@ class Exchange(Protocol):
         ...
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
-        """The response came; return the milliseconds for which the broker throttles us (KIP-219).
+        """The response came; return its ``throttle_time_ms`` (KIP-219).
 
-        Raises ProtocolError when the body cannot be read, having changed nothing: the connection is
-        closed then and ``failed`` follows.
+        Raises ProtocolError, having changed nothing, for a body that cannot be read: the connection
+        is closed then, and ``failed`` follows.
         """
         ...
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        """There will be no response.
+        """No response will come.
 
-        ``sent``: its last byte may have left, so the broker may have acted on it. Before that the
-        broker cannot: a request begins with its size, and is carried out when all of it is there.
+        ``sent``: the last byte may have left, so the broker may have acted on the request. Before
+        that it cannot: a request begins with its size, and a broker waits for all of it.
         """
         ...
+
+
+def connection_ends(error: KprodError, now: float, *, sent: bool) -> None:
+    """What a request of the handshake does when it fails: the connection ends, with a reason."""
+
+
+class ControlRequest:
+    """Any request but Produce: the functions that write it, and that take its end (``Exchange``).
+
+    ``encode`` takes version, correlation id and client id, and returns the whole frame.
+    """
+
+    expects_response = True
+
+    def __init__(
+        self,
+        api: ApiKey,
+        encode: Callable[[int, int, str], bytes],
+        answered: Callable[[int, memoryview, float], int],
+        failed: Failed = connection_ends,
+        version_cap: int | None = None,
+    ) -> None:
+        self.api = api
+        self.version_cap = version_cap
+        self._encode = encode
+        self._answered = answered
+        self._failed = failed
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
+        encode = self._encode
+        del self._encode  # a request is written once, and what it says may be a password
+        return [encode(version, correlation_id, client_id)]
+
+    def answered(self, version: int, body: memoryview, now: float) -> int:
+        return self._answered(version, body, now)
+
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        self._failed(error, now, sent=sent)

@@ -124,11 +124,6 @@ class BrokerLink:
         return self._setup_began
 
     @property
-    def unanswered(self) -> list[Exchange]:
-        """The requests without a response, oldest first."""
-        return [] if self._connection is None else self._connection.unanswered
-
-    @property
     def in_flight(self) -> int:
         """Requests without a response, the handshake among them."""
         return self._connection.in_flight if self._connection is not None else 0

@@ -8,17 +8,17 @@ stay so, those after it wait until it ends, for a broker takes nothing else in b
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kprod.errors import (
     BrokerError,
     ConnectionLost,
-    KprodError,
     ProtocolError,
     SaslAuthenticationError,
 )
 from kprod.security.steps import Steps
-from kprod.sender.exchange import Buffers, Exchange
+from kprod.sender.exchange import ControlRequest, Exchange
 from kprod.wire.sasl import (
     decode_sasl_authenticate_response,
     decode_sasl_handshake_response,
@@ -92,12 +92,28 @@ class Login:
         self._steps = self._settings.start(self._wake)
         self._rounds = 0
         self.due = FOREVER
-        handshake = _Handshake(self._settings.mechanism, self._first_over, self._begin_steps)
-        self._enqueue(handshake, now)
+        encode = partial(encode_sasl_handshake_request, mechanism=self._settings.mechanism)
+        self._enqueue(ControlRequest(ApiKey.SASL_HANDSHAKE, encode, self._handshake_answered), now)
 
-    def _begin_steps(self, now: float) -> None:
+    def _handshake_answered(self, version: int, body: memoryview, now: float) -> int:
+        reply = decode_sasl_handshake_response(version, body)
+        if reply.error_code == UNSUPPORTED_MECHANISM:
+            offered = printable(", ".join(reply.mechanisms)) or "none"
+            wanted = f"sasl_mechanism={self._settings.mechanism!r}"
+            raise SaslAuthenticationError(
+                f"the broker does not offer {wanted}; it offers {offered}"
+            )
+        if reply.error_code == ILLEGAL_STATE and self._first_over:
+            raise ConnectionLost("the broker takes no other login on a connection that has one")
+        if reply.error_code == ILLEGAL_STATE:
+            raise SaslAuthenticationError(
+                "this port takes no logins; set security_protocol to what it expects"
+            )
+        if reply.error_code:
+            raise SaslAuthenticationError(f"no login: {BrokerError(reply.error_code)}")
         self._taken_up = now
         self._step(None, now)
+        return 0
 
     def _step(self, challenge: bytes | None, now: float) -> None:
         steps = self._steps
@@ -121,12 +137,22 @@ class Login:
         if message.data is None:
             self._end(now)
         else:
-            mechanism = self._settings.mechanism
-            self._enqueue(_Authenticate(mechanism, message.data, self._answered), now)
+            encode = partial(encode_sasl_authenticate_request, auth_bytes=message.data)
+            self._enqueue(ControlRequest(ApiKey.SASL_AUTHENTICATE, encode, self._answered), now)
 
-    def _answered(self, challenge: bytes, lifetime_ms: int, now: float) -> None:
-        self._last_reply = lifetime_ms
-        self._step(challenge, now)
+    def _answered(self, version: int, body: memoryview, now: float) -> int:
+        reply = decode_sasl_authenticate_response(version, body)
+        if reply.error_code:
+            code = BrokerError(reply.error_code)
+            refused = reply.error_code == AUTHENTICATION_FAILED and reply.error_message
+            said = reply.error_message or ""
+            why = said if refused else f"{code}" + (said and f": {said}")
+            raise SaslAuthenticationError(
+                f"the broker refused the login by {self._settings.mechanism}: {why}"
+            )
+        self._last_reply = reply.lifetime_ms
+        self._step(reply.auth_bytes, now)
+        return 0
 
     def _end(self, now: float) -> None:
         self._steps = None
@@ -135,76 +161,3 @@ class Login:
         if self._last_reply > 0:
             self.holds_until = now + self._last_reply / 1000 * self._settings.part()
             self.due = max(self.holds_until, self._taken_up + LEAST_PAUSE)
-
-
-class _Handshake:
-    """The first request of a login: which mechanism it is by. It is never another one."""
-
-    api = ApiKey.SASL_HANDSHAKE
-    expects_response = True
-    version_cap: int | None = None
-
-    def __init__(self, mechanism: str, again: bool, done: Callable[[float], None]) -> None:
-        self._mechanism = mechanism
-        self._again = again
-        self._done = done
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        mechanism = self._mechanism
-        return [encode_sasl_handshake_request(version, correlation_id, client_id, mechanism)]
-
-    def answered(self, version: int, body: memoryview, now: float) -> int:
-        reply = decode_sasl_handshake_response(version, body)
-        if reply.error_code == UNSUPPORTED_MECHANISM:
-            offered = printable(", ".join(reply.mechanisms)) or "none"
-            raise SaslAuthenticationError(
-                f"the broker does not offer sasl_mechanism={self._mechanism!r}; it offers {offered}"
-            )
-        if reply.error_code == ILLEGAL_STATE and self._again:
-            raise ConnectionLost("the broker takes no other login on a connection that has one")
-        if reply.error_code == ILLEGAL_STATE:
-            raise SaslAuthenticationError(
-                "this port takes no logins; set security_protocol to what it expects"
-            )
-        if reply.error_code:
-            raise SaslAuthenticationError(f"no login: {BrokerError(reply.error_code)}")
-        self._done(now)
-        return 0
-
-    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        """The connection ends anyway; whoever closed it knows why."""
-
-
-class _Authenticate:
-    """One message of a login, and the broker's."""
-
-    api = ApiKey.SASL_AUTHENTICATE
-    expects_response = True
-    version_cap: int | None = None
-
-    def __init__(
-        self, mechanism: str, data: bytes, done: Callable[[bytes, int, float], None]
-    ) -> None:
-        self._mechanism = mechanism
-        self._data = data
-        self._done = done
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        data, self._data = self._data, b""  # it may be a password
-        return [encode_sasl_authenticate_request(version, correlation_id, client_id, data)]
-
-    def answered(self, version: int, body: memoryview, now: float) -> int:
-        reply = decode_sasl_authenticate_response(version, body)
-        if reply.error_code:
-            code = BrokerError(reply.error_code)
-            refused = reply.error_code == AUTHENTICATION_FAILED and reply.error_message
-            said = reply.error_message or ""
-            why = said if refused else f"{code}" + (said and f": {said}")
-            raise SaslAuthenticationError(
-                f"the broker refused the login by {self._mechanism}: {why}"
-            )
-        self._done(reply.auth_bytes, reply.lifetime_ms, now)
-        return 0
-
-    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        """The connection ends anyway; whoever closed it knows why."""

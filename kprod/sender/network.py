@@ -352,11 +352,6 @@ class Network:
         """Requests without a response. Any thread."""
         return sum(link.seen_in_flight for link in set(self._all_links()))
 
-    @property
-    def unanswered(self) -> list[Exchange]:
-        """The requests without a response, of every connection."""
-        return [exchange for link in self._all_links() for exchange in link.unanswered]
-
     def abandon(self) -> None:
         """In a forked child: let go of the parent's connections without touching them."""
         self._backend.abandon()

@@ -6,7 +6,7 @@ from kprod.backoff import ExponentialBackoff
 from kprod.buffer.producer_id import ProducerId
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.latch import Latch
-from kprod.sender.exchange import Buffers
+from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.sender.retry import FATAL
 from kprod.sender.sequences import Sequences
@@ -53,16 +53,21 @@ class IdentityRound:
         # Only a connection that something else wanted: a producer that never sends stays silent.
         node_id = self._network.any_usable(now) if self._network.connected else None
         if node_id is not None:
-            exchange = _InitProducerIdExchange(self)
             self._in_flight = True
-            self._network.send(node_id, exchange, now)
+            request = ControlRequest(
+                ApiKey.INIT_PRODUCER_ID,
+                encode_init_producer_id_request,
+                self.answered,
+                self.failed,
+            )
+            self._network.send(node_id, request, now)
         return FOREVER
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
         """Take the id, or decide what the refusal means."""
         reply = decode_init_producer_id_response(version, body)
         if reply.error_code:
-            self.failed(BrokerError(reply.error_code, "asking for a producer id"), now)
+            self._refused(BrokerError(reply.error_code, "asking for a producer id"), now)
         elif reply.producer_id < 0 or reply.producer_epoch < 0:
             raise ProtocolError(
                 f"producer id {reply.producer_id}, epoch {reply.producer_epoch} cannot be"
@@ -75,7 +80,11 @@ class IdentityRound:
             self._network.troubles.detail("%s", self._sequences.producer)
         return reply.throttle_ms
 
-    def failed(self, error: KprodError, now: float) -> None:
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
+        """No answer came: try again after a back-off."""
+        self._refused(error, now)
+
+    def _refused(self, error: KprodError, now: float) -> None:
         """Try again after a back-off, unless the refusal is final. The first one is logged.
 
         Records wait meanwhile, and name ``error`` if their delivery timeout passes.
@@ -98,21 +107,3 @@ class IdentityRound:
     def end(self, error: KprodError) -> None:
         """The producer has ended: no id will come."""
         self.settled.open()
-
-
-class _InitProducerIdExchange:
-    api = ApiKey.INIT_PRODUCER_ID
-    version_cap: int | None = None
-    expects_response = True
-
-    def __init__(self, owner: IdentityRound) -> None:
-        self._owner = owner
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        return [encode_init_producer_id_request(version, correlation_id, client_id)]
-
-    def answered(self, version: int, body: memoryview, now: float) -> int:
-        return self._owner.answered(version, body, now)
-
-    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        self._owner.failed(error, now)

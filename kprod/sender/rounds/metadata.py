@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import ConnectionLost, KprodError
-from kprod.sender.exchange import Buffers
+from kprod.sender.exchange import ControlRequest, Failed
 from kprod.sender.network import Network
 from kprod.sender.questions import Question, Questions
 from kprod.wire.control import decode_metadata_response, encode_metadata_request
@@ -54,17 +55,28 @@ class MetadataRound:
         node_id = self._network.any_usable(now)
         if node_id is not None:
             topics = self._metadata.wanted(now)
-            exchange = _MetadataExchange(self, topics, allow_auto_create=self._allow_auto_create)
-            self._network.send(node_id, exchange, now)
+            request = self._request(topics, partial(self.answered, topics), self.failed)
+            self._network.send(node_id, request, now)
         return next_look  # a connection that comes up, or a back-off that ends, wakes the network
 
     def _ask(self, question: Question, now: float) -> None:
         """Of those that wait one in each look: few are asked, and a broker takes few at a time."""
         node_id = self._network.any_usable(now)
         if node_id is not None:
-            exchange = _QuestionExchange(question, allow_auto_create=self._allow_auto_create)
             question.asked = True
-            self._network.send(node_id, exchange, now)
+            answered, failed = partial(_answer, question), partial(_fail, question)
+            self._network.send(node_id, self._request(question.topics, answered, failed), now)
+
+    def _request(
+        self,
+        topics: Sequence[str] | None,
+        answered: Callable[[int, memoryview, float], int],
+        failed: Failed,
+    ) -> ControlRequest:
+        encode = partial(
+            encode_metadata_request, topics=topics, allow_auto_create=self._allow_auto_create
+        )
+        return ControlRequest(ApiKey.METADATA, encode, answered, failed)
 
     def _look_for_answers(self, now: float) -> float:
         """Give up on known brokers if it is time; else seconds until that, if any are known."""
@@ -116,63 +128,21 @@ class MetadataRound:
                 *(len(fresh.topics), len(changed), ", ".join(changed[:MOST_TOLD]) + more),
             )
 
-    def failed(self, error: KprodError, now: float) -> None:
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """Try again after the back-off."""
         self._network.troubles.detail("asking about the cluster has failed: %s", error)
         self._metadata.failed(error, now)
 
 
-class _MetadataExchange:
-    api = ApiKey.METADATA
-    version_cap: int | None = None
-    expects_response = True
-
-    def __init__(
-        self, owner: MetadataRound, topics: Sequence[str], *, allow_auto_create: bool
-    ) -> None:
-        self._owner = owner
-        self._topics = topics
-        self._allow_auto_create = allow_auto_create
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        return [
-            encode_metadata_request(
-                version, correlation_id, client_id, self._topics, self._allow_auto_create
-            )
-        ]
-
-    def answered(self, version: int, body: memoryview, now: float) -> int:
-        return self._owner.answered(self._topics, version, body, now)
-
-    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        self._owner.failed(error, now)
+def _answer(question: Question, version: int, body: memoryview, now: float) -> int:
+    topics = question.topics
+    reply = decode_metadata_response(version, body, topics and frozenset(topics))
+    question.answered(reply)
+    return reply.throttle_ms
 
 
-class _QuestionExchange:
-    api = ApiKey.METADATA
-    version_cap: int | None = None
-    expects_response = True
-
-    def __init__(self, question: Question, *, allow_auto_create: bool) -> None:
-        self.question = question
-        self._allow_auto_create = allow_auto_create
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        topics = self.question.topics
-        return [
-            encode_metadata_request(
-                version, correlation_id, client_id, topics, self._allow_auto_create
-            )
-        ]
-
-    def answered(self, version: int, body: memoryview, now: float) -> int:
-        topics = self.question.topics
-        reply = decode_metadata_response(version, body, topics and frozenset(topics))
-        self.question.answered(reply)
-        return reply.throttle_ms
-
-    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        if isinstance(error, ConnectionLost):
-            self.question.asked = False  # by another connection; whoever waits has a time limit
-        else:
-            self.question.failed(error)
+def _fail(question: Question, error: KprodError, now: float, *, sent: bool) -> None:
+    if isinstance(error, ConnectionLost):
+        question.asked = False  # by another connection; whoever waits has a time limit
+    else:
+        question.failed(error)

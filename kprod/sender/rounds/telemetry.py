@@ -7,12 +7,13 @@ its interval; the error code of a broker that refuses one says how to go on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from kprod.buffer.compression import CODEC_IDS, Compressor, compressor
 from kprod.clock import Clock
 from kprod.errors import KprodError
 from kprod.latch import Latch
-from kprod.sender.exchange import Buffers, Exchange
+from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.sender.telemetry_payload import Groups, TelemetryPayload, Wanted
 from kprod.wire.telemetry import (
@@ -175,7 +176,7 @@ class TelemetryRound:
         self._network = network
         self._measure = measure
         self._clock = clock
-        self._in_flight: Exchange | None = None
+        self._in_flight = False
         self._node_id: int | None = None  # who was asked last
         self._leave_by = FOREVER
         self._compressors: dict[int, Compressor | None] = {}
@@ -187,7 +188,7 @@ class TelemetryRound:
             if self.wanted and not telemetry.over:
                 self._network.any_usable(now)  # which begins a connection where there is none
             return FOREVER
-        if self._in_flight is not None:
+        if self._in_flight:
             return max(0.0, self._leave_by - now)
         wait = telemetry.due_in(now)
         if wait > 0.0:
@@ -201,14 +202,21 @@ class TelemetryRound:
         return max(0.0, self._leave_by - now)
 
     def _send(self, node_id: int, now: float) -> None:
-        exchange: Exchange
         subscription = self.telemetry.subscription
+        encode: Callable[[int, int, str], bytes]
+        answered: Callable[[int, memoryview, float], int]
         if subscription is None:
-            exchange = _SubscriptionExchange(self)
+            api = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
+            own_id = self.telemetry.own_id
+            encode = partial(encode_get_subscriptions_request, instance_id=own_id)
+            answered = self.subscribed
         else:
-            exchange = _PushExchange(self, self._push(subscription, now))
-        self._in_flight, self._node_id = exchange, node_id
-        self._network.send(node_id, exchange, now)
+            api = ApiKey.PUSH_TELEMETRY
+            push = self._push(subscription, now)
+            encode = partial(encode_push_request, push=push)
+            answered = partial(self.pushed, last=push.terminating)
+        self._in_flight, self._node_id = True, node_id
+        self._network.send(node_id, ControlRequest(api, encode, answered, self.failed), now)
 
     def _push(self, subscription: Subscription, now: float) -> Push:
         wanted = Wanted(subscription.metrics, subscription.delta, subscription.max_bytes)
@@ -240,7 +248,7 @@ class TelemetryRound:
     def subscribed(self, version: int, body: memoryview, now: float) -> int:
         """Take what brokers want to be told, or why they do not."""
         reply = decode_get_subscriptions_response(version, body)
-        self._in_flight = None
+        self._in_flight = False
         known = self.telemetry.instance_id
         self.telemetry.subscribed(reply, now)
         if self.telemetry.instance_id != known:
@@ -252,7 +260,7 @@ class TelemetryRound:
     def pushed(self, version: int, body: memoryview, now: float, *, last: bool) -> int:
         """Take what became of a push."""
         reply = decode_push_response(version, body)
-        self._in_flight = None
+        self._in_flight = False
         if self.telemetry.pushed(reply, now, last=last):
             self._payload.taken()
         self._tell(reply.error_code)
@@ -264,9 +272,9 @@ class TelemetryRound:
             what = "client telemetry was refused with error %d; %s"
             self._network.troubles.detail(what, code, ends)
 
-    def failed(self, error: KprodError, now: float) -> None:
+    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """No answer: it is for another time."""
-        self._in_flight = None
+        self._in_flight = False
         self._network.troubles.detail("client telemetry: %s", error)
         self.telemetry.lost(now)
 
@@ -284,46 +292,10 @@ class TelemetryRound:
             self._leave_by = now + LAST_WORDS
         if self.telemetry.over or now >= self._leave_by:
             return True
-        if self._in_flight is not None:
+        if self._in_flight:
             return False
         return self._network.usable_for(ApiKey.PUSH_TELEMETRY, now, self._node_id) is None
 
     def end(self) -> None:
         """The producer has ended."""
         self.telemetry.end()
-
-
-class _TelemetryExchange:
-    version_cap: int | None = None
-    expects_response = True
-
-    def __init__(self, owner: TelemetryRound) -> None:
-        self._owner = owner
-
-    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        self._owner.failed(error, now)
-
-
-class _SubscriptionExchange(_TelemetryExchange):
-    api = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        own_id = self._owner.telemetry.own_id
-        return [encode_get_subscriptions_request(version, correlation_id, client_id, own_id)]
-
-    def answered(self, version: int, body: memoryview, now: float) -> int:
-        return self._owner.subscribed(version, body, now)
-
-
-class _PushExchange(_TelemetryExchange):
-    api = ApiKey.PUSH_TELEMETRY
-
-    def __init__(self, owner: TelemetryRound, push: Push) -> None:
-        super().__init__(owner)
-        self._push = push
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        return [encode_push_request(version, correlation_id, client_id, self._push)]
-
-    def answered(self, version: int, body: memoryview, now: float) -> int:
-        return self._owner.pushed(version, body, now, last=self._push.terminating)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kprod.backoff import ExponentialBackoff
@@ -10,7 +11,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.errors import BrokerError, KprodError, TransactionAbortedError
 from kprod.latch import Latch
 from kprod.sender.coordination import Coordination
-from kprod.sender.exchange import Buffers
+from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.rounds.produce import ProduceRound, TransactionOfBatches
@@ -145,10 +146,11 @@ class TransactionRound:
             wait = self._unreachable_for(wanted, node_id, since, now)
             if wait > 0.0:
                 return wait
-        exchange = _TransactionExchange(self, ask)
         self._in_flight = ask
         self.coordination.leaves(ask)
-        self._network.send(node_id, exchange, now)
+        answered, failed = partial(self.answered, ask), partial(self.failed, ask)
+        request = ControlRequest(ask.api, ask.encode, answered, failed, ask.version_cap)
+        self._network.send(node_id, request, now)
         return FOREVER
 
     def _unreachable_for(
@@ -227,22 +229,3 @@ class TransactionRound:
         """The producer has ended; whoever still waits is told ``error``."""
         self._transactions.end_for_good(error)
         self.settled.open()
-
-
-class _TransactionExchange:
-    expects_response = True
-
-    def __init__(self, owner: TransactionRound, ask: Ask) -> None:
-        self.api = ask.api
-        self.version_cap = ask.version_cap
-        self._owner = owner
-        self._ask = ask
-
-    def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        return [self._ask.encode(version, correlation_id, client_id)]
-
-    def answered(self, version: int, body: memoryview, now: float) -> int:
-        return self._owner.answered(self._ask, version, body, now)
-
-    def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        self._owner.failed(self._ask, error, now, sent=sent)
