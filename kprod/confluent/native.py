@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from kprod.confluent.errors import Purged
 from kprod.errors import KprodError
-from kprod.latch import Latch
 from kprod.producer import KafkaProducer
 from kprod.sender.engine import FOREVER
 from kprod.sender.loop import Purge
@@ -32,11 +31,11 @@ class NativeProducer(KafkaProducer):
         """
         if self._inherited:  # by a forked child: what was queued belongs to the parent
             return
-        purge = Purge(Purged("given up by purge()"), queued, in_flight, Latch())
-        self._sender.purges.put(purge)
+        purge = Purge(Purged("given up by purge()"), queued=queued, in_flight=in_flight)
+        self._sender.purges.add(purge)
         self._wake()
         if blocking and not self._engine.is_sender:
-            purge.done.wait()
+            purge.ended.wait()
             self._callbacks.drain(FOREVER)  # they hand the reports out
 
     def begin_to_connect(self) -> None:
@@ -62,8 +61,8 @@ class NativeProducer(KafkaProducer):
     def ask_about(self, topics: Sequence[str] | None, timeout: float) -> MetadataReply:
         """What a broker says of the cluster and of ``topics``, None for all there are.
 
-        Waits at most ``timeout`` seconds. Raises what ``Questions.ask`` does. The producer keeps
+        Waits at most ``timeout`` seconds. Raises as ``Sender.fetch_metadata``. The producer keeps
         nothing of it.
         """
         self._ensure_usable()
-        return self._sender.questions.ask(topics, timeout)
+        return self._sender.fetch_metadata(topics, timeout)

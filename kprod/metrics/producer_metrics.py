@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 from kprod.metrics.table import (
     NODE_METRICS,
@@ -16,11 +17,9 @@ from kprod.metrics.table import (
 )
 from kprod_ext import Mutex
 
-_NONE: tuple[str, ...] = ()
-
 
 class Batch(Protocol):
-    """What is counted of a batch that is not stored."""
+    """The part of a batch that is counted."""
 
     @property
     def tp(self) -> tuple[str, int]: ...
@@ -29,15 +28,15 @@ class Batch(Protocol):
     def record_count(self) -> int: ...
 
 
+@dataclass(eq=False)
 class Counters:
-    """Numbers that only grow, and peaks, which begin again with every window."""
+    """Numbers that only grow, one for each field; those in ``PEAKS`` begin again in each window."""
 
-    NAMES = _NONE
-    PEAKS = _NONE
+    PEAKS: ClassVar[tuple[str, ...]] = ()
 
     def values(self) -> Values:
-        """All of them as they are now."""
-        return {name: getattr(self, name) for name in self.NAMES}
+        """All counters as they are now."""
+        return {counter.name: getattr(self, counter.name) for counter in fields(self)}
 
     def end_window(self) -> Values:
         """The values at the end of a window; the next one has peaks of its own."""
@@ -47,52 +46,41 @@ class Counters:
         return ended
 
 
+@dataclass(eq=False)
 class BatchCounters(Counters):
-    """What became of the batches of one topic.
+    """The batches of one topic, by their end.
 
-    ``records_sent`` were acknowledged (with acks=0: written to the socket); ``bytes_sent`` are
-    those of their batches as they went over the wire, ``uncompressed_bytes`` those of the records
-    in them before compression.
+    ``records_sent`` were acknowledged (with acks=0: written to the socket). ``bytes_sent`` counts
+    acknowledged batches as they were sent, ``uncompressed_bytes`` their records before compression.
     """
 
-    NAMES = (
-        *("records_sent", "records_failed", "records_retried"),
-        *("batches_sent", "bytes_sent", "uncompressed_bytes"),
-    )
-
-    def __init__(self) -> None:
-        self.records_sent = 0
-        self.records_failed = 0
-        self.records_retried = 0
-        self.batches_sent = 0
-        self.bytes_sent = 0
-        self.uncompressed_bytes = 0
+    records_sent: int = 0
+    records_failed: int = 0
+    records_retried: int = 0
+    batches_sent: int = 0
+    bytes_sent: int = 0
+    uncompressed_bytes: int = 0
 
     def add(self, other: BatchCounters) -> None:
-        """Count what ``other`` has counted, too."""
-        for name in self.NAMES:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        """Add the counts of ``other``."""
+        for name, value in other.values().items():
+            setattr(self, name, getattr(self, name) + value)
 
 
+@dataclass(eq=False)
 class NodeCounters(Counters):
-    """The traffic with one broker. ``answers`` are the Produce requests that ended with one."""
+    """The traffic with one broker. ``answers``: the Produce requests that were answered."""
 
     PEAKS = ("latency_max", "request_size_max")
-    NAMES = (
-        *("requests", "responses", "bytes_out", "bytes_in"),
-        *("answers", "latency_seconds"),
-        *PEAKS,
-    )
 
-    def __init__(self) -> None:
-        self.requests = 0
-        self.request_size_max = 0
-        self.responses = 0
-        self.bytes_out = 0
-        self.bytes_in = 0
-        self.answers = 0
-        self.latency_seconds = 0.0
-        self.latency_max = 0.0
+    requests: int = 0
+    request_size_max: int = 0
+    responses: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+    answers: int = 0
+    latency_seconds: float = 0.0
+    latency_max: float = 0.0
 
     def sent(self, nbytes: int) -> None:
         """A request of so many bytes was made."""
@@ -106,53 +94,75 @@ class NodeCounters(Counters):
         self.latency_max = max(self.latency_max, seconds)
 
 
-class ProducerCounters(Counters):
-    """What a whole producer did, but what is the sum over its topics or its brokers.
+Groups: TypeAlias = dict[str, dict[str, float]]
+"""Metrics by group and name."""
 
-    ``answers`` are the Produce requests that ended with one (with acks=0: were written to the
-    socket); ``connections_lost`` the connections, and attempts to make one, that failed.
+FIRST = float("-inf")
+NANOSECONDS = 1e9
+
+
+class Mark(NamedTuple):
+    """What all counters said when a window ended; the peaks are that window's."""
+
+    time: float
+    producer: Values
+    topics: dict[str, Values]
+    nodes: dict[int, Values]
+
+
+@dataclass(eq=False)
+class ProducerCounters(Counters):
+    """A whole producer, but for the sums over its topics or its brokers.
+
+    ``answers``: the Produce requests that were answered (with acks=0: written to the socket);
+    ``connections_lost``: connections, and attempts to make one, that failed.
     """
 
     PEAKS = ("queued_max", "batch_size_max", "record_size_max", "latency_max", "throttle_ms_max")
-    NAMES = (
-        *("records_sent", "records_failed", "records_retried", "batches_split"),
-        *("answers", "queued_seconds", "latency_seconds", "throttle_ms"),
-        *("connections_made", "connections_closed", "connections_lost"),
-        *("sends_without_room", "flush_seconds"),
-        *PEAKS,
-    )
 
-    def __init__(self) -> None:
-        self.records_sent = 0
-        self.records_failed = 0
-        self.records_retried = 0
-        self.queued_seconds = 0.0
-        self.queued_max = 0.0
-        self.batch_size_max = 0
-        self.record_size_max = 0
-        self.batches_split = 0
-        self.answers = 0
-        self.latency_seconds = 0.0
-        self.latency_max = 0.0
-        self.throttle_ms = 0
-        self.throttle_ms_max = 0
-        self.connections_made = 0
-        self.connections_closed = 0
-        self.connections_lost = 0
-        self.sends_without_room = 0
-        self.flush_seconds = 0.0
+    records_sent: int = 0
+    records_failed: int = 0
+    records_retried: int = 0
+    queued_seconds: float = 0.0
+    queued_max: float = 0.0
+    batch_size_max: int = 0
+    record_size_max: int = 0
+    batches_split: int = 0
+    answers: int = 0
+    latency_seconds: float = 0.0
+    latency_max: float = 0.0
+    throttle_ms: int = 0
+    throttle_ms_max: int = 0
+    connections_made: int = 0
+    connections_closed: int = 0
+    connections_lost: int = 0
+    sends_without_room: int = 0
+    flush_seconds: float = 0.0
 
 
-class SenderCounters(ProducerCounters):
-    """The counters of a producer, of its topics and of its brokers.
+class ProducerMetrics(ProducerCounters):
+    """Everything counted since the producer was made.
 
-    Thread: the sender's only, but for reading, which gives a recent value from any thread.
+    Changed by the sender's thread only, once per batch or request, never per record; what other
+    threads may call says so. Reading from any thread gives a recent value. Rates, averages and
+    maxima are those of the last ``samples`` windows of ``window`` seconds: whoever drives the
+    sender calls ``mark`` when ``mark_due`` has come. Times are on the sender's clock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, samples: int = 2, window: float = 30.0) -> None:
         super().__init__()
         self.topics: dict[str, BatchCounters] = {}
         self.nodes: dict[int, NodeCounters] = {}
+        self._forgotten = BatchCounters()  # the sums of the topics that were forgotten
+        self._gauges: Callable[[float], Mapping[str, float]] = _no_gauges
+        self.mark_due = FIRST
+        self._samples = samples
+        self._window = window
+        self._marks: tuple[Mark, ...] = ()
+        self._spent = dict.fromkeys((gauge.name for gauge in TRANSACTION_TIMES), 0.0)
+        self._lock = Mutex()  # guards what callers count, marks, and that topics leave
+
+    # The sender's thread --------------------------------------------------------------------------
 
     def acknowledged(
         self,
@@ -215,44 +225,6 @@ class SenderCounters(ProducerCounters):
             counters = self.nodes[node_id] = NodeCounters()
         return counters
 
-
-Groups: TypeAlias = dict[str, dict[str, float]]
-"""Metrics by group and name."""
-
-FIRST = float("-inf")
-NANOSECONDS = 1e9
-
-
-class Mark(NamedTuple):
-    """What all counters said when a window ended; the peaks are that window's."""
-
-    time: float
-    producer: Values
-    topics: dict[str, Values]
-    nodes: dict[int, Values]
-
-
-class ProducerMetrics(SenderCounters):
-    """Everything counted since the producer was made.
-
-    Changed by the sender's thread only, once per batch or request, never per record; what other
-    threads may call says so. Reading from any thread gives a recent value. Rates, averages and
-    maxima are those of the last ``samples`` windows of ``window`` seconds: whoever drives the
-    sender calls ``mark`` when ``mark_due`` has come. Times are on the sender's clock.
-    """
-
-    def __init__(self, samples: int = 2, window: float = 30.0) -> None:
-        super().__init__()
-        self._forgotten = BatchCounters()  # what all topics that were forgotten add up to
-        self.mark_due = FIRST
-        self._samples = samples
-        self._window = window
-        self._marks: tuple[Mark, ...] = ()
-        self._spent = dict.fromkeys((gauge.name for gauge in TRANSACTION_TIMES), 0.0)
-        self._lock = Mutex()  # guards what callers count, marks, and that topics leave
-
-    # The sender's thread --------------------------------------------------------------------------
-
     def forget(self, topics: Iterable[str]) -> None:
         """Keep nothing of these topics but what they add to the sums."""
         with self._lock:
@@ -310,8 +282,13 @@ class ProducerMetrics(SenderCounters):
         """Connections there are."""
         return self.connections_made - self.connections_closed
 
-    def groups(self, now: float, gauges: Mapping[str, float]) -> Groups:
-        """The metrics by group and name; ``gauges`` are those that are not counted here."""
+    def look_up(self, gauges: Callable[[float], Mapping[str, float]]) -> None:
+        """Take the metrics that nothing counts from ``gauges``, which any thread may call."""
+        self._gauges = gauges
+
+    def groups(self, now: float) -> Groups:
+        """The metrics by group and name."""
+        gauges = self._gauges(now)
         with self._lock:  # or a topic could be counted twice while it is forgotten
             written, topics = self._marks, list(self.topics.items())
             values = self._with_sums(self.values())
@@ -329,6 +306,10 @@ class ProducerMetrics(SenderCounters):
             view = _view(now, node.values(), past, marks)
             groups[f"producer-node-metrics.node-{node_id}"] = _read(NODE_METRICS, view)
         return groups
+
+
+def _no_gauges(_now: float) -> Mapping[str, float]:
+    return {}
 
 
 _NO_BATCHES = BatchCounters().values()

@@ -22,11 +22,9 @@ from kprod.sender.leadership import SenderLeadership
 from kprod.sender.link import LinkSettings
 from kprod.sender.login import LoginSettings
 from kprod.sender.loop import IdentitySource, Sender
-from kprod.sender.measuring import measured
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.process import refuse_green_threads
-from kprod.sender.questions import Questions
 from kprod.sender.rounds.identity import IdentityRound
 from kprod.sender.rounds.metadata import MetadataRound
 from kprod.sender.rounds.produce import LoadWatcher, ProduceRound, ProduceSettings
@@ -78,7 +76,6 @@ def assemble(
     network = _network(config, metrics, clock, metadata, rng, watchers)
     leadership = SenderLeadership(network, clock)
     metadata.wake = leadership.wake
-    questions = Questions(leadership.wake)
     told = (leadership, callbacks, record_clock)
     accumulator = _accumulator(config, metrics, retry_backoff, clock, *told)
     sequences = _sequences(config)
@@ -89,33 +86,54 @@ def assemble(
     if transactions is not None:
         others = (sequences, accumulator, outcomes, metadata, network, produce_round)
         identity = TransactionRound(transactions, *others, retry_backoff)
-    sender = Sender(
+    metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
+    return Sender(
         accumulator,
         metadata,
         network,
-        _metadata_round(config, metadata, network, questions),
+        _metadata_round(config, metadata, network),
         identity,
         produce_round,
         clock,
         leadership,
-        questions,
         transactions,
+        _telemetry_round(config, telemetry, network, metrics, clock),
     )
-    _add_telemetry(config, telemetry, sender, metrics)
-    return sender
 
 
-def _add_telemetry(
-    config: ProducerConfig, telemetry: Telemetry | None, sender: Sender, metrics: ProducerMetrics
-) -> None:
+def _gauges(
+    metrics: ProducerMetrics,
+    accumulator: RecordAccumulator,
+    metadata: Metadata,
+    network: Network,
+    now: float,
+) -> dict[str, float]:
+    """The metrics that nothing counts, by name. Any thread."""
+    pool = accumulator.pool
+    return {
+        "buffer-total-bytes": pool.total,
+        "buffer-available-bytes": pool.available,
+        "waiting-threads": pool.waiting,
+        "bufferpool-wait-time-ns-total": 1e9 * pool.waited,
+        "requests-in-flight": network.in_flight,
+        "connection-count": metrics.connections,
+        "metadata-age": metadata.age(now),
+    }
+
+
+def _telemetry_round(
+    config: ProducerConfig,
+    telemetry: Telemetry | None,
+    network: Network,
+    metrics: ProducerMetrics,
+    clock: Clock,
+) -> TelemetryRound | None:
     if telemetry is None:
-        return
+        return None
     named = config.transactional_id
     resource = {} if named is None else {"transactional_id": named}
-    payload = TelemetryPayload(sender.clock.wall_ms() * 1_000_000, resource)
-    parts = metrics, sender.accumulator, sender.metadata, sender.network
-    measure = partial(measured, *parts)
-    sender.telemetry = TelemetryRound(telemetry, payload, sender.network, measure, sender.clock)
+    payload = TelemetryPayload(clock.wall_ms() * 1_000_000, resource)
+    return TelemetryRound(telemetry, payload, network, metrics.groups, clock)
 
 
 def _outcomes(
@@ -169,15 +187,12 @@ def _produce_settings(config: ProducerConfig) -> ProduceSettings:
     )
 
 
-def _metadata_round(
-    config: ProducerConfig, metadata: Metadata, network: Network, questions: Questions
-) -> MetadataRound:
+def _metadata_round(config: ProducerConfig, metadata: Metadata, network: Network) -> MetadataRound:
     rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
     after = config.metadata_recovery_rebootstrap_trigger_ms / 1000
     return MetadataRound(
         metadata,
         network,
-        questions,
         allow_auto_create=config.allow_auto_create_topics,
         rebootstrap_after=after if rebootstraps else float("inf"),
     )

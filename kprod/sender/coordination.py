@@ -123,9 +123,9 @@ class Coordination:
     def due(self) -> Ask | None:
         """The next question, if there is one now."""
         transactions = self._transactions
-        question = transactions.questions.next()
-        if question is not None:  # it changes nothing, so it may be asked at any time
-            return FetchOffsets(self._request(), question)
+        fetch = transactions.fetches.next()
+        if fetch is not None:  # it changes nothing, so it may be asked at any time
+            return FetchOffsets(self._request(), fetch)
         state = transactions.state
         if state is State.INITIALIZING:
             return InitProducerId(self._request(), transactions.timeout_ms)
@@ -199,7 +199,7 @@ class Coordination:
         if isinstance(ask, AddPartitions | AddOffsets) and sent:
             self._doubtful = ask
         if isinstance(ask, FetchOffsets) and isinstance(error, UnsupportedVersionError):
-            self._transactions.questions.failed(ask.question, error)
+            self._transactions.fetches.end(ask.fetch, error)
         if isinstance(ask, InitProducerId) and ask.too_old:
             self._end_for_good(Reaction.START_AGAIN, error)
 
@@ -312,23 +312,24 @@ class Coordination:
     def _offsets_told(self, ask: FetchOffsets, reply: OffsetsReply) -> Reaction | None:
         codes = [reply.error_code, *(found.error_code for found in reply.offsets)]
         code = next((code for code in codes if code), 0)
-        if not code or (code == UNSTABLE_OFFSET_COMMIT and not ask.question.waits):
-            self._transactions.questions.answered(ask.question, reply.offsets)
+        if not code or (code == UNSTABLE_OFFSET_COMMIT and not ask.fetch.waits):
+            ask.fetch.found = reply.offsets
+            self._transactions.fetches.end(ask.fetch)
             return None
-        trouble = BrokerError(code, f"{ask} of the group {ask.question.group_id!r}")
+        trouble = BrokerError(code, f"{ask} of the group {ask.fetch.group_id!r}")
         self._transactions.trouble = trouble
         found = reaction(ask.api, code)
         if found in AGAIN:
             return found
-        self._transactions.questions.failed(ask.question, trouble)
+        self._transactions.fetches.end(ask.fetch, trouble)
         return None
 
     def _nobody_told(self, ask: FindCoordinator, code: int) -> bool:
         """True when there will be no coordinator for a question about a group's offsets."""
-        question = self._transactions.questions.next()
-        if question is None or ask.wanted != (GROUP, question.group_id):
+        fetch = self._transactions.fetches.next()
+        if fetch is None or ask.wanted != (GROUP, fetch.group_id):
             return False
-        self._transactions.questions.failed(question, BrokerError(code, str(ask)))
+        self._transactions.fetches.end(fetch, BrokerError(code, str(ask)))
         return True
 
     def _worst(self, ask: Ask, refused: dict[TopicPartition, int]) -> Reaction | None:

@@ -13,7 +13,6 @@ from kprod.errors import IllegalStateError, KprodTimeoutError
 from kprod.latch import Latch
 from kprod.metrics import ProducerMetrics
 from kprod.sender.loop import GRACE, Sender, SenderThread
-from kprod.sender.measuring import measured
 from kprod.types import DeliveryReport
 from kprod_ext.batch import ProducerBatch
 
@@ -196,9 +195,7 @@ class Engine:
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """See ``KafkaProducer.metrics``."""
-        sender = self._sender
-        parts = self._metrics, sender.accumulator, sender.metadata, sender.network
-        return measured(*parts, sender.clock.monotonic())
+        return self._metrics.groups(self._sender.clock.monotonic())
 
     def __repr__(self) -> str:
         return f"<KafkaProducer client_id={self._client_id}>"

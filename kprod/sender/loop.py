@@ -5,62 +5,37 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.clock import Clock
+from kprod.clock import Clock, in_seconds
 from kprod.cluster.metadata import Metadata
-from kprod.errors import KprodError, ProducerClosedError
+from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.sender.leadership import SenderLeadership
 from kprod.sender.network import Network
-from kprod.sender.questions import Questions
-from kprod.sender.rounds.metadata import MetadataRound
+from kprod.sender.pending import Pending, PendingQueue
+from kprod.sender.rounds.metadata import MetadataQuery, MetadataRound
 from kprod.sender.rounds.produce import ProduceRound
 from kprod.sender.rounds.telemetry import TelemetryRound
 from kprod.sender.transactions import Transactions
 from kprod.sender.trouble_log import forget_frames
 from kprod.types import Persisted
+from kprod.wire.control import MetadataReply
 from kprod_ext import Mutex, raised_by_signal
 
 
-class Purge(NamedTuple):
-    """Which records end in ``error``: queued ones, those on their way. ``done``: they have."""
+class Purge(Pending):
+    """Records that the application gives up: those queued, those in flight, or both."""
 
-    error: KprodError
-    queued: bool
-    in_flight: bool
-    done: Latch
+    __slots__ = ("in_flight", "queued", "reason")
 
-
-class Purges:
-    """Those that wait for the sender's next turn. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Purge] = deque()
-        self._closed = False
-
-    def put(self, purge: Purge) -> None:
-        """Let the sender's next turn see to it; after ``close`` nothing is left to be purged."""
-        self._waiting.append(purge)
-        if self._closed:  # looked at last: ``close``, which sets it first, may have missed this one
-            self.close()
-
-    def take(self) -> Purge | None:
-        """The oldest, if there is one."""
-        return self._waiting.popleft() if self._waiting else None
-
-    def close(self) -> None:
-        """Every record has its outcome, and none follows."""
-        self._closed = True
-        while self._waiting:
-            try:
-                purge = self._waiting.popleft()
-            except IndexError:  # another thread was faster
-                return
-            purge.done.open()
+    def __init__(self, reason: KprodError, *, queued: bool, in_flight: bool) -> None:
+        super().__init__()
+        self.reason = reason
+        self.queued = queued
+        self.in_flight = in_flight
 
 
 FOREVER = float("inf")
@@ -119,14 +94,13 @@ class Sender:
         produce_round: ProduceRound,
         clock: Clock,
         leadership: SenderLeadership,
-        questions: Questions,
         transactions: Transactions | None = None,
+        telemetry: TelemetryRound | None = None,
     ) -> None:
         self.transactions = transactions
-        self.telemetry: TelemetryRound | None = None  # set before the first turn
+        self.telemetry = telemetry
         self.leadership = leadership
-        self.questions = questions
-        self.purges = Purges()
+        self.purges: PendingQueue[Purge] = PendingQueue()
         self.accumulator = accumulator
         self.metadata = metadata
         self.network = network
@@ -175,13 +149,13 @@ class Sender:
         self.network.poll(wait)
 
     def _purge(self, now: float) -> None:
-        while (purge := self.purges.take()) is not None:
+        while (purge := self.purges.next()) is not None:
             try:
                 self._produce_round.purge(
-                    purge.error, now, queued=purge.queued, in_flight=purge.in_flight
+                    purge.reason, now, queued=purge.queued, in_flight=purge.in_flight
                 )
             finally:
-                purge.done.open()
+                self.purges.end(purge)
 
     def _rounds(self, now: float) -> float:
         """Ask for and send what is due; seconds until there may be more to do."""
@@ -193,6 +167,26 @@ class Sender:
         # Again: a partition without a leader, or a connection that failed, made it due.
         wait = min(wait, self._metadata_round.run(now))
         return min(wait, self.network.next_event(now))
+
+    def fetch_metadata(self, topics: Sequence[str] | None, timeout: float) -> MetadataReply:
+        """The answer of a broker about ``topics``, None for all. Any thread; nothing is kept of it.
+
+        Waits at most ``timeout`` seconds. The error codes in the reply are not looked at. Raises
+        KprodTimeoutError, ProducerClosedError when the producer ends, and the error of the request.
+        """
+        query = MetadataQuery(topics)
+        queries = self._metadata_round.queries
+        queries.add(query)
+        self.leadership.wake()
+        try:
+            query.ended.wait(timeout)
+        finally:
+            queries.withdraw(query)
+        if query.error is not None:
+            raise query.error
+        if query.reply is None:
+            raise KprodTimeoutError(f"no broker has answered within {in_seconds(timeout)}")
+        return query.reply
 
     @property
     def finished(self) -> bool:
@@ -241,8 +235,8 @@ class Sender:
 
     def _end_waits(self, error: KprodError) -> None:
         """End what callers wait for beside records."""
-        self.purges.close()
-        self.questions.close(error)
+        self.purges.close(error)
+        self._metadata_round.queries.close(error)
         self._identity_round.end(error)
         if self.telemetry is not None:
             self.telemetry.end()

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from kprod.buffer.producer_id import ProducerId
 from kprod.errors import UnsupportedVersionError
-from kprod.sender.offset_questions import OffsetQuestion
+from kprod.sender.transactions import OffsetFetch
 from kprod.types import TopicPartition
 from kprod.wire import transactions as wire
 from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
@@ -196,24 +196,24 @@ class FetchOffsets(Ask):
 
     api = ApiKey.OFFSET_FETCH
 
-    def __init__(self, of: Request, question: OffsetQuestion) -> None:
+    def __init__(self, of: Request, fetch: OffsetFetch) -> None:
         super().__init__(of)
-        self.question = question
+        self.fetch = fetch
 
     @property
     def coordinator(self) -> Coordinator:
-        return wire.GROUP, self.question.group_id
+        return wire.GROUP, self.fetch.group_id
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         topics: dict[str, list[int]] = {}
-        for topic, partition in self.question.partitions:
+        for topic, partition in self.fetch.partitions:
             topics.setdefault(topic, []).append(partition)
         return wire.encode_offset_fetch_request(
-            version, correlation_id, client_id, self.question.group_id, topics
+            version, correlation_id, client_id, self.fetch.group_id, topics
         )
 
     def decode(self, version: int, body: memoryview) -> wire.OffsetsReply:
-        asked = len(self.question.partitions)
+        asked = len(self.fetch.partitions)
         return wire.decode_offset_fetch_response(version, body, asked)
 
 

@@ -24,10 +24,10 @@ from kprod.errors import (
     TransactionError,
     UnfinishedCallError,
 )
-from kprod.latch import Latch
-from kprod.sender.offset_questions import OffsetQuestions
+from kprod.sender.pending import Pending, PendingQueue
 from kprod.sender_log import SenderLog
-from kprod.wire.transactions import GroupMember, OffsetToCommit
+from kprod.types import TopicPartition
+from kprod.wire.transactions import CommittedOffset, GroupMember, OffsetToCommit
 from kprod.wire.versions import ApiVersions
 from kprod_ext import Mutex
 
@@ -128,15 +128,14 @@ def allowed(call: Call, state: State) -> bool:
     )
 
 
-class PendingCall:
-    """A call that is under way, or ended without that its caller has heard of it."""
+class PendingCall(Pending):
+    """A call of a transaction that goes on, or that has ended after its caller timed out."""
 
-    __slots__ = ("call", "ended", "error")
+    __slots__ = ("call",)
 
     def __init__(self, call: Call) -> None:
+        super().__init__()
         self.call = call
-        self.ended = Latch()
-        self.error: KprodError | None = None
 
 
 class PendingOffsets(PendingCall):
@@ -149,6 +148,24 @@ class PendingOffsets(PendingCall):
         self.offsets = offsets
         self.member = member
         self.left: list[OffsetToCommit] = list(offsets)
+
+
+class OffsetFetch(Pending):
+    """A caller's question for the committed offsets of a group; the answer is in ``found``.
+
+    ``waits``: until no open transaction can change one; else an offset that one may change is none.
+    """
+
+    __slots__ = ("found", "group_id", "partitions", "waits")
+
+    def __init__(
+        self, group_id: str, partitions: tuple[TopicPartition, ...], *, waits: bool = True
+    ) -> None:
+        super().__init__()
+        self.group_id = group_id
+        self.partitions = partitions
+        self.waits = waits
+        self.found: list[CommittedOffset] = []
 
 
 class Transactions:
@@ -171,7 +188,7 @@ class Transactions:
         self.ends_under: int | None = None
         """The level under which a resumed transaction was written, where that is known."""
         self._level_as_of = -1
-        self.questions = OffsetQuestions()
+        self.fetches: PendingQueue[OffsetFetch] = PendingQueue()
         self.number = 0
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
@@ -270,7 +287,7 @@ class Transactions:
                 self._pending.error = ProducerClosedError("closed during init_transactions()")
                 ended.append(self._pending)
         _tell(ended)
-        self.questions.end(ProducerClosedError("closed before the coordinator has told"))
+        self.fetches.close(ProducerClosedError("closed before the coordinator has told"))
 
     def _refuse_others(self, call: Call) -> None:
         """Only what timed out may be called again; the lock is held."""
@@ -304,7 +321,7 @@ class Transactions:
         if self._closing:
             return self.state in (State.COMMITTING, State.ABORTING)
         pending = self._pending
-        asked = bool(self._offsets) or bool(self.questions)
+        asked = bool(self._offsets) or bool(self.fetches)
         return asked or (pending is not None and not pending.ended.is_open)
 
     def next_offsets(self) -> PendingOffsets | None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kprod.clock import in_seconds
 from kprod.errors import IllegalStateError, InvalidRecordError, KprodTimeoutError
-from kprod.sender.offset_questions import OffsetQuestion
-from kprod.sender.transactions import Call, Transactions
+from kprod.sender.transactions import Call, OffsetFetch, Transactions
 from kprod.types import TopicPartition
 from kprod.wire.transactions import CommittedOffset
 
@@ -134,15 +133,15 @@ class TwoPhaseCommit:
         producer._ensure_usable()
         producer._engine.refuse_inside("committed_offsets")
         transactions = self._transactions(Call.OFFSETS)
-        question = OffsetQuestion(group_id, tuple(partitions), waits=wait)
-        transactions.questions.ask(question)
+        fetch = OffsetFetch(group_id, tuple(partitions), waits=wait)
+        transactions.fetches.add(fetch)
         seconds = producer._max_block if timeout is None else timeout
         try:
-            told = producer._engine.wait(question.ended, seconds)
+            told = producer._engine.wait(fetch.ended, seconds)
         finally:
-            transactions.questions.withdraw(question)
-        if question.error is not None:
-            raise question.error
+            transactions.fetches.withdraw(fetch)
+        if fetch.error is not None:
+            raise fetch.error
         if not told:
             trouble = transactions.trouble
             why = "" if trouble is None else f"; the last trouble was: {trouble}"
@@ -150,7 +149,7 @@ class TwoPhaseCommit:
                 f"the offsets of the group {group_id!r} were not told within"
                 f" {in_seconds(seconds)}{why}"
             )
-        return {TopicPartition(found.topic, found.partition): found for found in question.found}
+        return {TopicPartition(found.topic, found.partition): found for found in fetch.found}
 
     def _transactions(self, call: Call) -> Transactions:
         return self._producer._transactional(call)

@@ -63,9 +63,9 @@ def test_metrics() -> None:
     metrics.acknowledged("t", 1, 100, 90, 90, 0.1)
     metrics.answered(1, 0.1, 0)
     metrics.mark(1.0)
-    groups = metrics.groups(2.0, {})
-    assert after_every_failure(lambda: metrics.groups(2.0, {})) > 5
-    assert metrics.groups(2.0, {}) == groups
+    groups = metrics.groups(2.0)
+    assert after_every_failure(lambda: metrics.groups(2.0)) > 5
+    assert metrics.groups(2.0) == groups
 
 
 class AtHand:

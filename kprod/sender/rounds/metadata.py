@@ -10,14 +10,25 @@ from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.errors import ConnectionLost, KprodError
 from kprod.sender.exchange import ControlRequest, Failed
 from kprod.sender.network import Network
-from kprod.sender.questions import Question, Questions
-from kprod.wire.control import decode_metadata_response, encode_metadata_request
+from kprod.sender.pending import Pending, PendingQueue
+from kprod.wire.control import MetadataReply, decode_metadata_response, encode_metadata_request
 from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
 REBOOTSTRAP_REQUIRED = 129
 MOST_TOLD = 5
 """Topics that a line of the log names."""
+
+
+class MetadataQuery(Pending):
+    """A caller's question about ``topics``, None for all of them, apart from the snapshot."""
+
+    __slots__ = ("reply", "topics")
+
+    def __init__(self, topics: Sequence[str] | None) -> None:
+        super().__init__()
+        self.topics = topics
+        self.reply: MetadataReply | None = None
 
 
 class MetadataRound:
@@ -31,13 +42,12 @@ class MetadataRound:
         self,
         metadata: Metadata,
         network: Network,
-        questions: Questions,
         *,
         allow_auto_create: bool,
         rebootstrap_after: float = FOREVER,
     ) -> None:
         self._metadata = metadata
-        self._questions = questions
+        self.queries: PendingQueue[MetadataQuery] = PendingQueue()  # of any thread
         self._network = network
         self._allow_auto_create = allow_auto_create
         self._rebootstrap_after = rebootstrap_after
@@ -45,9 +55,9 @@ class MetadataRound:
 
     def run(self, now: float) -> float:
         """Send a request if one is due and a broker can take it; seconds until one may be due."""
-        question = self._questions.next()
-        if question is not None:
-            self._ask(question, now)
+        query = self.queries.next()
+        if query is not None:
+            self._ask(query, now)
         wait = self._metadata.due(now)
         if wait > 0:
             return wait
@@ -59,13 +69,29 @@ class MetadataRound:
             self._network.send(node_id, request, now)
         return next_look  # a connection that comes up, or a back-off that ends, wakes the network
 
-    def _ask(self, question: Question, now: float) -> None:
-        """Of those that wait one in each look: few are asked, and a broker takes few at a time."""
+    def _ask(self, query: MetadataQuery, now: float) -> None:
+        """Send one query in each look: queries are rare, and a broker takes few at a time."""
         node_id = self._network.any_usable(now)
         if node_id is not None:
-            question.asked = True
-            answered, failed = partial(_answer, question), partial(_fail, question)
-            self._network.send(node_id, self._request(question.topics, answered, failed), now)
+            query.asked = True
+            ends = partial(self._query_answered, query), partial(self._query_failed, query)
+            self._network.send(node_id, self._request(query.topics, *ends), now)
+
+    def _query_answered(
+        self, query: MetadataQuery, version: int, body: memoryview, now: float
+    ) -> int:
+        topics = query.topics
+        query.reply = decode_metadata_response(version, body, topics and frozenset(topics))
+        self.queries.end(query)
+        return query.reply.throttle_ms
+
+    def _query_failed(
+        self, query: MetadataQuery, error: KprodError, now: float, *, sent: bool
+    ) -> None:
+        if isinstance(error, ConnectionLost):
+            query.asked = False  # another connection carries it; the caller has a time limit
+        else:
+            self.queries.end(query, error)
 
     def _request(
         self,
@@ -132,17 +158,3 @@ class MetadataRound:
         """Try again after the back-off."""
         self._network.troubles.detail("asking about the cluster has failed: %s", error)
         self._metadata.failed(error, now)
-
-
-def _answer(question: Question, version: int, body: memoryview, now: float) -> int:
-    topics = question.topics
-    reply = decode_metadata_response(version, body, topics and frozenset(topics))
-    question.answered(reply)
-    return reply.throttle_ms
-
-
-def _fail(question: Question, error: KprodError, now: float, *, sent: bool) -> None:
-    if isinstance(error, ConnectionLost):
-        question.asked = False  # by another connection; whoever waits has a time limit
-    else:
-        question.failed(error)

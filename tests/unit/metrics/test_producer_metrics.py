@@ -37,7 +37,7 @@ def acknowledge(metrics: ProducerMetrics, batch: Batch) -> None:
 
 
 def producer(metrics: ProducerMetrics, now: float) -> dict[str, float]:
-    return metrics.groups(now, {})["producer-metrics"]
+    return metrics.groups(now)["producer-metrics"]
 
 
 def test_a_producer_that_did_nothing_has_zeros_everywhere() -> None:
@@ -45,7 +45,7 @@ def test_a_producer_that_did_nothing_has_zeros_everywhere() -> None:
     assert set(producer(metrics, 5).values()) == {0}
     metrics.mark(5)
     assert set(producer(metrics, 6).values()) == {0}
-    assert list(metrics.groups(6, {})) == ["producer-metrics"]
+    assert list(metrics.groups(6)) == ["producer-metrics"]
 
 
 def test_what_was_acknowledged_is_counted_in_records_batches_and_bytes(
@@ -71,7 +71,7 @@ def test_each_topic_has_its_own_numbers(metrics: ProducerMetrics) -> None:
     acknowledge(metrics, Batch())
     metrics.failed(Batch(tp=("u", 3)))
     metrics.retried(Batch(tp=("u", 3)))
-    groups = metrics.groups(10, {})
+    groups = metrics.groups(10)
     t, u = groups["producer-topic-metrics.t"], groups["producer-topic-metrics.u"]
     assert (t["record-send-total"], t["record-error-total"], t["record-retry-total"]) == (10, 0, 0)
     assert (u["record-send-total"], u["record-error-total"], u["record-retry-total"]) == (0, 10, 10)
@@ -82,7 +82,7 @@ def test_each_topic_has_its_own_numbers(metrics: ProducerMetrics) -> None:
 def test_latencies_are_told_in_milliseconds(metrics: ProducerMetrics) -> None:
     for seconds in (0.1, 0.3):
         metrics.answered(7, seconds, 0)
-    for named in (producer(metrics, 5), metrics.groups(5, {})["producer-node-metrics.node-7"]):
+    for named in (producer(metrics, 5), metrics.groups(5)["producer-node-metrics.node-7"]):
         assert named["request-latency-avg"] == pytest.approx(200)
         assert named["request-latency-max"] == pytest.approx(300)
 
@@ -102,7 +102,7 @@ def test_the_traffic_of_all_brokers_adds_up(metrics: ProducerMetrics) -> None:
         node.responses += 2
         node.bytes_out += 500
         node.bytes_in += 50
-    groups = metrics.groups(10, {})
+    groups = metrics.groups(10)
     assert set(groups) == {
         "producer-metrics",
         "producer-node-metrics.node--1",
@@ -118,7 +118,8 @@ def test_the_traffic_of_all_brokers_adds_up(metrics: ProducerMetrics) -> None:
 
 
 def test_gauges_stand_among_the_others(metrics: ProducerMetrics) -> None:
-    assert metrics.groups(1, {"waiting-threads": 3})["producer-metrics"]["waiting-threads"] == 3
+    metrics.look_up(lambda now: {"waiting-threads": 3 * now})
+    assert metrics.groups(1)["producer-metrics"]["waiting-threads"] == 3
 
 
 # The recent past ----------------------------------------------------------------------------------
@@ -146,12 +147,12 @@ def test_averages_and_maxima_are_those_of_the_same_windows(metrics: ProducerMetr
     metrics.mark(30)
     metrics.answered(7, 0.2, 0)
     for group in ("producer-metrics", "producer-node-metrics.node-7"):
-        named = metrics.groups(40, {})[group]
+        named = metrics.groups(40)[group]
         assert named["request-latency-avg"] == pytest.approx(300)
         assert named["request-latency-max"] == pytest.approx(400)
     metrics.mark(60)
     for group in ("producer-metrics", "producer-node-metrics.node-7"):
-        named = metrics.groups(70, {})[group]
+        named = metrics.groups(70)[group]
         assert named["request-latency-avg"] == pytest.approx(200)
         assert named["request-latency-max"] == pytest.approx(200)
 
@@ -181,7 +182,7 @@ def test_after_a_long_sleep_the_past_begins_anew(metrics: ProducerMetrics) -> No
 def test_a_topic_that_came_up_late_counts_from_nothing(metrics: ProducerMetrics) -> None:
     metrics.mark(30)
     acknowledge(metrics, Batch())
-    assert metrics.groups(40, {})["producer-topic-metrics.t"]["record-send-rate"] == 10 / 40
+    assert metrics.groups(40)["producer-topic-metrics.t"]["record-send-rate"] == 10 / 40
 
 
 @pytest.mark.parametrize(("samples", "remembered"), [(1, 30), (2, 60), (5, 150)])

@@ -108,7 +108,7 @@ def test_a_turn_that_breaks_off_ends_the_producer(caplog: pytest.LogCaptureFixtu
     with pytest.raises(ProducerClosedError, match="a mistake in poll"):
         running.sender.metadata.await_topic("another", LONG, running.sender.network.wake)
     with pytest.raises(ProducerClosedError, match="a mistake in poll"):
-        running.sender.questions.ask(None, LONG)
+        running.sender.fetch_metadata(None, LONG)
     assert running.stop(LONG)
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert ["a mistake in poll" in line for line in lines] == [True]

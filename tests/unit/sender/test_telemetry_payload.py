@@ -71,7 +71,7 @@ STANDARD = {
 def test_every_metric_that_the_kip_asks_of_a_producer_is_told() -> None:
     metrics = ProducerMetrics()
     metrics.node(1)
-    names = {one.name for one in told(metrics.groups(0.0, {}), wanted("*"))}
+    names = {one.name for one in told(metrics.groups(0.0), wanted("*"))}
     assert {f"org.apache.kafka.producer.{name}" for name in STANDARD} <= names
 
 
@@ -79,7 +79,7 @@ def test_every_metric_has_its_unit_those_of_transactions_as_well() -> None:
     metrics = ProducerMetrics()
     metrics.node(1)
     metrics.topic("t")
-    units = {one.name: one.unit for one in told(metrics.groups(0.0, {}), wanted("*"))}
+    units = {one.name: one.unit for one in told(metrics.groups(0.0), wanted("*"))}
     assert [name for name, unit in units.items() if not unit] == []
     assert units["org.apache.kafka.producer.txn.commit.time.ns.total"] == "ns"
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import pytest
 
 from kprod.errors import BrokerError, ProducerClosedError, UnsupportedVersionError
-from kprod.sender.offset_questions import OffsetQuestion
 from kprod.sender.transaction_reactions import Reaction
 from kprod.sender.transaction_requests import FetchOffsets, FindCoordinator, InitProducerId
-from kprod.sender.transactions import Call
+from kprod.sender.transactions import Call, OffsetFetch
 from kprod.wire.transactions import GROUP, CommittedOffset, CoordinatorReply, OffsetsReply
 from tests.unit.sender.coordinating import T0, Dialogue
 
 FOUND = CommittedOffset("t", 0, 4, b"note", 0)
 
 
-def asked(dialogue: Dialogue) -> OffsetQuestion:
-    question = OffsetQuestion("group", (T0,))
-    dialogue.transactions.questions.ask(question)
+def asked(dialogue: Dialogue) -> OffsetFetch:
+    question = OffsetFetch("group", (T0,))
+    dialogue.transactions.fetches.add(question)
     return question
 
 
@@ -56,8 +55,8 @@ def test_an_offset_that_may_change_is_asked_for_again(code: int) -> None:
 
 def test_an_offset_that_may_change_is_none_for_who_does_not_wait() -> None:
     dialogue = Dialogue(implicit=True)
-    question = OffsetQuestion("group", (T0,), waits=False)
-    dialogue.transactions.questions.ask(question)
+    question = OffsetFetch("group", (T0,), waits=False)
+    dialogue.transactions.fetches.add(question)
     assert told(dialogue, 88) is None
     assert [found.error_code for found in question.found] == [88]
 
@@ -92,4 +91,4 @@ def test_close_ends_those_without_an_answer() -> None:
     question = asked(dialogue)
     dialogue.transactions.close()
     assert isinstance(question.error, ProducerClosedError)
-    assert not dialogue.transactions.questions
+    assert not dialogue.transactions.fetches
