@@ -51,7 +51,8 @@ class RecordAccumulator:
     to. Any thread may call ``settings`` (the options of a topic), ``wake`` (the sender looks),
     ``look_within`` (it looks within so many seconds) and ``wait`` (how futures wait). ``callbacks``
     runs the application's; ``record_clock`` stamps records, None: one that asks ``clock``.
-    ``exhausted`` counts the records that found no memory in time.
+    ``exhausted`` counts the records that found no memory in time. ``refusal`` says why no record
+    may be queued now; None: any may, until ``close``.
     """
 
     def __init__(  # noqa: PLR0913
@@ -69,6 +70,7 @@ class RecordAccumulator:
         callbacks: Callbacks | None = None,
         record_clock: RecordClock | None = None,
         exhausted: Callable[[], None] = _nothing,
+        refusal: Callable[[], KprodError | None] | None = None,
     ) -> None:
         self.pool = pool
         self.record_clock = record_clock or RecordClock(clock.wall_ms)
@@ -105,16 +107,7 @@ class RecordAccumulator:
             wait=None if wait is None else self._wait_for,
             compression=self._batch_compression,
         )
-
-    @property
-    def refusal(self) -> Callable[[], KprodError | None] | None:
-        """Says why no record may be queued now; None: any may, until ``close``."""
-        refusal: Callable[[], KprodError | None] | None = self._context.refusal
-        return refusal
-
-    @refusal.setter
-    def refusal(self, refusal: Callable[[], KprodError | None]) -> None:
-        self._context.refusal = refusal
+        self._refusal = self._context.refusal = refusal
 
     # Any thread -----------------------------------------------------------------------------------
 
@@ -245,7 +238,7 @@ class RecordAccumulator:
             return copy.copy(self._ended_by)
         if self._context.closed:
             return ProducerClosedError("the producer is closed; nothing was queued")
-        return None if self.refusal is None else self.refusal()
+        return None if self._refusal is None else self._refusal()
 
     def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
         """Where records of a partition that was used before may be appended directly."""
@@ -274,7 +267,7 @@ class RecordAccumulator:
         self.pool.close()
 
     def shut(self) -> None:
-        """Close the open batches: who was let in has queued its record, others ask ``refusal``."""
+        """Close the open batches: the next append to each queue asks for a refusal."""
         self._context.shuts += 1  # first: who has asked before this asks again
         for queue in self._queues.values():
             queue.shut()

@@ -18,6 +18,7 @@ from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
 from kprod.security.composition import mechanism_of, open_network, steps_of
+from kprod.sender.coordination import Coordination
 from kprod.sender.leadership import SenderLeadership
 from kprod.sender.link import LinkSettings
 from kprod.sender.login import LoginSettings
@@ -30,7 +31,7 @@ from kprod.sender.rounds.metadata import MetadataRound
 from kprod.sender.rounds.produce import LoadWatcher, ProduceRound, ProduceSettings
 from kprod.sender.rounds.telemetry import Telemetry, TelemetryRound
 from kprod.sender.rounds.transaction import TransactionRound
-from kprod.sender.sequences import Sequences
+from kprod.sender.sequences import ProducerIdentity, Sequences
 from kprod.sender.telemetry_payload import TelemetryPayload
 from kprod.sender.transactions import Transactions
 from kprod.sender.trouble_log import UnreadFailures
@@ -77,23 +78,26 @@ def assemble(
     leadership = SenderLeadership(network, clock)
     metadata.wake = leadership.wake
     told = (leadership, callbacks, record_clock)
-    accumulator = _accumulator(config, metrics, retry_backoff, clock, *told)
-    sequences = _sequences(config)
+    accumulator = _accumulator(config, metrics, retry_backoff, clock, *told, transactions)
+    identity = ProducerIdentity()
+    coordination = None
+    if transactions is not None:
+        coordination = Coordination(transactions, identity, lambda: outcomes.drained)
+    sequences = _sequences(config, identity, coordination)
     outcomes = _outcomes(config, accumulator, metadata, sequences, metrics, network, clock)
     parts = (accumulator, metadata, network, sequences, outcomes, _produce_settings(config))
-    produce_round = ProduceRound(*parts, load_watcher)
-    identity: IdentitySource = IdentityRound(sequences, network, retry_backoff)
-    if transactions is not None:
-        others = (sequences, accumulator, outcomes, metadata, network, produce_round)
-        identity = TransactionRound(transactions, *others, retry_backoff)
+    identity_round: IdentitySource = IdentityRound(sequences, network, retry_backoff)
+    if transactions is not None and coordination is not None:
+        others = (identity, accumulator, outcomes, metadata, network, retry_backoff)
+        identity_round = TransactionRound(transactions, coordination, *others)
     metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
     return Sender(
         accumulator,
         metadata,
         network,
         _metadata_round(config, metadata, network),
-        identity,
-        produce_round,
+        identity_round,
+        ProduceRound(*parts, load_watcher),
         clock,
         leadership,
         transactions,
@@ -206,6 +210,7 @@ def _accumulator(
     leadership: SenderLeadership,
     callbacks: Callbacks | None,
     record_clock: RecordClock | None,
+    transactions: Transactions | None,
 ) -> RecordAccumulator:
     return RecordAccumulator(
         BufferPool(config.buffer_memory, config.batch_size),
@@ -220,13 +225,18 @@ def _accumulator(
         callbacks=callbacks,
         record_clock=record_clock,
         exhausted=metrics.found_no_room,
+        refusal=None if transactions is None else transactions.refusal,
     )
 
 
-def _sequences(config: ProducerConfig) -> Sequences:
+def _sequences(
+    config: ProducerConfig, identity: ProducerIdentity, transaction: Coordination | None
+) -> Sequences:
     return Sequences(
         idempotent=config.enable_idempotence,
         max_in_flight=config.max_in_flight_requests_per_connection,
+        identity=identity,
+        transaction=transaction,
     )
 
 

@@ -42,7 +42,7 @@ class FinalErrors:
         """The batch was not acknowledged for ``limit`` seconds; ``state`` says where it was."""
         cause = batch.last_error or self._metadata.trouble(batch.tp.topic)
         if cause is None and self._sequences.needs_producer_id:
-            cause = self._sequences.identity_trouble
+            cause = self._sequences.identity.trouble
         if cause is None and (leader := self._metadata.snapshot.leader(batch.tp)) is not None:
             cause = self._trouble_with(leader.leader_id, now)
         error = DeliveryTimeoutError(

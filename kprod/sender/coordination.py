@@ -21,7 +21,7 @@ from kprod.errors import (
     TransactionError,
     UnsupportedVersionError,
 )
-from kprod.sender.sequences import Sequences
+from kprod.sender.sequences import ProducerIdentity
 from kprod.sender.transaction_reactions import AGAIN, LATE, Reaction, reaction
 from kprod.sender.transaction_requests import (
     AddOffsets,
@@ -55,18 +55,19 @@ class Coordination:
     """The sender's side of ``Transactions``. Thread: the sender's only.
 
     ``drained`` tells whether every record of the transaction has its outcome, and nothing is on its
-    way to a broker. As ``Sequences.transactions`` it also says which batches may leave.
+    way to a broker. As ``Sequences.transaction`` it also says which batches may leave.
     """
 
     def __init__(
-        self, transactions: Transactions, sequences: Sequences, drained: Callable[[], bool]
+        self, transactions: Transactions, identity: ProducerIdentity, drained: Callable[[], bool]
     ) -> None:
         self.implicit = False
         self.holds = False
         """True for a moment after a transaction: the next one asks and sends nothing yet."""
         self._held: dict[TopicPartition, None] = {}  # what waits for that to be over
         self._transactions = transactions
-        self._sequences = sequences
+        self._identity = identity
+        self._reopened: list[TopicPartition] = []
         self._drained = drained
         self._needs_epoch = False  # before the next transaction
         self._forget_transaction()
@@ -98,11 +99,21 @@ class Coordination:
         self._wanted[tp] = None
         return False
 
+    @property
+    def transactional_id(self) -> str:
+        """The name of the producer, which its Produce requests carry, too."""
+        return self._transactions.transactional_id
+
+    def take_reopened(self) -> list[TopicPartition]:
+        """The partitions for which ``may_send`` said no, and may say yes now."""
+        reopened, self._reopened = self._reopened, []
+        return reopened
+
     def let_go(self) -> bool:
         """The moment after a transaction is over; True when batches have waited for that."""
         self.holds = False
         held, self._held = self._held, {}
-        self._sequences.reopened(held)
+        self._reopened += held
         return bool(held)
 
     def sequence_lost(self) -> None:
@@ -138,7 +149,7 @@ class Coordination:
         return None
 
     def _request(self) -> Request:
-        return Request(self._transactions.transactional_id, self._sequences.producer, self.implicit)
+        return Request(self._transactions.transactional_id, self._identity.producer, self.implicit)
 
     def _to_add(self) -> Ask | None:
         if self._wanted:
@@ -181,7 +192,7 @@ class Coordination:
         How far the sequence numbers of the partitions are is not known: another epoch follows.
         """
         producer = self._transactions.producer
-        if producer is not None and self._sequences.producer is None:
+        if producer is not None and self._identity.producer is None:
             self._identify(*producer)
             self.started = self._resumed = self._needs_epoch = True
 
@@ -240,7 +251,7 @@ class Coordination:
         self._transactions.ready()
 
     def _identify(self, producer_id: int, epoch: int) -> None:
-        self._sequences.producer = ProducerId(producer_id, epoch, transactional=True)
+        self._identity.producer = ProducerId(producer_id, epoch, transactional=True)
         self._transactions.producer = producer_id, epoch
 
     def _begin_anew(self) -> None:
@@ -285,7 +296,7 @@ class Coordination:
         for tp in added:
             self._added.add(tp)
             self._wanted.pop(tp, None)
-        self._sequences.reopened(added)
+        self._reopened += added
         refused = {tp: code for tp, code in codes.items() if code and tp in ask.partitions}
         if not refused:
             return None if len(added) == len(ask.partitions) else Reaction.RETRY
@@ -375,7 +386,7 @@ class Coordination:
             error.next_step = NextStep.START_AGAIN if again else NextStep.CLOSE
         error.__cause__ = cause
         log.error("%s; the producer can only be closed (%s)", error, error.next_step)
-        self._sequences.fatal = error
+        self._identity.fatal = error
         self._transactions.end_for_good(error)
 
 

@@ -113,12 +113,11 @@ class Outcomes:
         self._unread = unread
         self._on_wire: dict[ProducerBatch, None] = {}  # in the order of leaving
         self._unresolved = UnresolvedBatches()
-        self.record_failed: Callable[[KprodError], None] | None = None  # before anybody is told
 
     @property
-    def idle(self) -> bool:
-        """True when no request holds a batch."""
-        return not self._on_wire
+    def drained(self) -> bool:
+        """True when every record has its outcome, and no request holds a batch."""
+        return not self._on_wire and len(self._accumulator.incomplete) == 0
 
     def left(self, batch: ProducerBatch) -> None:
         """``batch`` is part of a request now."""
@@ -241,11 +240,12 @@ class Outcomes:
             batch.maybe_written = True
             error.add_note(NEVER_SENT_BEFORE)
             log.error("%r was taken for a repetition; %s", batch, NEVER_SENT_BEFORE)
-        elif self._sequences.transactions is not None:
+        elif self._sequences.transaction is not None:
             pass  # ``record_failed`` will know
         elif code in FATAL and self._sequences.idempotent:
-            self._sequences.fatal = BrokerError(code, f"{batch.tp}, and with it everything else")
-            self._sequences.fatal.add_note(MAKE_ANEW)
+            fatal = BrokerError(code, f"{batch.tp}, and with it everything else")
+            fatal.add_note(MAKE_ANEW)
+            self._sequences.identity.fatal = fatal
             error.add_note(MAKE_ANEW)
         self.give_up(batch, error, now)
 
@@ -260,7 +260,7 @@ class Outcomes:
             provable=self._sequences.is_provable(batch),
             maybe_written=batch.maybe_written,
             repeated=repeated,
-            transactional=self._sequences.transactions is not None,
+            transactional=self._sequences.transaction is not None,
         )
 
     def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
@@ -344,8 +344,8 @@ class Outcomes:
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
         self._metrics.failed(batch)
-        if self.record_failed is not None:
-            self.record_failed(error)
+        if self._sequences.transaction is not None:
+            self._sequences.transaction.record_failed(error)
         if not batch.delivery.is_watched:
             self._unread.failed(batch.tp.topic, batch.record_count, error)
         errors = errors_by_record(error, batch.tp, batch.record_count)

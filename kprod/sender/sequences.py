@@ -46,14 +46,42 @@ def _same(one: object, other: object) -> bool:
     return one is other or one == other
 
 
+class ProducerIdentity:
+    """The producer id and epoch that batches carry now, None before brokers gave one.
+
+    ``fatal`` is the reason why nothing may be sent any more, ever; ``trouble`` the reason why no id
+    is there yet, as far as a broker or a connection has said. Thread: the sender's only.
+    """
+
+    __slots__ = ("fatal", "producer", "trouble")
+
+    def __init__(self) -> None:
+        self.producer: ProducerId | None = None
+        self.fatal: KprodError | None = None
+        self.trouble: KprodError | None = None
+
+
 class Transaction(Protocol):
-    """What the sequences of a transactional producer have to know of the transaction."""
+    """The transaction that the records of a transactional producer are part of."""
+
+    @property
+    def transactional_id(self) -> str: ...
+
+    @property
+    def implicit(self) -> bool:
+        """True when brokers add partitions to the transaction themselves (KIP-890)."""
 
     def may_send(self, tp: TopicPartition) -> bool:
         """True when a batch of ``tp`` may leave."""
 
+    def take_reopened(self) -> Iterable[TopicPartition]:
+        """The partitions for which ``may_send`` said no, and may say yes now."""
+
     def sequence_lost(self) -> None:
         """A batch ended without an acknowledgement: its sequence must not be used again."""
+
+    def record_failed(self, error: KprodError) -> None:
+        """Records ended in ``error``, before any caller was told."""
 
 
 class PartitionSequence:
@@ -102,15 +130,18 @@ class Sequences:
     Thread: the sender's only.
     """
 
-    def __init__(self, *, idempotent: bool, max_in_flight: int) -> None:
+    def __init__(
+        self,
+        *,
+        idempotent: bool,
+        max_in_flight: int,
+        identity: ProducerIdentity | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
         self.idempotent = idempotent
-        self.producer: ProducerId | None = None
-        self.fatal: KprodError | None = None
-        """Why nothing may be sent any more, ever."""
-        self.identity_trouble: KprodError | None = None
-        """Why there is no producer id yet, as far as a broker or a connection told."""
-        self.transactions: Transaction | None = None
-        """Set where records are part of transactions; epochs are the coordinator's to give then."""
+        self.identity = identity or ProducerIdentity()
+        self.transaction = transaction
+        """Of a transactional producer: its coordinator alone gives epochs."""
         self._max_in_flight = max_in_flight
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
         self._awaiting_epoch: dict[TopicPartition, None] = {}
@@ -119,7 +150,7 @@ class Sequences:
     @property
     def needs_producer_id(self) -> bool:
         """True when nothing can be sent before an InitProducerId request was answered."""
-        return self.idempotent and self.producer is None
+        return self.idempotent and self.identity.producer is None
 
     def _of(self, tp: TopicPartition) -> PartitionSequence:
         found = self._partitions.get(tp)
@@ -146,8 +177,8 @@ class Sequences:
             state = self._partitions.get(tp)
             if state is not None and not state.in_flight and not state.on_wire:
                 idle.append(state)
-                known = known or _same(state.producer, self.producer)
-        if known and self.transactions is not None:
+                known = known or _same(state.producer, self.identity.producer)
+        if known and self.transaction is not None:
             return  # only the coordinator gives epochs: what goes on under this one is kept
         if known:
             self._bump_epoch()  # first: if there is no memory for it, nothing is forgotten
@@ -173,7 +204,7 @@ class Sequences:
             return False  # resequence() comes first
         if batch.in_line:
             return state.on_wire == 0 and state.in_flight[0] is batch
-        old_epoch = bool(state.in_flight) and not _same(state.producer, self.producer)
+        old_epoch = bool(state.in_flight) and not _same(state.producer, self.identity.producer)
         if state.has_gap or old_epoch:
             return False  # batches under the old epoch come first, then resequence()
         if self.idempotent and state.in_flight:
@@ -188,21 +219,19 @@ class Sequences:
         return state.on_wire < limit
 
     def _may_send(self, tp: TopicPartition) -> bool:
-        if (self.idempotent and self.producer is None) or self.fatal is not None:
+        if (self.idempotent and self.identity.producer is None) or self.identity.fatal is not None:
             return False
-        return self.transactions is None or self.transactions.may_send(tp)
+        return self.transaction is None or self.transaction.may_send(tp)
 
     def take_changed(self) -> list[TopicPartition]:
         """The partitions of which ``admits`` said no, and may say yes now."""
+        if self.transaction is not None:
+            for tp in self.transaction.take_reopened():
+                self._note_change(self._of(tp))
         changed = self._changed
         if changed:
             self._changed = []
         return changed
-
-    def reopened(self, partitions: Iterable[TopicPartition]) -> None:
-        """``admits`` may say yes to batches of these, for a reason from outside."""
-        for tp in partitions:
-            self._note_change(self._of(tp))
 
     def _note_change(self, state: PartitionSequence) -> None:
         """``admits`` may say something else of this partition than it did before."""
@@ -216,8 +245,8 @@ class Sequences:
         if not batch.in_line:
             state.in_flight.append(batch)
             batch.in_line = True
-        if self.producer is not None and not batch.has_sequence:
-            if not _same(state.producer, self.producer):
+        if self.identity.producer is not None and not batch.has_sequence:
+            if not _same(state.producer, self.identity.producer):
                 self._start_over(state)
             self._number(state, batch)
 
@@ -228,7 +257,7 @@ class Sequences:
 
     def _start_over(self, state: PartitionSequence) -> None:
         """The partition goes on under the present producer id and epoch."""
-        state.producer, state.next_sequence = self.producer, 0
+        state.producer, state.next_sequence = self.identity.producer, 0
         state.proven_leader = None
         state.anchor_offset = NO_OFFSET
         state.has_gap = False
@@ -298,7 +327,7 @@ class Sequences:
         """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
         state = self._of_batch(batch)
         in_new_log = batch.overtaken and self._is_of_a_new_log(state, batch)
-        if in_new_log and self.transactions is None:
+        if in_new_log and self.transaction is None:
             # What overtook it is in the log of a topic that is gone. The new one expects the
             # sequence behind this batch, and nobody is going to send it.
             self._open_gap(state, batch)
@@ -320,8 +349,8 @@ class Sequences:
         state = self._of_batch(batch)
         sent = len(state.in_flight)
         self._open_gap(state, batch)
-        if self.transactions is not None and sent and batch in state.in_flight:
-            self.transactions.sequence_lost()
+        if self.transaction is not None and sent and batch in state.in_flight:
+            self.transaction.sequence_lost()
         self._resolve(state, batch)
 
     def _open_gap(self, state: PartitionSequence, batch: ProducerBatch) -> None:
@@ -375,11 +404,11 @@ class Sequences:
             state = self._of(tp)
             if state.on_wire or (state.in_flight and not state.needs_new_epoch):
                 continue
-            if state.producer == self.producer:
-                if self.transactions is not None:
+            if state.producer == self.identity.producer:
+                if self.transaction is not None:
                     continue  # the next transaction has another epoch
                 self._bump_epoch()
-            if self.producer is None:
+            if self.identity.producer is None:
                 break  # the epochs of this id are used up; identity comes first
             doomed += [batch for batch in state.in_flight if batch.maybe_written]
             state.in_flight = [batch for batch in state.in_flight if not batch.maybe_written]
@@ -393,7 +422,6 @@ class Sequences:
 
     def _bump_epoch(self) -> None:
         """Take the next epoch; partitions with nothing in_flight follow when they send again."""
-        if self.producer is not None and self.producer.epoch < LAST_EPOCH:
-            self.producer = ProducerId(self.producer.producer_id, self.producer.epoch + 1)
-        else:
-            self.producer = None
+        known, self.identity.producer = self.identity.producer, None
+        if known is not None and known.epoch < LAST_EPOCH:
+            self.identity.producer = ProducerId(known.producer_id, known.epoch + 1)

@@ -114,8 +114,8 @@ def keeps_numbers(_real: type[Sequences]) -> type[Sequences]:
     class Broken(Sequences):
         def assign(self, batch: ProducerBatch) -> None:
             state = self._of(batch.tp)
-            if state.producer is not None and state.producer != self.producer:
-                state.producer = self.producer
+            if state.producer is not None and state.producer != self.identity.producer:
+                state.producer = self.identity.producer
             super().assign(batch)
 
     return Broken

@@ -39,7 +39,7 @@ class IdentityRound:
     @property
     def fatal(self) -> KprodError | None:
         """Why the cluster takes nothing of this producer any more; None while it may."""
-        return self._sequences.fatal
+        return self._sequences.identity.fatal
 
     def gather(self, now: float) -> None:
         """Batches are nothing to it."""
@@ -74,10 +74,10 @@ class IdentityRound:
             )
         else:
             self._in_flight, self._failures = False, 0
-            self._sequences.identity_trouble = None
-            self._sequences.producer = ProducerId(reply.producer_id, reply.producer_epoch)
+            self._sequences.identity.trouble = None
+            self._sequences.identity.producer = ProducerId(reply.producer_id, reply.producer_epoch)
             self.settled.open()
-            self._network.troubles.detail("%s", self._sequences.producer)
+            self._network.troubles.detail("%s", self._sequences.identity.producer)
         return reply.throttle_ms
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
@@ -92,13 +92,13 @@ class IdentityRound:
         self._in_flight = False
         self._failures += 1
         self._retry_at = now + self._backoff.delay(self._failures)
-        self._sequences.identity_trouble = error
+        self._sequences.identity.trouble = error
         if isinstance(error, BrokerError) and error.code in FINAL:
             error.add_note(
                 "an idempotent producer needs a producer id; with enable_idempotence=False kprod"
                 " works without one, at the price of duplicates after a retry"
             )
-            self._sequences.fatal = error
+            self._sequences.identity.fatal = error
             self.settled.open()
             self._network.troubles.warn(f"this producer can send nothing: {error}")
         elif self._failures == 1 and not isinstance(error, ConnectionLost):  # that one is logged

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kprod.buffer.accumulator import RecordAccumulator, Taken
 from kprod.buffer.ready_tracker import Ready
@@ -17,7 +17,7 @@ from kprod.sender.batch_errors import unknown_fate
 from kprod.sender.exchange import Buffers
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
-from kprod.sender.sequences import Sequences
+from kprod.sender.sequences import Sequences, Transaction
 from kprod.sender.window import Passage, Window
 from kprod.types import TopicPartition
 from kprod.wire.produce import decode_produce_response, encode_produce_request
@@ -55,13 +55,6 @@ LAST_VERSION_WITHOUT_ADDING = 11
 """From 12 on brokers add the partitions of a transaction themselves (KIP-890)."""
 
 
-class TransactionOfBatches(NamedTuple):
-    """``implicit``: the brokers add partitions to the transaction themselves."""
-
-    transactional_id: str
-    implicit: bool
-
-
 class ProduceExchange:
     """Carries the batches until each has a verdict.
 
@@ -80,7 +73,7 @@ class ProduceExchange:
         timeout_ms: int,
         node_id: int,
         passage: Passage,
-        transaction: TransactionOfBatches | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         self.version_cap = LAST_VERSION_BY_NAME if None in topic_ids.values() else None
         self._transactional_id = None
@@ -236,8 +229,6 @@ class ProduceRound:
         self._most_under_way = settings.max_in_flight * settings.max_request_size
         self._windows: dict[int, Window] = {}  # by node
         self._load_watcher = load_watcher
-        self.transaction: Callable[[], TransactionOfBatches] | None = None
-        """Set where records are part of transactions: which one the next request is of."""
         self._requests = 0
         self._last_request: dict[tuple[int, int], int] = {}  # its number, by node and acks
         self._next_expiry = 0.0
@@ -290,7 +281,7 @@ class ProduceRound:
         for node_id, acks in nodes.items():
             if not self._network.usable(node_id, now) or not self._room(node_id):
                 waiting.append(node_id)
-            elif self._sequences.producer is not None or not self._sequences.idempotent:
+            elif self._sequences.identity.producer is not None or not self._sequences.idempotent:
                 served = self._send(node_id, acks, snapshot, now) or served
         return served
 
@@ -381,7 +372,7 @@ class ProduceRound:
             self._request_timeout_ms,
             node_id,
             passage,
-            None if self.transaction is None else self.transaction(),
+            self._sequences.transaction,
         )
 
     def _renumber(self, now: float) -> None:

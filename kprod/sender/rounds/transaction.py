@@ -14,8 +14,7 @@ from kprod.sender.coordination import Coordination
 from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
-from kprod.sender.rounds.produce import ProduceRound, TransactionOfBatches
-from kprod.sender.sequences import Sequences
+from kprod.sender.sequences import ProducerIdentity
 from kprod.sender.transaction_reactions import Reaction, reaction
 from kprod.sender.transaction_requests import Ask, Coordinator, FindCoordinator
 from kprod.sender.transactions import DOOMED, State, Transactions
@@ -41,21 +40,17 @@ class TransactionRound:
     def __init__(
         self,
         transactions: Transactions,
-        sequences: Sequences,
+        coordination: Coordination,
+        identity: ProducerIdentity,
         accumulator: RecordAccumulator,
         outcomes: Outcomes,
         metadata: Metadata,
         network: Network,
-        produce_round: ProduceRound,
         backoff: ExponentialBackoff,
     ) -> None:
-        self.coordination = Coordination(transactions, sequences, self._drained)
-        sequences.transactions = self.coordination
-        outcomes.record_failed = self.coordination.record_failed
-        accumulator.refusal = transactions.refusal
-        produce_round.transaction = self._of_batches
         self._transactions = transactions
-        self._sequences = sequences
+        self._coordination = coordination
+        self._identity = identity
         self._accumulator = accumulator
         self._outcomes = outcomes
         self._metadata = metadata
@@ -70,36 +65,30 @@ class TransactionRound:
         self._sealed = 0  # the transaction that takes no more records
         self._flushing = False
 
-    def _of_batches(self) -> TransactionOfBatches:
-        return TransactionOfBatches(self._transactions.transactional_id, self.coordination.implicit)
-
     @property
     def fatal(self) -> KprodError | None:
         """Why nothing can be sent any more; None while something can."""
-        return self._sequences.fatal
+        return self._identity.fatal
 
     @property
     def busy(self) -> bool:
         """True while a caller waits for a coordinator, or ``close`` for what it aborts."""
         return self._transactions.under_way
 
-    def _drained(self) -> bool:
-        return len(self._accumulator.incomplete) == 0 and self._outcomes.idle
-
     def run(self, now: float) -> float:
         """Ask what is due, of a coordinator that can be asked; seconds until the next look."""
         self.gather(now)
-        if now < self._hold_until and self.coordination.holds:
+        if now < self._hold_until and self._coordination.holds:
             return self._hold_until - now
-        if self.coordination.let_go():
+        if self._coordination.let_go():
             return 0.0  # this turn has passed the batches by
         return FOREVER if self._in_flight is not None else self._go_on(now)
 
     def _go_on(self, now: float) -> float:
         """No question is on its way: ``run``'s answer."""
-        if self.coordination.settle():
+        if self._coordination.settle():
             return 0.0
-        ask = self.coordination.due()
+        ask = self._coordination.due()
         if ask is None:
             return FOREVER
         if now < self._retry_at:
@@ -147,7 +136,7 @@ class TransactionRound:
             if wait > 0.0:
                 return wait
         self._in_flight = ask
-        self.coordination.leaves(ask)
+        self._coordination.leaves(ask)
         answered, failed = partial(self.answered, ask), partial(self.failed, ask)
         request = ControlRequest(ask.api, ask.encode, answered, failed, ask.version_cap)
         self._network.send(node_id, request, now)
@@ -189,11 +178,11 @@ class TransactionRound:
         if isinstance(ask, FindCoordinator):
             left = self._found(ask, reply, now)
         else:
-            left = self.coordination.answered(ask, reply)
+            left = self._coordination.answered(ask, reply)
             self._hold_until = now + MARKERS
         if left is None:
             self._failures, self._retry_at = 0, 0.0
-            self._sequences.identity_trouble = None
+            self._identity.trouble = None
             self._settle()
         else:
             if left is Reaction.FIND_AGAIN:
@@ -203,7 +192,7 @@ class TransactionRound:
         return throttle_ms
 
     def _settle(self) -> None:
-        known = self._sequences.producer is not None or self.fatal is not None
+        known = self._identity.producer is not None or self.fatal is not None
         if known and not self.settled.is_open:
             self.settled.open()
 
@@ -215,14 +204,14 @@ class TransactionRound:
             return None
         found = reaction(ask.api, reply.error_code)
         self._transactions.trouble = BrokerError(reply.error_code, f"{ask}")
-        return found if found is Reaction.RETRY else self.coordination.answered(ask, reply)
+        return found if found is Reaction.RETRY else self._coordination.answered(ask, reply)
 
     def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
         """There was no answer: ask again, perhaps somebody else."""
         self._in_flight = None
         self._coordinators.pop(ask.coordinator, None)
         self._transactions.trouble = error
-        self.coordination.lost(ask, error, sent=sent)
+        self._coordination.lost(ask, error, sent=sent)
         self._back_off(now)
 
     def end(self, error: KprodError) -> None:

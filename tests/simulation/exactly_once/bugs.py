@@ -6,14 +6,14 @@ Those of its decisions come from ``tests.simulation.transactions.bugs``; the oth
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kprod.buffer.producer_id import ProducerId
 from kprod.sender.coordination import Coordination
-from kprod.sender.rounds.produce import TransactionOfBatches
 from kprod.sender.rounds.transaction import TransactionRound
+from kprod.sender.sequences import ProducerIdentity
 from kprod.sender.transaction_requests import (
     AddPartitions,
     Ask,
@@ -49,7 +49,7 @@ class NotTransactional(Coordination):
     """Batches do not say that they are of a transaction."""
 
     def _identify(self, producer_id: int, epoch: int) -> None:
-        self._sequences.producer = ProducerId(producer_id, epoch, transactional=False)
+        self._identity.producer = ProducerId(producer_id, epoch, transactional=False)
 
 
 class BelievesInTheNewProtocol(Coordination):
@@ -69,11 +69,10 @@ class GoesOnWithTheOldEpoch(Coordination):
         self._transactions.ready()
 
 
-class NamesNoTransaction(TransactionRound):
+class NamesNoTransaction(Coordination):
     """Produce requests do not name the transactional id."""
 
-    def _of_batches(self) -> TransactionOfBatches:
-        return super()._of_batches()._replace(transactional_id="")
+    transactional_id = ""
 
 
 class StaysWithACoordinator(TransactionRound):
@@ -89,18 +88,22 @@ class StaysWithACoordinator(TransactionRound):
 class KeepsWhatWasQueued(TransactionRound):
     """What an aborted transaction has queued is left to the next one."""
 
+    def __init__(self, transactions: Transactions, coordination: Coordination, *parts: Any) -> None:
+        super().__init__(transactions, coordination, *parts)
+        drained = coordination._drained
+        coordination._drained = lambda: transactions.state is State.ABORTING or drained()
+
     def _drop_queued(self, now: float) -> None:
         pass
 
-    def _drained(self) -> bool:
-        return self._transactions.state is State.ABORTING or super()._drained()
 
-
-class EndsBeforeTheAnswers(TransactionRound):
+class EndsBeforeTheAnswers(Coordination):
     """A transaction ends while records are on their way."""
 
-    def _drained(self) -> bool:
-        return True
+    def __init__(
+        self, transactions: Transactions, identity: ProducerIdentity, drained: Callable[[], bool]
+    ) -> None:
+        super().__init__(transactions, identity, lambda: True)
 
 
 class ForgetsWhatFailed(TransactionRound):
@@ -159,7 +162,7 @@ ROUND = "kprod.sender.assembly.TransactionRound"
 COORDINATION = "kprod.sender.coordination"
 PLACES: tuple[tuple[type, str], ...] = (
     (Transactions, "kprod.sender.assembly.Transactions"),
-    (Coordination, "kprod.sender.rounds.transaction.Coordination"),
+    (Coordination, "kprod.sender.assembly.Coordination"),
     (TransactionRound, ROUND),
     (EndTransaction, f"{COORDINATION}.EndTransaction"),
     (AddPartitions, f"{COORDINATION}.AddPartitions"),

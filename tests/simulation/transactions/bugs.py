@@ -101,7 +101,7 @@ class TrustsLateEnds(Coordination):
 
 class KeepsTheEpoch(Coordination):
     def _identify(self, producer_id: int, epoch: int) -> None:
-        if self._sequences.producer is None:
+        if self._identity.producer is None:
             super()._identify(producer_id, epoch)
 
 

@@ -18,7 +18,7 @@ from kprod.errors import (
     ProducerFencedError,
 )
 from kprod.sender.coordination import Coordination
-from kprod.sender.sequences import Sequences
+from kprod.sender.sequences import ProducerIdentity
 from kprod.sender.transaction_requests import (
     AddOffsets,
     AddPartitions,
@@ -72,11 +72,10 @@ class Walk:
     def _start(self) -> None:
         """A producer, as an application makes one at first and after errors that want it."""
         self._transactions: Transactions = self._swap(Transactions)("tx", 60_000)
-        self._sequences = Sequences(idempotent=True, max_in_flight=5)
+        self._identity = ProducerIdentity()
         self._coordination: Coordination = self._swap(Coordination)(
-            self._transactions, self._sequences, lambda: not self._queue
+            self._transactions, self._identity, lambda: not self._queue
         )
-        self._sequences.transactions = self._coordination
         self._queue: list[Record] = []
         self._numbers: dict[int, tuple[int, int]] = {}  # by partition: epoch, next sequence
         self._pending: PendingCall | None = None
@@ -216,7 +215,7 @@ class Walk:
         if self._transactions.state in DOOMED or self._transactions.state is State.FATAL_ERROR:
             self._drop()
             return
-        if not self._queue or self._sequences.producer is None:
+        if not self._queue or self._identity.producer is None:
             return
         partition = self._rng.choice(self._queue).partition
         record = next(r for r in self._queue if r.partition == partition)
@@ -227,7 +226,7 @@ class Walk:
         self._produce(record)
 
     def _number(self, partition: int) -> tuple[int, int]:
-        epoch = self._sequences.producer.epoch if self._sequences.producer else -1
+        epoch = self._identity.producer.epoch if self._identity.producer else -1
         known, following = self._numbers.get(partition, (epoch, 0))
         if known != epoch:
             following = 0

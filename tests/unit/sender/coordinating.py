@@ -6,7 +6,7 @@ from typing import Any
 
 from kprod.buffer.producer_id import ProducerId
 from kprod.sender.coordination import Coordination
-from kprod.sender.sequences import Sequences
+from kprod.sender.sequences import ProducerIdentity, Sequences
 from kprod.sender.transaction_reactions import Reaction
 from kprod.sender.transaction_requests import (
     AddOffsets,
@@ -40,11 +40,16 @@ class Dialogue:
         self.undrained = False
         self._upgrades = 0
         self.transactions = Transactions("tx", 60_000)
-        self.sequences = Sequences(idempotent=True, max_in_flight=5)
+        self.identity = ProducerIdentity()
         self.coordination = Coordination(
-            self.transactions, self.sequences, lambda: not self.undrained
+            self.transactions, self.identity, lambda: not self.undrained
         )
-        self.sequences.transactions = self.coordination
+        self.sequences = Sequences(
+            idempotent=True,
+            max_in_flight=5,
+            identity=self.identity,
+            transaction=self.coordination,
+        )
         self.upgrade(2 if implicit else 1)
 
     def upgrade(self, level: int) -> None:
@@ -54,8 +59,8 @@ class Dialogue:
 
     @property
     def producer(self) -> ProducerId:
-        assert self.sequences.producer is not None
-        return self.sequences.producer
+        assert self.identity.producer is not None
+        return self.identity.producer
 
     def due(self) -> Ask:
         ask = self.coordination.due()

@@ -23,7 +23,7 @@ class Line:
     ) -> None:
         self.sequences = Sequences(idempotent=idempotent, max_in_flight=max_in_flight)
         if idempotent:
-            self.sequences.producer = producer
+            self.sequences.identity.producer = producer
         self.leader = LEADER
         self._pool = BufferPool(1000 * SIZE, SIZE)
 

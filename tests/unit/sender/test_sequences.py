@@ -53,7 +53,7 @@ def test_without_idempotence_nothing_is_numbered() -> None:
 
 def test_nothing_leaves_before_there_is_a_producer_id() -> None:
     line = Line()
-    line.sequences.producer = None
+    line.sequences.identity.producer = None
     assert line.sequences.needs_producer_id
     assert not line.admits(line.batch())
     assert not Line(idempotent=False).sequences.needs_producer_id
@@ -300,7 +300,7 @@ def test_after_the_last_epoch_a_new_producer_id_is_needed() -> None:
     assert renumber(line) == []
     assert line.sequences.needs_producer_id
     assert not line.admits(batch)
-    line.sequences.producer = ProducerId(8, 0)
+    line.sequences.identity.producer = ProducerId(8, 0)
     assert renumber(line) == []
     assert place(batch) == (8, 0, 0)
     assert line.admits(batch)
@@ -312,7 +312,7 @@ def test_what_is_under_way_under_the_old_id_is_retried_under_it() -> None:
     line.refuse(refused, other)
     line.sequences.want_new_epoch(refused)
     renumber(line)
-    line.sequences.producer = ProducerId(8, 0)
+    line.sequences.identity.producer = ProducerId(8, 0)
     renumber(line)
     line.send(other)
     assert place(other) == (7, 2**15 - 1, 0)
