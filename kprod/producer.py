@@ -13,7 +13,7 @@ from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.bulk.bulk_calls import BulkCalls
 from kprod.bulk.writing import BulkParts
 from kprod.clock import SystemClock
-from kprod.cluster.metadata import Metadata
+from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
@@ -112,7 +112,9 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             record_clock=self.record_clock,
         )
         self._metadata = self._sender.metadata
-        self._metadata.on_forgotten = getattr(self._partitioner, "forget", None)
+        forget = getattr(self._partitioner, "forget", None)
+        if forget is not None:
+            self._metadata.subscribe(MetadataListener(forgotten=forget))
         self._accumulator = self._sender.accumulator
         self._transactions = self._sender.transactions
         self._wake = self._sender.leadership.wake

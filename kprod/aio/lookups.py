@@ -9,7 +9,7 @@ from functools import partial
 
 from kprod.aio.loop_threads import call_soon
 from kprod.buffer.awaiting import in_slices
-from kprod.cluster.metadata import Metadata
+from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import TopicInfo
 from kprod.cluster.topic_search import Search
 from kprod.errors import KprodError
@@ -40,7 +40,7 @@ class TopicLookups:
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
         self._begin(None)
-        metadata.on_change = self._changed
+        metadata.subscribe(MetadataListener(changed=self._changed))
 
     def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop

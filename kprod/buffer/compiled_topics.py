@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.cluster.metadata import Metadata
+from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.types import TopicPartition
 from kprod_ext.partition_queue import StickyPartition
@@ -33,7 +33,7 @@ class CompiledTopics:
         self._largest = largest
         self._closed = False
         table.clear()
-        metadata.on_publish = self.close_stale
+        metadata.subscribe(MetadataListener(published=self.close_stale))
 
     def admit(self, tp: TopicPartition, partitions: int, sticky: StickyPartition | None) -> None:
         """Let records of ``tp`` go straight into its open batch; its topic has ``partitions``.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
@@ -40,24 +41,41 @@ from kprod_ext import Mutex
 FOREVER = float("inf")
 
 
+def _nothing(*_: object) -> None:
+    """The reaction to an event that a listener does not need."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataListener:
+    """Functions that ``Metadata`` calls, in the thread that reports the event.
+
+    ``published``: a new snapshot is in force. ``changed``: ``look`` may find something new.
+    ``wanted``: a caller waits for an answer, so the sender must look. ``forgotten``: nothing is
+    sent to these topics any more. ``broker_failed``: a connection to the broker of that name ended
+    in the error. ``throttled``: the broker of that address and node id asks for no requests for so
+    many seconds (``throttle_time_ms``).
+    """
+
+    published: Callable[[ClusterSnapshot], None] = _nothing
+    changed: Callable[[], None] = _nothing
+    wanted: Callable[[], None] = _nothing
+    forgotten: Callable[[set[str]], None] = _nothing
+    broker_failed: Callable[[str, KprodError], None] = _nothing
+    throttled: Callable[[str, int, float], None] = _nothing
+
+
 class Metadata:
     """Holds the current snapshot. Thread-safe.
 
-    ``snapshot`` is read without a lock; ``on_publish`` is called with each new one, by the thread
-    that reports the answer. ``_lock`` guards every other field; nothing is called and nothing
-    blocks while it is held.
+    ``snapshot`` is read without a lock. ``_lock`` guards every other field; nothing is called and
+    nothing blocks while it is held.
     """
 
     def __init__(
         self, *, clock: Clock, max_age: float, max_idle: float, backoff: ExponentialBackoff
     ) -> None:
         self.snapshot = ClusterSnapshot()
-        self.on_publish: Callable[[ClusterSnapshot], None] | None = None
-        self.on_forgotten: Callable[[set[str]], None] | None = None  # nobody sends there any more
-        self.on_trouble: Callable[[str, KprodError], None] | None = None  # a broker failed
-        self.on_change: Callable[[], None] = lambda: None  # ``look`` may find something new
-        self.on_throttle: Callable[[str, int, float], None] | None = None  # a broker asks for less
-        self.wake: Callable[[], None] = lambda: None  # the sender looks; set by who assembles it
+        self._listeners: tuple[MetadataListener, ...] = ()
         self.request_version = 0  # that of the last answer
         self._clock = clock
         self._max_age = max_age
@@ -83,7 +101,16 @@ class Metadata:
         self._quiet_until = -FOREVER  # until then ``due`` need not look at any of the above,
         self._next_due = FOREVER  # for nothing is due before this
 
+    def subscribe(self, listener: MetadataListener) -> None:
+        """Call the functions of ``listener``, too. Only before the sender's first turn."""
+        self._listeners = (*self._listeners, listener)
+
     # Application threads ----------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Let the sender look."""
+        for listener in self._listeners:
+            listener.wanted()
 
     def await_topic(
         self, topic: str, timeout: float, wake: Callable[[], None], partition: int | None = None
@@ -223,7 +250,8 @@ class Metadata:
         with self._lock:
             self._closed, self._ended_by = True, self._ended_by or error
             self._tell_waiters()
-        self.on_change()
+        for listener in self._listeners:
+            listener.changed()
 
     def _end(self, what: str) -> KprodError:
         return ProducerClosedError(what) if self._ended_by is None else copy.copy(self._ended_by)
@@ -312,9 +340,9 @@ class Metadata:
             self._last_success = now
             self._answers += 1
             self._tell_waiters()
-        self.on_change()
-        if self.on_publish is not None:
-            self.on_publish(snapshot)
+        for listener in self._listeners:
+            listener.changed()
+            listener.published(snapshot)
         return True
 
     def failed(self, error: KprodError, now: float) -> None:
@@ -327,7 +355,8 @@ class Metadata:
             self._last_attempt = now
             self._troubles.request_failed(error)
             self._tell_waiters()
-        self.on_change()
+        for listener in self._listeners:
+            listener.changed()
 
     def connection_failed(self, broker: str, error: KprodError) -> None:
         """A broker cannot be reached: the leaders may have moved, and waiters want to know why."""
@@ -337,15 +366,17 @@ class Metadata:
             if isinstance(error, AuthenticationError):
                 self._refusals += 1
                 self._tell_waiters()
-        self.on_change()
-        if self.on_trouble is not None:
-            self.on_trouble(broker, error)
+        for listener in self._listeners:
+            listener.changed()
+            listener.broker_failed(broker, error)
 
     def throttled(self, node_id: int, milliseconds: int) -> None:
         """A broker's answer says for how long it wants no requests, or has delayed it; 0: not."""
         broker = self.snapshot.brokers.get(node_id)
-        if milliseconds and self.on_throttle is not None and broker is not None:
-            self.on_throttle(f"{broker.host}:{broker.port}", node_id, milliseconds / 1000)
+        if milliseconds and broker is not None:
+            address = f"{broker.host}:{broker.port}"
+            for listener in self._listeners:
+                listener.throttled(address, node_id, milliseconds / 1000)
 
     def rebootstrap(self) -> None:
         """Forget the brokers and who leads what: the cluster is asked for as if for the first time.
@@ -355,8 +386,8 @@ class Metadata:
         with self._lock:
             self.snapshot = snapshot = self.snapshot.without_brokers()
             self._ask_for_all()
-        if self.on_publish is not None:
-            self.on_publish(snapshot)
+        for listener in self._listeners:
+            listener.published(snapshot)
 
     def request_update(self, *, brokers: bool = False) -> None:
         """Something showed that the snapshot is old; ``brokers``: also while no topic is in use."""
@@ -392,9 +423,9 @@ class Metadata:
             return set(self._dropped)
 
     def forgotten(self, topics: set[str]) -> None:
-        """Nobody keeps anything of these topics any more, once ``on_forgotten`` was called."""
-        if self.on_forgotten is not None:
-            self.on_forgotten(topics)
+        """Nothing of these topics is kept any more, once every listener knows."""
+        for listener in self._listeners:
+            listener.forgotten(topics)
         with self._lock:
             self._dropped = self._dropped.difference(topics)
 

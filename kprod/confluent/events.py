@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kprod.clock import SystemClock
+from kprod.cluster.metadata import MetadataListener
 from kprod.confluent.errors import KafkaError, from_native
 from kprod.confluent.native import LONG, NativeProducer
 from kprod.confluent.options import Settings
@@ -52,9 +53,10 @@ class Events:
     def listen_to(self, native: NativeProducer) -> None:
         """Hear of what the callbacks that are there ask for."""
         if self._settings.error_cb is not None:
-            native.metadata.on_trouble = partial(self._heard_of_trouble, weakref.ref(native))
+            heard = partial(self._heard_of_trouble, weakref.ref(native))
+            native.metadata.subscribe(MetadataListener(broker_failed=heard))
         if self._settings.throttle_cb is not None:
-            native.metadata.on_throttle = self._heard_of_throttling
+            native.metadata.subscribe(MetadataListener(throttled=self._heard_of_throttling))
         if self._settings.tokens is not None:
             self._settings.tokens.keep_fresh(self._tell)
 

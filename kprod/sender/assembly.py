@@ -13,7 +13,7 @@ from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CODEC_IDS, compressor
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.clock import Clock
-from kprod.cluster.metadata import Metadata
+from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
@@ -76,7 +76,7 @@ def assemble(
     watchers = [part.told for part in (transactions, telemetry) if part is not None]
     network = _network(config, metrics, clock, metadata, rng, watchers)
     leadership = SenderLeadership(network, clock)
-    metadata.wake = leadership.wake
+    metadata.subscribe(MetadataListener(wanted=leadership.wake))
     told = (leadership, callbacks, record_clock)
     accumulator = _accumulator(config, metrics, retry_backoff, clock, *told, transactions)
     identity = ProducerIdentity()

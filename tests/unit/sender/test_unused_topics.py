@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import pytest
 
 from kprod.buffer.compiled_topics import CompiledTopics
+from kprod.cluster.metadata import MetadataListener
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.intake.queue_loads import QueueLoads
 from kprod.types import TopicPartition
@@ -34,7 +35,7 @@ class Caller(CompiledSend):
         self.partitioner = DefaultPartitioner(16_384, random.Random(1), loads=loads)
         self.rig = SenderRig(broker.cluster, metadata_max_idle_ms=IDLE * 1000, load_watcher=loads)
         sender = self.rig.sender
-        sender.metadata.on_forgotten = self.partitioner.forget
+        sender.metadata.subscribe(MetadataListener(forgotten=self.partitioner.forget))
         self._topics = CompiledTopics(
             self._topic_appenders, sender.accumulator, sender.metadata, largest=1_000
         )
