@@ -27,6 +27,19 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class Broker(NamedTuple):
+    """One broker as the cluster tells it; bootstrap addresses have the ids -1, -2, ..."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        name = f"broker {self.node_id}" if self.node_id >= 0 else "bootstrap broker"
+        return f"{name} at {self.host}:{self.port}"
+
+
 class RecordMetadata(NamedTuple):
     """Where an acknowledged record was stored (field order of kafka-python's ``RecordMetadata``).
 

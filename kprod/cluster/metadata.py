@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from kprod.backoff import ExponentialBackoff
 from kprod.clock import Clock
 from kprod.cluster.snapshot import (
-    Broker,
     ClusterSnapshot,
     LeaderHint,
     TopicInfo,
@@ -303,11 +302,7 @@ class Metadata:
 
     def answered(self, reply: MetadataReply, now: float) -> bool:
         """Publish what a broker answered; False when the answer was unusable (no brokers)."""
-        brokers = {
-            b.node_id: Broker(b.node_id, b.host, b.port, b.rack)
-            for b in reply.brokers
-            if b.node_id >= 0
-        }
+        brokers = {broker.node_id: broker for broker in reply.brokers if broker.node_id >= 0}
         if reply.error_code or not brokers:
             why = (
                 BrokerError(reply.error_code)

@@ -14,24 +14,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kprod.errors import REFRESHES_METADATA, PartitionError
-from kprod.types import TopicPartition
+from kprod.types import Broker, TopicPartition
 from kprod.wire.control import PartitionReply, TopicReply
 
 NO_LEADER = -1
 NO_EPOCH = -1
-
-
-class Broker(NamedTuple):
-    """One broker as the cluster advertises it."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-    def __str__(self) -> str:
-        who = f"broker {self.node_id}" if self.node_id >= 0 else "bootstrap broker"
-        return f"{who} at {self.host}:{self.port}"
 
 
 class PartitionInfo(NamedTuple):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kprod.backoff import ExponentialBackoff
-from kprod.cluster.snapshot import Broker
 from kprod.errors import ConnectionLost, KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import BrokerConnection
@@ -24,6 +23,7 @@ from kprod.sender.trouble_log import (
     slow_setup,
 )
 from kprod.transport.base import Backend, Transport, views_of
+from kprod.types import Broker
 from kprod.wire.versions import ApiKey, ApiVersions
 from kprod_ext import Mutex
 

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from kprod.clock import Clock
-from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.exchange import Exchange
 from kprod.sender.link import BrokerLink, LinkSettings
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Readiness
+from kprod.types import Broker
 from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")

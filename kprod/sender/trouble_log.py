@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from logging import DEBUG
 
-from kprod.cluster.snapshot import Broker
 from kprod.errors import (
     AuthenticationError,
     BrokerError,
@@ -18,6 +17,7 @@ from kprod.errors import (
     UnsupportedVersionError,
 )
 from kprod.sender_log import SenderLog
+from kprod.types import Broker
 
 
 def as_lost(error: KprodError) -> KprodError:

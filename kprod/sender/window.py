@@ -64,10 +64,6 @@ class Window:
             return self._most
         return max(self.size - under_way, 0 if under_way else 1)
 
-    def begin(self, nbytes: int, under_way: int, now: float) -> Passage:
-        """A request with ``nbytes`` of batches leaves behind ``under_way`` unanswered bytes."""
-        return Passage(self, nbytes, under_way + nbytes, now)
-
     def answered(self, nbytes: int, carried: int, seconds: float) -> None:
         """A request of ``nbytes`` was answered; in these ``seconds`` ``carried`` bytes arrived."""
         self._quickest = min(self._quickest, seconds)
@@ -98,28 +94,3 @@ class Window:
         if size != self.size:
             self.size = size
             self._changed(size)
-
-
-class Passage:
-    """One request on its way through a window: ends with ``answered`` or with ``lost``.
-
-    ``sent_at``: when it was made.
-    """
-
-    __slots__ = ("_carried", "_nbytes", "_window", "sent_at")
-
-    def __init__(self, window: Window, nbytes: int, carried: int, sent_at: float) -> None:
-        self._window = window
-        self._nbytes = nbytes
-        self._carried = carried  # what had to arrive before the answer: of one stream, in order
-        self.sent_at = sent_at
-
-    def answered(self, now: float) -> float:
-        """The answer came; how many seconds it took."""
-        seconds = now - self.sent_at
-        self._window.answered(self._nbytes, self._carried, seconds)
-        return seconds
-
-    def lost(self, now: float) -> None:
-        """No answer will come: the connection was lost, or was silent for too long."""
-        self._window.lost(self.sent_at, now)

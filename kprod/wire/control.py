@@ -13,26 +13,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kprod.errors import ProtocolError
+from kprod.types import Broker
 from kprod.version import VERSION
-from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import begin_request, framed
 from kprod.wire.primitives import UNLIMITED, WireReader
 from kprod.wire.versions import ApiKey, is_flexible
-
-__all__ = [
-    "ApiVersionsReply",
-    "BrokerEndpoint",
-    "InitProducerIdReply",
-    "MetadataReply",
-    "PartitionReply",
-    "TopicReply",
-    "decode_api_versions_response",
-    "decode_init_producer_id_response",
-    "decode_metadata_response",
-    "encode_api_versions_request",
-    "encode_init_producer_id_request",
-    "encode_metadata_request",
-]
 
 # ApiVersions ----------------------------------------------------------------------------------
 
@@ -166,7 +151,7 @@ class TopicReply(NamedTuple):
 class MetadataReply(NamedTuple):
     """Brokers, topics and partitions in the broker's order, its claims unchecked."""
 
-    brokers: list[BrokerEndpoint]
+    brokers: list[Broker]
     cluster_id: str | None
     controller_id: int
     topics: list[TopicReply]
@@ -234,9 +219,9 @@ def _topics(version: int, reader: WireReader, asked: Collection[str] | None) -> 
     return topics
 
 
-def _broker(reader: WireReader) -> BrokerEndpoint:
+def _broker(reader: WireReader) -> Broker:
     node_id, host, port = reader.int32(), reader.string(), reader.int32()
-    broker = BrokerEndpoint(node_id, host, port, reader.nullable_string())
+    broker = Broker(node_id, host, port, reader.nullable_string())
     reader.skip_tags()
     return broker
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from typing import NamedTuple
 
 from kprod.errors import ProtocolError, UnsupportedVersionError
-from kprod.wire.endpoint import BrokerEndpoint
+from kprod.types import Broker
 from kprod.wire.framing import encode_request_header
 from kprod.wire.primitives import UNLIMITED, WireWriter
 from kprod.wire.versions import ApiKey, is_flexible
@@ -91,28 +92,12 @@ def _by_topic(
     return [(_topic_name(version, topic), members) for topic, members in topics.items()]
 
 
-class ProduceResponse:
+class ProduceResponse(NamedTuple):
     """Every partition's result in the broker's order, and the brokers it names as leaders."""
 
-    __slots__ = ("brokers", "partitions", "throttle_ms")
-
-    def __init__(
-        self,
-        partitions: list[PartitionResponse],
-        throttle_ms: int,
-        brokers: list[BrokerEndpoint],
-    ) -> None:
-        self.partitions = partitions
-        self.throttle_ms = throttle_ms
-        self.brokers = brokers
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ProduceResponse):
-            return NotImplemented
-        mine = self.partitions, self.throttle_ms, self.brokers
-        return mine == (other.partitions, other.throttle_ms, other.brokers)
-
-    __hash__ = None  # type: ignore[assignment]
+    partitions: list[PartitionResponse]
+    throttle_ms: int
+    brokers: list[Broker]
 
 
 def decode_produce_response(
@@ -129,5 +114,5 @@ def decode_produce_response(
         results, throttle_ms, endpoints = read_produce_response(version, body, most, records)
     except ValueError as error:
         raise ProtocolError(f"PRODUCE v{version} response: {error}") from None
-    brokers = map(BrokerEndpoint._make, endpoints)
+    brokers = map(Broker._make, endpoints)
     return ProduceResponse(results, throttle_ms, list(brokers))

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from kprod.types import Broker
 from kprod.wire.control import (
     ApiVersionsReply,
     InitProducerIdReply,
@@ -15,7 +16,6 @@ from kprod.wire.control import (
     encode_init_producer_id_request,
     encode_metadata_request,
 )
-from kprod.wire.endpoint import BrokerEndpoint
 from kprod.wire.framing import FrameReader, encode_request_header, split_response_header
 from kprod.wire.produce import (
     ProduceResponse,
@@ -106,7 +106,7 @@ def test_api_versions_response_of_the_mock_broker_reads_as_fall_back_to_0() -> N
 def test_produce_response_with_the_new_leader() -> None:
     reply = decode_produce_response(10, body(golden.PRODUCE_V10_RESPONSE))
     refused = PartitionResponse("t", None, 0, 6, -1, -1, -1, [], None, 2, 7)
-    assert reply == ProduceResponse([refused], 0, [BrokerEndpoint(2, "h2", 9093, None)])
+    assert reply == ProduceResponse([refused], 0, [Broker(2, "h2", 9093, None)])
 
 
 def test_produce_response_in_the_classic_encoding() -> None:

@@ -8,8 +8,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.ready_tracker import ReadyTracker
-from kprod.cluster.snapshot import Broker, ClusterSnapshot, PartitionInfo, TopicInfo
-from kprod.types import TopicPartition
+from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.types import Broker, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue

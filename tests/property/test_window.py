@@ -25,10 +25,10 @@ def test_a_window_stays_within_its_bounds(
     for what, one, two, seconds in happenings:
         before = window.size
         if what == "answered":
-            window.begin(int(one), int(two), 0.0).answered(seconds)
+            window.answered(int(one), int(two) + int(one), seconds)
             assert window.size <= before + one
         else:
-            window.begin(least, 0, one).lost(one + two)
+            window.lost(one, one + two)
             assert window.size <= before
         assert least <= window.size <= max(least, most)
         assert told[-1] == window.size
@@ -41,8 +41,8 @@ def test_what_was_lost_is_regained(least: int, losses_: int) -> None:
     """However often it fell, answers let requests go again as if nothing had happened."""
     window = Window(least, 8 * least, 3.0, lambda size: None)
     for number in range(losses_):
-        window.begin(least, 0, number + 0.5).lost(number + 1.0)
+        window.lost(number + 0.5, number + 1.0)
     for _ in range(200):
-        window.begin(window.size, 0, 0.0).answered(0.001)
+        window.answered(window.size, window.size, 0.001)
     assert window.size == 8 * least
     assert window.room(1 << 30) == 8 * least

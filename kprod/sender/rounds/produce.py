@@ -11,15 +11,15 @@ from typing import Protocol
 from kprod.buffer.accumulator import RecordAccumulator, Taken
 from kprod.buffer.ready_tracker import Ready
 from kprod.cluster.metadata import Metadata
-from kprod.cluster.snapshot import Broker, ClusterSnapshot, LeaderHint
+from kprod.cluster.snapshot import ClusterSnapshot, LeaderHint
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.sender.batch_errors import unknown_fate
 from kprod.sender.exchange import Buffers
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.sequences import Sequences, Transaction
-from kprod.sender.window import Passage, Window
-from kprod.types import TopicPartition
+from kprod.sender.window import Window
+from kprod.types import Broker, TopicPartition
 from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
 from kprod_ext.batch import HEADER_BYTES, ProducerBatch
@@ -58,8 +58,8 @@ LAST_VERSION_WITHOUT_ADDING = 11
 class ProduceExchange:
     """Carries the batches until each has a verdict.
 
-    Owns their memory from the first byte to the end. ``passage``: of the request through the
-    node's window.
+    Owns their memory from the first byte to the end. ``sent_at`` is when the request was made, and
+    left ``under_way`` bytes of others without an answer.
     """
 
     api = ApiKey.PRODUCE
@@ -72,7 +72,9 @@ class ProduceExchange:
         acks: int,
         timeout_ms: int,
         node_id: int,
-        passage: Passage,
+        window: Window,
+        under_way: int,
+        sent_at: float,
         transaction: Transaction | None = None,
     ) -> None:
         self.version_cap = LAST_VERSION_BY_NAME if None in topic_ids.values() else None
@@ -89,15 +91,13 @@ class ProduceExchange:
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._node_id = node_id
-        self._passage = passage
+        self._window = window
+        self._sent_at = sent_at
+        self._nbytes = sum(batch.size for batch in batches)
+        self._carried = under_way + self._nbytes  # arrives before the answer: one stream, in order
         self._named: Mapping[int, Broker] = NOBODY  # leaders that the answer tells the addresses of
         # What it says of partitions it refuses.
         self._moved: dict[TopicPartition, LeaderHint] | None = None
-
-    @property
-    def batches(self) -> list[ProducerBatch]:
-        """Those that have no verdict yet."""
-        return list(self._batches.values())
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         parts: list[PartitionBatch] = []
@@ -117,16 +117,15 @@ class ProduceExchange:
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
         if not self.expects_response:
-            self._outcomes.answered_after(self._node_id, self._passage.answered(now), 0)
+            self._measured(now, 0)
             while self._batches:
                 self._outcomes.stored(self._batches.popitem()[1], -1, -1)
             return 0
         records = sum(batch.record_count for batch in self._batches.values())
         response = decode_produce_response(version, body, len(self._batches), records)
-        seconds = self._passage.answered(now)
-        self._outcomes.answered_after(self._node_id, seconds, response.throttle_ms)
+        self._measured(now, response.throttle_ms)
         if response.brokers:
-            self._named = {broker.node_id: Broker(*broker) for broker in response.brokers}
+            self._named = {broker.node_id: broker for broker in response.brokers}
         unasked = ""
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items() if topic_id}
         for part in response.partitions:
@@ -144,6 +143,11 @@ class ProduceExchange:
         if self._moved is not None:
             self._outcomes.leaders_moved(self._moved)
         return response.throttle_ms
+
+    def _measured(self, now: float, throttle_ms: int) -> None:
+        seconds = now - self._sent_at
+        self._window.answered(self._nbytes, self._carried, seconds)
+        self._outcomes.answered_after(self._node_id, seconds, throttle_ms)
 
     def _end_left_out(self, now: float) -> None:
         while self._batches:
@@ -169,7 +173,7 @@ class ProduceExchange:
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         if isinstance(error, ConnectionLost):
-            self._passage.lost(now)
+            self._window.lost(self._sent_at, now)
         while self._batches:
             self._outcomes.attempt_failed(self._batches.popitem()[1], error, now, maybe=sent)
 
@@ -309,9 +313,7 @@ class ProduceRound:
             return False
         self._cut(taken, window.size)
         if taken:
-            nbytes = sum(batch.size for batch, _ in taken)
-            passage = window.begin(nbytes, under_way, now)
-            exchange = self._exchange(node_id, acks, taken, snapshot, passage, now)
+            exchange = self._exchange(node_id, acks, taken, snapshot, under_way, now)
             self._network.send(node_id, exchange, now)
         return True
 
@@ -349,7 +351,7 @@ class ProduceRound:
         acks: int,
         taken: Taken,
         snapshot: ClusterSnapshot,
-        passage: Passage,
+        under_way: int,
         now: float,
     ) -> ProduceExchange:
         batches: list[ProducerBatch] = []
@@ -371,7 +373,9 @@ class ProduceRound:
             acks,
             self._request_timeout_ms,
             node_id,
-            passage,
+            self._window(node_id),
+            under_way,
+            now,
             self._sequences.transaction,
         )
 

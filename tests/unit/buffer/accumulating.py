@@ -10,8 +10,8 @@ from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.compression import CODEC_IDS
 from kprod.buffer.queue_settings import QueueSettings
-from kprod.cluster.snapshot import Broker, ClusterSnapshot, Leadership, PartitionInfo, TopicInfo
-from kprod.types import TopicPartition
+from kprod.cluster.snapshot import ClusterSnapshot, Leadership, PartitionInfo, TopicInfo
+from kprod.types import Broker, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import AppendResult

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kprod.wire.control import BrokerEndpoint, MetadataReply, PartitionReply, TopicReply
+from kprod.types import Broker
+from kprod.wire.control import MetadataReply, PartitionReply, TopicReply
 
 NODES = (1, 2, 3)
 
@@ -24,7 +25,7 @@ def topic(
 
 def reply(*topics: TopicReply, nodes: Sequence[int] = NODES, error: int = 0) -> MetadataReply:
     """An answer of a cluster of ``nodes``."""
-    brokers = [BrokerEndpoint(node, f"broker-{node}", 9092, None) for node in nodes]
+    brokers = [Broker(node, f"broker-{node}", 9092, None) for node in nodes]
     return MetadataReply(brokers, "cluster", 1, list(topics), 0, error)
 
 

@@ -11,8 +11,8 @@ from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import ConnectionLost, KprodTimeoutError
-from kprod.types import TopicPartition
-from kprod.wire.control import BrokerEndpoint, MetadataReply, PartitionReply, TopicReply
+from kprod.types import Broker, TopicPartition
+from kprod.wire.control import MetadataReply, PartitionReply, TopicReply
 from tests.support.steady_random import SteadyRandom
 from tests.unit.cluster.replies import numbered, reply, topic
 
@@ -286,7 +286,7 @@ def test_a_hole_in_the_partition_numbers_has_no_leader(metadata: Metadata) -> No
 
 def test_brokers_with_impossible_ids_are_passed_by(metadata: Metadata) -> None:
     answer = reply(topic("t"))
-    answer.brokers.append(BrokerEndpoint(-1, "bad", 9092, None))
+    answer.brokers.append(Broker(-1, "bad", 9092, None))
     metadata.answered(answer, 0.0)
     assert sorted(metadata.snapshot.brokers) == [1, 2, 3]
 

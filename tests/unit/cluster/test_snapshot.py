@@ -9,14 +9,8 @@ from types import FrameType, MappingProxyType
 
 import pytest
 
-from kprod.cluster.snapshot import (
-    Broker,
-    ClusterSnapshot,
-    LeaderHint,
-    PartitionInfo,
-    TopicInfo,
-)
-from kprod.types import TopicPartition
+from kprod.cluster.snapshot import ClusterSnapshot, LeaderHint, PartitionInfo, TopicInfo
+from kprod.types import Broker, TopicPartition
 
 ONE, TWO = Broker(1, "h1", 9092, "r1"), Broker(2, "h2", 9092)
 BROKERS = {1: ONE, 2: TWO}

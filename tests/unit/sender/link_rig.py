@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from kprod.backoff import ExponentialBackoff
-from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.link import BrokerLink, LinkSettings
 from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.memory import MemoryTransport, ServerEnd
+from kprod.types import Broker
 from tests.support.fake_clock import FakeClock
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.steady_random import SteadyRandom

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kprod.cluster.snapshot import Broker
 from kprod.errors import ProtocolError
 from kprod.sender.connection import LONGEST_OTHER_ANSWER
 from kprod.sender.link import READS_PER_TURN, RECEIVE_BYTES
+from kprod.types import Broker
 from kprod.wire.control import (
     MOST_BROKERS,
     MOST_PARTITIONS,

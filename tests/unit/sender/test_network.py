@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from kprod.cluster.snapshot import Broker
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.network import PATIENCE, Network
+from kprod.types import Broker
 from kprod.wire.versions import ApiKey
 from tests.support.fake_clock import FakeClock
 from tests.support.steady_random import SteadyRandom

@@ -18,12 +18,11 @@ class Watched:
 
     def answer(self, nbytes: int, *, under_way: int = 0, seconds: float = QUICK) -> int:
         """A request was answered; the size then."""
-        passage = self.window.begin(nbytes, under_way, 50.0)
-        assert round(passage.answered(50.0 + seconds), 6) == seconds
+        self.window.answered(nbytes, under_way + nbytes, seconds)
         return self.window.size
 
     def lose(self, sent_at: float = 99.0, now: float = 100.0) -> int:
-        self.window.begin(LEAST, 0, sent_at).lost(now)
+        self.window.lost(sent_at, now)
         return self.window.size
 
 
@@ -86,10 +85,10 @@ def test_an_answer_that_took_too_long_takes_it_back_to_what_is_carried() -> None
 def test_what_every_answer_takes_says_nothing_of_bytes() -> None:
     window = Window(LEAST, MOST, PATIENCE, lambda size: None)
     for size in (100, 200, 400):
-        window.begin(size, 0, 0.0).answered(10.0)
+        window.answered(size, size, 10.0)
         assert window.size == 2 * size
     assert window.room(1_000_000) == MOST
-    window.begin(800, 0, 0.0).answered(14.0)
+    window.answered(800, 800, 14.0)
     assert window.size == 600, "800 in 4 s more"
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from kprod.errors import ProtocolError
+from kprod.types import Broker
 from kprod.wire.control import (
     ApiVersionsReply,
-    BrokerEndpoint,
     InitProducerIdReply,
     MetadataReply,
     PartitionReply,
@@ -33,7 +33,7 @@ def test_metadata_responses_of_every_version(version: int) -> None:
     topic_id = TOPIC_ID.bytes if version >= 10 else None
     partitions = [PartitionReply(0, 0, 1, epoch), PartitionReply(5, 1, -1, -1)]
     assert decode_metadata_response(version, metadata_response(version)) == MetadataReply(
-        brokers=[BrokerEndpoint(1, "h1", 9092, "r1"), BrokerEndpoint(2, "h2", 9093, None)],
+        brokers=[Broker(1, "h1", 9092, "r1"), Broker(2, "h2", 9093, None)],
         cluster_id="cluster",
         controller_id=2,
         topics=[

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from kprod.cluster.snapshot import Broker
 from kprod.errors import ProtocolError
+from kprod.types import Broker
 from kprod.wire.control import decode_metadata_response
 from kprod.wire.primitives import WireReader
 from kprod.wire.produce import decode_produce_response

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from kprod.errors import ProtocolError, UnsupportedVersionError
-from kprod.wire.endpoint import BrokerEndpoint
+from kprod.types import Broker
 from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
 from kprod_ext import PartitionBatch, PartitionResponse, SealedBatch, SealedPiece
@@ -96,7 +96,7 @@ def test_responses_of_every_version(version: int) -> None:
         PartitionResponse(other, None, 0, 0, 2**40, -1, start, [], None, -1, -1),
     ]
     assert reply.throttle_ms == 250
-    assert reply.brokers == ([BrokerEndpoint(2, "h2", 9093, "r")] if version >= 10 else [])
+    assert reply.brokers == ([Broker(2, "h2", 9093, "r")] if version >= 10 else [])
 
 
 def test_unknown_tags_and_trailing_bytes_are_ignored() -> None:
