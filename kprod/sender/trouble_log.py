@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from logging import DEBUG
 
@@ -103,9 +103,27 @@ class _Trouble:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Line:
     at: float
     left_out: int = 0  # since then
+
+
+class RateLimit:
+    """Lets one line about a subject pass per ``INTERVAL``, and counts those it leaves out."""
+
+    def __init__(self) -> None:
+        self._latest: dict[Hashable, _Line] = {}
+
+    def admit(self, subject: Hashable, now: float, count: int = 1) -> _Line | None:
+        """None: leave the line out. Else the line before it, an empty one for the first."""
+        latest = self._latest.get(subject)
+        if latest is not None and now - latest.at < INTERVAL:
+            latest.left_out += count
+            return None
+        if latest is None and len(self._latest) >= KEPT:
+            self._latest.clear()
+        self._latest[subject] = _Line(now)
+        return latest or _Line(now)
 
 
 class TroubleLog:
@@ -119,7 +137,7 @@ class TroubleLog:
         self.come_up = 0  # how many connections have
         self._client_id = client_id
         self._troubles: dict[str, _Trouble] = {}
-        self._told: dict[str, _Told] = {}  # the other ones, by what they are about
+        self._limit = RateLimit()  # of all other lines
 
     def failed(self, broker: str, error: KprodError, now: float) -> None:
         """A connection to ``broker`` could not be made, or broke; ``error`` names it."""
@@ -169,26 +187,16 @@ class TroubleLog:
         """Something rare that users should know of."""
         log.warning("%s: %s", self._client_id, what)
 
-    def seldom(self, what: str, text: str, now: float) -> None:
-        """Tell ``text``: each ``what`` once per ``INTERVAL``, with how often it was left out."""
-        told = self._told.get(what)
-        if self._is_news(what, now):
-            others = "" if told is None else _others(told.left_out, "times", now - told.at)
+    def seldom(self, subject: str, text: str, now: float) -> None:
+        """Log ``text``: one line about ``subject`` per ``INTERVAL``, with the number left out."""
+        before = self._limit.admit(subject, now)
+        if before is not None:
+            others = _others(before.left_out, "times", now - before.at)
             log.warning("%s: %s%s", self._client_id, text, others)
-
-    def _is_news(self, what: str, now: float) -> bool:
-        told = self._told.get(what)
-        if told is not None and now - told.at < INTERVAL:
-            told.left_out += 1
-            return False
-        if told is None and len(self._told) >= KEPT:
-            self._told.clear()
-        self._told[what] = _Told(now)
-        return True
 
     def mistake(self, what: str, error: BaseException, now: float) -> None:
         """Something is broken, here or in a transport: told with its stack, but not each time."""
-        if not self._is_news(what, now):
+        if self._limit.admit(what, now) is None:
             return
         # As text: a handler that keeps records would keep the frames, and the memory they look at.
         stack = "".join(traceback.format_exception(error)).rstrip()
@@ -203,12 +211,6 @@ def _others(left_out: int, what: str, seconds: float) -> str:
     return f" ({left_out} more {what} in the last {seconds:.0f} s)" if left_out else ""
 
 
-@dataclass(slots=True)
-class _Loss:
-    told_at: float
-    left_out: int = 0  # records since the last line
-
-
 class UnreadFailures:
     """One line per topic, cause and ``INTERVAL``, with the number of records.
 
@@ -218,21 +220,16 @@ class UnreadFailures:
     def __init__(self, client_id: str, monotonic: Callable[[], float]) -> None:
         self._client_id = client_id
         self._monotonic = monotonic
-        self._losses: dict[tuple[str, str], _Loss] = {}
+        self._limit = RateLimit()
 
     def failed(self, topic: str, records: int, error: KprodError) -> None:
         """So many records of ``topic`` ended in ``error``, and nobody waits for any of them."""
         if isinstance(error, TransactionAbortedError):
             return  # which is told of as a whole, to who has aborted it
-        now, key = self._monotonic(), (topic, _cause(error))
-        loss = self._losses.get(key)
-        if loss is not None and now - loss.told_at < INTERVAL:
-            loss.left_out += records
+        before = self._limit.admit((topic, _cause(error)), self._monotonic(), records)
+        if before is None:
             return
-        also = f" (and {loss.left_out} since the last such line)" if loss and loss.left_out else ""
-        if loss is None and len(self._losses) >= KEPT:
-            self._losses.clear()
-        self._losses[key] = _Loss(now)
+        also = f" (and {before.left_out} since the last such line)" if before.left_out else ""
         log.warning(
             "%s: %d records for topic %r failed%s, and nobody has asked for their outcome: %s;"
             " persisted: %s. get() or add_errback() on what send returned tells of every record.",
