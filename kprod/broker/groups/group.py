@@ -6,7 +6,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -83,14 +83,9 @@ class SyncAnswer:
     assignment: bytes = b""
 
 
+_Answer = TypeVar("_Answer")
 JoinReply = Callable[[JoinAnswer], None]
 SyncReply = Callable[[SyncAnswer], None]
-
-
-class Answered(NamedTuple):
-    """An answer to be given once the coordinator's lock is free."""
-
-    give: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -124,6 +119,12 @@ class GroupMember:
     def metadata(self, protocol: str | None) -> bytes:
         """Its subscription for one of the strategies."""
         return dict(self.protocols).get(protocol or "", b"")
+
+    def renew(self, request: JoinRequest) -> None:
+        """The member joins again, with other time-outs and subscriptions perhaps."""
+        self.protocols = request.protocols
+        self.session_timeout = request.session_timeout
+        self.rebalance_timeout = request.rebalance_timeout
 
     def vote(self, candidates: set[str]) -> str:
         """The strategy it likes best of some that every member has."""
@@ -167,32 +168,36 @@ class ConsumerGroup:
 
     # Answers -------------------------------------------------------------------------------
 
-    def answer_join(self, reply: JoinReply, answer: JoinAnswer) -> None:
-        """Have a join answered."""
+    def answer(self, reply: Callable[[_Answer], None], answer: _Answer) -> None:
+        """Have a join or a sync answered."""
         self.answers.append(lambda: reply(answer))
 
-    def answer_sync(self, reply: SyncReply, answer: SyncAnswer) -> None:
-        """Have a sync answered."""
-        self.answers.append(lambda: reply(answer))
+    def refuse_sync(self, member: GroupMember, error: ErrorCode) -> None:
+        """End the sync that a member waits in, if it waits in one."""
+        if member.sync is not None:
+            self.answer(member.sync, SyncAnswer(error=error))
+            member.sync = None
+
+    def refuse(self, member: GroupMember, error: ErrorCode) -> None:
+        """End the join and the sync that a member waits in."""
+        if member.join is not None:
+            self.answer(member.join, JoinAnswer(error=error, member_id=member.member_id))
+            member.join = None
+        self.refuse_sync(member, error)
 
     def current_join_answer(self, member: GroupMember) -> JoinAnswer:
         """What a member of the present generation is told; the leader also who is in it."""
-        leads = member.member_id == self.leader
-        found = (
-            tuple(
-                (other.member_id, other.instance_id, other.metadata(self.protocol))
-                for other in self.members.values()
-            )
-            if leads
-            else ()
-        )
+        told = self.members.values() if member.member_id == self.leader else ()
         return JoinAnswer(
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol=self.protocol,
             leader=self.leader or "",
             member_id=member.member_id,
-            members=found,
+            members=tuple(
+                (other.member_id, other.instance_id, other.metadata(self.protocol))
+                for other in told
+            ),
         )
 
     # Members -------------------------------------------------------------------------------
@@ -213,20 +218,12 @@ class ConsumerGroup:
             del self.static_members[member.instance_id or ""]
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
-        if member.join is not None:
-            self.answer_join(member.join, JoinAnswer(error=error, member_id=member.member_id))
-        if member.sync is not None:
-            self.answer_sync(member.sync, SyncAnswer(error=error))
-        member.join = member.sync = None
+        self.refuse(member, error)
 
     def replace_static(self, member: GroupMember, member_id: str) -> None:
         """A static member came back: same place, new id; its older self is fenced."""
         leads = self.leader == member.member_id
-        if member.join is not None:
-            self.answer_join(member.join, JoinAnswer(error=ErrorCode.fenced_instance_id))
-        if member.sync is not None:
-            self.answer_sync(member.sync, SyncAnswer(error=ErrorCode.fenced_instance_id))
-        member.join = member.sync = None
+        self.refuse(member, ErrorCode.fenced_instance_id)
         del self.members[member.member_id]
         member.member_id = member_id
         self.members[member_id] = member
@@ -253,7 +250,9 @@ class ConsumerGroup:
     def prepare_rebalance(self, now: float, delay: float = 0.0) -> None:
         """Have everybody join again; who does not within the rebalance time-out is out."""
         if self.state is GroupState.COMPLETING_REBALANCE:
-            self._end_syncs(ErrorCode.rebalance_in_progress)
+            for member in self.members.values():
+                member.assignment = b""
+                self.refuse_sync(member, ErrorCode.rebalance_in_progress)
         timeout = max((m.rebalance_timeout for m in self.members.values()), default=0.0)
         was_empty = self.state is GroupState.EMPTY
         self.state = GroupState.PREPARING_REBALANCE
@@ -262,18 +261,18 @@ class ConsumerGroup:
         self.earliest_end = now + delay if was_empty else now
         self.maybe_complete_join(now)
 
-    def _end_syncs(self, error: ErrorCode) -> None:
-        for member in self.members.values():
-            member.assignment = b""
-            if member.sync is not None:
-                self.answer_sync(member.sync, SyncAnswer(error=error))
-                member.sync = None
+    def join_rebalance(self, now: float, delay: float = 0.0) -> None:
+        """Somebody joins the rebalance that goes on, or begins one."""
+        if self.state is GroupState.PREPARING_REBALANCE:
+            self.maybe_complete_join(now)
+        else:
+            self.prepare_rebalance(now, delay)
 
     def maybe_complete_join(self, now: float) -> None:
         """End the phase of joining when everybody has joined."""
         if self.state is not GroupState.PREPARING_REBALANCE or now < self.earliest_end:
             return
-        if not self.pending and all(m.join is not None for m in self.members.values()):
+        if not self.pending and self._all_joined():
             self.complete_join(now)
 
     def complete_join(self, now: float) -> None:
@@ -297,7 +296,7 @@ class ConsumerGroup:
         self.sync_deadline = now + timeout
         for member in self.members.values():
             if member.join is not None:
-                self.answer_join(member.join, self.current_join_answer(member))
+                self.answer(member.join, self.current_join_answer(member))
                 member.join = None
                 member.refresh(now)
 
@@ -318,7 +317,7 @@ class ConsumerGroup:
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             if member.sync is not None:
-                self.answer_sync(member.sync, self.sync_answer(member))
+                self.answer(member.sync, self.sync_answer(member))
                 member.sync = None
                 member.refresh(now)
 
@@ -382,8 +381,4 @@ class ConsumerGroup:
         """This node is not the coordinator any more: nobody waits here."""
         for member in self.members.values():
             member.refresh(now)
-            if member.join is not None:
-                self.answer_join(member.join, JoinAnswer(error=error, member_id=member.member_id))
-            if member.sync is not None:
-                self.answer_sync(member.sync, SyncAnswer(error=error))
-            member.join = member.sync = None
+            self.refuse(member, error)

@@ -24,13 +24,11 @@ from kprod.broker.groups.group import (
 )
 from kprod.broker.groups.offsets_topic import (
     CommittedOffset,
-    OffsetsReader,
     OffsetStore,
     OffsetsTransaction,
-    group_key,
-    group_value,
+    forgotten_group,
+    group_entry,
 )
-from kprod.broker.java_hash import java_hash
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.purgatory import Appointment, Timer
 from kprod.broker.records.batch_writer import TransactionMarker
@@ -68,14 +66,14 @@ class GroupCoordinator:
         self._clock = clock
         self._lock = threading.Lock()  # guards the rest
         self._groups: dict[str, ConsumerGroup] = {}
-        self._offsets = OffsetStore(self.offsets_log_of, clock)
+        self._offsets = OffsetStore(config.offsets_topic_partitions, offsets_log, clock)
         self._empty_since: dict[str, int] = {}
         self._appointments: dict[str, Appointment] = {}
         self._closed = False
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the offsets topic that a group is in, by the hash of Java's strings."""
-        return java_hash(group_id) % self._config.offsets_topic_partitions
+        """The partition of the offsets topic that a group is in."""
+        return self._offsets.partition_of(group_id)
 
     def offsets_log_of(self, group_id: str) -> PartitionLog:
         """The log of that partition. ``BrokerError`` 56."""
@@ -83,39 +81,27 @@ class GroupCoordinator:
 
     def load(self, log: PartitionLog) -> None:
         """Take over what a partition of the offsets topic says, at the start."""
-        reader = OffsetsReader(self._clock.monotonic())
-        reader.read(log)
         now_ms = self._clock.wall_ms()
         with self._lock:
-            self._groups.update(reader.groups)
-            self._offsets.load(reader.offsets, reader.pending)
-            for group_id in self._offsets.groups():
-                self._empty_since[group_id] = now_ms
-            for group in reader.groups.values():
+            found = self._offsets.load(log)
+            self._groups.update(found)
+            self._empty_since.update(dict.fromkeys(self._offsets.groups(), now_ms))
+            for group in found.values():
                 self._schedule(group)
 
     # Members -------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
         """JoinGroup; ``reply`` is called now or later, from any thread."""
-        if not group_id:
-            reply(JoinAnswer(error=ErrorCode.invalid_group_id, member_id=request.member_id))
-            return
-        lowest = self._config.min_session_timeout_ms / 1000
-        highest = self._config.max_session_timeout_ms / 1000
-        if not lowest <= request.session_timeout <= highest:
-            error = ErrorCode.invalid_session_timeout
-            reply(JoinAnswer(error=error, member_id=request.member_id))
-            return
-        if request.member_id and group_id not in self._groups:
-            error = ErrorCode.unknown_member_id
+        error = self._refusal(group_id, request)
+        if error is not None:
             reply(JoinAnswer(error=error, member_id=request.member_id))
             return
         prefix = request.instance_id or request.client_id
         with self._changing(group_id, create=True) as group:
             if self._full(group, request):
                 error = ErrorCode.group_max_size_reached
-                group.answer_join(reply, JoinAnswer(error=error, member_id=request.member_id))
+                group.answer(reply, JoinAnswer(error=error, member_id=request.member_id))
                 return
             membership.join(
                 group,
@@ -126,6 +112,20 @@ class GroupCoordinator:
                 initial_delay=self._config.initial_rebalance_delay_ms / 1000,
             )
 
+    def _refusal(self, group_id: str, request: JoinRequest) -> ErrorCode | None:
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        lowest = self._config.min_session_timeout_ms / 1000
+        if not lowest <= request.session_timeout <= self._config.max_session_timeout_ms / 1000:
+            return ErrorCode.invalid_session_timeout
+        return self._unknown(group_id) if request.member_id else None
+
+    def _unknown(self, group_id: str) -> ErrorCode | None:
+        """The error of a member, where there is no such group."""
+        if group_id in self._groups:
+            return None
+        return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
+
     def _full(self, group: ConsumerGroup, request: JoinRequest) -> bool:
         return (
             request.member_id not in group.members
@@ -135,8 +135,8 @@ class GroupCoordinator:
 
     def sync(self, group_id: str, request: SyncRequest, reply: SyncReply) -> None:
         """SyncGroup; ``reply`` is called now or later, from any thread."""
-        if not group_id or group_id not in self._groups:
-            error = ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
+        error = self._unknown(group_id)
+        if error is not None:
             reply(SyncAnswer(error=error))
             return
         with self._changing(group_id) as group:
@@ -146,8 +146,9 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         """Heartbeat."""
-        if group_id not in self._groups:
-            return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
+        error = self._unknown(group_id)
+        if error is not None:
+            return error
         with self._changing(group_id) as group:
             now = self._clock.monotonic()
             return membership.heartbeat(group, member_id, instance_id, generation, now)
@@ -184,9 +185,7 @@ class GroupCoordinator:
         self._empty_since[group.group_id] = now_ms
         if group.state in (GroupState.STABLE, GroupState.EMPTY):
             try:
-                self._offsets.append(
-                    group.group_id, [(group_key(group.group_id), group_value(group, now_ms))]
-                )
+                self._offsets.append(group.group_id, [group_entry(group, now_ms)])
             except BrokerError as error:
                 # Members go on; after a restart they would have to join again, nothing worse.
                 _log.warning("group %s could not be written: %s", group.group_id, error)
@@ -276,9 +275,7 @@ class GroupCoordinator:
             now_ms = self._clock.wall_ms()
             log.end_transaction(marker, now_ms, transaction_version=transaction_version)
             for group_id in self._offsets.end_transaction(
-                marker.producer_id,
-                lambda group_id: self.partition_of(group_id) == partition,
-                committed=marker.committed,
+                marker.producer_id, partition, committed=marker.committed
             ):
                 self._empty_since.setdefault(group_id, now_ms)
 
@@ -323,7 +320,7 @@ class GroupCoordinator:
                         self._drop(group_id)
 
     def _drop(self, group_id: str) -> None:
-        self._offsets.append(group_id, [(group_key(group_id), None)])
+        self._offsets.append(group_id, [forgotten_group(group_id)])
         self._groups.pop(group_id, None)
         self._offsets.drop(group_id)
         self._empty_since.pop(group_id, None)

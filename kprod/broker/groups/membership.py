@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -36,14 +37,14 @@ def join(
     """
     refused = _refusal_to_join(group, request)
     if refused is not None:
-        group.answer_join(reply, JoinAnswer(error=refused, member_id=request.member_id))
+        group.answer(reply, JoinAnswer(error=refused, member_id=request.member_id))
     elif request.member_id and request.member_id not in group.pending:
         _rejoin(group, group.members[request.member_id], request, reply, now)
     elif not request.member_id and request.instance_id in group.static_members:
         _come_back(group, request, reply, new_id, now)
     elif not request.member_id and request.instance_id is None and request.knows_required_ids:
         group.pending[new_id] = now + request.session_timeout
-        group.answer_join(reply, JoinAnswer(error=ErrorCode.member_id_required, member_id=new_id))
+        group.answer(reply, JoinAnswer(error=ErrorCode.member_id_required, member_id=new_id))
     else:
         _enter(group, request, reply, request.member_id or new_id, now, initial_delay)
 
@@ -95,35 +96,24 @@ def _enter(
     )
     group.protocol_type = request.protocol_type
     group.add(member)
-    if group.state is GroupState.PREPARING_REBALANCE:
-        group.maybe_complete_join(now)
-    else:
-        group.prepare_rebalance(now, initial_delay)
+    group.join_rebalance(now, initial_delay)
 
 
 def _rejoin(
     group: ConsumerGroup, member: GroupMember, request: JoinRequest, reply: JoinReply, now: float
 ) -> None:
+    leads_on = group.state is GroupState.STABLE and group.leader == member.member_id
     same = member.protocols == request.protocols
-    leads = group.leader == member.member_id
-    stays = (group.state is GroupState.STABLE and same and not leads) or (
-        group.state is GroupState.COMPLETING_REBALANCE and same
-    )
-    if stays:
+    if same and group.state in _IN_GENERATION and not leads_on:
         # Its answer was lost on the way, so it asks again: the generation is the same.
         member.refresh(now)
-        group.answer_join(reply, group.current_join_answer(member))
+        group.answer(reply, group.current_join_answer(member))
         return
     if member.join is not None:
-        group.answer_join(member.join, JoinAnswer(error=ErrorCode.unknown_member_id))
-    member.protocols = request.protocols
-    member.session_timeout = request.session_timeout
-    member.rebalance_timeout = request.rebalance_timeout
+        group.answer(member.join, JoinAnswer(error=ErrorCode.unknown_member_id))
+    member.renew(request)
     member.join = reply
-    if group.state is GroupState.PREPARING_REBALANCE:
-        group.maybe_complete_join(now)
-    else:
-        group.prepare_rebalance(now)
+    group.join_rebalance(now)
 
 
 def _come_back(
@@ -132,47 +122,31 @@ def _come_back(
     member = group.members[group.static_members[request.instance_id or ""]]
     same = member.metadata(group.protocol) == dict(request.protocols).get(group.protocol or "")
     group.replace_static(member, new_id)
-    member.protocols = request.protocols
-    member.session_timeout = request.session_timeout
-    member.rebalance_timeout = request.rebalance_timeout
+    member.renew(request)
     member.refresh(now)
     group.changed = True
     if group.state is GroupState.STABLE and same:
-        answer = group.current_join_answer(member)
-        skips = group.leader == member.member_id
-        if skips:
-            # It has the members, and the assignment stands: it need not compute one (KIP-814).
-            answer = JoinAnswer(
-                generation=answer.generation,
-                protocol_type=answer.protocol_type,
-                protocol=answer.protocol,
-                leader=answer.leader,
-                member_id=answer.member_id,
-                members=answer.members,
-                skip_assignment=True,
-            )
-        group.answer_join(reply, answer)
+        # A leader has the members, and the assignment stands: it need not compute one (KIP-814).
+        leads = group.leader == member.member_id
+        answer = replace(group.current_join_answer(member), skip_assignment=leads)
+        group.answer(reply, answer)
         return
     member.join = reply
-    if group.state is GroupState.PREPARING_REBALANCE:
-        group.maybe_complete_join(now)
-    else:
-        group.prepare_rebalance(now)
+    group.join_rebalance(now)
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, reply: SyncReply, *, now: float) -> None:
     """SyncGroup: the leader brings the assignment, everybody gets a share of it."""
     error = _refusal_to_sync(group, request)
     if error is not None:
-        group.answer_sync(reply, SyncAnswer(error=error))
+        group.answer(reply, SyncAnswer(error=error))
         return
     member = group.members[request.member_id]
     member.refresh(now)
     if group.state is GroupState.STABLE:
-        group.answer_sync(reply, group.sync_answer(member))
+        group.answer(reply, group.sync_answer(member))
         return
-    if member.sync is not None:
-        group.answer_sync(member.sync, SyncAnswer(error=ErrorCode.unknown_member_id))
+    group.refuse_sync(member, ErrorCode.unknown_member_id)
     member.sync = reply
     if group.leader == member.member_id:
         group.assign(dict(request.assignments), now)

@@ -3,32 +3,87 @@
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from kprod.broker.groups.group import ConsumerGroup, GroupMember, GroupState
+from kprod.broker.java_hash import java_hash
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_state import VerificationGuard
+from kprod.broker.protocol.messages import Message
+from kprod.broker.protocol.record_schema import Field, RecordSchema, entity
 from kprod.broker.records.batch_writer import read_marker, write_batch
-from kprod.broker.records.legacy_message import StoredBatch
 from kprod.broker.records.record_batch import TRANSACTIONAL, BatchHeader, StoredRecord
 from kprod.clock import Clock
+from kprod.errors import ProtocolError
 from kprod.types import TopicPartition
 
-_OFFSET_KEYS: Final = (0, 1)
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_MILLISECONDS: Final = 1000
+_log = logging.getLogger(__name__)
+
+_OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
 _OFFSET_VALUE: Final = 3
 _GROUP_VALUE: Final = 3
-_MILLISECONDS: Final = 1000
+
+
+_offset_key = entity("OffsetCommitKey", group="string", topic="string", partition="int32")
+_member = entity(
+    "MemberMetadata",
+    member_id="string",
+    group_instance_id=Field("string", nullable=True),
+    client_id="string",
+    client_host="string",
+    rebalance_timeout="int32",
+    session_timeout="int32",
+    subscription="bytes",
+    assignment="bytes",
+)
+_KEYS: Final = RecordSchema(
+    {
+        0: _offset_key,
+        _OFFSET_KEY: _offset_key,
+        _GROUP_KEY: entity("GroupMetadataKey", group="string"),
+    }
+)
+_old_value = entity(
+    "OffsetCommitValue", offset="int64", metadata="string", commit_timestamp="int64"
+)
+_OFFSETS: Final = RecordSchema(
+    {
+        # Version 1 ends with the time when the offset expires, which is left out of account.
+        **dict.fromkeys((0, 1, 2), _old_value),
+        _OFFSET_VALUE: entity(
+            "OffsetCommitValue",
+            offset="int64",
+            leader_epoch="int32",
+            metadata="string",
+            commit_timestamp="int64",
+        ),
+    }
+)
+_GROUPS: Final = RecordSchema(
+    {
+        _GROUP_VALUE: entity(
+            "GroupMetadataValue",
+            protocol_type="string",
+            generation="int32",
+            protocol=Field("string", nullable=True),
+            leader=Field("string", nullable=True),
+            current_state_timestamp="int64",
+            members=Field(_member, is_array=True),
+        )
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
     """Where a group goes on in one partition. ``committed_at`` is in milliseconds.
 
-    ``record_offset`` is where that is written in the offsets topic: what is written later counts.
+    ``record_offset`` is where that is written in the offsets topic: the later record counts.
     """
 
     offset: int
@@ -38,165 +93,86 @@ class CommittedOffset:
     record_offset: int = field(default=-1, compare=False)
 
 
-OffsetKey = tuple[str, TopicPartition]
-"""Group and partition."""
+Entry = tuple[bytes, bytes | None]
+"""Key and value of one record; a value of None deletes what the key stands for."""
 
 
-def offset_key(group_id: str, where: TopicPartition) -> bytes:
-    """OffsetCommitKey, version 1."""
-    return (
-        struct.pack(">h", 1)
-        + _text(group_id)
-        + _text(where.topic)
-        + struct.pack(">i", where.partition)
-    )
+def offset_entry(group_id: str, where: TopicPartition, committed: CommittedOffset | None) -> Entry:
+    """The record of an offset; None says that the group has committed nothing there."""
+    names = {"group": group_id, "topic": where.topic, "partition": where.partition}
+    key = _KEYS.encode(_OFFSET_KEY, names)
+    if committed is None:
+        return key, None
+    fields = {
+        "offset": committed.offset,
+        "leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+        "commit_timestamp": committed.committed_at,
+    }
+    return key, _OFFSETS.encode(_OFFSET_VALUE, fields)
 
 
-def offset_value(committed: CommittedOffset) -> bytes:
-    """OffsetCommitValue, version 3."""
-    return (
-        struct.pack(">hqi", _OFFSET_VALUE, committed.offset, committed.leader_epoch)
-        + _text(committed.metadata)
-        + struct.pack(">q", committed.committed_at)
-    )
+def forgotten_group(group_id: str) -> Entry:
+    """The record that says that there is no such group."""
+    return _KEYS.encode(_GROUP_KEY, {"group": group_id}), None
 
 
-def group_key(group_id: str) -> bytes:
-    """GroupMetadataKey, version 2."""
-    return struct.pack(">h", _GROUP_KEY) + _text(group_id)
+def group_entry(group: ConsumerGroup, now_ms: int) -> Entry:
+    """The record of a group and its members."""
+    in_use = group.state is not GroupState.EMPTY
+    key, _ = forgotten_group(group.group_id)
+    fields = {
+        "protocol_type": group.protocol_type or "",
+        "generation": group.generation,
+        "protocol": group.protocol if in_use else None,
+        "leader": group.leader if in_use else None,
+        "current_state_timestamp": now_ms,
+        "members": [_member_fields(member, group.protocol) for member in group.members.values()],
+    }
+    return key, _GROUPS.encode(_GROUP_VALUE, fields)
 
 
-def group_value(group: ConsumerGroup, now_ms: int) -> bytes:
-    """GroupMetadataValue, version 3."""
-    stable = group.state is not GroupState.EMPTY
-    parts = [
-        struct.pack(">h", _GROUP_VALUE),
-        _text(group.protocol_type or ""),
-        struct.pack(">i", group.generation),
-        _text(group.protocol if stable else None),
-        _text(group.leader if stable else None),
-        struct.pack(">qi", now_ms, len(group.members)),
-    ]
-    for member in group.members.values():
-        parts += [
-            _text(member.member_id),
-            _text(member.instance_id),
-            _text(member.client_id),
-            _text(member.client_host),
-            struct.pack(
-                ">ii",
-                int(member.rebalance_timeout * _MILLISECONDS),
-                int(member.session_timeout * _MILLISECONDS),
-            ),
-            _bytes(member.metadata(group.protocol)),
-            _bytes(member.assignment),
-        ]
-    return b"".join(parts)
-
-
-def read_key(data: bytes) -> OffsetKey | str | None:
-    """Group and partition for an offset, the group's id for a group, None for anything newer."""
-    reader = _Reader(data)
-    version = reader.number(">h")
-    if version in _OFFSET_KEYS:
-        return reader.text() or "", TopicPartition(reader.text() or "", reader.number(">i"))
-    return reader.text() if version == _GROUP_KEY else None
-
-
-def read_offset(data: bytes) -> CommittedOffset | None:
-    """OffsetCommitValue, versions 0 to 4; None for anything newer."""
-    reader = _Reader(data)
-    version = reader.number(">h")
-    offset = reader.number(">q")
-    if version in (0, 1, 2):
-        return CommittedOffset(offset, -1, reader.text() or "", reader.number(">q"))
-    if version == _OFFSET_VALUE:
-        epoch = reader.number(">i")
-        return CommittedOffset(offset, epoch, reader.text() or "", reader.number(">q"))
-    return None
+def _member_fields(member: GroupMember, protocol: str | None) -> Message:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rebalance_timeout": int(member.rebalance_timeout * _MILLISECONDS),
+        "session_timeout": int(member.session_timeout * _MILLISECONDS),
+        "subscription": member.metadata(protocol),
+        "assignment": member.assignment,
+    }
 
 
 def read_group(group_id: str, data: bytes, now: float) -> ConsumerGroup | None:
-    """GroupMetadataValue, version 3; None for another. Members have a session time-out to live."""
-    reader = _Reader(data)
-    if reader.number(">h") != _GROUP_VALUE:
+    """The group in a value; None for a version that is not known. ``ProtocolError``.
+
+    Each member has a session time-out to live.
+    """
+    found = _GROUPS.decode(data)
+    if found is None:
         return None
+    _, value = found
     group = ConsumerGroup(group_id)
-    group.protocol_type = reader.text() or None
-    group.generation = reader.number(">i")
-    group.protocol = reader.text()
-    leader = reader.text()
-    reader.number(">q")
-    for _ in range(reader.number(">i")):
-        group.add(_member(reader, group.protocol, now))
-    group.leader = leader
+    group.protocol_type = value.protocol_type or None
+    group.generation, group.protocol = value.generation, value.protocol
+    for each in value.members:
+        member = GroupMember(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            each.session_timeout / _MILLISECONDS,
+            each.rebalance_timeout / _MILLISECONDS,
+            ((value.protocol or "", each.subscription),),
+            each.assignment,
+        )
+        member.refresh(now)
+        group.add(member)
+    group.leader = value.leader
     group.state = GroupState.STABLE if group.members else GroupState.EMPTY
     return group
-
-
-def _member(reader: _Reader, protocol: str | None, now: float) -> GroupMember:
-    member_id, instance_id = reader.text() or "", reader.text()
-    client_id, client_host = reader.text() or "", reader.text() or ""
-    rebalance, session = reader.number(">i"), reader.number(">i")
-    subscription, assignment = reader.blob(), reader.blob()
-    member = GroupMember(
-        member_id,
-        instance_id,
-        client_id,
-        client_host,
-        session / _MILLISECONDS,
-        rebalance / _MILLISECONDS,
-        ((protocol or "", subscription),),
-        assignment,
-    )
-    member.refresh(now)
-    return member
-
-
-def _text(value: str | None) -> bytes:
-    if value is None:
-        return struct.pack(">h", -1)
-    encoded = value.encode()
-    return struct.pack(">h", len(encoded)) + encoded
-
-
-def _bytes(value: bytes) -> bytes:
-    return struct.pack(">i", len(value)) + value
-
-
-class _Reader:
-    """Reads fields one after the other; ``struct.error`` where the bytes end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self, layout: str) -> int:
-        (value,) = struct.unpack_from(layout, self._data, self._at)
-        self._at += struct.calcsize(layout)
-        found: int = value
-        return found
-
-    def text(self) -> str | None:
-        length = self.number(">h")
-        return None if length < 0 else self._take(length).decode()
-
-    def blob(self) -> bytes:
-        return self._take(max(self.number(">i"), 0))
-
-    def _take(self, length: int) -> bytes:
-        found = self._data[self._at : self._at + length]
-        if len(found) < length:
-            raise struct.error("the record ends early")
-        self._at += length
-        return found
-
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-_log = logging.getLogger(__name__)
-
-Entry = tuple[bytes, bytes | None]
-"""Key and value of one record; a value of None deletes what the key stands for."""
 
 
 class OffsetsTransaction(NamedTuple):
@@ -205,83 +181,6 @@ class OffsetsTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     guard: VerificationGuard | None
-
-
-def append_entries(
-    log: PartitionLog,
-    entries: Sequence[Entry],
-    now_ms: int,
-    transaction: OffsetsTransaction | None = None,
-) -> int:
-    """Write records, as one batch; returns the offset of the first.
-
-    ``BrokerError`` 47 and 48 when its transaction is over, 56 when the disk fails.
-    """
-    if transaction is None:
-        batch = write_batch(entries, now_ms)
-        return log.append(BatchHeader.parse(batch), batch).base_offset
-    producer = (transaction.producer_id, transaction.producer_epoch)
-    batch = write_batch(entries, now_ms, TRANSACTIONAL, producer)
-    return log.append(BatchHeader.parse(batch), batch, transaction.guard).base_offset
-
-
-class OffsetsReader:
-    """What a partition of the offsets topic says in the end: the last record of each key.
-
-    ``pending`` are the offsets of transactions that are not decided, by producer id.
-    """
-
-    def __init__(self, now: float) -> None:
-        self._now = now
-        self.groups: dict[str, ConsumerGroup] = {}
-        self.offsets: dict[OffsetKey, CommittedOffset] = {}
-        self.pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}
-
-    def read(self, log: PartitionLog) -> None:
-        """From the first record to the last; one that cannot be read is left out and logged."""
-        for batch in log.batches():
-            if batch.is_control:
-                self._end_transaction(batch)
-            else:
-                for record in batch.records():
-                    self._take(record, batch)
-
-    def _end_transaction(self, batch: StoredBatch) -> None:
-        marker = read_marker(batch)
-        pending = {} if marker is None else self.pending.pop(marker.producer_id, {})
-        if marker is not None and marker.committed:
-            for key, committed in pending.items():
-                present = self.offsets.get(key)
-                if present is None or present.record_offset < committed.record_offset:
-                    self.offsets[key] = committed
-
-    def _take(self, record: StoredRecord, batch: StoredBatch) -> None:
-        try:
-            key = read_key(record.key or b"")
-            if isinstance(key, str):
-                self._take_group(key, record.value)
-            elif key is not None and batch.is_transactional:
-                self._take_offset(self.pending.setdefault(batch.producer_id, {}), key, record)
-            elif key is not None:
-                self._take_offset(self.offsets, key, record)
-        except (struct.error, UnicodeDecodeError) as error:
-            _log.warning("record %d of %s is not readable: %s", record.offset, OFFSETS_TOPIC, error)
-
-    def _take_group(self, group_id: str, value: bytes | None) -> None:
-        group = None if value is None else read_group(group_id, value, self._now)
-        if group is None:
-            self.groups.pop(group_id, None)
-        else:
-            self.groups[group_id] = group
-
-    def _take_offset(
-        self, offsets: dict[OffsetKey, CommittedOffset], key: OffsetKey, record: StoredRecord
-    ) -> None:
-        committed = None if record.value is None else read_offset(record.value)
-        if committed is None:
-            offsets.pop(key, None)
-        else:
-            offsets[key] = replace(committed, record_offset=record.offset)
 
 
 Offsets = dict[TopicPartition, CommittedOffset]
@@ -294,25 +193,73 @@ class OffsetStore:
     ``BrokerError`` 56 when the disk fails, and changes nothing then.
     """
 
-    def __init__(self, log_of: Callable[[str], PartitionLog], clock: Clock) -> None:
-        """``log_of`` gives the partition of the offsets topic that a group is in."""
+    def __init__(
+        self, partitions: int, log_of: Callable[[int], PartitionLog], clock: Clock
+    ) -> None:
+        """``log_of`` gives one of the ``partitions`` of the offsets topic."""
+        self._partitions = partitions
         self._log_of = log_of
         self._clock = clock
         self._committed: dict[str, Offsets] = {}
         self._pending: dict[int, dict[str, Offsets]] = {}
 
-    def load(
-        self,
-        committed: Mapping[OffsetKey, CommittedOffset],
-        pending: Mapping[int, Mapping[OffsetKey, CommittedOffset]],
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the offsets topic that a group is in, by the hash of Java's strings."""
+        return java_hash(group_id) % self._partitions
+
+    def load(self, log: PartitionLog) -> dict[str, ConsumerGroup]:
+        """Take over what a partition of the offsets topic says; returns the groups in it.
+
+        A record that cannot be read is left out and logged.
+        """
+        groups: dict[str, ConsumerGroup] = {}
+        for batch in log.batches():
+            marker = read_marker(batch) if batch.is_control else None
+            if marker is not None:
+                partition = log.where.partition
+                self.end_transaction(marker.producer_id, partition, committed=marker.committed)
+            for record in () if batch.is_control else batch.records():
+                producer_id = batch.producer_id if batch.is_transactional else None
+                try:
+                    self._take(record, producer_id, groups)
+                except ProtocolError as error:
+                    _log.warning(
+                        "record %d of %s is not readable: %s", record.offset, OFFSETS_TOPIC, error
+                    )
+        self._committed = {name: offsets for name, offsets in self._committed.items() if offsets}
+        return groups
+
+    def _take(
+        self, record: StoredRecord, producer_id: int | None, groups: dict[str, ConsumerGroup]
     ) -> None:
-        """Take over what a partition of the offsets topic says."""
-        for (group_id, where), one in committed.items():
-            self._committed.setdefault(group_id, {})[where] = one
-        for producer_id, offsets in pending.items():
-            for (group_id, where), one in offsets.items():
-                groups = self._pending.setdefault(producer_id, {})
-                groups.setdefault(group_id, {})[where] = one
+        found = _KEYS.decode(record.key or b"")
+        if found is None:
+            return
+        version, key = found
+        if version == _GROUP_KEY:
+            groups.pop(key.group, None)
+            if record.value is not None:
+                group = read_group(key.group, record.value, self._clock.monotonic())
+                groups.update({} if group is None else {key.group: group})
+            return
+        value = None if record.value is None else _OFFSETS.decode(record.value)
+        offsets = self._offsets(key.group, producer_id)
+        where = TopicPartition(key.topic, key.partition)
+        if value is None:
+            offsets.pop(where, None)
+        else:
+            _, one = value
+            epoch = getattr(one, "leader_epoch", -1)
+            offsets[where] = CommittedOffset(
+                one.offset, epoch, one.metadata, one.commit_timestamp, record.offset
+            )
+
+    def _offsets(self, group_id: str, producer_id: int | None) -> Offsets:
+        """What counts of a group, or what is pending in a transaction of a producer."""
+        if producer_id is None:
+            return self._committed.setdefault(group_id, {})
+        groups = self._pending.setdefault(producer_id, {})
+        return groups.setdefault(group_id, {})
 
     def of(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """What a group has committed."""
@@ -327,11 +274,22 @@ class OffsetStore:
         return {where for groups in self._pending.values() for where in groups.get(group_id, ())}
 
     def append(
-        self, group_id: str, entries: list[Entry], transaction: OffsetsTransaction | None = None
+        self,
+        group_id: str,
+        entries: Sequence[Entry],
+        transaction: OffsetsTransaction | None = None,
     ) -> int:
-        """Write records about a group; the offset of the first."""
-        log = self._log_of(group_id)
-        return append_entries(log, entries, self._clock.wall_ms(), transaction)
+        """Write records about a group, as one batch; the offset of the first.
+
+        ``BrokerError`` 47 and 48, too, when its transaction is over.
+        """
+        log, now_ms = self._log_of(self.partition_of(group_id)), self._clock.wall_ms()
+        if transaction is None:
+            batch = write_batch(entries, now_ms)
+            return log.append(BatchHeader.parse(batch), batch).base_offset
+        producer = (transaction.producer_id, transaction.producer_epoch)
+        batch = write_batch(entries, now_ms, TRANSACTIONAL, producer)
+        return log.append(BatchHeader.parse(batch), batch, transaction.guard).base_offset
 
     def commit(
         self, group_id: str, offsets: Offsets, transaction: OffsetsTransaction | None = None
@@ -339,27 +297,19 @@ class OffsetStore:
         """Write offsets. In a ``transaction`` they count once that is committed: 47, 48, too."""
         if not offsets:
             return
-        entries = [(offset_key(group_id, w), offset_value(c)) for w, c in offsets.items()]
-        first = self.append(group_id, list(entries), transaction)
-        written = {
-            where: replace(one, record_offset=first + number)
-            for number, (where, one) in enumerate(offsets.items())
-        }
-        if transaction is None:
-            self._committed.setdefault(group_id, {}).update(written)
-        else:
-            groups = self._pending.setdefault(transaction.producer_id, {})
-            groups.setdefault(group_id, {}).update(written)
+        entries = [offset_entry(group_id, where, one) for where, one in offsets.items()]
+        first = self.append(group_id, entries, transaction)
+        present = self._offsets(group_id, transaction and transaction.producer_id)
+        for number, (where, one) in enumerate(offsets.items()):
+            present[where] = replace(one, record_offset=first + number)
 
-    def end_transaction(
-        self, producer_id: int, groups: Callable[[str], bool], *, committed: bool
-    ) -> list[str]:
-        """The marker of a producer is written for some groups: they are returned."""
+    def end_transaction(self, producer_id: int, partition: int, *, committed: bool) -> list[str]:
+        """The marker of a producer is in a partition of the topic; returns the groups it is for."""
         pending = self._pending.get(producer_id, {})
-        ended = [group_id for group_id in pending if groups(group_id)]
+        ended = [group_id for group_id in pending if self.partition_of(group_id) == partition]
         for group_id in ended:
             offsets = pending.pop(group_id)
-            present = self._committed.setdefault(group_id, {})
+            present = self._offsets(group_id, None)
             for where, one in offsets.items() if committed else ():
                 if where not in present or present[where].record_offset < one.record_offset:
                     present[where] = one
@@ -371,7 +321,7 @@ class OffsetStore:
         """Write that a group has committed nothing there."""
         known = [where for where in partitions if where in self.of(group_id)]
         if known:
-            self.append(group_id, [(offset_key(group_id, where), None) for where in known])
+            self.append(group_id, [offset_entry(group_id, where, None) for where in known])
             for where in known:
                 del self._committed[group_id][where]
 

@@ -17,9 +17,10 @@ from kprod.broker.groups.group import (
     SyncAnswer,
     SyncRequest,
 )
-from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC, OffsetsReader
+from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC, OffsetStore
 from kprod.broker.java_hash import java_hash
 from kprod.broker.protocol.api_key import ApiKey
+from kprod.clock import SystemClock
 from kprod.types import TopicPartition
 from tests.unit.broker.nodes import ask, running_node
 
@@ -246,13 +247,13 @@ def test_what_was_committed_is_in_the_log(tmp_path: Path) -> None:
         (part,) = fetched.topics[0].partitions
         assert (part.committed_offset, part.metadata) == (5, "m")
         log = node.topics.find_or_create(OFFSETS_TOPIC, 1).partitions[0]
-        reader = OffsetsReader(0)
-        reader.read(log)
-        assert reader.offsets["g", TopicPartition("t", 0)].offset == 5
+        store = OffsetStore(1, lambda _: log, SystemClock())
+        store.load(log)
+        assert store.of("g")[TopicPartition("t", 0)].offset == 5
         assert ask(node, ApiKey.DELETE_GROUPS, 2, groups_names=["g"]).results[0].error_code == 0
-        reader = OffsetsReader(0)
-        reader.read(log)
-        assert not reader.offsets
+        store = OffsetStore(1, lambda _: log, SystemClock())
+        store.load(log)
+        assert not store.groups()
 
 
 def test_clients_do_not_write_to_internal_topics(tmp_path: Path) -> None:
