@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kio.index import load_response_schema
@@ -39,23 +39,22 @@ def faulty_handler(fault: Fault, key: ApiKey, handler: Handler) -> Handler:
         if fault.error is not None and not fault.after_append:
             if key is ApiKey.PRODUCE and call.body.acks == 0:
                 return None
-            return change(_skeleton(call.body), entity)
+            return change(_skeleton(call.body, entity), entity)
         found = handler(call, node)
         if isinstance(found, Later):
             begin = found.begin
-            return Later(lambda give: begin(lambda values: give(change_late(values, entity))))
+            return Later(lambda give: begin(lambda late: give(late_change(late, entity))))
         return found if found is None else change(found, entity)
 
-    def change_late(values: Message | Exception, entity: Any) -> Message | Exception:
-        return values if isinstance(values, Exception) else change(values, entity)
+    def late_change(late: Message | Exception, entity: Any) -> Message | Exception:
+        return late if isinstance(late, Exception) else change(late, entity)
 
     def change(values: Message, entity: Any) -> Message:
-        changed = values
         if fault.error is not None:
-            changed = _with_error(values, entity, fault.error, top=key in _TOP)
+            values = _with_error(values, entity, fault.error, top=key in _TOP)
         if fault.throttle_ms is not None:
-            changed = {**changed, "throttle_time": fault.throttle_ms}
-        return changed
+            values = {**values, "throttle_time": fault.throttle_ms}
+        return values
 
     return answer
 
@@ -89,99 +88,56 @@ def _has_error(entity: Any) -> bool:
     )
 
 
-def _skeleton(body: Any) -> Message:
+_SAME: Final[Mapping[str, tuple[str, ...]]] = {
+    **{name: (name,) for name in ("name", "topic", "topic_id", "group_id", "partition_index")},
+    "index": ("index",),
+    "partition": ("partition",),
+    "topics": ("topics",),
+    "groups": ("groups",),
+    "partitions": ("partitions", "partition_indexes"),
+    "responses": ("topics", "topic_data"),
+    "partition_responses": ("partition_data",),
+    "coordinators": ("coordinator_keys",),
+    "transaction_states": ("transactional_ids",),
+    "results_by_topic_v3_and_below": ("v3_and_below_topics",),
+    "results_by_partition": ("partitions",),
+}
+"""The fields of answers that say what is answered, and their names in requests."""
+_SCALARS: Final = ("name", "group_id", "key", "transactional_id", "partition_index")
+"""What an element of a request is that has no fields."""
+_NONE: Final = ("generation_id", "producer_id", "producer_epoch", "node_id", "port")
+
+
+def _skeleton(asked: Any, entity: Any) -> dict[str, Any]:
     """An answer about the topics and partitions of a request, with nothing in it yet."""
-    topics: list[dict[str, Any]] = []
-    for topic in _topics(body):
-        if isinstance(topic, str):
-            topics.append({"name": topic})
-            continue
-        indexes = [_index(part) for part in _parts(topic)]
-        entries = [{"index": i, "partition_index": i, "partition": i} for i in indexes]
-        name = getattr(topic, "name", None) or getattr(topic, "topic", None)
-        topics.append(
-            {
-                "name": name or "",
-                "topic": name or "",
-                "topic_id": getattr(topic, "topic_id", None),
-                "partitions": entries,
-                "partition_responses": entries,
-                "results_by_partition": entries,
-            }
-        )
-    groups = [
-        {"group_id": getattr(group, "group_id", group)} for group in getattr(body, "groups", ())
-    ]
-    keys = getattr(body, "coordinator_keys", ())
-    coordinators = [{"key": key, "node_id": -1, "port": -1} for key in keys]
-    names = getattr(body, "transactional_ids", ())
-    transactions = [
-        {"transactional_id": name, "producer_id": 0, "producer_epoch": 0} for name in names
-    ]
-    fields = {"generation_id": -1, "producer_id": -1, "producer_epoch": -1, "node_id": -1}
-    return {
-        **fields,
-        "topics": topics,
-        "responses": topics,
-        "coordinators": coordinators,
-        "groups": groups,
-        "results_by_topic_v3_and_below": topics,
-        "transaction_states": transactions,
-    }
+    found: dict[str, Any] = {}
+    for shape in field_shapes(entity):
+        known = (getattr(asked, name, None) for name in _SAME.get(shape.name, ()))
+        value = next((each for each in known if each is not None), None)
+        if shape.is_array and shape.struct is not None:
+            found[shape.name] = [_skeleton(each, shape.struct) for each in value or ()]
+        elif value is not None:
+            found[shape.name] = value
+        elif shape.name in _SCALARS and isinstance(asked, str | int):
+            found[shape.name] = asked
+        elif shape.name in _NONE:
+            found[shape.name] = -1
+    return found
 
 
-def _topics(body: Any) -> Sequence[Any]:
-    """The topics of a request, under whichever name the list has."""
-    for name in ("topics", "topic_data", "v3_and_below_topics"):
-        found: Sequence[Any] | None = getattr(body, name, None)
-        if found:
-            return found
-    return ()
+def faulty_reply(fault: Fault, reply: Reply, timer: Timer) -> Reply:
+    """The reply with what a fault leaves of an answer."""
 
-
-def _parts(topic: Any) -> Sequence[Any]:
-    """The partitions of a topic in a request, under whichever name the list has."""
-    for name in ("partitions", "partition_data", "partition_indexes"):
-        found: Sequence[Any] | None = getattr(topic, name, None)
-        if found:
-            return found
-    return ()
-
-
-def _index(part: Any) -> int:
-    for name in ("index", "partition_index", "partition"):
-        found = getattr(part, name, None)
-        if isinstance(found, int):
-            return found
-    return int(part)
-
-
-class FaultyReply:
-    """Gives a ``Reply`` what a fault leaves of an answer."""
-
-    def __init__(self, fault: Fault, reply: Reply, timer: Timer) -> None:
-        self._fault = fault
-        self._reply = reply
-        self._timer = timer
-
-    def send(self, parts: Sequence[Part], *, close: bool = False) -> None:
-        """See ``Reply``."""
-        fault = self._fault
-        spoiled = _spoil(fault, parts)
-        close = close or fault.cut_at is not None
-        if fault.drop:
-            spoiled = []
-        self._later(lambda: self._reply.send(spoiled, close=close))
-
-    def hang_up(self, reason: str) -> None:
-        """See ``Reply``."""
-        self._later(lambda: self._reply.hang_up(reason))
-
-    def _later(self, act: Callable[[], None]) -> None:
-        if self._fault.delay > 0:
-            self._timer.after(self._fault.delay, act)
+    def give(parts: Sequence[Part], close: str | None = None) -> None:
+        spoiled = [] if fault.drop else _spoil(fault, parts)
+        if fault.cut_at is not None:
+            close = close or "a fault was asked for"
+        if fault.delay > 0:
+            timer.after(fault.delay, lambda: reply(spoiled, close))
         else:
-            act()
+            reply(spoiled, close)
+
+    return give
 
 
 def _spoil(fault: Fault, parts: Sequence[Part]) -> list[Part]:
@@ -234,21 +190,21 @@ class Dispatcher:
         if not self._faults.versions.get(key, VERSIONS[key]).accepts(version):
             if key is not ApiKey.API_VERSIONS:
                 raise HangUp(f"{key.name} version {version} is not supported")
-            reply.send(response_schema(key, 0).encode_parts(header, unknown_version()))
+            reply(response_schema(key, 0).encode_parts(header, unknown_version()))
             return
         call = _parse(key, version, frame, session)
         handler = _refusing(self._handlers[key])
         fault = self._faults.take(key, call.body, call.client_id, self._node.node_id)
         if fault is not None:
             handler = faulty_handler(fault, key, handler)
-            reply = FaultyReply(fault, reply, self._node.timer)
+            reply = faulty_reply(fault, reply, self._node.timer)
         answer = handler(call, self._node)
         if answer is None:
-            reply.send(())
+            reply(())
         elif isinstance(answer, Later):
             answer.begin(lambda values: _send_late(reply, key, version, header, values))
         else:
-            reply.send(response_schema(key, version).encode_parts(header, answer))
+            reply(response_schema(key, version).encode_parts(header, answer))
 
 
 def _refusing(handler: Handler) -> Handler:
@@ -271,10 +227,10 @@ def _send_late(
             raise values
         parts = response_schema(key, version).encode_parts(header, values)
     except Exception:
-        reply.hang_up("the broker met an unexpected error")
+        reply((), "the broker met an unexpected error")
         _complaints.exception("no response for %s could be made", key.name)
         return
-    reply.send(parts)
+    reply(parts)
 
 
 def _start(frame: BytesLike) -> tuple[ApiKey, int, int]:

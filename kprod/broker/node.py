@@ -7,7 +7,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -21,8 +21,8 @@ from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.network.listener import Session
 from kprod.broker.protocol.messages import Message
 from kprod.broker.purgatory import Purgatory, Timer
+from kprod.broker.records.codecs import CorruptBatch
 from kprod.broker.topics import Topic, Topics
-from kprod.broker.transactions.transaction import ProducerIds
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC
 from kprod.clock import Clock
@@ -125,7 +125,6 @@ class Node:
 
     cluster_id: str
     topics: Topics
-    producer_ids: ProducerIds
     purgatory: Purgatory
     clock: Clock
     log_config: LogConfig
@@ -236,12 +235,35 @@ Handler: TypeAlias = Callable[[Call, Node], Message | Later | None]
 ``BrokerError`` where the answer has an error code of its own, which it gets then."""
 
 
-def by_topic(topics: Iterable[Any], answer: Callable[[str, Any], Message]) -> list[Message]:
-    """One answer for each partition of the topics of a request, in the form that most have."""
+def by_topic(
+    topics: Iterable[Any],
+    answer: Callable[[str, Any], Message],
+    name: str = "name",
+) -> list[Message]:
+    """One answer for each partition of the topics of a request; ``name`` is a topic's field."""
     return [
-        {"name": topic.name, "partitions": [answer(topic.name, part) for part in topic.partitions]}
+        {
+            name: getattr(topic, name),
+            "partitions": [answer(getattr(topic, name), part) for part in topic.partitions],
+        }
         for topic in topics
     ]
+
+
+_P = ParamSpec("_P")
+
+
+def or_error(
+    fields: Message, answer: Callable[_P, Message], *args: _P.args, **kwargs: _P.kwargs
+) -> Message:
+    """An answer about one thing of several: ``fields``, and what ``answer`` adds or an error."""
+    try:
+        return {**fields, **answer(*args, **kwargs)}
+    except CorruptBatch as error:
+        code, text = int(ErrorCode.corrupt_message), str(error)
+    except BrokerError as error:
+        code, text = error.code, str(error)
+    return {**fields, "error_code": code, "error_message": text}
 
 
 def one_by_one(handler: Callable[[Call, Node], Message]) -> Handler:

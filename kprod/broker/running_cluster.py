@@ -75,7 +75,6 @@ class RunningCluster:
         self._controller = HandlerPool(1, name="controller")
         self.state = ClusterState(node_ids)
         self.topics = Topics(logs)
-        self._producer_ids = ProducerIds(logs.path / _PRODUCER_IDS)
         self._purgatory = Purgatory(self._timer, self._pool.submit)
         self.groups = GroupCoordinator(
             options.group_config, self._offsets_log, self._timer, self._pool.submit, options.clock
@@ -84,7 +83,7 @@ class RunningCluster:
             options.transaction_config,
             self._state_log,
             self._end_transaction,
-            self._producer_ids,
+            ProducerIds(logs.path / _PRODUCER_IDS),
             self._timer,
             self._pool.submit,
             options.clock,
@@ -163,7 +162,6 @@ class RunningCluster:
             state=self.state,
             cluster_id=self._logs.cluster_id,
             topics=self.topics,
-            producer_ids=self._producer_ids,
             purgatory=self._purgatory,
             clock=options.clock,
             log_config=options.log_config,

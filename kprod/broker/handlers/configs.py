@@ -8,7 +8,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.log_config import KEYS, TopicConfig, topic_configs, with_overrides
-from kprod.broker.node import Call, Node
+from kprod.broker.node import Call, Node, or_error
 from kprod.broker.protocol.messages import Message
 from kprod.errors import BrokerError
 
@@ -20,18 +20,16 @@ _BROKER: Final = 4
 
 def describe_configs(call: Call, node: Node) -> Message:
     """The settings of topics; of the node, the same ones, as they are its own."""
-    return {"results": [_describe(wanted, node) for wanted in dict.fromkeys(call.body.resources)]}
+    wanted = dict.fromkeys(call.body.resources)
+    return {"results": [or_error(_named(one), _describe, one, node) for one in wanted]}
+
+
+def _named(resource: Any) -> Message:
+    return {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
 
 
 def _describe(wanted: Any, node: Node) -> Message:
-    answer = {
-        "error_code": _error(wanted, node),
-        "error_message": None,
-        "resource_type": wanted.resource_type,
-        "resource_name": wanted.resource_name,
-    }
-    if answer["error_code"]:
-        return answer
+    _check(wanted, node)
     keys = wanted.configuration_keys
     configs = [
         {
@@ -43,7 +41,7 @@ def _describe(wanted: Any, node: Node) -> Message:
         for config in topic_configs(node.log_config, _own(wanted, node))
         if keys is None or config.name in keys
     ]
-    return {**answer, "configs": configs}
+    return {"configs": configs}
 
 
 def created_config(config: TopicConfig) -> Message:
@@ -59,16 +57,13 @@ def _own(wanted: Any, node: Node) -> Mapping[str, str]:
     return node.topics.settings(wanted.resource_name) if wanted.resource_type == _TOPIC else {}
 
 
-def _error(wanted: Any, node: Node) -> ErrorCode:
+def _check(wanted: Any, node: Node) -> None:
     if wanted.resource_type == _TOPIC:
-        found = node.topics.find(wanted.resource_name)
-        return ErrorCode.none if found else ErrorCode.unknown_topic_or_partition
-    if wanted.resource_type == _BROKER and wanted.resource_name in (
-        "",
-        *map(str, node.state.node_ids),
-    ):
-        return ErrorCode.none
-    return ErrorCode.invalid_request
+        node.topic(wanted.resource_name, None)
+        return
+    nodes = ("", *map(str, node.state.node_ids))
+    if wanted.resource_type != _BROKER or wanted.resource_name not in nodes:
+        raise BrokerError(ErrorCode.invalid_request, "only topics and nodes have settings")
 
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -123,16 +118,7 @@ def _value(config: Any) -> str:
 
 
 def _alter(call: Call, node: Node, wanted: Callable[[Any], Settings]) -> Message:
-    return {"responses": [_alter_one(one, call, node, wanted) for one in call.body.resources]}
-
-
-def _alter_one(one: Any, call: Call, node: Node, wanted: Callable[[Any], Settings]) -> Message:
-    answer = {
-        "error_message": None,
-        "resource_type": one.resource_type,
-        "resource_name": one.resource_name,
-    }
-    try:
+    def alter(one: Any) -> Message:
         if one.resource_type != _TOPIC:
             raise BrokerError(ErrorCode.invalid_request, "only topics have settings of their own")
         node.topic(one.resource_name, None)
@@ -140,6 +126,6 @@ def _alter_one(one: Any, call: Call, node: Node, wanted: Callable[[Any], Setting
         with_overrides(node.log_config, settings)
         if not call.body.validate_only:
             node.topics.configure(one.resource_name, settings)
-    except BrokerError as error:
-        return {**answer, "error_code": error.code, "error_message": str(error)}
-    return answer
+        return {}
+
+    return {"responses": [or_error(_named(one), alter, one) for one in call.body.resources]}

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.indexes import AbortedTransaction, TimestampOffset
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.node import Call, Give, Later, Node, by_topic
+from kprod.broker.node import Call, Give, Later, Node, by_topic, or_error
 from kprod.broker.protocol.messages import Message
 from kprod.broker.records.codecs import CorruptBatch
 from kprod.errors import BrokerError
@@ -26,25 +26,23 @@ _NOTHING: Final = TimestampOffset(-1, -1)
 
 def list_offsets(call: Call, node: Node) -> Message:
     """One offset per partition."""
-    found = by_topic(call.body.topics, lambda topic, part: _offset(topic, part, call, node))
-    return {"topics": found}
+
+    def one(topic: str, part: Any) -> Message:
+        number = {"partition_index": part.partition_index}
+        return or_error(number, _offset, topic, part, call, node)
+
+    return {"topics": by_topic(call.body.topics, one)}
 
 
 def _offset(topic: str, part: Any, call: Call, node: Node) -> Message:
-    answer = {"partition_index": part.partition_index}
-    try:
-        epoch = getattr(part, "current_leader_epoch", -1)
-        log = node.partition(node.topic(topic, None), part.partition_index, epoch)
-        if call.version < _FIRST_VERSIONS.get(part.timestamp, 0):
-            raise BrokerError(ErrorCode.unsupported_version)
-        committed = getattr(call.body, "isolation_level", 0) == READ_COMMITTED
-        timestamp, offset = _find_offset(log, part.timestamp, committed=committed)
-    except CorruptBatch:
-        return {**answer, "error_code": ErrorCode.corrupt_message}
-    except BrokerError as error:
-        return {**answer, "error_code": error.code}
+    epoch = getattr(part, "current_leader_epoch", -1)
+    log = node.partition(node.topic(topic, None), part.partition_index, epoch)
+    if call.version < _FIRST_VERSIONS.get(part.timestamp, 0):
+        raise BrokerError(ErrorCode.unsupported_version)
+    committed = getattr(call.body, "isolation_level", 0) == READ_COMMITTED
+    timestamp, offset = _find_offset(log, part.timestamp, committed=committed)
     known_epoch = log.epoch_at(offset) if offset >= 0 else -1
-    return {**answer, "timestamp": timestamp, "offset": offset, "leader_epoch": known_epoch}
+    return {"timestamp": timestamp, "offset": offset, "leader_epoch": known_epoch}
 
 
 def _find_offset(log: PartitionLog, timestamp: int, *, committed: bool) -> TimestampOffset:
@@ -64,27 +62,17 @@ def _find_offset(log: PartitionLog, timestamp: int, *, committed: bool) -> Times
 
 def offset_for_leader_epoch(call: Call, node: Node) -> Message:
     """The largest epoch not after the one asked for, and the offset behind its last record."""
-    return {
-        "topics": [
-            {
-                "topic": wanted.topic,
-                "partitions": [
-                    _end_of_epoch(wanted.topic, part, node) for part in wanted.partitions
-                ],
-            }
-            for wanted in call.body.topics
-        ]
-    }
+
+    def one(topic: str, part: Any) -> Message:
+        return or_error({"partition": part.partition}, _end_of_epoch, topic, part, node)
+
+    return {"topics": by_topic(call.body.topics, one, "topic")}
 
 
 def _end_of_epoch(topic: str, part: Any, node: Node) -> Message:
-    answer = {"partition": part.partition}
-    try:
-        log = node.partition(node.topic(topic, None), part.partition, part.current_leader_epoch)
-    except BrokerError as error:
-        return {**answer, "error_code": error.code}
+    log = node.partition(node.topic(topic, None), part.partition, part.current_leader_epoch)
     epoch, end = log.end_of_epoch(part.leader_epoch)
-    return {**answer, "leader_epoch": epoch, "end_offset": end}
+    return {"leader_epoch": epoch, "end_offset": end}
 
 
 _FULL_FETCH_EPOCHS: Final = (-1, 0)
@@ -182,8 +170,6 @@ def _partition(
         found = log.locate(part.fetch_offset, limit, whole_first=whole_first, committed=committed)
     except CorruptBatch as error:
         return _refusal(part, BrokerError(ErrorCode.corrupt_message, str(error)))
-    except OSError as error:
-        return _refusal(part, BrokerError(ErrorCode.kafka_storage_error, str(error)))
     except BrokerError as error:
         return _refusal(part, error)
     message = {

@@ -12,7 +12,7 @@ from kprod.broker.groups.group import (
     SyncAnswer,
     SyncRequest,
 )
-from kprod.broker.node import Call, Give, Later, Node
+from kprod.broker.node import Call, Give, Later, Node, or_error
 from kprod.broker.protocol.messages import Message
 from kprod.errors import BrokerError
 
@@ -141,22 +141,22 @@ _FIRST_WITH_NOT_FOUND = 6
 
 def describe_groups(call: Call, node: Node) -> Message:
     """A group nobody knows is "Dead", and from version 6 on an error as well."""
-    wanted = dict.fromkeys(call.body.groups)
-    return {"groups": [_describe(group_id, call, node) for group_id in wanted]}
+
+    def one(group_id: str) -> Message:
+        empty = dict.fromkeys(("group_state", "protocol_type", "protocol_data"), "")
+        return or_error({"group_id": group_id, **empty}, _describe, group_id, call, node)
+
+    return {"groups": [one(group_id) for group_id in dict.fromkeys(call.body.groups)]}
 
 
 def _describe(group_id: str, call: Call, node: Node) -> Message:
-    answer = {"group_id": group_id, "group_state": "", "protocol_type": "", "protocol_data": ""}
-    try:
-        node.check_coordinates(group_id)
-    except BrokerError as error:
-        return {**answer, "error_code": error.code}
+    node.check_coordinates(group_id)
     with node.groups.group(group_id) as group:
         if group is None:
             found = call.version < _FIRST_WITH_NOT_FOUND
             code = ErrorCode.none if found else ErrorCode.group_id_not_found
-            return {**answer, "error_code": code, "group_state": GroupState.DEAD.value}
-        return {**answer, **_described(group)}
+            return {"error_code": code, "group_state": GroupState.DEAD.value}
+        return _described(group)
 
 
 def _described(group: ConsumerGroup) -> Message:
@@ -207,16 +207,13 @@ def delete_groups(call: Call, node: Node) -> Message:
     """69 for a group nobody knows, 68 for one that has members."""
     return {
         "results": [
-            {"group_id": group_id, "error_code": _delete(group_id, node)}
+            or_error({"group_id": group_id}, _delete, group_id, node)
             for group_id in call.body.groups_names
         ]
     }
 
 
-def _delete(group_id: str, node: Node) -> int:
-    try:
-        node.check_coordinates(group_id)
-        node.groups.delete(group_id)
-    except BrokerError as error:
-        return error.code
-    return ErrorCode.none
+def _delete(group_id: str, node: Node) -> Message:
+    node.check_coordinates(group_id)
+    node.groups.delete(group_id)
+    return {}

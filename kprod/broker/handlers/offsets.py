@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.groups.offsets_topic import CommittedOffset, OffsetsTransaction
 from kprod.broker.handlers.transactions import TransactionGate
-from kprod.broker.node import Call, Node, by_topic
+from kprod.broker.node import Call, Node, by_topic, or_error
 from kprod.broker.protocol.messages import Message
 from kprod.broker.transactions.transaction_rules import ProducerIdentity
 from kprod.errors import BrokerError
@@ -18,16 +18,18 @@ from kprod.types import TopicPartition
 
 def offset_commit(call: Call, node: Node) -> Message:
     """All partitions of topics that exist; the answer comes when they are in the log."""
-    wanted = offsets_in(call)
-    known = {where: values for where, values in wanted.items() if node.has_partition(where)}
-    errors: dict[TopicPartition, int] = dict.fromkeys(wanted, ErrorCode.unknown_topic_or_partition)
-    errors.update(_commit(call, node, known))
-    return offsets_answer(call, errors)
+    return _commit_known(call, node, _commit)
 
 
-def offsets_in(call: Call) -> dict[TopicPartition, tuple[int, int, str]]:
-    """Offset, leader epoch and metadata by partition, in a request that commits offsets."""
-    return {
+_Offsets = dict[TopicPartition, tuple[int, int, str]]
+"""Offset, leader epoch and metadata by partition."""
+
+
+def _commit_known(
+    call: Call, node: Node, commit: Callable[[Call, Node, _Offsets], Mapping[TopicPartition, int]]
+) -> Message:
+    """Commit offsets of the partitions that exist; 3 for the others."""
+    wanted = {
         TopicPartition(topic.name, part.partition_index): (
             part.committed_offset,
             getattr(part, "committed_leader_epoch", -1),
@@ -36,10 +38,16 @@ def offsets_in(call: Call) -> dict[TopicPartition, tuple[int, int, str]]:
         for topic in call.body.topics
         for part in topic.partitions
     }
+    known = {where: values for where, values in wanted.items() if node.has_partition(where)}
+    errors: dict[TopicPartition, int] = dict.fromkeys(wanted, ErrorCode.unknown_topic_or_partition)
+    try:
+        errors.update(commit(call, node, known))
+    except BrokerError as error:
+        errors.update(dict.fromkeys(known, error.code))
+    return _offsets_answer(call, errors)
 
 
-def offsets_answer(call: Call, errors: Mapping[TopicPartition, int]) -> Message:
-    """The answer to it."""
+def _offsets_answer(call: Call, errors: Mapping[TopicPartition, int]) -> Message:
 
     def one(topic: str, part: Any) -> Message:
         error = errors[TopicPartition(topic, part.partition_index)]
@@ -48,21 +56,15 @@ def offsets_answer(call: Call, errors: Mapping[TopicPartition, int]) -> Message:
     return {"topics": by_topic(call.body.topics, one)}
 
 
-def _commit(
-    call: Call, node: Node, offsets: dict[TopicPartition, tuple[int, int, str]]
-) -> dict[TopicPartition, ErrorCode]:
+def _commit(call: Call, node: Node, offsets: _Offsets) -> Mapping[TopicPartition, int]:
     body = call.body
-    generation = getattr(body, "generation_id_or_member_epoch", -1)
-    try:
-        node.check_coordinates(body.group_id)
-    except BrokerError as error:
-        return dict.fromkeys(offsets, ErrorCode(error.code))
+    node.check_coordinates(body.group_id)
     return node.groups.commit(
         body.group_id,
         offsets,
         member_id=body.member_id,
         instance_id=getattr(body, "group_instance_id", None),
-        generation=generation,
+        generation=getattr(body, "generation_id_or_member_epoch", -1),
     )
 
 
@@ -74,28 +76,26 @@ def offset_fetch(call: Call, node: Node) -> Message:
 
     88 where that depends on a transaction, for a reader of what is committed (KIP-447).
     """
+
+    def one(wanted: Any) -> Message:
+        return or_error({"group_id": wanted.group_id}, _group, wanted, call, node)
+
     if hasattr(call.body, "groups"):
-        return {"groups": [_group(group, call, node) for group in call.body.groups]}
-    answer = dict(_group(call.body, call, node))
-    if answer["error_code"]:
-        # Before version 8 clients look at the partitions first, before 2 at nothing else.
-        answer["topics"] = [
-            _failed(topic, answer["error_code"]) for topic in call.body.topics or ()
-        ]
-    return answer
+        return {"groups": list(map(one, call.body.groups))}
+    answer = one(call.body)
+    error = answer.get("error_code", ErrorCode.none)
+    # Before version 8 clients look at the partitions first, before 2 at nothing else.
+    failed = [_failed(topic, error) for topic in call.body.topics or ()]
+    return {**answer, "topics": failed} if error else answer
 
 
 def _group(wanted: Any, call: Call, node: Node) -> Message:
-    answer = {"group_id": wanted.group_id, "error_code": ErrorCode.none}
-    try:
-        node.check_coordinates(wanted.group_id)
-    except BrokerError as error:
-        return {**answer, "error_code": error.code, "topics": ()}
+    node.check_coordinates(wanted.group_id)
     committed = node.groups.committed(wanted.group_id)
     unstable = set()
     if getattr(call.body, "require_stable", False):
         unstable = node.groups.unstable(wanted.group_id)
-    return {**answer, "topics": _topics(wanted.topics, committed, unstable)}
+    return {"topics": _topics(wanted.topics, committed, unstable)}
 
 
 def _topics(
@@ -153,31 +153,22 @@ def _failed(topic: Any, error: ErrorCode) -> Message:
 
 _FIRST_WITH_ABORTABLE: Final = 4
 _FIRST_THAT_ADDS: Final = 5
-_UNAVAILABLE: Final = ErrorCode.coordinator_not_available
 
 
 def txn_offset_commit(call: Call, node: Node) -> Message:
     """The offsets are pending until the marker; the group's coordinator answers, not the other."""
-    wanted = offsets_in(call)
-    known = {where: values for where, values in wanted.items() if node.has_partition(where)}
-    errors: dict[TopicPartition, int] = dict.fromkeys(wanted, ErrorCode.unknown_topic_or_partition)
-    try:
-        if known:
-            errors.update(_commit_pending(call, node, known))
-    except BrokerError as error:
-        busy = error.code == ErrorCode.not_enough_replicas
-        errors.update(dict.fromkeys(known, _UNAVAILABLE if busy else error.code))
-    return offsets_answer(call, errors)
+    return _commit_known(call, node, _commit_pending)
 
 
-def _commit_pending(
-    call: Call, node: Node, offsets: dict[TopicPartition, tuple[int, int, str]]
-) -> dict[TopicPartition, ErrorCode]:
+def _commit_pending(call: Call, node: Node, offsets: _Offsets) -> Mapping[TopicPartition, int]:
     body = call.body
+    if not offsets:
+        return {}
     node.check_coordinates(body.group_id)
     gate = TransactionGate(
         adds=call.version >= _FIRST_THAT_ADDS,
         knows_abortable=call.version >= _FIRST_WITH_ABORTABLE,
+        busy=ErrorCode.coordinator_not_available,
     )
     who = ProducerIdentity(body.producer_id, body.producer_epoch)
     log = node.groups.offsets_log_of(body.group_id)
@@ -201,4 +192,4 @@ def offset_delete(call: Call, node: Node) -> Message:
     ]
     node.check_coordinates(call.body.group_id)
     node.groups.delete_offsets(call.body.group_id, wanted)
-    return offsets_answer(call, dict.fromkeys(wanted, ErrorCode.none))
+    return _offsets_answer(call, dict.fromkeys(wanted, ErrorCode.none))

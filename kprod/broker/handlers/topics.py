@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.handlers.configs import created_config
 from kprod.broker.log.log_config import topic_configs, with_overrides
-from kprod.broker.node import Call, Node, by_topic
+from kprod.broker.node import Call, Node, by_topic, or_error
 from kprod.broker.protocol.messages import Message
 from kprod.broker.topics import check_request
 from kprod.errors import BrokerError
@@ -21,7 +20,12 @@ _DEFAULT: Final = -1
 def create_topics(call: Call, node: Node) -> Message:
     """Each topic is made, or refused for itself; all are refused where they are too many."""
     total = sum(_asked(wanted, node) for wanted in call.body.topics)
-    return {"topics": [_create(wanted, total, call, node) for wanted in call.body.topics]}
+    return {
+        "topics": [
+            or_error({"name": wanted.name}, _create, wanted, total, call, node)
+            for wanted in call.body.topics
+        ]
+    }
 
 
 def _asked(wanted: Any, node: Node) -> int:
@@ -29,21 +33,16 @@ def _asked(wanted: Any, node: Node) -> int:
 
 
 def _create(wanted: Any, total: int, call: Call, node: Node) -> Message:
-    try:
-        check_request(total)
-        count = _partition_count(wanted, node)
-        settings = {config.name: config.value or "" for config in wanted.configs}
-        with_overrides(node.log_config, settings)
-        node.topics.check_new(wanted.name, count)
-        topic = None
-        if not call.body.validate_only:
-            topic = node.topics.create(wanted.name, count, settings)
-    except BrokerError as error:
-        return {"name": wanted.name, "error_code": error.code, "error_message": str(error)}
+    check_request(total)
+    count = _partition_count(wanted, node)
+    settings = {config.name: config.value or "" for config in wanted.configs}
+    with_overrides(node.log_config, settings)
+    node.topics.check_new(wanted.name, count)
+    topic = None
+    if not call.body.validate_only:
+        topic = node.topics.create(wanted.name, count, settings)
     return {
-        "name": wanted.name,
         "topic_id": topic and topic.id,
-        "error_message": None,
         "num_partitions": count,
         "replication_factor": len(node.state.node_ids),
         "configs": [created_config(config) for config in topic_configs(node.log_config, settings)],
@@ -77,50 +76,40 @@ def _assigned_count(wanted: Any, node: Node) -> int:
 
 def delete_topics(call: Call, node: Node) -> Message:
     """Each topic is gone with its data when the answer is sent."""
-    return {"responses": [_delete_topic(name, topic_id, node) for name, topic_id in _wanted(call)]}
 
+    def one(name: str | None, topic_id: uuid.UUID | None) -> Message:
+        asked = {"name": name, "topic_id": topic_id}
+        return or_error(asked, _delete_topic, name, topic_id, node)
 
-def _wanted(call: Call) -> Iterator[tuple[str | None, uuid.UUID | None]]:
     if hasattr(call.body, "topics"):
-        yield from ((topic.name, topic.topic_id) for topic in call.body.topics)
-    else:
-        yield from ((name, None) for name in call.body.topic_names)
+        return {"responses": [one(topic.name, topic.topic_id) for topic in call.body.topics]}
+    return {"responses": [one(name, None) for name in call.body.topic_names]}
 
 
 def _delete_topic(name: str | None, topic_id: uuid.UUID | None, node: Node) -> Message:
-    try:
-        topic = node.topic(name, topic_id)
-        if topic.is_internal:
-            raise BrokerError(
-                ErrorCode.invalid_topic_exception, f"{topic.name} is the broker's own"
-            )
-        node.topics.delete(topic.name)
-        node.groups.forget_topic(topic.name)
-    except BrokerError as error:
-        return {
-            "name": name,
-            "topic_id": topic_id,
-            "error_code": error.code,
-            "error_message": str(error),
-        }
+    topic = node.topic(name, topic_id)
+    if topic.is_internal:
+        raise BrokerError(ErrorCode.invalid_topic_exception, f"{topic.name} is the broker's own")
+    node.topics.delete(topic.name)
+    node.groups.forget_topic(topic.name)
     for log in topic.partitions:
         node.purgatory.wake(log.where)
-    return {"name": topic.name, "topic_id": topic.id, "error_message": None}
+    return {"name": topic.name, "topic_id": topic.id}
 
 
 def delete_records(call: Call, node: Node) -> Message:
     """Everything before an offset, or everything for -1; answers the new start of each log."""
-    found = by_topic(call.body.topics, lambda topic, part: _delete_records(topic, part, node))
-    return {"topics": found}
+
+    def one(topic: str, part: Any) -> Message:
+        fields = {"partition_index": part.partition_index, "low_watermark": -1}
+        return or_error(fields, _delete_records, topic, part, node)
+
+    return {"topics": by_topic(call.body.topics, one)}
 
 
 def _delete_records(topic: str, part: Any, node: Node) -> Message:
-    answer = {"partition_index": part.partition_index, "low_watermark": -1}
-    try:
-        log = node.partition(node.topic(topic, None), part.partition_index)
-        return {**answer, "low_watermark": log.delete_records(part.offset)}
-    except BrokerError as error:
-        return {**answer, "error_code": error.code}
+    log = node.partition(node.topic(topic, None), part.partition_index)
+    return {"low_watermark": log.delete_records(part.offset)}
 
 
 def create_partitions(call: Call, node: Node) -> Message:
@@ -129,7 +118,12 @@ def create_partitions(call: Call, node: Node) -> Message:
     All of them are refused where they get too many together.
     """
     total = sum(_added(wanted, node) for wanted in call.body.topics)
-    return {"results": [_extend(wanted, total, call, node) for wanted in call.body.topics]}
+    return {
+        "results": [
+            or_error({"name": wanted.name}, _extend, wanted, total, call, node)
+            for wanted in call.body.topics
+        ]
+    }
 
 
 def _added(wanted: Any, node: Node) -> int:
@@ -138,12 +132,9 @@ def _added(wanted: Any, node: Node) -> int:
 
 
 def _extend(wanted: Any, total: int, call: Call, node: Node) -> Message:
-    try:
-        check_request(total)
-        if call.body.validate_only:
-            node.topics.check_extension(wanted.name, wanted.count)
-        else:
-            node.topics.extend(wanted.name, wanted.count)
-    except BrokerError as error:
-        return {"name": wanted.name, "error_code": error.code, "error_message": str(error)}
-    return {"name": wanted.name, "error_message": None}
+    check_request(total)
+    if call.body.validate_only:
+        node.topics.check_extension(wanted.name, wanted.count)
+    else:
+        node.topics.extend(wanted.name, wanted.count)
+    return {}

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_state import VerificationGuard
-from kprod.broker.node import Call, Node
+from kprod.broker.node import Call, Node, or_error
 from kprod.broker.protocol.messages import Message
 from kprod.broker.transactions.transaction import Transaction, TransactionState
 from kprod.broker.transactions.transaction_rules import ProducerIdentity
@@ -31,12 +31,20 @@ class TransactionGate:
     """What a request that appends in a transaction can do and understand, by its version.
 
     ``adds`` (KIP-890): the coordinator adds the partition; it is asked whether it is part of the
-    transaction otherwise. ``knows_abortable``: 120 and not 48 says that it is not.
+    transaction otherwise. ``knows_abortable``: 120 and not 48 says that it is not. ``busy`` is an
+    error that every producer meets by the same request, without asking for metadata first.
     """
 
-    def __init__(self, *, adds: bool, knows_abortable: bool) -> None:
+    def __init__(
+        self,
+        *,
+        adds: bool,
+        knows_abortable: bool,
+        busy: ErrorCode = ErrorCode.not_enough_replicas,
+    ) -> None:
         self.adds = adds
         self._knows_abortable = knows_abortable
+        self._busy = busy
 
     def enter(
         self, node: Node, log: PartitionLog, transactional_id: str, who: ProducerIdentity
@@ -62,8 +70,7 @@ class TransactionGate:
             return ErrorCode.invalid_txn_state
         waits = code == ErrorCode.concurrent_transactions and not self.adds
         if waits or code in _BUSY:
-            # Something that every producer tries again without asking for metadata first.
-            return ErrorCode.not_enough_replicas
+            return self._busy
         return code
 
 
@@ -89,32 +96,20 @@ def init_producer_id(call: Call, node: Node) -> Message:
     body = call.body
     has_id = getattr(body, "producer_id", -1) >= 0
     has_epoch = getattr(body, "producer_epoch", -1) >= 0
-    if has_id != has_epoch:
-        return _refuse(ErrorCode.invalid_request)
-    if body.transactional_id is not None:
-        return _initialize(call, node, has_id=has_id)
-    try:
-        producer_id = node.producer_ids.take()
-    except OSError:
-        return _refuse(ErrorCode.kafka_storage_error)
-    return {"producer_id": producer_id, "producer_epoch": 0}
 
-
-def _initialize(call: Call, node: Node, *, has_id: bool) -> Message:
-    body = call.body
-    present = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
-    timeout_ms = round(body.transaction_timeout.total_seconds() * 1000)
-    try:
+    def initialize() -> Message:
+        if has_id != has_epoch:
+            raise BrokerError(ErrorCode.invalid_request)
+        if body.transactional_id is None:
+            return {"producer_id": node.transactions.take_id(), "producer_epoch": 0}
+        present = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
+        timeout_ms = round(body.transaction_timeout.total_seconds() * 1000)
         with _fencing(call, _FENCED_SINCE_INIT):
             node.check_coordinates_transaction(body.transactional_id)
             found = node.transactions.initialize(body.transactional_id, timeout_ms, present)
-    except BrokerError as error:
-        return _refuse(error.code)
-    return {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
+        return {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
 
-
-def _refuse(code: int) -> Message:
-    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
+    return or_error({"producer_id": -1, "producer_epoch": -1}, initialize)
 
 
 _FIRST_WITH_FENCED: Final = 2
@@ -199,7 +194,7 @@ def describe_producers(call: Call, node: Node) -> Message:
             {
                 "name": topic.name,
                 "partitions": [
-                    _partition(topic.name, index, node)
+                    or_error({"partition_index": index}, _producers, topic.name, index, node)
                     for index in dict.fromkeys(topic.partition_indexes)
                 ],
             }
@@ -208,17 +203,9 @@ def describe_producers(call: Call, node: Node) -> Message:
     }
 
 
-def _partition(topic: str, index: int, node: Node) -> Message:
-    try:
-        log = node.partition(node.topic(topic, None), index)
-    except BrokerError as error:
-        return {
-            "partition_index": index,
-            "error_code": error.code,
-            "error_message": str(error),
-        }
+def _producers(topic: str, index: int, node: Node) -> Message:
+    log = node.partition(node.topic(topic, None), index)
     return {
-        "partition_index": index,
         "active_producers": [
             {
                 "producer_id": producer_id,
@@ -235,24 +222,23 @@ def _partition(topic: str, index: int, node: Node) -> Message:
 
 def describe_transactions(call: Call, node: Node) -> Message:
     """The state of each transactional id: 105 for one that nobody knows, 42 for an empty one."""
-    return {"transaction_states": [_describe(name, node) for name in call.body.transactional_ids]}
+
+    def one(name: str) -> Message:
+        fields = {"transactional_id": name, "producer_id": 0, "producer_epoch": 0}
+        return or_error(fields, _describe, name, node)
+
+    return {"transaction_states": list(map(one, call.body.transactional_ids))}
 
 
 def _describe(name: str, node: Node) -> Message:
-    unknown = {"transactional_id": name, "producer_id": 0, "producer_epoch": 0}
-    try:
-        node.check_coordinates_transaction(name)
-    except BrokerError as error:
-        return {**unknown, "error_code": error.code}
+    node.check_coordinates_transaction(name)
     if not name:
-        return {**unknown, "error_code": ErrorCode.invalid_request}
+        raise BrokerError(ErrorCode.invalid_request)
     found = node.transactions.find(name)
     if found is None:
-        return {**unknown, "error_code": ErrorCode.transactional_id_not_found}
+        raise BrokerError(ErrorCode.transactional_id_not_found)
     topics = groupby(sorted(found.partitions), lambda where: where.topic)
     return {
-        "error_code": ErrorCode.none,
-        "transactional_id": name,
         "transaction_state": found.state.spelled,
         "transaction_timeout": found.timeout_ms,
         "transaction_start_time": found.started_ms,

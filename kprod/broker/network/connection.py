@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kprod.broker.network.listener import Session
-from kprod.broker.network.stream import READ, WRITE, Part, Stream
+from kprod.broker.network.stream import READ, WRITE, Part, PlainStream
 from kprod.broker.records.file_slice import FileSlice
 
 
@@ -150,7 +150,7 @@ class Connection:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: PlainStream,
         session: Session,
         max_request_bytes: int,
         memory: RequestMemory,
@@ -214,17 +214,15 @@ class Connection:
         """A request is in progress."""
         self.muted = True
 
-    def answer(self, parts: Sequence[Part], *, close: bool = False) -> None:
-        """Queue the answer of the request in progress; none for ``acks=0``."""
+    def answer(self, parts: Sequence[Part], close: str | None = None) -> None:
+        """Queue the answer of the request in progress; none for ``acks=0``.
+
+        ``close`` is the reason to close, once what is queued was sent, instead of reading on.
+        """
         self._outgoing.extend(part for part in parts if len(part))
         self._request.release()
-        if close:
-            self.hang_up("a fault was asked for")
-
-    def hang_up(self, reason: str) -> None:
-        """Close instead of reading on, once what is queued was sent."""
-        self._end = HangUp(reason)
-        self._request.release()
+        if close is not None:
+            self._end = HangUp(close)
 
     def give_up(self) -> None:
         """The same where there is no memory for anything."""

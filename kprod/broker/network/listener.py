@@ -12,9 +12,9 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from kprod.broker.network.stream import PlainStream, Stream, TlsStream
+from kprod.broker.network.stream import PlainStream, TlsStream
 
 SCRAM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Mechanisms, and the hash of each."""
@@ -39,16 +39,16 @@ TokenCheck: TypeAlias = Callable[[str], Grant]
 """Tells what a token of OAUTHBEARER allows. Raises ``Refused``."""
 
 
-class Exchange(Protocol):
+class Exchange:
     """One login. ``principal`` and ``expires`` count once ``done``."""
 
-    done: bool
-    principal: str
-    expires: float | None
+    done = False
+    principal = ""
+    expires: float | None = None
 
     def step(self, message: bytes) -> bytes:
         """The answer to the client's message. Raises ``Refused``."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(slots=True)
@@ -81,14 +81,11 @@ class Authentication:
         return f"Authentication({len(self.users)} users, {', '.join(self.mechanisms)})"
 
 
-class _Plain:
+class _Plain(Exchange):
     """RFC 4616."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
-        self.done = False
-        self.principal = ""
-        self.expires: float | None = None
 
     def step(self, message: bytes) -> bytes:
         parts = message.split(b"\0")
@@ -103,7 +100,7 @@ class _Plain:
         return b""
 
 
-class _Scram:
+class _Scram(Exchange):
     """RFC 5802 and 7677, by scramp."""
 
     def __init__(self, mechanism: str, users: Mapping[str, str]) -> None:
@@ -113,9 +110,6 @@ class _Scram:
         self._hash = SCRAM[mechanism]
         self._server = ScramMechanism(mechanism).make_server(self._known)
         self._first = True
-        self.done = False
-        self.principal = ""
-        self.expires: float | None = None
 
     def _known(self, user: str) -> tuple[bytes, bytes, bytes, int]:
         if user not in self._users:
@@ -150,15 +144,12 @@ def _stored(name: str, password: bytes) -> tuple[bytes, bytes, bytes, int]:
     return salt, stored_key, hmac.digest(salted, b"Server Key", name), _ITERATIONS
 
 
-class _OAuthBearer:
+class _OAuthBearer(Exchange):
     """RFC 7628: a token that is refused is told in one more round."""
 
     def __init__(self, check: TokenCheck) -> None:
         self._check = check
         self._refused = False
-        self.done = False
-        self.principal = ""
-        self.expires: float | None = None
 
     def step(self, message: bytes) -> bytes:
         if self._refused:
@@ -217,7 +208,7 @@ class Listener:
     name: str = "PLAINTEXT"
     host: str = "127.0.0.1"
     port: int = 0
-    open: Callable[[socket.socket], Stream] = PlainStream
+    open: Callable[[socket.socket], PlainStream] = PlainStream
     authentication: Authentication | None = None
     knows_clients: bool = False
     path: str | None = None
@@ -260,7 +251,7 @@ def make_listener(
 ) -> Listener:
     """A listener of the protocol that its parts make: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
 
-    def encrypted(client: socket.socket) -> Stream:
+    def encrypted(client: socket.socket) -> PlainStream:
         return TlsStream(client, tls) if tls is not None else PlainStream(client)
 
     return Listener(
@@ -292,8 +283,3 @@ class Session:
     authenticated: bool = True
     authentication: Any = None
     expires: float = float("inf")
-
-    @classmethod
-    def begin(cls, listener: Listener, peer: str) -> Session:
-        """The session of a connection that was just accepted."""
-        return cls(listener, peer, authenticated=not listener.authenticates)

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import NoneType
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from kprod.broker.handler_pool import HandlerPool, QuietLog
 from kprod.broker.network.connection import PAUSE, Connection, HangUp
@@ -21,14 +21,10 @@ from kprod.clock import Clock
 
 
 class Reply(Protocol):
-    """Takes the answer: one of the two, once. Any thread."""
+    """Takes the answer, once. Any thread."""
 
-    def send(self, parts: Sequence[Part], *, close: bool = False) -> None:
-        """The response with its size; empty for none. ``close`` ends the connection after it."""
-        ...
-
-    def hang_up(self, reason: str) -> None:
-        """Close the connection instead of answering."""
+    def __call__(self, parts: Sequence[Part], close: str | None = None) -> None:
+        """The response with its size; empty for none. ``close``: why the connection ends then."""
         ...
 
 
@@ -42,15 +38,8 @@ class Exchange:
         self._answered = False
         self._left = False
 
-    def send(self, parts: Sequence[Part], *, close: bool = False) -> None:
+    def __call__(self, parts: Sequence[Part], close: str | None = None) -> None:
         """See ``Reply``."""
-        self._answer(lambda: self._connection.answer(parts, close=close))
-
-    def hang_up(self, reason: str) -> None:
-        """See ``Reply``."""
-        self._answer(lambda: self._connection.hang_up(reason))
-
-    def _answer(self, give: Callable[[], None]) -> None:
         with self._lock:
             if self._answered:
                 raise RuntimeError("a request was answered twice")
@@ -58,7 +47,7 @@ class Exchange:
             late = self._left
             # While the request is in progress the connection is whoever answers's.
             try:
-                give()
+                self._connection.answer(parts, close)
             except Exception:  # no memory for it
                 self._connection.give_up()
         if late:
@@ -78,12 +67,8 @@ _GLANCE_MS: Final = 2
 _log = logging.getLogger(__name__)
 
 
-class Dispatch(Protocol):
-    """Answers a request, now or later; ``HangUp`` ends the connection."""
-
-    def __call__(self, frame: bytearray, session: Session, reply: Reply) -> None:
-        """``frame`` is the request without its size."""
-        ...
+Dispatch: TypeAlias = Callable[[bytearray, Session, Reply], None]
+"""Answers a request, given without its size, now or later; ``HangUp`` ends the connection."""
 
 
 class NetworkThread:
@@ -229,14 +214,14 @@ class NetworkThread:
             try:
                 self._dispatch(frame, connection.session, exchange)
             except HangUp as reason:
-                exchange.hang_up(str(reason))
+                exchange((), str(reason))
             except Exception:
                 # A fault of ours in one request must not end the broker: one client notices.
                 self._complaints.exception(
                     "closing the connection of %s after an unexpected error",
                     connection.session.peer,
                 )
-                exchange.hang_up("the broker met an unexpected error")
+                exchange((), "the broker met an unexpected error")
             frame = self._next(connection) if exchange.leave() else None
         if frame is not None:
             again = frame

@@ -79,15 +79,15 @@ class Server:
 
     def _accept(self) -> None:
         ready = select.poll()
-        by_fd = dict(zip((s.fileno() for s in self._sockets), self.listeners, strict=True))
-        sockets = {s.fileno(): s for s in self._sockets}
+        pairs = zip(self._sockets, self.listeners, strict=True)
+        by_fd = {opened.fileno(): (opened, listener) for opened, listener in pairs}
         for fd in by_fd:
             ready.register(fd, select.POLLIN)
         while not self._stopping.is_set():
             try:
                 for fd, _ in ready.poll():
                     if not self._stopping.is_set():
-                        self._accept_one(sockets[fd], by_fd[fd])
+                        self._accept_one(*by_fd[fd])
             except Exception:  # no memory for another connection
                 self._complaints.exception("could not accept a connection")
                 self._stopping.wait(_ACCEPT_PAUSE)
@@ -111,7 +111,7 @@ class Server:
             return
         if self._network is not None:
             now = self._clock.monotonic()
-            session = Session.begin(listener, peer)
+            session = Session(listener, peer, authenticated=not listener.authenticates)
             self._network.add(
                 Connection(stream, session, self._max_request_bytes, self._memory, now)
             )

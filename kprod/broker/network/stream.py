@@ -8,7 +8,7 @@ import select
 import socket
 import ssl
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from kprod.broker.records.file_slice import FileSlice
 from kprod.types import BytesLike
@@ -22,44 +22,11 @@ Part = BytesLike | FileSlice
 """A piece of a response: bytes in memory, or bytes of a file that need not come to memory."""
 
 
-class Stream(Protocol):
+class PlainStream:
     """A non-blocking stream of bytes. One thread at a time, but ``cut`` may come from any.
 
-    ``OSError`` from any method means that the connection is lost.
+    ``OSError`` from any method means that the connection is lost. This one is TCP without TLS.
     """
-
-    def fileno(self) -> int:
-        """The descriptor to wait for."""
-        ...
-
-    def advance(self) -> int:
-        """Go on with the handshake: 0 once it is done, else ``READ`` or ``WRITE`` to wait for."""
-        ...
-
-    def receive_into(self, buffer: memoryview) -> int | None:
-        """The number of bytes read, 0 when the peer has left, None when there is nothing now."""
-        ...
-
-    def send(self, parts: Sequence[Part]) -> int:
-        """The number of bytes taken of ``parts``; 0 when nothing can be sent now."""
-        ...
-
-    @property
-    def pending(self) -> bool:
-        """Whether bytes were read from the socket that ``receive_into`` has yet to give."""
-        ...
-
-    def cut(self) -> None:
-        """Make every wait and call of the owner end soon. Idempotent, any thread."""
-        ...
-
-    def close(self) -> None:
-        """Idempotent; for the owner."""
-        ...
-
-
-class PlainStream:
-    """TCP without TLS."""
 
     def __init__(self, client: socket.socket) -> None:
         client.setblocking(False)
@@ -72,18 +39,21 @@ class PlainStream:
         return self._socket.fileno()
 
     def advance(self) -> int:
-        """There is no handshake."""
+        """Go on with the handshake: 0 once it is done, else ``READ`` or ``WRITE`` to wait for."""
         return 0
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """See ``Stream``."""
+        """The number of bytes read, 0 when the peer has left, None when there is nothing now."""
         try:
             return self._socket.recv_into(buffer)
         except BlockingIOError:
             return None
 
     def send(self, parts: Sequence[Part]) -> int:
-        """Slices of files go by ``sendfile``: the kernel moves them, this process does not."""
+        """The number of bytes taken of ``parts``; 0 when nothing can be sent now.
+
+        Slices of files go by ``sendfile``: the kernel moves them, this process does not.
+        """
         first = parts[0]
         try:
             if isinstance(first, FileSlice):
@@ -98,16 +68,17 @@ class PlainStream:
 
     @property
     def pending(self) -> bool:
-        """There is no buffer in between."""
+        """Whether bytes were read from the socket that ``receive_into`` has yet to give."""
         return False
 
     def cut(self) -> None:
-        """See ``Stream``. The socket's own: that of ``ssl`` changes what its owner uses."""
+        """Make every wait and call of the owner end soon. Idempotent, any thread."""
+        # The socket's own shutdown: that of ``ssl`` changes what its owner uses.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """See ``Stream``."""
+        """Idempotent; for the owner."""
         self._socket.close()
 
 
@@ -134,7 +105,7 @@ class TlsStream(PlainStream):
         self._ready = False
 
     def advance(self) -> int:
-        """See ``Stream``."""
+        """See ``PlainStream``."""
         if not self._ready:
             try:
                 self._socket.do_handshake()
@@ -146,7 +117,7 @@ class TlsStream(PlainStream):
         return 0
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """See ``Stream``."""
+        """See ``PlainStream``."""
         try:
             return self._socket.recv_into(buffer)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -166,11 +137,11 @@ class TlsStream(PlainStream):
 
     @property
     def pending(self) -> bool:
-        """See ``Stream``."""
+        """See ``PlainStream``."""
         return self._ready and self._socket.pending() > 0
 
     def close(self) -> None:
-        """See ``Stream``. Says so to the client (close_notify) where that goes at once."""
+        """See ``PlainStream``. Says so to the client (close_notify) where that goes at once."""
         if self._ready:
             with contextlib.suppress(OSError, ValueError):
                 self._socket.unwrap()

@@ -203,10 +203,10 @@ class TransactionCoordinator:
         with self._lock:
             found = self._transactions.get(transactional_id)
             if found is None:
-                found = Transaction(transactional_id, self._take_id(), NO_EPOCH, timeout_ms)
+                found = Transaction(transactional_id, self.take_id(), NO_EPOCH, timeout_ms)
             if found.state is not TransactionState.ONGOING:
                 now_ms = self._clock.wall_ms()
-                ready = rules.initialize(found, timeout_ms, present, now_ms, self._take_id)
+                ready = rules.initialize(found, timeout_ms, present, now_ms, self.take_id)
                 self._store(ready)
                 return ProducerIdentity(ready.producer_id, ready.producer_epoch)
             rules.check_present(found, present)
@@ -218,7 +218,8 @@ class TransactionCoordinator:
             f"the open transaction of {transactional_id!r} is aborted first",
         )
 
-    def _take_id(self) -> int:
+    def take_id(self) -> int:
+        """A producer id that was never given away. ``BrokerError`` 56."""
         try:
             return self._producer_ids.take()
         except OSError as error:
@@ -254,7 +255,7 @@ class TransactionCoordinator:
                 committed,
                 client_version,
                 self._clock.wall_ms(),
-                self._take_id,
+                self.take_id,
                 fences_late_commits=self._config.fences_late_commits,
             )
             if ended is not found:

@@ -60,18 +60,16 @@ def running_node(path: Path, **options: Any) -> Iterator[Node]:
     state.node_started(1, {"PLAINTEXT": Address("broker.example", 9092)})
     around = (timer, pool.submit, SystemClock())
     groups = GroupCoordinator(GroupConfig(), lambda _: internal(OFFSETS_TOPIC), *around)
-    producer_ids = ProducerIds(path / "producer-ids-checkpoint")
     transactions = TransactionCoordinator(
         options.pop("transaction_config", TransactionConfig()),
         lambda _: internal(TRANSACTION_TOPIC),
         end,
-        producer_ids,
+        ProducerIds(path / "producer-ids-checkpoint"),
         *around,
     )
     fields: dict[str, Any] = {
         "cluster_id": logs.cluster_id,
         "topics": topics,
-        "producer_ids": producer_ids,
         "purgatory": Purgatory(timer, pool.submit),
         "clock": SystemClock(),
         "default_partitions": 1,
@@ -133,13 +131,10 @@ class WaitingReply:
     def __init__(self) -> None:
         self._answer: queue.SimpleQueue[bytes | HangUp] = queue.SimpleQueue()
 
-    def send(self, parts: Sequence[Part], *, close: bool = False) -> None:
-        """The response."""
-        self._answer.put(b"".join(p.read() if isinstance(p, FileSlice) else p for p in parts))
-
-    def hang_up(self, reason: str) -> None:
-        """None."""
-        self._answer.put(HangUp(reason))
+    def __call__(self, parts: Sequence[Part], close: str | None = None) -> None:
+        """The response, or none."""
+        content = b"".join(p.read() if isinstance(p, FileSlice) else p for p in parts)
+        self._answer.put(content if close is None else HangUp(close))
 
     def wait(self) -> bytes:
         """The response frame; empty when there is none. Raises ``HangUp``."""

@@ -72,7 +72,7 @@ def answer(frame: bytearray, session: Session, reply: Reply) -> None:
     """Echo a request, or fail."""
     if bytes(frame) == FAILURE[4:]:
         raise MemoryError
-    reply.send([b"\0\0\0\x09", bytes(frame)])
+    reply([b"\0\0\0\x09", bytes(frame)])
 
 
 class Serving:
