@@ -21,7 +21,7 @@ from kprod.broker.protocol.api_key import VERSIONS, ApiKey
 from kprod.broker.protocol.message_reader import field_shapes
 from kprod.broker.protocol.messages import Message, request_schema, response_schema
 from kprod.broker.purgatory import Timer
-from kprod.broker.records.file_slice import FileSlice
+from kprod.broker.records.file_slice import in_memory
 from kprod.clock import SystemClock
 from kprod.errors import BrokerError, ProtocolError
 from kprod.types import BytesLike
@@ -143,9 +143,7 @@ def faulty_reply(fault: Fault, reply: Reply, timer: Timer) -> Reply:
 def _spoil(fault: Fault, parts: Sequence[Part]) -> list[Part]:
     if fault.cut_at is None and fault.corrupt_at is None:
         return list(parts)
-    data = bytearray()
-    for part in parts:
-        data += part.read() if isinstance(part, FileSlice) else part
+    data = bytearray(in_memory(parts))
     if fault.corrupt_at is not None and data:
         data[fault.corrupt_at % len(data)] ^= 0x40
     return [bytes(data[: fault.cut_at])]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from kprod.errors import KprodError
 from kprod.types import TopicPartition
@@ -42,34 +42,47 @@ def flush_directory(path: Path) -> None:
 
 
 _CHECKPOINT_VERSION: Final = "0"
+_Row = TypeVar("_Row")
 _log = logging.getLogger(__name__)
+
+
+def read_checkpoint(path: Path, parse: Callable[[list[str]], _Row]) -> list[_Row]:
+    """The rows of a file (Kafka: CheckpointFile); none when it is missing or damaged.
+
+    A line for the version, one for the number of rows, and then the rows, of fields with blanks
+    between them. ``parse`` raises ``ValueError``, ``IndexError`` or ``TypeError``.
+    """
+    try:
+        version, count, *lines = path.read_text(encoding="utf-8").splitlines()
+        if version != _CHECKPOINT_VERSION or int(count) != len(lines):
+            raise ValueError(f"version {version!r}, {len(lines)} of {count} rows")
+        return [parse(line.split(" ")) for line in lines]
+    except FileNotFoundError:
+        return []
+    except (ValueError, IndexError, TypeError) as error:
+        _log.warning("%s is damaged and left out of account: %s", path, error)
+        return []
+
+
+def write_checkpoint(path: Path, rows: Sequence[str]) -> None:
+    """Replace the file, durably."""
+    lines = [_CHECKPOINT_VERSION, str(len(rows)), *rows]
+    replace_file(path, ("\n".join(lines) + "\n").encode())
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """The offsets in the file; none when it is missing or damaged."""
-    try:
-        return _parse_offsets(path.read_text(encoding="utf-8").splitlines())
-    except FileNotFoundError:
-        return {}
-    except (ValueError, IndexError) as error:
-        _log.warning("%s is damaged and left out of account: %s", path, error)
-        return {}
+    return dict(read_checkpoint(path, _parse_offset))
 
 
-def _parse_offsets(lines: list[str]) -> dict[TopicPartition, int]:
-    if lines[0] != _CHECKPOINT_VERSION:
-        raise ValueError(f"version {lines[0]!r}")
-    entries = [line.split(" ") for line in lines[2:]]
-    if len(entries) != int(lines[1]):
-        raise ValueError(f"{len(entries)} entries where {lines[1]} are announced")
-    return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
+def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
+    topic, number, offset = fields
+    return TopicPartition(topic, int(number)), int(offset)
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace the file, durably."""
-    lines = [_CHECKPOINT_VERSION, str(len(offsets))]
-    lines += [f"{where.topic} {where.partition} {offset}" for where, offset in offsets.items()]
-    replace_file(path, ("\n".join(lines) + "\n").encode())
+    write_checkpoint(path, [f"{w.topic} {w.partition} {at}" for w, at in offsets.items()])
 
 
 def read_properties(path: Path, separator: str, version: str) -> dict[str, str]:

@@ -24,10 +24,14 @@ class MappedEntries:
     as a write to mapped memory on a full disk ends the process.
     """
 
-    def __init__(self, path: Path, layout: struct.Struct) -> None:
+    _layout: struct.Struct
+    _relative_at: int  # which field of an entry is an offset, relative to the base offset
+
+    def __init__(self, path: Path, base_offset: int) -> None:
         """Open the file with the entries it has; to append, ``grow`` it first."""
+        layout = self._layout
         self.path = path
-        self._layout = layout
+        self._base_offset = base_offset
         path.touch(0o644)
         self.byte_size = path.stat().st_size
         self.count = self.capacity = self.byte_size // layout.size
@@ -50,6 +54,21 @@ class MappedEntries:
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         os.pwrite(self._fd, self._layout.pack(*fields), self.count * self._layout.size)
         self.count += 1
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last entry; the base offset when there is none."""
+        return self._offset_at(self.count - 1)
+
+    def _offset_at(self, entry: int) -> int:
+        """The offset of an entry; the base offset for -1, before the first."""
+        return self._base_offset + (self[entry][self._relative_at] if entry >= 0 else 0)
+
+    @property
+    def sane(self) -> bool:
+        """Whether size and last entry are possible. Kafka's check: it reads nothing else."""
+        whole = self.byte_size % self._layout.size == 0
+        return whole and self.last_offset >= self._base_offset
 
     def rename(self, path: Path) -> None:
         """Give the file another name."""
@@ -101,9 +120,6 @@ def _mapped(path: Path, byte_size: int) -> mmap.mmap | None:
         return mmap.mmap(file.fileno(), byte_size, access=mmap.ACCESS_READ)
 
 
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-
-
 class OffsetIndex(MappedEntries):
     """Entries ``i32 relative offset, i32 position``, both strictly increasing.
 
@@ -111,25 +127,13 @@ class OffsetIndex(MappedEntries):
     the segment's file. Threads as for ``MappedEntries``. Kafka: OffsetIndex.
     """
 
-    def __init__(self, path: Path, base_offset: int) -> None:
-        super().__init__(path, _OFFSET_ENTRY)
-        self._base_offset = base_offset
+    _layout = struct.Struct(">ii")
+    _relative_at = 0
 
     @property
     def full(self) -> bool:
         """Whether no entry can be added."""
         return self.count >= self.capacity
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of the last entry; the base offset when there is none."""
-        return self._offset_at(self.count - 1) if self.count else self._base_offset
-
-    @property
-    def sane(self) -> bool:
-        """Whether size and last entry are possible. Kafka's check: it reads nothing else."""
-        whole = self.byte_size % _OFFSET_ENTRY.size == 0
-        return whole and (self.count == 0 or self.last_offset > self._base_offset - 1)
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; ``ValueError`` unless ``offset`` is larger than the last one."""
@@ -146,19 +150,12 @@ class OffsetIndex(MappedEntries):
     def offset_before(self, position: int) -> int:
         """The last indexed offset whose batch starts before ``position``; the base for none."""
         after = bisect_right(range(self.count), position, key=lambda n: self[n][1])
-        return self._offset_at(after - 1) if after else self._base_offset
+        return self._offset_at(after - 1)
 
     def offset_behind(self, position: int) -> int | None:
         """The first indexed offset whose batch starts at or behind ``position``; None for none."""
         at = bisect_left(range(self.count), position, key=lambda n: self[n][1])
         return self._offset_at(at) if at < self.count else None
-
-    def _offset_at(self, entry: int) -> int:
-        relative: int = self[entry][0]
-        return self._base_offset + relative
-
-
-_TIME_ENTRY: Final = struct.Struct(">qi")
 
 
 class TimestampOffset(NamedTuple):
@@ -175,9 +172,8 @@ class TimeIndex(MappedEntries):
     ``MappedEntries``. Kafka: TimeIndex.
     """
 
-    def __init__(self, path: Path, base_offset: int) -> None:
-        super().__init__(path, _TIME_ENTRY)
-        self._base_offset = base_offset
+    _layout = struct.Struct(">qi")
+    _relative_at = 1
 
     @property
     def full(self) -> bool:
@@ -187,16 +183,7 @@ class TimeIndex(MappedEntries):
     @property
     def last(self) -> TimestampOffset:
         """The last entry; timestamp -1 at the base offset when there is none."""
-        if not self.count:
-            return TimestampOffset(-1, self._base_offset)
-        timestamp, relative = self[self.count - 1]
-        return TimestampOffset(timestamp, self._base_offset + relative)
-
-    @property
-    def sane(self) -> bool:
-        """Whether size and last entry are possible."""
-        whole = self.byte_size % _TIME_ENTRY.size == 0
-        return whole and self.last.offset >= self._base_offset
+        return self._entry_at(self.count - 1)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if it says something new: a larger timestamp."""
@@ -205,15 +192,12 @@ class TimeIndex(MappedEntries):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry that is not later than ``timestamp``; -1 at the base offset for none."""
-        after = bisect_right(range(self.count), timestamp, key=self._timestamp_at)
-        if not after:
-            return TimestampOffset(-1, self._base_offset)
-        found, relative = self[after - 1]
-        return TimestampOffset(found, self._base_offset + relative)
+        return self._entry_at(
+            bisect_right(range(self.count), timestamp, key=lambda n: self[n][0]) - 1
+        )
 
-    def _timestamp_at(self, entry: int) -> int:
-        timestamp: int = self[entry][0]
-        return timestamp
+    def _entry_at(self, entry: int) -> TimestampOffset:
+        return TimestampOffset(self[entry][0] if entry >= 0 else -1, self._offset_at(entry))
 
 
 _ABORTED_ENTRY: Final = struct.Struct(">hqqqq")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kprod.broker.log.checkpoint_files import replace_file
+from kprod.broker.log.checkpoint_files import read_checkpoint, write_checkpoint
 
 LEADER_EPOCHS_FILE: Final = "leader-epoch-checkpoint"
-_VERSION: Final = "0"
-_log = logging.getLogger(__name__)
 
 
 class EpochEntry(NamedTuple):
@@ -33,19 +30,7 @@ class LeaderEpochs:
         Without one everything is in memory.
         """
         self._path = path
-        self.entries = self._read(path) if path is not None else []
-
-    def _read(self, path: Path) -> list[EpochEntry]:
-        try:
-            lines = path.read_text(encoding="ascii").splitlines()
-            if lines[0] != _VERSION or int(lines[1]) != len(lines) - 2:
-                raise ValueError(f"version {lines[0]!r}, {len(lines) - 2} lines")
-            return [EpochEntry(*map(int, line.split())) for line in lines[2:]]
-        except FileNotFoundError:
-            return []
-        except (ValueError, IndexError, TypeError) as error:
-            _log.warning("%s is damaged and is made anew: %s", path, error)
-            return []
+        self.entries = [] if path is None else read_checkpoint(path, _parse_entry)
 
     @property
     def latest(self) -> int:
@@ -98,11 +83,14 @@ class LeaderEpochs:
             self._replace([EpochEntry(older[-1].epoch, start_offset), *newer])
 
     def _replace(self, entries: list[EpochEntry]) -> None:
-        lines = [_VERSION, str(len(entries)), *(f"{e.epoch} {e.start_offset}" for e in entries)]
         if self._path is not None:
-            replace_file(self._path, ("\n".join(lines) + "\n").encode())
+            write_checkpoint(self._path, [f"{e.epoch} {e.start_offset}" for e in entries])
         self.entries = entries
 
     def flush(self) -> None:
         """Write the file as it is in memory."""
         self._replace(self.entries)
+
+
+def _parse_entry(fields: list[str]) -> EpochEntry:
+    return EpochEntry(*map(int, fields))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from kprod.broker.log.checkpoint_files import flush_directory
-from kprod.broker.log.indexes import TimestampOffset
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.producer_snapshot import drop_snapshots_before
 from kprod.broker.log.segment import LogSegment
@@ -18,22 +17,6 @@ from kprod.broker.records.legacy_message import StoredHeader
 def holder(segments: Sequence[LogSegment], offset: int) -> int:
     """Where in the list the segment of an offset is."""
     return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
-
-
-def first_since(
-    timestamp: int, segments: Sequence[LogSegment], start: int, active_size: int
-) -> TimestampOffset | None:
-    """The first record from offset ``start`` on that is not older; ``CorruptBatch``.
-
-    The last segment counts up to file position ``active_size``: it is written to meanwhile.
-    """
-    for segment in segments:
-        if segment.largest_timestamp.timestamp >= timestamp:
-            limit = active_size if segment is segments[-1] else segment.size
-            found = segment.find_timestamp(timestamp, start, limit)
-            if found is not None:
-                return found
-    return None
 
 
 _NO_LIMIT: Final = -1
@@ -84,31 +67,6 @@ def _too_old(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
     return now_ms - latest > config.retention_ms
 
 
-class DoomedSegments:
-    """Waits for ``file.delete.delay.ms``: somebody may be reading. Under the partition's lock."""
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[int, LogSegment]] = []
-
-    def add(self, segments: Iterable[LogSegment], when_ms: int) -> None:
-        """Rename the files (``.deleted``), to be deleted at ``when_ms``. ``OSError``."""
-        # Oldest first: after a crash in the middle there is no gap in what is left.
-        for segment in segments:
-            segment.rename(".deleted")
-            self._waiting.append((when_ms, segment))
-
-    def take_due(self, now_ms: int) -> list[LogSegment]:
-        """Those whose time has come."""
-        due = [segment for when, segment in self._waiting if when <= now_ms]
-        self._waiting = [(when, segment) for when, segment in self._waiting if when > now_ms]
-        return due
-
-    def close(self) -> None:
-        """Let go of the files; the next start deletes them."""
-        for _, segment in self._waiting:
-            segment.close()
-
-
 class LocalLog:
     """The files of a partition, which know nothing of producers, leaders and transactions.
 
@@ -126,7 +84,8 @@ class LocalLog:
         self.recovery_point = end_offset
         self._unflushed_messages = 0
         self._flushed_ms = 0
-        self._doomed = DoomedSegments()
+        # Files that wait for ``file.delete.delay.ms``, with the time: somebody may be reading.
+        self._doomed: list[tuple[int, LogSegment]] = []
 
     def reconfigure(self, config: LogConfig) -> None:
         """The topic has other settings from now on."""
@@ -178,28 +137,33 @@ class LocalLog:
         return self.segments[holder(self.segments, self.recovery_point) : -1]
 
     def delete_first(self, count: int, now_ms: int) -> None:
-        """Let go of the oldest segments, of which one has to be left.
-
-        The files stay for a while under other names (``.deleted``): somebody may be reading them.
-        """
+        """Let go of the oldest segments, of which one has to be left."""
         doomed, self.segments = self.segments[:count], self.segments[count:]
-        self._doomed.add(doomed, now_ms + self.config.file_delete_delay_ms)
+        self._doom(doomed, now_ms)
         drop_snapshots_before(self.directory, self.segments[0].base_offset)
 
     def replace(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
         """Put a segment whose files are ``.swap`` in the place of some."""
-        self._doomed.add(old, now_ms + self.config.file_delete_delay_ms)
+        self._doom(old, now_ms)
         fresh.rename("")
         flush_directory(self.directory)
         kept = [segment for segment in self.segments if segment not in old]
         self.segments = sorted([*kept, fresh], key=lambda s: s.base_offset)
 
-    def take_deleted(self, now_ms: int) -> Iterable[LogSegment]:
+    def _doom(self, segments: list[LogSegment], now_ms: int) -> None:
+        """Rename the files (``.deleted``), to be deleted later."""
+        # Oldest first: after a crash in the middle there is no gap in what is left.
+        for segment in segments:
+            segment.rename(".deleted")
+            self._doomed.append((now_ms + self.config.file_delete_delay_ms, segment))
+
+    def take_deleted(self, now_ms: int) -> list[LogSegment]:
         """The segments that went so long ago that their files may go."""
-        return self._doomed.take_due(now_ms)
+        due = [segment for when, segment in self._doomed if when <= now_ms]
+        self._doomed = [(when, segment) for when, segment in self._doomed if when > now_ms]
+        return due
 
     def let_go(self) -> None:
         """Close all files as they are. Idempotent."""
-        for segment in self.segments:
+        for segment in (*self.segments, *(doomed for _, doomed in self._doomed)):
             segment.close()
-        self._doomed.close()

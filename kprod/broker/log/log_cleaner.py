@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -40,12 +40,11 @@ class LogCleaner:
     def clean_if_dirty(self, log: PartitionLog, now_ms: int) -> bool:
         """Compact the log if its policy says so and it is worth it. Returns whether it was."""
         config = log.config
-        segments = [s for s in _decided(log) if s.size]
         first_dirty = max(self._first_dirty.get(log.where, 0), log.start_offset)
-        dirty = [s for s in segments if s.base_offset >= first_dirty]
-        dirty = _old_enough(dirty, config, now_ms)
-        dirty_bytes = sum(segment.size for segment in dirty)
-        clean_bytes = sum(s.size for s in segments if s.base_offset < first_dirty)
+        clean, dirty = _parts(log, first_dirty, now_ms)
+        clean_bytes, dirty_bytes = (
+            sum(segment.size for segment in part) for part in (clean, dirty)
+        )
         if not config.compacts or not dirty_bytes:
             return False
         if dirty_bytes / (dirty_bytes + clean_bytes) < config.min_cleanable_dirty_ratio:
@@ -58,16 +57,14 @@ class LogCleaner:
 
         And no transactions that are not decided: they may be aborted yet.
         """
-        segments = _decided(log)
-        segments = [s for s in segments if s.base_offset < first_dirty] + _old_enough(
-            [s for s in segments if s.base_offset >= first_dirty], log.config, now_ms
-        )
+        clean, dirty = _parts(log, first_dirty, now_ms)
+        segments = clean + dirty
         if not segments:
             return
         # The marker of an aborted transaction may be in a segment that stays.
         aborted = [one for segment in log.segments for one in segment.transaction_index]
-        latest = _latest_offsets([s for s in segments if s.base_offset >= first_dirty], aborted)
-        cleaning = _Cleaning(log, latest, aborted, first_dirty, now_ms)
+        latest = _latest_offsets(dirty, aborted)
+        cleaning = _Cleaning(log, latest, aborted, now_ms)
         end = segments[-1].base_offset
         for _, header in segments[-1].records.headers():
             end = header.last_offset + 1
@@ -82,20 +79,21 @@ class LogCleaner:
             write_offsets(self._path, self._first_dirty)
 
 
-def _decided(log: PartitionLog) -> list[LogSegment]:
-    """The segments before the one that is written to that hold no open transaction's batches."""
+def _parts(
+    log: PartitionLog, first_dirty: int, now_ms: int
+) -> tuple[list[LogSegment], list[LogSegment]]:
+    """The segments that were cleaned before, and those that can be: decided and old enough.
+
+    The segment that is written to is in neither, nor those with batches of an open transaction.
+    The records of the second part are all older than ``min.compaction.lag.ms``.
+    """
     segments, stable = log.segments, log.last_stable_offset
-    return [one for one, following in pairwise(segments) if following.base_offset <= stable]
-
-
-def _old_enough(segments: list[LogSegment], config: LogConfig, now_ms: int) -> list[LogSegment]:
-    """The first segments whose records are all older than ``min.compaction.lag.ms``."""
-    found = []
-    for segment in segments:
-        if now_ms - segment.largest_timestamp.timestamp < config.min_compaction_lag_ms:
-            break
-        found.append(segment)
-    return found
+    decided = [one for one, following in pairwise(segments) if following.base_offset <= stable]
+    dirty = takewhile(
+        lambda s: now_ms - s.largest_timestamp.timestamp >= log.config.min_compaction_lag_ms,
+        (segment for segment in decided if segment.base_offset >= first_dirty),
+    )
+    return [segment for segment in decided if segment.base_offset < first_dirty], list(dirty)
 
 
 def _groups(segments: Sequence[LogSegment], config: LogConfig) -> Iterator[list[LogSegment]]:
@@ -140,13 +138,11 @@ class _Cleaning:
         log: PartitionLog,
         latest: dict[bytes, int],
         aborted: Sequence[AbortedTransaction],
-        first_dirty: int,
         now_ms: int,
     ) -> None:
         self._log = log
         self._latest = latest
         self._aborted = aborted
-        self._first_dirty = first_dirty
         self._now_ms = now_ms
         # A batch that holds a producer's last sequence stays, if need be without records.
         self._last_of_producer = {
@@ -161,8 +157,7 @@ class _Cleaning:
         fresh = LogSegment(directory, base, self._log.config, ".cleaned")
         try:
             fresh.open_for_append()
-            for segment in group:
-                self._copy([segment], fresh)
+            self._copy(group, fresh)
             for segment in group:
                 for one in segment.transaction_index:
                     fresh.transaction_index.append(one)

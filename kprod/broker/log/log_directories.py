@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -65,27 +65,20 @@ class LogDirectory:
     registry's, which has a lock.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        config: LogConfig,
-        overrides: TopicOverrides | None = None,
-        cluster_id: str | None = None,
-    ) -> None:
-        """``overrides`` and ``cluster_id`` are the cluster's, where there are more directories.
+    def __init__(self, path: Path, cluster_id: str, config_of: Callable[[str], LogConfig]) -> None:
+        """``config_of`` gives the settings of a topic.
 
         Raises ``StorageError`` when another broker has the directory or wrote it differently,
         ``OSError`` when it cannot be read or written.
         """
         self.path = path
-        self._config = config
+        self._config_of = config_of
         self.failure: OSError | None = None
         path.mkdir(parents=True, exist_ok=True)
         self._lock_fd = self._take_lock()
         try:
-            self.cluster_id = self._cluster_id(cluster_id)
-            self.topic_ids: dict[str, uuid.UUID] = {}
-            self.overrides = overrides or TopicOverrides(path / TOPIC_OVERRIDES)
+            self._check_cluster(cluster_id)
+            self.topic_ids: dict[str, uuid.UUID] = {}  # of the partitions that were loaded
             self._cleaner = LogCleaner(path)
             self.logs = self._load()
         except BaseException:
@@ -106,20 +99,18 @@ class LogDirectory:
             os.close(self._lock_fd)
             self._lock_fd = -1
 
-    def _cluster_id(self, expected: str | None) -> str:
-        meta = self.path / _META
-        if not meta.exists():
+    def _check_cluster(self, cluster_id: str) -> None:
+        found = known_cluster_id(self.path)
+        if found is None:
             values = {
                 "version": _META_VERSION,
                 "node.id": str(NODE_ID),
-                "cluster.id": expected or encode_id(uuid.uuid4()),
+                "cluster.id": cluster_id,
                 "directory.id": encode_id(uuid.uuid4()),
             }
-            write_properties(meta, "=", values)
-        found = known_cluster_id(self.path) or ""
-        if expected not in (None, found):
-            raise StorageError(f"{self.path} belongs to cluster {found}, not to {expected}")
-        return found
+            write_properties(self.path / _META, "=", values)
+        elif found != cluster_id:
+            raise StorageError(f"{self.path} belongs to cluster {found}, not to {cluster_id}")
 
     def _load(self) -> dict[TopicPartition, PartitionLog]:
         marker = self.path / _CLEAN_SHUTDOWN
@@ -134,25 +125,28 @@ class LogDirectory:
                 shutil.rmtree(directory)
         found = list(self._partitions())
         loaders = [
-            LogLoader(
-                where,
-                directory,
-                self.config_of(where.topic),
-                recovery_point=None if clean else points.get(where, 0),
-                start_offset=starts.get(where, 0),
-                on_failure=self.fail,
+            self._loader(
+                where, directory, None if clean else points.get(where, 0), starts.get(where, 0)
             )
             for where, directory in found
         ]
         with ThreadPoolExecutor(_LOADING_THREADS, "kprod-broker-load") as pool:
             logs = dict(zip((w for w, _ in found), pool.map(LogLoader.load, loaders), strict=True))
         if not clean and logs:
-            self._write_recovery_points(logs)
+            self._write_checkpoints(logs)
         return logs
 
-    def config_of(self, topic: str) -> LogConfig:
-        """The settings of a topic: the broker's, and its own in their place."""
-        return with_overrides(self._config, self.overrides.of(topic))
+    def _loader(
+        self, where: TopicPartition, directory: Path, recovery_point: int | None, start: int
+    ) -> LogLoader:
+        return LogLoader(
+            where,
+            directory,
+            self._config_of(where.topic),
+            recovery_point=recovery_point,
+            start_offset=start,
+            on_failure=self.fail,
+        )
 
     def fail(self, error: OSError) -> None:
         """Take the directory offline, if the error is the disk's: its partitions answer code 56.
@@ -178,28 +172,16 @@ class LogDirectory:
                 yield where, directory
 
     def create(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
-        """Make an empty partition, durable after ``flush_names``. May raise ``OSError``."""
+        """Make an empty partition, in a directory whose name is not durable yet. ``OSError``."""
         directory = self.path / str(where)
         directory.mkdir(exist_ok=True)
         (directory / LEADER_EPOCHS_FILE).write_bytes(b"0\n1\n0 0\n")
-        log = LogLoader(
-            where,
-            directory,
-            self.config_of(where.topic),
-            recovery_point=None,
-            start_offset=0,
-            on_failure=self.fail,
-        ).load()
+        log = self._loader(where, directory, None, 0).load()
         # Last: a directory without this file is not a partition, should we die on the way.
         values = {"version": _PARTITION_META_VERSION, "topic_id": encode_id(topic_id)}
         write_properties(directory / _PARTITION_META, ": ", values)
         self.logs[where] = log
-        self.topic_ids[where.topic] = topic_id
         return log
-
-    def flush_names(self) -> None:
-        """Make the names of new partitions durable."""
-        flush_directory(self.path)
 
     def remove(self, where: TopicPartition) -> None:
         """Take a partition off the disk; readers that still hold its log find nothing in it."""
@@ -210,8 +192,6 @@ class LogDirectory:
         flush_directory(self.path)
         shutil.rmtree(doomed)
         self._cleaner.forget(where)
-        if all(left.topic != where.topic for left in self.logs):
-            del self.topic_ids[where.topic]
 
     def maintain(self, now_ms: int) -> None:
         """Apply retention and compaction, flush what is due, and write checkpoints.
@@ -220,26 +200,25 @@ class LogDirectory:
         be read or written takes the directory offline.
         """
         try:
-            self._maintain(now_ms)
+            for log in list(self.logs.values()):
+                if self.failure is not None:
+                    return
+                self._maintain(log, now_ms)
+            self._write_checkpoints(dict(self.logs))
         except OSError as error:
             _log.exception("%s could not be maintained", self.path)
             self.fail(error)
 
-    def _maintain(self, now_ms: int) -> None:
-        for log in list(self.logs.values()):
-            if self.failure is not None:
-                return
-            try:
-                log.delete_old_segments(now_ms)
-                self._cleaner.clean_if_dirty(log, now_ms)
-                log.purge(now_ms)
-                log.expire_producers(now_ms - _PRODUCER_EXPIRATION_MS)
-                log.flush_if_older(now_ms)
-                log.flush_rolled()
-            except CorruptBatch:
-                _log.exception("%s could not be maintained", log.where)
-        self._write_recovery_points(dict(self.logs))
-        self._write_start_offsets()
+    def _maintain(self, log: PartitionLog, now_ms: int) -> None:
+        try:
+            log.delete_old_segments(now_ms)
+            self._cleaner.clean_if_dirty(log, now_ms)
+            log.purge(now_ms)
+            log.expire_producers(now_ms - _PRODUCER_EXPIRATION_MS)
+            log.flush_if_older(now_ms)
+            log.flush_rolled()
+        except CorruptBatch:
+            _log.exception("%s could not be maintained", log.where)
 
     def close(self) -> None:
         """Flush and close every log; mark the directory as clean if every one of them could."""
@@ -247,24 +226,18 @@ class LogDirectory:
             closed = list(pool.map(_close, list(self.logs.values())))
         if self.failure is None and all(closed):
             try:
-                self._mark_clean()
+                self._write_checkpoints(self.logs)
+                marker = json.dumps({"version": 0, "brokerEpoch": -1})
+                replace_file(self.path / _CLEAN_SHUTDOWN, marker.encode())
             except OSError:
                 _log.exception("%s could not be marked as clean", self.path)
         self._release_lock()
 
-    def _mark_clean(self) -> None:
-        self._write_recovery_points(self.logs)
-        self._write_start_offsets()
-        marker = json.dumps({"version": 0, "brokerEpoch": -1})
-        replace_file(self.path / _CLEAN_SHUTDOWN, marker.encode())
-
-    def _write_start_offsets(self) -> None:
-        starts = {w: log.start_offset for w, log in list(self.logs.items()) if log.start_offset}
-        write_offsets(self.path / _START_OFFSETS, starts)
-
-    def _write_recovery_points(self, logs: dict[TopicPartition, PartitionLog]) -> None:
+    def _write_checkpoints(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         points = {where: log.recovery_point for where, log in logs.items()}
         write_offsets(self.path / _RECOVERY_POINTS, points)
+        starts = {where: log.start_offset for where, log in logs.items() if log.start_offset}
+        write_offsets(self.path / _START_OFFSETS, starts)
 
     def abandon(self) -> None:
         """Let go of everything as a crash would."""
@@ -364,21 +337,18 @@ class LogDirectories:
         usable = [path for path in paths if path not in self._unusable]
         with ThreadPoolExecutor(len(usable), "kprod-broker-open") as pool:
             opening = [
-                pool.submit(LogDirectory, path, self._config, self.overrides, self.cluster_id)
-                for path in usable
+                pool.submit(LogDirectory, path, self.cluster_id, self.config_of) for path in usable
             ]
         opened: list[LogDirectory] = []
         fatal: BaseException | None = None
         for path, future in zip(usable, opening, strict=True):
-            error = future.exception()
-            if error is None:
-                opened.append(future.result())
-            elif isinstance(error, OSError) and not isinstance(error, StorageError):
-                if path == self.path:
-                    fatal = error
+            try:
+                found = future.exception()
+                if isinstance(found, OSError) and not isinstance(found, StorageError):
+                    self._give_up(path, found)
                 else:
-                    self._give_up(path, error)
-            else:
+                    opened.append(future.result())
+            except BaseException as error:
                 fatal = error
         if fatal is not None:
             for directory in opened:
@@ -446,7 +416,7 @@ class LogDirectories:
         """Make the names of new partitions durable."""
         for directory in self.directories:
             if directory.failure is None:
-                directory.flush_names()
+                flush_directory(directory.path)
 
     def remove(self, where: TopicPartition) -> None:
         """Take a partition off the disk; readers that still hold its log find nothing in it."""

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from kprod.broker.log.checkpoint_files import StorageError
 from kprod.broker.log.indexes import TransactionIndex
@@ -18,6 +18,7 @@ from kprod.broker.records.record_batch import RecordBatch, StoredRecord
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
+_Entry: TypeAlias = tuple[int, int]
 
 
 def partition_directories(path: Path) -> list[Path]:
@@ -61,12 +62,16 @@ class _Segment:
 
     def problems(self) -> Iterator[str]:
         yield from self._check_log()
-        for kind, check in (("index", self._check_offsets), ("timeindex", self._check_times)):
+        for kind, layout, check in (
+            ("index", _OFFSET_ENTRY, self._check_offset),
+            ("timeindex", _TIME_ENTRY, self._check_time),
+        ):
             path = self._log.with_suffix(f".{kind}")
             if not path.exists():
                 yield f"{path.name}: missing"
             else:
-                yield from (f"{path.name}: {problem}" for problem in check(path.read_bytes()))
+                problems = self._check_index(path.read_bytes(), layout, check)
+                yield from (f"{path.name}: {problem}" for problem in problems)
         try:
             list(TransactionIndex(self._log.with_suffix(".txnindex")))
         except StorageError as error:
@@ -93,33 +98,34 @@ class _Segment:
         if position < len(content):
             yield f"{self._log.name}: {len(content) - position} bytes are no whole batch"
 
-    def _check_offsets(self, content: bytes) -> Iterator[str]:
-        if len(content) % _OFFSET_ENTRY.size:
+    def _check_index(
+        self,
+        content: bytes,
+        layout: struct.Struct,
+        check: Callable[[_Entry, _Entry], Iterator[str]],
+    ) -> Iterator[str]:
+        if len(content) % layout.size:
             yield "ends in the middle of an entry"
             return
         last = (-1, -1)
-        for relative, position in _OFFSET_ENTRY.iter_unpack(content):
-            if (relative, position) == (0, 0):
-                continue  # room for more entries
-            if relative <= last[0] or position <= last[1]:
-                yield f"entry {(relative, position)} does not come after {last}"
-            if self._starts.get(position) != self._base + relative:
-                yield f"no batch that ends at offset {self._base + relative} is at {position}"
-            last = (relative, position)
+        for entry in layout.iter_unpack(content):
+            if any(entry):  # the others are room for more
+                yield from check(entry, last)
+                last = entry
 
-    def _check_times(self, content: bytes) -> Iterator[str]:
-        if len(content) % _TIME_ENTRY.size:
-            yield "ends in the middle of an entry"
-            return
-        last = (-1, -1)
-        for timestamp, relative in _TIME_ENTRY.iter_unpack(content):
-            if (timestamp, relative) == (0, 0):
-                continue  # room for more entries
-            if timestamp < last[0] or relative < last[1]:
-                yield f"entry {(timestamp, relative)} does not come after {last}"
-            if timestamp > self._latest or self._base + relative >= self.end:
-                yield f"entry {(timestamp, relative)} is behind the records"
-            last = (timestamp, relative)
+    def _check_offset(self, entry: _Entry, last: _Entry) -> Iterator[str]:
+        relative, position = entry
+        if relative <= last[0] or position <= last[1]:
+            yield f"entry {entry} does not come after {last}"
+        if self._starts.get(position) != self._base + relative:
+            yield f"no batch that ends at offset {self._base + relative} is at {position}"
+
+    def _check_time(self, entry: _Entry, last: _Entry) -> Iterator[str]:
+        timestamp, relative = entry
+        if timestamp < last[0] or relative < last[1]:
+            yield f"entry {entry} does not come after {last}"
+        if timestamp > self._latest or self._base + relative >= self.end:
+            yield f"entry {entry} is behind the records"
 
 
 def dump_file(path: Path, *, records: bool = False) -> Iterator[str]:
@@ -146,8 +152,7 @@ def _log(path: Path, records: bool) -> Iterator[str]:
                 if records:
                     for record in entry.records():
                         yield f"| {_record(record)}"
-                if isinstance(entry, RecordBatch | LegacyMessage):
-                    entry.data.release()
+                entry.data.release()
             if position < len(mapped):
                 yield f"position: {position} {len(mapped) - position} bytes are no whole batch"
         finally:

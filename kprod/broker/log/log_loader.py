@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +14,6 @@ from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_snapshot import ProducerLoader
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.codecs import CorruptBatch
-from kprod.broker.records.legacy_message import StoredHeader
 from kprod.types import TopicPartition
 
 _BASE: Final = "[0-9]" * 20
@@ -88,7 +85,7 @@ class LogLoader:
         epochs = LeaderEpochs(self._directory / LEADER_EPOCHS_FILE)
         if not epochs.entries:
             for segment in segments:
-                for header in _readable_headers(segment):
+                for _, header in segment.readable_headers(segment.base_offset):
                     epochs.note(header.partition_leader_epoch, header.base_offset)
             epochs.note(0, start)
             epochs.flush()
@@ -186,10 +183,3 @@ class LogLoader:
             segment.close()
             _log.warning("%s: dropped", segment.records.path)
             segment.delete()
-
-
-def _readable_headers(segment: LogSegment) -> Iterator[StoredHeader]:
-    """All headers, up to one that is damaged."""
-    with contextlib.suppress(CorruptBatch):
-        for _, header in segment.records.headers():
-            yield header

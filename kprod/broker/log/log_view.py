@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from kprod.broker.log.indexes import AbortedTransaction, TimestampOffset
-from kprod.broker.log.local_log import first_since, holder
+from kprod.broker.log.local_log import holder
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.file_slice import FileSlice
 
@@ -99,7 +99,13 @@ class LogView(NamedTuple):
 
     def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record not older than ``timestamp`` (milliseconds); ``CorruptBatch``."""
-        return first_since(timestamp, self.segments, self.start, self.active_size)
+        for segment in self.segments:
+            if segment.largest_timestamp.timestamp >= timestamp:
+                limit = self.active_size if segment is self.segments[-1] else segment.size
+                found = segment.find_timestamp(timestamp, self.start, limit)
+                if found is not None:
+                    return found
+        return None
 
     def largest_timestamp(self) -> TimestampOffset | None:
         """The record with the largest timestamp, the first of several; None in an empty log."""

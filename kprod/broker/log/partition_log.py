@@ -25,7 +25,7 @@ from kprod.broker.log.producer_state import (
 )
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.batch_writer import TransactionMarker, write_marker
-from kprod.broker.records.file_slice import FileSlice
+from kprod.broker.records.file_slice import in_memory
 from kprod.broker.records.legacy_message import StoredBatch, read_sets
 from kprod.broker.records.record_batch import BatchHeader, StoredRecord
 from kprod.errors import BrokerError
@@ -314,11 +314,6 @@ class PartitionLog:
         # Readers hold the old list; they see the new segment with their next request.
         self._files.roll(base_offset)
 
-    def read(self, offset: int, max_bytes: int, *, whole_first: bool) -> bytes:
-        """The bytes that ``locate`` finds."""
-        records = self.locate(offset, max_bytes, whole_first=whole_first).records
-        return records.read() if isinstance(records, FileSlice) else records
-
     def batches(self, *, committed: bool = False) -> Iterator[StoredBatch]:
         """Every batch from the first to the last, those appended meanwhile as well.
 
@@ -327,7 +322,7 @@ class PartitionLog:
         at = self._start_offset
         while True:
             found = self.locate(at, _READ_BYTES, whole_first=True, committed=committed)
-            data = found.records.read() if isinstance(found.records, FileSlice) else found.records
+            data = in_memory([found.records])
             if not data:
                 return
             for batch in read_sets(data):

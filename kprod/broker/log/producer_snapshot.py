@@ -24,6 +24,7 @@ from kprod.broker.log.producer_state import (
     AppendedBatch,
     ProducerEntry,
     ProducerState,
+    no_batches,
 )
 from kprod.broker.log.segment import LogSegment
 from kprod.broker.records.batch_writer import read_marker
@@ -100,27 +101,14 @@ def parse_snapshot(content: bytes) -> ProducerState:
     (count,) = _COUNT.unpack_from(rest)
     if len(rest) != _COUNT.size + count * _ENTRY.size:
         raise ValueError(f"{len(rest)} bytes for {count} producers")
-    return ProducerState(_unpack(*fields) for fields in _ENTRY.iter_unpack(rest[_COUNT.size :]))
+    return ProducerState(map(_unpack, _ENTRY.iter_unpack(rest[_COUNT.size :])))
 
 
-def _unpack(
-    producer_id: int,
-    epoch: int,
-    last_sequence: int,
-    last_offset: int,
-    offset_delta: int,
-    timestamp: int,
-    coordinator_epoch: int,
-    transaction_start: int,
-) -> tuple[int, ProducerEntry]:
-    entry = ProducerEntry(
-        epoch,
-        coordinator_epoch=coordinator_epoch,
-        transaction_start=transaction_start,
-        last_timestamp=timestamp,
-    )
+def _unpack(fields: tuple[int, ...]) -> tuple[int, ProducerEntry]:
+    producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator, start = fields
+    entry = ProducerEntry(epoch, no_batches(), coordinator, start, timestamp)
     if last_offset >= 0:
-        entry.batches.append(AppendedBatch(last_sequence, last_offset, offset_delta, timestamp))
+        entry.batches.append(AppendedBatch(last_sequence, last_offset, delta, timestamp))
     return producer_id, entry
 
 
@@ -165,7 +153,7 @@ class ProducerLoader:
 
     def _batches(self, start: int) -> Iterator[tuple[LogSegment, int, StoredHeader]]:
         for segment in self._segments:
-            for position, header in _readable(segment, max(start, segment.base_offset)):
+            for position, header in segment.readable_headers(max(start, segment.base_offset)):
                 if header.base_offset >= start:
                     yield segment, position, header
 
@@ -194,14 +182,6 @@ class ProducerLoader:
             elif offset <= self._unindexed:
                 found = state, offset
         return found
-
-
-def _readable(segment: LogSegment, offset: int) -> Iterator[tuple[int, StoredHeader]]:
-    """The batches from an offset on, up to one that is damaged: the rest of the log is not."""
-    try:
-        yield from segment.headers_from(offset)
-    except CorruptBatch as error:
-        _log.warning("%s; what comes after it there is not read", error)
 
 
 def _tail_start(segments: list[LogSegment]) -> int:

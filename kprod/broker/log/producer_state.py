@@ -17,37 +17,14 @@ from kprod.errors import BrokerError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VerificationGuard:
-    """Stands for one question to the coordinator; worth nothing once the transaction has ended."""
-
-    asked_ms: int
-
-
-class Verifications:
-    """The guards of one partition, by producer id. Not thread-safe: the partition's lock.
+    """Stands for one question to the coordinator; worth nothing once the transaction has ended.
 
     A producer's request may be delayed: the coordinator finds that its transaction is open, the
     transaction is aborted, and then the batch is appended. It would begin a transaction that
     nobody ends. The marker takes the guard away, and the append is refused (KIP-890).
     """
 
-    def __init__(self) -> None:
-        self._guards: dict[int, VerificationGuard] = {}
-
-    def begin(self, producer_id: int, now_ms: int) -> VerificationGuard:
-        """The guard of a producer, made unless there is one."""
-        return self._guards.setdefault(producer_id, VerificationGuard(now_ms))
-
-    def hold(self, producer_id: int, guard: VerificationGuard | None) -> bool:
-        """Whether the guard is still worth something."""
-        return guard is not None and self._guards.get(producer_id) is guard
-
-    def end(self, producer_id: int) -> None:
-        """The producer's transaction has begun here, or has ended."""
-        self._guards.pop(producer_id, None)
-
-    def expire(self, oldest_ms: int) -> None:
-        """Forget what was asked before then."""
-        self._guards = {p: g for p, g in self._guards.items() if g.asked_ms >= oldest_ms}
+    asked_ms: int
 
 
 NO_PRODUCER: Final = -1
@@ -81,6 +58,11 @@ class AppendedBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+def no_batches() -> deque[AppendedBatch]:
+    """A place for the last batches of a producer, which resends no more."""
+    return deque(maxlen=_REMEMBERED_BATCHES)
+
+
 @dataclass(slots=True)
 class ProducerEntry:
     """The present epoch of one producer id and its last batches in that epoch, oldest first.
@@ -90,7 +72,7 @@ class ProducerEntry:
     """
 
     epoch: int
-    batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_BATCHES))
+    batches: deque[AppendedBatch] = field(default_factory=no_batches)
     coordinator_epoch: int = -1
     transaction_start: int = NO_TRANSACTION
     last_timestamp: int = -1
@@ -109,7 +91,7 @@ class ProducerState:
         self._producers = dict(producers)
         # First offset by producer id, in the order of the offsets.
         self._open: dict[int, int] = {}
-        self._verifications = Verifications()
+        self._guards: dict[int, VerificationGuard] = {}
         self._sort_open()
 
     def __len__(self) -> int:
@@ -126,7 +108,7 @@ class ProducerState:
         who = header.producer_id
         if self._in_transaction(who, header.producer_epoch):
             return
-        if not self._verifications.hold(who, guard):
+        if guard is None or self._guards.get(who) is not guard:
             raise BrokerError(
                 ErrorCode.invalid_txn_state, f"producer {who} has no open transaction here"
             )
@@ -154,7 +136,7 @@ class ProducerState:
         """
         if self._in_transaction(producer_id, epoch):
             return None
-        return self._verifications.begin(producer_id, now_ms)
+        return self._guards.setdefault(producer_id, VerificationGuard(now_ms))
 
     def check(
         self,
@@ -206,7 +188,7 @@ class ProducerState:
         if header.is_transactional and entry.transaction_start == NO_TRANSACTION:
             self._open[header.producer_id] = header.base_offset
             entry.transaction_start = header.base_offset
-            self._verifications.end(header.producer_id)
+            self._guards.pop(header.producer_id, None)
 
     def check_marker(self, marker: TransactionMarker, transaction_version: int) -> None:
         """Raise ``BrokerError`` 47 for a marker of an epoch that is over, 52 of a coordinator.
@@ -249,7 +231,7 @@ class ProducerState:
         elif entry.epoch != marker.producer_epoch:
             _begin_epoch(entry, marker.producer_epoch)
         self._open.pop(marker.producer_id, None)
-        self._verifications.end(marker.producer_id)
+        self._guards.pop(marker.producer_id, None)
         entry.transaction_start = NO_TRANSACTION
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = timestamp
@@ -264,7 +246,7 @@ class ProducerState:
             for producer_id, entry in self._producers.items()
             if producer_id in self._open or entry.last_timestamp >= oldest_ms
         }
-        self._verifications.expire(oldest_ms)
+        self._guards = {p: g for p, g in self._guards.items() if g.asked_ms >= oldest_ms}
 
     def resume(self, snapshot: ProducerState) -> None:
         """What was seen so far are some of the batches before a snapshot: it knows the rest.
@@ -287,7 +269,7 @@ class ProducerState:
 
 
 def _begin_epoch(entry: ProducerEntry, epoch: int) -> None:
-    entry.batches = deque(maxlen=_REMEMBERED_BATCHES)
+    entry.batches = no_batches()
     entry.epoch = epoch
 
 

@@ -136,11 +136,6 @@ class LogSegment:
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += header.size
 
-    def read(self, offset: int, max_bytes: int, end: int, *, whole_first: bool) -> bytes:
-        """The bytes that ``locate`` finds."""
-        found = self.locate(offset, max_bytes, end, whole_first=whole_first)
-        return found.read() if isinstance(found, FileSlice) else found
-
     def locate(
         self, offset: int, max_bytes: int, end: int, *, whole_first: bool
     ) -> FileSlice | bytes:
@@ -211,6 +206,13 @@ class LogSegment:
         if found is not None:
             yield from self.records.headers(found[0])
 
+    def readable_headers(self, offset: int) -> Iterator[tuple[int, StoredHeader]]:
+        """The same, up to a batch that is damaged, with a warning."""
+        try:
+            yield from self.headers_from(offset)
+        except CorruptBatch as error:
+            _log.warning("%s; what comes after it there is not read", error)
+
     def position_of(self, offset: int) -> int:
         """Where the first batch that ends at or after ``offset`` starts; the size if none does."""
         found = self._find(offset)
@@ -259,11 +261,8 @@ class LogSegment:
     def rebuild_indexes(self) -> None:
         """Index the batches anew from their headers, up to one that is damaged."""
         self._clear_indexes()
-        try:
-            for position, header in self.records.headers():
-                self._index(header, position)
-        except CorruptBatch as error:
-            _log.warning("%s; what comes after it is not indexed", error)
+        for position, header in self.readable_headers(self.base_offset):
+            self._index(header, position)
 
     def _clear_indexes(self) -> None:
         for index in self._indexes:

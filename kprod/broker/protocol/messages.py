@@ -27,7 +27,7 @@ from kprod.broker.protocol.message_reader import (
     is_old_form,
     message_reader,
 )
-from kprod.broker.records.file_slice import FileSlice
+from kprod.broker.records.file_slice import FileSlice, in_memory
 from kprod.errors import ProtocolError
 from kprod.types import BytesLike
 
@@ -76,9 +76,7 @@ class Frame:
     def content(self) -> bytes:
         """All that was written, in one piece and without its size."""
         self._end_part()
-        return b"".join(
-            part.read() if isinstance(part, FileSlice) else part for part in self._parts
-        )
+        return in_memory(self._parts)
 
 
 @cache
@@ -276,10 +274,7 @@ class Schema:
 
     def encode(self, header: Message, values: Message) -> bytes:
         """The whole frame: size, header, body."""
-        return b"".join(
-            part.read() if isinstance(part, FileSlice) else part
-            for part in self.encode_parts(header, values)
-        )
+        return in_memory(self.encode_parts(header, values))
 
     def encode_parts(self, header: Message, values: Message) -> list[BytesLike | FileSlice]:
         """The whole frame in pieces: what is given as a slice of a file stays one."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from kprod.types import BytesLike
 
 
 class OpenFile:
@@ -44,3 +47,8 @@ class FileSlice:
     def read(self) -> bytes:
         """The bytes; fewer than ``length`` if the file has become shorter."""
         return os.pread(self.fd, self.length, self.position)
+
+
+def in_memory(parts: Iterable[BytesLike | FileSlice]) -> bytes:
+    """The bytes of some pieces, those of files read."""
+    return b"".join(part.read() if isinstance(part, FileSlice) else part for part in parts)

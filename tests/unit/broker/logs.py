@@ -9,6 +9,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_loader import LogLoader
 from kprod.broker.log.log_view import Appended
 from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.records.file_slice import in_memory
 from kprod.broker.records.record_batch import BatchHeader, read_batches
 from kprod.types import TopicPartition
 from tests.support.raw_batch import raw_batch
@@ -37,11 +38,16 @@ def produce(log: PartitionLog, first: int, count: int = 1, epoch: int = 0) -> Ap
     return append(log, *[b"%d" % (first + n) for n in range(count)], **state)
 
 
+def read_log(log: PartitionLog, offset: int, max_bytes: int) -> bytes:
+    """The bytes of the batches from ``offset`` on, of the first one all."""
+    return in_memory([log.locate(offset, max_bytes, whole_first=True).records])
+
+
 def values(log: PartitionLog) -> list[bytes | None]:
     """Everything in the log, checked on the way: offsets without gap, CRCs right."""
     found: list[bytes | None] = []
     while log.start_offset + len(found) < log.end_offset:
-        fetched = log.read(log.start_offset + len(found), 1_500, whole_first=True)
+        fetched = read_log(log, log.start_offset + len(found), 1_500)
         for batch in read_batches(fetched):
             assert batch.crc_ok
             assert batch.partition_leader_epoch == 0

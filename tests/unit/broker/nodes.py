@@ -25,7 +25,7 @@ from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.protocol.messages import Message, request_schema, response_schema
 from kprod.broker.purgatory import Purgatory, Timer
 from kprod.broker.records.batch_writer import TransactionMarker
-from kprod.broker.records.file_slice import FileSlice
+from kprod.broker.records.file_slice import in_memory
 from kprod.broker.topics import Topics
 from kprod.broker.transactions.transaction import ProducerIds, TransactionConfig
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -133,8 +133,7 @@ class WaitingReply:
 
     def __call__(self, parts: Sequence[Part], close: str | None = None) -> None:
         """The response, or none."""
-        content = b"".join(p.read() if isinstance(p, FileSlice) else p for p in parts)
-        self._answer.put(content if close is None else HangUp(close))
+        self._answer.put(in_memory(parts) if close is None else HangUp(close))
 
     def wait(self) -> bytes:
         """The response frame; empty when there is none. Raises ``HangUp``."""

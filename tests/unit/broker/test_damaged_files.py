@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directories import LogDirectory
+from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.log_files import check_directory
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.record_batch import BatchHeader, read_batches
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
-from tests.unit.broker.logs import append, produce, values
+from tests.unit.broker.logs import append, produce, read_log, values
 
 WHERE = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, segment_index_bytes=400)
@@ -27,13 +27,13 @@ CHECKPOINTS = [
     "log-start-offset-checkpoint",
     "t-0/leader-epoch-checkpoint",
 ]
-End = Callable[[LogDirectory], None]
-ENDS = [LogDirectory.close, LogDirectory.abandon]
+End = Callable[[LogDirectories], None]
+ENDS = [LogDirectories.close, LogDirectories.abandon]
 
 
 def directory_with_records(path: Path, end: End) -> Path:
     """COUNT batches of one record, of a producer, over several segments and two leader epochs."""
-    directory = LogDirectory(path, CONFIG)
+    directory = LogDirectories([path], CONFIG)
     log = directory.create(WHERE, uuid.uuid4())
     for number in range(COUNT):
         if number == COUNT // 2:
@@ -45,7 +45,7 @@ def directory_with_records(path: Path, end: End) -> Path:
 
 def is_whole(path: Path) -> None:
     """Everything is there, a resent batch is recognised, and the files fit each other."""
-    directory = LogDirectory(path, CONFIG)
+    directory = LogDirectories([path], CONFIG)
     log = directory.logs[WHERE]
     assert values(log) == [b"%d" % number for number in range(COUNT)]
     assert produce(log, COUNT - 1).base_offset == COUNT - 1
@@ -104,13 +104,13 @@ def test_the_mark_of_a_clean_shutdown_may_be_wrong(
 def test_a_disk_that_lied_about_its_cache(tmp_path: Path, lost: int, clean: bool) -> None:
     """The newest bytes of the active segment are gone, whatever fsync said of them."""
     partition = directory_with_records(
-        tmp_path, LogDirectory.close if clean else LogDirectory.abandon
+        tmp_path, LogDirectories.close if clean else LogDirectories.abandon
     )
     active = max(partition.glob("*.log"))
     kept = max(active.stat().st_size - lost, 0)
     with active.open("r+b") as file:
         file.truncate(kept)
-    directory = LogDirectory(tmp_path, CONFIG)
+    directory = LogDirectories([tmp_path], CONFIG)
     log = directory.logs[WHERE]
     found = values(log)
     assert found == [b"%d" % number for number in range(len(found))]
@@ -141,7 +141,7 @@ def readable(log: PartitionLog) -> list[int]:
     at = log.start_offset
     while at < log.end_offset:
         try:
-            batches = list(read_batches(log.read(at, 1, whole_first=True)))
+            batches = list(read_batches(read_log(log, at, 1)))
             if batches and batches[0].crc_ok and batches[0].base_offset == at:
                 found += [int(record.value or b"") for record in batches[0].records()]
                 at = batches[0].last_offset + 1
@@ -156,13 +156,13 @@ def test_a_flipped_bit_in_a_segment_is_found_and_contained(tmp_path: Path) -> No
     chance = random.Random(7)
     for number in range(20):
         path = tmp_path / str(number)
-        partition = directory_with_records(path, LogDirectory.close)
+        partition = directory_with_records(path, LogDirectories.close)
         victim = sorted(partition.glob("*.log"))[1]
         content = bytearray(victim.read_bytes())
         content[chance.choice(checked_bytes(bytes(content)))] ^= 1 << chance.randrange(8)
         victim.write_bytes(content)
         assert list(check_directory(partition)), "nothing was found"
-        directory = LogDirectory(path, CONFIG)
+        directory = LogDirectories([path], CONFIG)
         log = directory.logs[WHERE]
         segments = sorted(int(each.stem) for each in partition.glob("*.log"))
         found = readable(log)

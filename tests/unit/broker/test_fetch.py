@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.records.record_batch import read_batches
-from tests.unit.broker.logs import append
+from tests.unit.broker.logs import append, read_log
 from tests.unit.broker.nodes import ask, running_node
 
 LONG = 30_000
@@ -58,7 +58,7 @@ def test_limits_hold_except_for_the_first_batch(tmp_path: Path) -> None:
         for log in logs[1:]:
             append(log, b"x" * 1000)
             append(log, b"y" * 1000)
-        one = logs[1].read(0, 1, whole_first=True)
+        one = read_log(logs[1], 0, 1)
         size = len(one)
         wanted = [{"partition": number} for number in range(3)]
         assert sizes(fetch(node, *wanted, max_bytes=1)) == [0, size, 0]

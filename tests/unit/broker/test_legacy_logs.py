@@ -17,7 +17,7 @@ from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.legacy_message import read_sets
 from tests.support.legacy_messages import CODECS, legacy_message, legacy_wrapper
 from tests.support.raw_batch import raw_batch
-from tests.unit.broker.logs import SMALL, append, open_log
+from tests.unit.broker.logs import SMALL, append, open_log, read_log
 
 Found = list[tuple[int, bytes | None]]
 FORMATS = [
@@ -47,7 +47,7 @@ def found(log: PartitionLog, start: int = 0) -> Found:
     """Offsets and values from ``start`` on, CRCs checked."""
     records: Found = []
     while start < log.end_offset:
-        for batch in read_sets(log.read(start, 1_500, whole_first=True)):
+        for batch in read_sets(read_log(log, start, 1_500)):
             assert batch.crc_ok
             records += [(r.offset, r.value) for r in batch.records() if r.offset >= start]
             start = batch.last_offset + 1
@@ -118,7 +118,7 @@ def test_what_cannot_be_decompressed_is_kept_and_handed_out(tmp_path: Path) -> N
     path = write(tmp_path, 0, content)
     log = open_log(tmp_path, recovery_point=0)
     assert log.end_offset == 5
-    assert log.read(0, 1_000, whole_first=True) == content
+    assert read_log(log, 0, 1_000) == content
     log.close()
     assert path.read_bytes() == content
 

@@ -16,7 +16,7 @@ from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.topics import Topics
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
-from tests.unit.broker.logs import append, values
+from tests.unit.broker.logs import append, read_log, values
 
 STORAGE_ERROR = "KAFKA_STORAGE_ERROR"
 
@@ -82,7 +82,7 @@ def test_a_disk_that_fails_takes_only_its_partitions_along(disks: list[Path]) ->
         if log in ill:
             refuse_appends(log)
             with pytest.raises(BrokerError, match=STORAGE_ERROR):
-                log.read(0, 100, whole_first=True)
+                read_log(log, 0, 100)
         else:
             append(log, b"more")
             assert len(values(log)) == 2

@@ -11,7 +11,7 @@ import pytest
 
 from kprod.broker.log.checkpoint_files import StorageError, read_offsets
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_directories import LogDirectory, decode_id, deleted_name, encode_id
+from kprod.broker.log.log_directories import LogDirectories, decode_id, deleted_name, encode_id
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, values
 
@@ -19,11 +19,11 @@ WHERE = TopicPartition("some-topic.v1", 3)
 TOPIC_ID = uuid.UUID("12345678-9abc-def0-1234-56789abcdef0")
 
 
-def open_directory(path: Path) -> LogDirectory:
-    return LogDirectory(path, LogConfig())
+def open_directory(path: Path) -> LogDirectories:
+    return LogDirectories([path], LogConfig())
 
 
-def with_one_partition(path: Path) -> LogDirectory:
+def with_one_partition(path: Path) -> LogDirectories:
     directory = open_directory(path)
     append(directory.create(WHERE, TOPIC_ID), b"a", b"b")
     return directory

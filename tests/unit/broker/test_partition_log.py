@@ -16,7 +16,7 @@ from kprod.broker.log.log_view import Appended
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
-from tests.unit.broker.logs import append, open_log, produce, values
+from tests.unit.broker.logs import append, open_log, produce, read_log, values
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
     append(log, b"before")
     sent = raw_batch([b"a", b"b"])
     append(log, b"a", b"b")
-    stored = log.read(1, 10_000, whole_first=True)
+    stored = read_log(log, 1, 10_000)
     assert stored == (1).to_bytes(8, "big") + sent[8:12] + bytes(4) + sent[16:]
 
 
@@ -71,10 +71,10 @@ def test_a_full_index_ends_a_segment(tmp_path: Path) -> None:
 
 def test_offsets_outside_of_the_log(log: PartitionLog) -> None:
     append(log, b"a")
-    assert log.read(1, 1_000, whole_first=True) == b""
+    assert read_log(log, 1, 1_000) == b""
     for offset in (-1, 2):
         with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
-            log.read(offset, 1_000, whole_first=True)
+            read_log(log, offset, 1_000)
 
 
 def test_a_duplicate_is_told_its_first_place_and_time(log: PartitionLog) -> None:

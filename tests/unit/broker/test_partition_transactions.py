@@ -17,7 +17,7 @@ from kprod.broker.records.batch_writer import TransactionMarker, read_marker
 from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
-from tests.unit.broker.logs import SMALL, append, open_log
+from tests.unit.broker.logs import SMALL, append, open_log, read_log
 
 TRANSACTIONAL = 0x10
 NOW = 2_000
@@ -93,7 +93,7 @@ def test_a_marker_is_a_control_batch_of_its_producer(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     send(log, 7, 0, b"a", epoch=3)
     log.end_transaction(TransactionMarker(7, 4, False, 12), NOW, transaction_version=2)
-    *_, marker = read_batches(log.read(0, 10_000, whole_first=True))
+    *_, marker = read_batches(read_log(log, 0, 10_000))
     assert (marker.is_control, marker.is_transactional, marker.record_count) == (True, True, 1)
     assert (marker.producer_id, marker.producer_epoch, marker.base_sequence) == (7, 4, -1)
     assert marker.crc_ok
@@ -257,7 +257,7 @@ def test_compaction_drops_what_was_aborted(tmp_path: Path) -> None:
     assert set(committed(log)) <= set(read)
     aborted = [
         found
-        for found in read_batches(log.read(0, 1_000_000, whole_first=True))
+        for found in read_batches(read_log(log, 0, 1_000_000))
         if found.producer_id == 9 and not found.is_control
     ]
     assert not [record for found in aborted for record in found.records()]

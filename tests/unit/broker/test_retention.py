@@ -14,7 +14,7 @@ from kprod.broker.records.batch_writer import write_batch
 from kprod.broker.records.record_batch import BatchHeader, read_batches
 from kprod.errors import BrokerError
 from tests.support.crash_images import crash_images
-from tests.unit.broker.logs import append, open_log, produce, values
+from tests.unit.broker.logs import append, open_log, produce, read_log, values
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -39,7 +39,7 @@ def pairs(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
     """Offset, key and value of every record there is."""
     found, at = [], log.start_offset
     while at < log.end_offset:
-        batches = list(read_batches(log.read(at, 1_500, whole_first=True)))
+        batches = list(read_batches(read_log(log, at, 1_500)))
         if not batches:
             break
         for batch in batches:

@@ -11,6 +11,7 @@ import pytest
 from kprod.broker.log.indexes import TimestampOffset
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.segment import LogSegment
+from kprod.broker.records.file_slice import in_memory
 from kprod.broker.records.record_batch import BatchHeader, read_batches
 from tests.support.raw_batch import raw_batch, raw_record
 
@@ -72,18 +73,18 @@ def test_an_entry_comes_with_the_batch_that_finds_4096_bytes_behind_it(
 def test_every_offset_is_found_in_its_batch(segment: LogSegment) -> None:
     fill(segment, range(40))
     for offset in range(BASE, BASE + 40 * PER_BATCH):
-        data = segment.read(offset, 1000, segment.size, whole_first=False)
+        data = in_memory([segment.locate(offset, 1000, segment.size, whole_first=False)])
         assert offsets_in(data) == [offset - (offset - BASE) % PER_BATCH]
-    assert segment.read(BASE + 120, 1000, segment.size, whole_first=True) == b""
+    assert in_memory([segment.locate(BASE + 120, 1000, segment.size, whole_first=True)]) == b""
 
 
 def test_limits_cut_but_the_first_batch_may_be_whole(segment: LogSegment) -> None:
     fill(segment, range(10))
-    assert len(segment.read(BASE, 10, segment.size, whole_first=False)) == 10
-    assert len(segment.read(BASE, 10, segment.size, whole_first=True)) == 1000
-    assert len(segment.read(BASE, 2500, segment.size, whole_first=True)) == 2500
-    assert len(segment.read(BASE, 99_999, 4000, whole_first=True)) == 4000
-    assert segment.read(BASE + 12, 99_999, 4000, whole_first=True) == b""
+    assert len(in_memory([segment.locate(BASE, 10, segment.size, whole_first=False)])) == 10
+    assert len(in_memory([segment.locate(BASE, 10, segment.size, whole_first=True)])) == 1000
+    assert len(in_memory([segment.locate(BASE, 2500, segment.size, whole_first=True)])) == 2500
+    assert len(in_memory([segment.locate(BASE, 99_999, 4000, whole_first=True)])) == 4000
+    assert in_memory([segment.locate(BASE + 12, 99_999, 4000, whole_first=True)]) == b""
 
 
 def test_a_time_is_found_where_it_is_reached_first(segment: LogSegment) -> None:
@@ -113,7 +114,7 @@ def test_a_damaged_index_misleads_nobody(segment: LogSegment, entry: tuple[int, 
     segment.offset_index.path.write_bytes(struct.pack(">ii", *entry))
     assert segment.intact_end() is None
     for offset in range(BASE, BASE + 24):
-        data = segment.read(offset, 1000, segment.size, whole_first=False)
+        data = in_memory([segment.locate(offset, 1000, segment.size, whole_first=False)])
         assert offsets_in(data) == [offset - (offset - BASE) % PER_BATCH]
 
 
@@ -152,4 +153,4 @@ def test_zeros_at_the_end_are_not_batches(segment: LogSegment) -> None:
 def test_a_closed_segment_has_nothing_to_read(segment: LogSegment) -> None:
     fill(segment, range(8))
     segment.close()
-    assert segment.read(BASE + 20, 1000, 8000, whole_first=True) == b""
+    assert in_memory([segment.locate(BASE + 20, 1000, 8000, whole_first=True)]) == b""
