@@ -8,7 +8,6 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from kprod.broker.protocol.api_key import ApiKey
@@ -26,7 +25,6 @@ from kprod.errors import (
     TlsAuthenticationError,
     UnsupportedVersionError,
 )
-from kprod.types import BytesLike
 
 if TYPE_CHECKING:
     import ssl
@@ -201,17 +199,6 @@ class BrokerClient:
         """Idempotent."""
         self._socket.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -245,14 +232,19 @@ class ClusterClient:
             except ConnectionLost as error:
                 tried.append(str(error))
             else:
-                return self._closing.enter_context(client)
+                self._closing.callback(client.close)
+                return client
         raise ConnectionLost("; ".join(tried))
 
-    def __enter__(self) -> ClusterClient:
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        self._closing.close()
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.close()
+        self.close()
 
     def leaders(self, topic: str) -> dict[int, int]:
         """The node of each partition; waits for a topic that is not there or not ready yet."""
@@ -291,14 +283,23 @@ class ClusterClient:
         """The connection to one node."""
         if node_id not in self._clients:
             fresh = BrokerClient(*self._addresses[node_id], self._deadline, self._security)
-            self._clients[node_id] = self._closing.enter_context(fresh)
+            self._clients[node_id] = fresh
+            self._closing.callback(fresh.close)
         return self._clients[node_id]
+
+    def readers(self, topic: str) -> dict[int, PartitionReader]:
+        """A reader of each partition, by number."""
+        return {
+            number: PartitionReader(self.client(leader), topic, number)
+            for number, leader in sorted(self.leaders(topic).items())
+        }
 
 
 class PartitionReader:
-    """One partition, through a connection to its leader."""
+    """One partition, through a connection to its leader. ``position`` is the next offset read."""
 
     def __init__(self, client: BrokerClient, topic: str, number: int) -> None:
+        self.position = 0
         self._client = client
         self._topic = topic
         self._number = number
@@ -316,18 +317,28 @@ class PartitionReader:
         committed: int = self._fetch(listed, wait=False).high_watermark
         return max(listed, committed)
 
+    def poll(self) -> Iterator[StoredRecord]:
+        """The records of one Fetch, which waits half a second for some; no markers.
+
+        Raises ``CorruptBatch`` where a CRC is wrong.
+        """
+        part = self._fetch(self.position, wait=True)
+        if part.error_code:
+            raise BrokerError(part.error_code, f"{self._name} at offset {self.position}")
+        for batch in read_sets(part.records or b""):
+            if not batch.crc_ok:
+                raise CorruptBatch(f"{self._name}: wrong CRC at offset {batch.base_offset}")
+            for record in () if batch.is_control else batch.records():
+                if record.offset >= self.position:
+                    self.position = record.offset + 1
+                    yield record
+            self.position = max(self.position, batch.last_offset + 1)
+
     def read(self, start: int, end: int) -> Iterator[StoredRecord]:
         """The records from one offset to the one before another."""
-        at = start
-        while at < end:
-            for batch in read_sets(self.fetched(at)):
-                if not batch.crc_ok:
-                    raise CorruptBatch(f"{self._name}: wrong CRC at offset {batch.base_offset}")
-                if not batch.is_control:
-                    for record in batch.records():
-                        if at <= record.offset < end:
-                            yield record
-                at = batch.last_offset + 1
+        self.position = start
+        while self.position < end:
+            yield from (record for record in self.poll() if record.offset < end)
 
     @property
     def _name(self) -> str:
@@ -348,14 +359,6 @@ class PartitionReader:
             raise BrokerError(part.error_code, self._name)
         offset: int = part.offset
         return offset
-
-    def fetched(self, offset: int) -> BytesLike:
-        """The batches from ``offset`` on, once there are some or half a second is over."""
-        part = self._fetch(offset, wait=True)
-        if part.error_code:
-            raise BrokerError(part.error_code, f"{self._name} at offset {offset}")
-        records: BytesLike | None = part.records
-        return records or b""
 
     def _fetch(self, offset: int, *, wait: bool) -> Any:
         """What Fetch says of the partition; without ``wait`` soon, and of little size."""

@@ -6,10 +6,9 @@ import ipaddress
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kprod.broker.client_metrics import ClientMetrics
@@ -250,33 +249,25 @@ class EmbeddedBroker:
 
     def stop(self) -> None:
         """End every connection, flush and close the logs cleanly. Idempotent."""
-        self._hang_up()
-        logs, self._logs = self._logs, None
-        if logs is not None:
-            logs.close()
+        self._end(LogDirectories.close)
 
     def kill(self) -> None:
         """Stop as a crash would: nothing is flushed, sealed or marked. Idempotent."""
-        self._hang_up()
-        logs, self._logs = self._logs, None
-        if logs is not None:
-            logs.abandon()
+        self._end(LogDirectories.abandon)
 
-    def _hang_up(self) -> None:
+    def _end(self, let_go: Callable[[LogDirectories], None]) -> None:
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.hang_up()
+        logs, self._logs = self._logs, None
+        if logs is not None:
+            let_go(logs)
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         if self._forget_data is not None:
             self._forget_data()

@@ -67,103 +67,47 @@ class QuietLog:
 
 
 Job = Callable[[], None]
+_MOST_THREADS: Final = 8
+"""Kafka's ``num.io.threads``."""
 _MOST_REQUESTS: Final = 500
 """Kafka's ``queued.max.requests``."""
 _PATIENCE: Final = 1.0
-
-
-class RequestChannel:
-    """Requests that wait for a handler, at most ``capacity`` (Kafka: RequestChannel).
-
-    A network thread that finds it full waits: no more is read from any client, and TCP tells the
-    clients. What handlers themselves add (a delayed operation that can be completed) goes past
-    the limit, and first: a handler that waited for handlers would wait for ever. Thread-safe.
-    """
-
-    def __init__(self, capacity: int = _MOST_REQUESTS) -> None:
-        self._capacity = capacity
-        self._lock = threading.Lock()  # guards the rest
-        self._filled = threading.Condition(self._lock)
-        self._drained = threading.Condition(self._lock)
-        self._requests: deque[Job] = deque()
-        self._urgent: deque[Job] = deque()
-        self._waiting = 0
-        self._closed = False
-
-    def __len__(self) -> int:
-        return len(self._requests) + len(self._urgent)
-
-    @property
-    def waiting(self) -> int:
-        """How many handlers have nothing to do."""
-        return self._waiting
-
-    def put(self, job: Job) -> None:
-        """Add a request; waits while there are too many. Dropped once closed."""
-        with self._lock:
-            while len(self._requests) >= self._capacity and not self._closed:
-                self._drained.wait(_PATIENCE)
-            if not self._closed:
-                self._requests.append(job)
-                self._wake()
-
-    def put_urgent(self, job: Job) -> None:
-        """Add what must not wait. Runs even after ``close``, as long as handlers are left."""
-        with self._lock:
-            self._urgent.append(job)
-            self._wake()
-
-    def _wake(self) -> None:
-        """Wake a handler. Once a job is in the queue, it is the queue's: nothing is raised."""
-        with contextlib.suppress(MemoryError):
-            self._filled.notify()
-
-    def take(self) -> Job | None:
-        """The next job; waits for one. None once closed and empty."""
-        with self._lock:
-            while not self._urgent and not self._requests:
-                if self._closed:
-                    return None
-                self._waiting += 1
-                try:
-                    # Not for ever: a wake-up is lost when there is no memory for it.
-                    self._filled.wait(_PATIENCE)
-                finally:
-                    self._waiting -= 1
-            if self._urgent:
-                return self._urgent.popleft()
-            self._drained.notify()
-            return self._requests.popleft()
-
-    def close(self) -> None:
-        """No more requests; handlers finish those there are. Idempotent."""
-        with self._lock:
-            self._closed = True
-            self._filled.notify_all()
-            self._drained.notify_all()
-
-
-_MOST_THREADS: Final = 8
-"""Kafka's ``num.io.threads``."""
 _PAUSE: Final = 0.02
 _log = logging.getLogger(__name__)
 
 
 class HandlerPool:
-    """Runs what is in the request channel (Kafka: KafkaRequestHandlerPool). Thread-safe.
+    """Threads, and the requests that wait for them (Kafka: RequestChannel and its handlers).
 
-    One that meets an unexpected error logs it and goes on: a request can cost its own connection,
-    never the broker.
+    At most ``capacity`` requests wait. A network thread that finds so many waits: no more is read
+    from any client, and TCP tells the clients. What handlers themselves add (a delayed operation
+    that can be completed) goes past the limit, and first: a handler that waited for handlers would
+    wait for ever. A handler that meets an unexpected error logs it and goes on: a request can cost
+    its own connection, never the broker. Thread-safe.
     """
 
-    def __init__(self, most_threads: int = _MOST_THREADS, name: str = "handler") -> None:
-        self.channel = RequestChannel()
+    def __init__(
+        self,
+        most_threads: int = _MOST_THREADS,
+        name: str = "handler",
+        capacity: int = _MOST_REQUESTS,
+    ) -> None:
         self._name = name
         self._most = most_threads
+        self._capacity = capacity
         self._complaints = QuietLog(_log, SystemClock())
-        self._lock = threading.Lock()  # guards the two below
+        self._starting = threading.Lock()  # guards the one below
         self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()  # guards the rest
+        self._filled = threading.Condition(self._lock)
+        self._drained = threading.Condition(self._lock)
+        self._requests: deque[Job] = deque()
+        self._urgent: deque[Job] = deque()
         self._closed = False
+
+    def __len__(self) -> int:
+        """How many jobs wait."""
+        return len(self._requests) + len(self._urgent)
 
     def start(self) -> None:
         """Start the threads, unless they run. Fewer if there cannot be as many, but one.
@@ -171,7 +115,7 @@ class HandlerPool:
         All at once and early: ``Thread.start`` waits for ever for a thread that has no memory to
         begin with, so the network thread must not call it. Raises ``RuntimeError`` for none.
         """
-        with self._lock:
+        with self._starting:
             if self._threads or self._closed:
                 return
             for number in range(self._most):
@@ -187,16 +131,37 @@ class HandlerPool:
                 self._threads.append(thread)
 
     def put(self, job: Job) -> None:
-        """Have a request handled; waits while too many are queued."""
-        self.channel.put(job)
-        if not self._threads:
-            self.start()
+        """Have a request handled; waits while too many are queued. Dropped once closed."""
+        with self._lock:
+            while len(self._requests) >= self._capacity and not self._closed:
+                self._drained.wait(_PATIENCE)
+            if not self._closed:
+                self._requests.append(job)
+                self._wake()
 
     def submit(self, job: Job) -> None:
-        """Have something done soon that must not wait behind requests."""
-        self.channel.put_urgent(job)
-        if not self._threads:
-            self.start()
+        """Have something done soon that must not wait behind requests, also after ``close``."""
+        with self._lock:
+            self._urgent.append(job)
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake a handler. Once a job is in the queue, it is the queue's: nothing is raised."""
+        with contextlib.suppress(MemoryError):
+            self._filled.notify()
+
+    def take(self) -> Job | None:
+        """The next job; waits for one. None once closed and empty."""
+        with self._lock:
+            while not self._urgent and not self._requests:
+                if self._closed:
+                    return None
+                # Not for ever: a wake-up is lost when there is no memory for it.
+                self._filled.wait(_PATIENCE)
+            if self._urgent:
+                return self._urgent.popleft()
+            self._drained.notify()
+            return self._requests.popleft()
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
@@ -210,7 +175,7 @@ class HandlerPool:
     def _next(self) -> Job | None:
         while True:
             try:
-                return self.channel.take()
+                return self.take()
             except MemoryError:
                 time.sleep(_PAUSE)
 
@@ -218,9 +183,12 @@ class HandlerPool:
         """Finish what is queued and end the threads. Idempotent; not from a handler."""
         with self._lock:
             self._closed = True
-        self.channel.close()
-        for thread in self._threads:
+            self._filled.notify_all()
+            self._drained.notify_all()
+        with self._starting:
+            threads = list(self._threads)
+        for thread in threads:
             thread.join()
         # What came in when the last thread was already gone.
-        while (job := self.channel.take()) is not None:
+        while (job := self.take()) is not None:
             job()

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
-from kprod.broker.cluster_client import (
-    NO_SECURITY,
-    BrokerClient,
-    ClientSecurity,
-    ClusterClient,
-    PartitionReader,
-)
+from kprod.broker.cluster_client import NO_SECURITY, BrokerClient, ClientSecurity, ClusterClient
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.broker.records.codecs import CorruptBatch
-from kprod.broker.records.legacy_message import read_sets
 from kprod.broker.records.record_batch import StoredRecord
 from kprod.errors import BrokerError
 
@@ -39,10 +30,10 @@ def read_topic(
     of aborted transactions are not.
     """
     with ClusterClient(bootstrap_servers, time.monotonic() + timeout, security) as cluster:
-        spans = {}
-        for number, leader in sorted(cluster.leaders(topic).items()):
-            log = PartitionReader(cluster.client(leader), topic, number)
-            spans[number] = log, max(log.start(), (since or {}).get(number, 0)), log.end()
+        spans = {
+            number: (log, max(log.start(), (since or {}).get(number, 0)), log.end())
+            for number, log in cluster.readers(topic).items()
+        }
         for number, (log, start, end) in spans.items():
             for record in log.read(start, end):
                 yield number, record
@@ -57,10 +48,7 @@ def end_offsets(
 ) -> dict[int, int]:
     """The offset the next record will get, for each partition."""
     with ClusterClient(bootstrap_servers, time.monotonic() + timeout, security) as cluster:
-        return {
-            number: PartitionReader(cluster.client(leader), topic, number).end()
-            for number, leader in cluster.leaders(topic).items()
-        }
+        return {number: log.end() for number, log in cluster.readers(topic).items()}
 
 
 def create_topic(
@@ -107,37 +95,25 @@ class TopicFollower:
         self._group = group
         self._cluster = ClusterClient(bootstrap_servers, time.monotonic() + _FOR_EVER, security)
         try:
-            self._readers = {
-                number: PartitionReader(self._cluster.client(leader), topic, number)
-                for number, leader in sorted(self._cluster.leaders(topic).items())
-            }
+            self._readers = self._cluster.readers(topic)
             committed = self._committed()
-            self._next = {
-                number: committed.get(number, reader.start() if from_beginning else reader.end())
-                for number, reader in self._readers.items()
-            }
+            for number, reader in self._readers.items():
+                first = reader.start() if from_beginning else reader.end()
+                reader.position = committed.get(number, first)
             self.ends = {number: reader.end() for number, reader in self._readers.items()}
         except BaseException:
-            self._cluster.__exit__()
+            self._cluster.close()
             raise
 
     @property
     def at_end(self) -> bool:
         """Whether everything was read that was there in the beginning."""
-        return all(self._next[number] >= end for number, end in self.ends.items())
+        return all(self._readers[number].position >= end for number, end in self.ends.items())
 
     def poll(self) -> Iterator[tuple[int, StoredRecord]]:
         """What there is in one round over the partitions: partition and record."""
         for number, reader in self._readers.items():
-            at = self._next[number]
-            for entry in read_sets(reader.fetched(at)):
-                if not entry.crc_ok:
-                    raise CorruptBatch(f"{self._topic}-{number}: wrong CRC at offset {at}")
-                for record in () if entry.is_control else entry.records():
-                    if record.offset >= self._next[number]:
-                        self._next[number] = record.offset + 1
-                        yield number, record
-                self._next[number] = max(self._next[number], entry.last_offset + 1)
+            yield from ((number, record) for record in reader.poll())
 
     def _coordinator(self) -> BrokerClient:
         wanted = {"key": self._group, "key_type": 0}
@@ -165,11 +141,11 @@ class TopicFollower:
         parts = [
             {
                 "partition_index": number,
-                "committed_offset": offset,
+                "committed_offset": reader.position,
                 "committed_leader_epoch": -1,
                 "committed_metadata": "",
             }
-            for number, offset in self._next.items()
+            for number, reader in self._readers.items()
         ]
         wanted = {
             "group_id": self._group,
@@ -189,10 +165,5 @@ class TopicFollower:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._cluster.__exit__()
+    def __exit__(self, *_: object) -> None:
+        self._cluster.close()

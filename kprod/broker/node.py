@@ -38,14 +38,6 @@ class Address:
     port: int
 
 
-@dataclass(slots=True)
-class NodeState:
-    """One node: its addresses by listener name, and whether it runs."""
-
-    addresses: Mapping[str, Address] = field(default_factory=dict)
-    running: bool = False
-
-
 class ClusterState:
     """The part of a cluster that the controller would know. Thread-safe.
 
@@ -56,18 +48,14 @@ class ClusterState:
 
     def __init__(self, node_ids: Sequence[int] = (1,)) -> None:
         self._lock = threading.Lock()  # guards the rest
-        self._nodes = {node_id: NodeState() for node_id in node_ids}
+        self.node_ids = tuple(node_ids)  # running or not
+        self._running: dict[int, Mapping[str, Address]] = {}  # addresses by listener name
         self._moved: dict[TopicPartition, int] = {}
-
-    @property
-    def node_ids(self) -> tuple[int, ...]:
-        """All nodes, running or not."""
-        return tuple(self._nodes)
 
     @property
     def running(self) -> tuple[int, ...]:
         """The nodes that run."""
-        return tuple(node_id for node_id, node in self._nodes.items() if node.running)
+        return tuple(node_id for node_id in self.node_ids if node_id in self._running)
 
     @property
     def controller(self) -> int:
@@ -77,16 +65,16 @@ class ClusterState:
     def node_started(self, node_id: int, addresses: Mapping[str, Address]) -> None:
         """A node runs, at these addresses by listener name."""
         with self._lock:
-            self._nodes[node_id] = NodeState(dict(addresses), running=True)
+            self._running[node_id] = addresses
 
     def node_stopped(self, node_id: int) -> None:
         """A node does not run any more; its partitions have other leaders from now on."""
         with self._lock:
-            self._nodes[node_id].running = False
+            self._running.pop(node_id, None)
 
     def address(self, node_id: int, listener: str) -> Address:
         """Where a node listens, by the listener the client came through if it has that one."""
-        found = self._nodes[node_id].addresses
+        found = self._running.get(node_id, {})
         return found.get(listener) or next(iter(found.values()), Address("", -1))
 
     def replicas(self, where: TopicPartition) -> tuple[int, ...]:

@@ -91,12 +91,11 @@ class RunningCluster:
         self._servers: dict[int, Server] = {}
         for name, partitions in options.topics.items():
             self.topics.find_or_create(name, partitions)
-        offsets = self.topics.find(OFFSETS_TOPIC)
-        for log in offsets.partitions if offsets else ():
-            self.groups.load(log)
-        states = self.topics.find(TRANSACTION_TOPIC)
-        for log in states.partitions if states else ():
-            self.transactions.load(log)
+        loaders = {OFFSETS_TOPIC: self.groups.load, TRANSACTION_TOPIC: self.transactions.load}
+        for name, load in loaders.items():
+            known = self.topics.find(name)
+            for log in known.partitions if known else ():
+                load(log)
         self._repeat(_OFFSETS_EXPIRY_CHECK, self.groups.expire_offsets)
         self._repeat(_IDS_EXPIRY_CHECK, self.transactions.expire_ids)
         self._repeat(_MAINTENANCE, self.maintain)
@@ -229,27 +228,27 @@ class RunningCluster:
 
     def forget_producers(self) -> None:
         """Have every partition lose its producer state, as after a long silence."""
-        for topic in self.topics.all():
-            for log in topic.partitions:
-                log.expire_producers(_END_OF_TIME)
+        for log in self._all_logs():
+            log.expire_producers(_END_OF_TIME)
 
     def fail_disk(self, error: OSError | None) -> None:
         """Have every append fail with this error; None mends the disk."""
-        for topic in self.topics.all():
-            for log in topic.partitions:
-                log.fail_with(error)
+        for log in self._all_logs():
+            log.fail_with(error)
+
+    def _all_logs(self) -> list[PartitionLog]:
+        return [log for topic in self.topics.all() for log in topic.partitions]
 
     def _leaders(self) -> dict[TopicPartition, int]:
         """The leader of every partition; -1 where no node runs."""
-        partitions = (log.where for topic in self.topics.all() for log in topic.partitions)
-        return {where: self.state.leader(where) for where in partitions}
+        return {log.where: self.state.leader(log.where) for log in self._all_logs()}
 
     def _leader_changed(self, where: TopicPartition) -> None:
         """Begin a new epoch, and let those who wait at the old leader know."""
-        topic = self.topics.find(where.topic)
-        if topic is None:
-            return
-        topic.partitions[where.partition].begin_epoch()
+        try:
+            self._log(where).begin_epoch()
+        except BrokerError:
+            return  # the topic was deleted meanwhile
         self._purgatory.wake(where)
         if where.topic == OFFSETS_TOPIC:
             self.groups.resign(ErrorCode.not_coordinator)

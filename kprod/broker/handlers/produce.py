@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from crc32c import crc32c
@@ -15,10 +15,10 @@ from kprod.broker.log.producer_state import NO_PRODUCER, VerificationGuard
 from kprod.broker.network.connection import HangUp
 from kprod.broker.node import Call, Node
 from kprod.broker.protocol.messages import Message
+from kprod.broker.records.batch_writer import seal
 from kprod.broker.records.codecs import CODEC_NAMES, BatchTooLarge, CorruptBatch
 from kprod.broker.records.record_batch import (
     CRC_START,
-    HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC_AT,
@@ -103,12 +103,10 @@ def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> No
 
 def stamp(header: BatchHeader, records: BytesLike, now_ms: int) -> tuple[BatchHeader, bytes]:
     """The batch with the time of its arrival (``message.timestamp.type=LogAppendTime``)."""
-    stamped = replace(
-        header, attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms, crc=0
-    )
-    body = HEADER.pack(*astuple(stamped))[CRC_START:] + bytes(memoryview(records)[HEADER_BYTES:])
-    stamped = replace(stamped, crc=crc32c(body))
-    return stamped, HEADER.pack(*astuple(stamped))[:CRC_START] + body
+    attributes = header.attributes | LOG_APPEND_TIME
+    stamped = replace(header, attributes=attributes, max_timestamp=now_ms)
+    batch = seal(stamped, bytes(memoryview(records)[HEADER_BYTES:]))
+    return BatchHeader.parse(batch), batch
 
 
 def _check_shape(data: memoryview) -> None:

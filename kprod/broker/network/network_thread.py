@@ -236,13 +236,13 @@ class NetworkThread:
             interest = connection.write()
             now = self._clock.monotonic()
             connection.begin(now)
-            if not interest and len(self._pool.channel) and not connection.stream.pending:
+            if not interest and len(self._pool) and not connection.stream.pending:
                 interest = READ
             if interest:
                 self._arm(connection, interest)
                 return None
             found = connection.read(now)
-            while found == READ and connection.receiving and not len(self._pool.channel):
+            while found == READ and connection.receiving and not len(self._pool):
                 # The rest is on its way: waiting for it here saves two changes of threads.
                 if not connection.soon_readable(_GLANCE_MS):
                     break

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import cramjam
@@ -18,6 +20,7 @@ from kprod.broker.records.record_batch import (
     CONTROL,
     CRC_START,
     HEADER,
+    HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC_V2,
     TRANSACTIONAL,
@@ -27,6 +30,7 @@ from kprod.broker.records.record_batch import (
 
 _CODEC_MASK: Final = 0x07
 _NO_SEQUENCE: Final = -1
+_fields: Final = attrgetter(*(field.name for field in fields(BatchHeader)))
 
 
 def write_batch(
@@ -45,9 +49,11 @@ def write_batch(
         for offset, (key, value) in enumerate(records)
     ]
     body = b"".join(_record(record, 0, timestamp) for record in stored)
-    times = (timestamp, timestamp)
+    count = len(stored)
     sender = (*producer, _NO_SEQUENCE)
-    return _frame(0, 0, attributes, len(stored) - 1, times, sender, len(stored), body)
+    times = (timestamp, timestamp)
+    header = BatchHeader(0, 0, 0, MAGIC_V2, 0, attributes, count - 1, *times, *sender, count)
+    return seal(header, body)
 
 
 def rewrite_batch(header: BatchHeader, kept: list[StoredRecord], attributes: int) -> bytes:
@@ -59,31 +65,20 @@ def rewrite_batch(header: BatchHeader, kept: list[StoredRecord], attributes: int
     body = b"".join(_record(r, header.base_offset, header.base_timestamp) for r in kept)
     compressed = _COMPRESS[attributes & _CODEC_MASK](body)
     latest = max((record.timestamp for record in kept), default=header.max_timestamp)
-    return _frame(
-        header.base_offset,
-        header.partition_leader_epoch,
-        attributes,
-        header.last_offset_delta,
-        (header.base_timestamp, header.max_timestamp if header.is_log_append_time else latest),
-        (header.producer_id, header.producer_epoch, header.base_sequence),
-        len(kept),
-        compressed,
+    rewritten = replace(
+        header,
+        attributes=attributes,
+        max_timestamp=header.max_timestamp if header.is_log_append_time else latest,
+        record_count=len(kept),
     )
+    return seal(rewritten, compressed)
 
 
-def _frame(
-    base_offset: int,
-    leader_epoch: int,
-    attributes: int,
-    last_offset_delta: int,
-    times: tuple[int, int],
-    producer: tuple[int, int, int],
-    count: int,
-    body: bytes,
-) -> bytes:
-    length = HEADER.size - LENGTH_PREFIX_BYTES + len(body)
-    start = (base_offset, length, leader_epoch, MAGIC_V2)
-    rest = (attributes, last_offset_delta, *times, *producer, count)
+def seal(header: BatchHeader, body: bytes) -> bytes:
+    """The batch of a header and the bytes behind it, with its size and CRC."""
+    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
+    base_offset, _, leader_epoch, magic, _, *rest = _fields(header)
+    start = (base_offset, length, leader_epoch, magic)
     checked = HEADER.pack(*start, 0, *rest)[CRC_START:] + body
     return HEADER.pack(*start, crc32c(checked), *rest)[:CRC_START] + checked
 

@@ -182,16 +182,34 @@ def end(
     49 for another producer id, 90 for another epoch, 51 while the markers are written, 48 for what
     cannot follow the present state; ``fences_late_commits`` as in ``TransactionConfig``.
     """
-    if client_version >= _BUMPING_VERSION:
-        if fences_late_commits and committed and _was_aborted(transaction, who):
-            raise _fenced(transaction, who)
-        return _end_and_bump(transaction, who, committed, client_version, now_ms, take_id)
-    _check_producer(transaction, who)
-    if transaction.state is not TransactionState.ONGOING:
+    bumps = client_version >= _BUMPING_VERSION
+    if bumps and transaction.state in PREPARED:
+        raise _wait(transaction)
+    repeated = bumps and _is_repeated(transaction, who)
+    if repeated:
+        was_aborted = transaction.state is TransactionState.COMPLETE_ABORT
+        if fences_late_commits and committed and was_aborted:
+            raise _fenced(transaction, who)  # KAFKA-20785
+    else:
+        _check_producer(transaction, who)
+    is_open = transaction.state is TransactionState.ONGOING
+    if repeated or (not bumps and not is_open):
         _check_repeated(transaction, committed)
         return transaction
+    if committed and not is_open:
+        raise _illegal(transaction, committed)
     state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
-    return transaction.becomes(state, now_ms, client_version=client_version)
+    if not bumps:
+        return transaction.becomes(state, now_ms, client_version=client_version)
+    return transaction.becomes(
+        state,
+        now_ms,
+        producer_epoch=min(transaction.producer_epoch + 1, HIGHEST_EPOCH),
+        last_epoch=transaction.producer_epoch,
+        next_producer_id=take_id() if transaction.is_exhausted else NO_PRODUCER_ID,
+        started_ms=transaction.started_ms if is_open else now_ms,
+        client_version=client_version,
+    )
 
 
 def _check_producer(transaction: Transaction, who: ProducerIdentity) -> None:
@@ -199,39 +217,6 @@ def _check_producer(transaction: Transaction, who: ProducerIdentity) -> None:
         raise _unmapped(transaction, who)
     if transaction.producer_epoch != who.producer_epoch:
         raise _fenced(transaction, who)
-
-
-def _end_and_bump(
-    transaction: Transaction,
-    who: ProducerIdentity,
-    committed: bool,
-    client_version: int,
-    now_ms: int,
-    take_id: TakeId,
-) -> Transaction:
-    if transaction.state in PREPARED:
-        raise _wait(transaction)
-    repeated = _is_repeated(transaction, who)
-    if transaction.producer_id != who.producer_id and not repeated:
-        raise _unmapped(transaction, who)
-    if transaction.producer_epoch != who.producer_epoch and not repeated:
-        raise _fenced(transaction, who)
-    if repeated:
-        _check_repeated(transaction, committed)
-        return transaction
-    if committed and transaction.state is not TransactionState.ONGOING:
-        raise _illegal(transaction, committed)
-    state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
-    started = transaction.state is TransactionState.ONGOING
-    return transaction.becomes(
-        state,
-        now_ms,
-        producer_epoch=min(transaction.producer_epoch + 1, HIGHEST_EPOCH),
-        last_epoch=transaction.producer_epoch,
-        next_producer_id=take_id() if transaction.is_exhausted else NO_PRODUCER_ID,
-        started_ms=transaction.started_ms if started else now_ms,
-        client_version=client_version,
-    )
 
 
 def _is_repeated(transaction: Transaction, who: ProducerIdentity) -> bool:
@@ -245,11 +230,6 @@ def _is_repeated(transaction: Transaction, who: ProducerIdentity) -> bool:
     if transaction.last_epoch != NO_EPOCH:  # it is not on disk
         used_up &= {transaction.last_epoch}
     return who.producer_id == transaction.previous_producer_id and who.producer_epoch in used_up
-
-
-def _was_aborted(transaction: Transaction, who: ProducerIdentity) -> bool:
-    """Whether the coordinator has aborted what this producer wants to commit (KAFKA-20785)."""
-    return transaction.state is TransactionState.COMPLETE_ABORT and _is_repeated(transaction, who)
 
 
 def _check_repeated(transaction: Transaction, committed: bool) -> None:

@@ -45,6 +45,8 @@ def running_node(path: Path, **options: Any) -> Iterator[Node]:
     config = options.setdefault("log_config", LogConfig())
     logs = LogDirectories([path], config)
     timer, pool, controller = Timer(SystemClock()), HandlerPool(), HandlerPool(1)
+    pool.start()
+    controller.start()
     topics = Topics(logs)
     state = ClusterState()
 

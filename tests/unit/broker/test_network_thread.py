@@ -81,6 +81,7 @@ class Serving:
     def __init__(self) -> None:
         self.clock = FailingClock()
         self.pool = HandlerPool(most_threads=2)
+        self.pool.start()
         self.network = NetworkThread(answer, self.pool, self.clock, max_idle=600.0)
         self.network.start()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.handler_pool import HandlerPool, RequestChannel
+from kprod.broker.handler_pool import HandlerPool
 from kprod.broker.network.connection import PAUSE, Connection, HangUp, RequestBuffer, RequestMemory
 from kprod.broker.network.listener import Session
 from kprod.broker.network.stream import READ, PlainStream
@@ -161,25 +161,26 @@ def test_a_slice_of_a_file_that_was_cut_ends_the_connection(pair: Pair, tmp_path
 
 
 def test_a_full_channel_makes_the_network_wait() -> None:
-    channel = RequestChannel(capacity=2)
+    pool = HandlerPool(capacity=2)
     done: list[int] = []
     for number in range(2):
-        channel.put(lambda number=number: done.append(number))  # type: ignore[misc]
-    waiting = threading.Thread(target=channel.put, args=(lambda: done.append(2),))
+        pool.put(lambda number=number: done.append(number))  # type: ignore[misc]
+    waiting = threading.Thread(target=pool.put, args=(lambda: done.append(2),))
     waiting.start()
-    channel.put_urgent(lambda: done.append(-1))
+    pool.submit(lambda: done.append(-1))
     for _ in range(4):
-        job = channel.take()
+        job = pool.take()
         assert job is not None
         job()
     waiting.join()
     assert done == [-1, 0, 1, 2]
-    channel.close()
-    assert channel.take() is None
+    pool.close()
+    assert pool.take() is None
 
 
 def test_a_handler_outlives_an_error() -> None:
     pool = HandlerPool(most_threads=1)
+    pool.start()
     done = threading.Event()
 
     def fail() -> None:
