@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +11,6 @@ from kprod.errors import BrokerError
 
 _TOPIC: Final = 2  # org.apache.kafka.common.config.ConfigResource.Type
 _OF_TOPIC: Final = 1  # DescribeConfigsResponse.ConfigSource.TOPIC_CONFIG
-_RETRY_PAUSE: Final = 0.05
 
 
 class PartitionPlace(NamedTuple):
@@ -38,13 +36,13 @@ class ClusterTopics:
 
     def __init__(self, cluster: ClusterClient, timeout: float) -> None:
         self._cluster = cluster
-        self._deadline = time.monotonic() + timeout
         self._timeout_ms = int(timeout * 1000)
 
     def all(self) -> list[TopicDescription]:
         """Every topic the client may see, by name, without options."""
         found = self._cluster.described_topics(None)
-        return sorted((_described(topic, {}) for topic in found if not topic.error_code), key=_name)
+        usable = (_described(topic, {}) for topic in found if not topic.error_code)
+        return sorted(usable, key=lambda topic: topic.name)
 
     def described(self, name: str) -> TopicDescription:
         """One topic."""
@@ -81,10 +79,6 @@ class ClusterTopics:
         """Delete a topic with all its records."""
         values = {"topic_names": [name], "timeout": self._timeout_ms}
         _check(self._cluster.controller().call(ApiKey.DELETE_TOPICS, values).responses, name)
-
-
-def _name(topic: TopicDescription) -> str:
-    return topic.name
 
 
 def _check(results: Iterable[Any], name: str) -> None:

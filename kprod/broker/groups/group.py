@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from kprod.broker.protocol.messages import Message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
@@ -49,15 +51,15 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """JoinGroup's answer. ``members``, for the leader: id, instance id and subscription."""
+    """JoinGroup's answer, under the names of its fields. ``members`` are for the leader."""
 
-    error: ErrorCode = ErrorCode.none
-    generation: int = -1
+    error_code: ErrorCode = ErrorCode.none
+    generation_id: int = -1
     protocol_type: str | None = None
-    protocol: str | None = None
+    protocol_name: str | None = None
     leader: str = ""
     member_id: str = ""
-    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    members: tuple[Message, ...] = ()
     skip_assignment: bool = False
 
 
@@ -75,11 +77,11 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """SyncGroup's answer: what the member is to consume."""
+    """SyncGroup's answer, under the names of its fields: what the member is to consume."""
 
-    error: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
-    protocol: str | None = None
+    protocol_name: str | None = None
     assignment: bytes = b""
 
 
@@ -175,13 +177,13 @@ class ConsumerGroup:
     def refuse_sync(self, member: GroupMember, error: ErrorCode) -> None:
         """End the sync that a member waits in, if it waits in one."""
         if member.sync is not None:
-            self.answer(member.sync, SyncAnswer(error=error))
+            self.answer(member.sync, SyncAnswer(error_code=error))
             member.sync = None
 
     def refuse(self, member: GroupMember, error: ErrorCode) -> None:
         """End the join and the sync that a member waits in."""
         if member.join is not None:
-            self.answer(member.join, JoinAnswer(error=error, member_id=member.member_id))
+            self.answer(member.join, JoinAnswer(error_code=error, member_id=member.member_id))
             member.join = None
         self.refuse_sync(member, error)
 
@@ -189,13 +191,17 @@ class ConsumerGroup:
         """What a member of the present generation is told; the leader also who is in it."""
         told = self.members.values() if member.member_id == self.leader else ()
         return JoinAnswer(
-            generation=self.generation,
+            generation_id=self.generation,
             protocol_type=self.protocol_type,
-            protocol=self.protocol,
+            protocol_name=self.protocol,
             leader=self.leader or "",
             member_id=member.member_id,
             members=tuple(
-                (other.member_id, other.instance_id, other.metadata(self.protocol))
+                {
+                    "member_id": other.member_id,
+                    "group_instance_id": other.instance_id,
+                    "metadata": other.metadata(self.protocol),
+                }
                 for other in told
             ),
         )
@@ -325,7 +331,7 @@ class ConsumerGroup:
         """A member's share in the present generation."""
         return SyncAnswer(
             protocol_type=self.protocol_type,
-            protocol=self.protocol,
+            protocol_name=self.protocol,
             assignment=member.assignment,
         )
 

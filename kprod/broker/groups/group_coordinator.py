@@ -95,13 +95,13 @@ class GroupCoordinator:
         """JoinGroup; ``reply`` is called now or later, from any thread."""
         error = self._refusal(group_id, request)
         if error is not None:
-            reply(JoinAnswer(error=error, member_id=request.member_id))
+            reply(JoinAnswer(error_code=error, member_id=request.member_id))
             return
         prefix = request.instance_id or request.client_id
         with self._changing(group_id, create=True) as group:
             if self._full(group, request):
                 error = ErrorCode.group_max_size_reached
-                group.answer(reply, JoinAnswer(error=error, member_id=request.member_id))
+                group.answer(reply, JoinAnswer(error_code=error, member_id=request.member_id))
                 return
             membership.join(
                 group,
@@ -137,7 +137,7 @@ class GroupCoordinator:
         """SyncGroup; ``reply`` is called now or later, from any thread."""
         error = self._unknown(group_id)
         if error is not None:
-            reply(SyncAnswer(error=error))
+            reply(SyncAnswer(error_code=error))
             return
         with self._changing(group_id) as group:
             membership.sync(group, request, reply, now=self._clock.monotonic())

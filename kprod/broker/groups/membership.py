@@ -37,14 +37,14 @@ def join(
     """
     refused = _refusal_to_join(group, request)
     if refused is not None:
-        group.answer(reply, JoinAnswer(error=refused, member_id=request.member_id))
+        group.answer(reply, JoinAnswer(error_code=refused, member_id=request.member_id))
     elif request.member_id and request.member_id not in group.pending:
         _rejoin(group, group.members[request.member_id], request, reply, now)
     elif not request.member_id and request.instance_id in group.static_members:
         _come_back(group, request, reply, new_id, now)
     elif not request.member_id and request.instance_id is None and request.knows_required_ids:
         group.pending[new_id] = now + request.session_timeout
-        group.answer(reply, JoinAnswer(error=ErrorCode.member_id_required, member_id=new_id))
+        group.answer(reply, JoinAnswer(error_code=ErrorCode.member_id_required, member_id=new_id))
     else:
         _enter(group, request, reply, request.member_id or new_id, now, initial_delay)
 
@@ -110,7 +110,7 @@ def _rejoin(
         group.answer(reply, group.current_join_answer(member))
         return
     if member.join is not None:
-        group.answer(member.join, JoinAnswer(error=ErrorCode.unknown_member_id))
+        group.answer(member.join, JoinAnswer(error_code=ErrorCode.unknown_member_id))
     member.renew(request)
     member.join = reply
     group.join_rebalance(now)
@@ -139,7 +139,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, reply: SyncReply, *, now: f
     """SyncGroup: the leader brings the assignment, everybody gets a share of it."""
     error = _refusal_to_sync(group, request)
     if error is not None:
-        group.answer(reply, SyncAnswer(error=error))
+        group.answer(reply, SyncAnswer(error_code=error))
         return
     member = group.members[request.member_id]
     member.refresh(now)

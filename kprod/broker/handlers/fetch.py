@@ -53,9 +53,9 @@ def _find_offset(log: PartitionLog, timestamp: int, *, committed: bool) -> Times
         return TimestampOffset(-1, log.start_offset)
     found = None
     if timestamp == _LARGEST_TIMESTAMP:
-        found = log.largest_timestamp()
+        found = log.view().largest_timestamp()
     elif timestamp >= 0:  # the others are points of tiered storage, of which there is none
-        found = log.find_timestamp(timestamp)
+        found = log.view().find_timestamp(timestamp)
     # A reader of what is committed is not told of what it cannot read yet.
     return _NOTHING if found is None or found.offset >= end else found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.groups.group import (
@@ -9,7 +11,6 @@ from kprod.broker.groups.group import (
     GroupState,
     JoinAnswer,
     JoinRequest,
-    SyncAnswer,
     SyncRequest,
 )
 from kprod.broker.node import Call, Give, Later, Node, or_error
@@ -53,20 +54,8 @@ def _join(call: Call, node: Node, give: Give) -> None:
 
 def _joined(answer: JoinAnswer, call: Call) -> Message:
     # Before version 7 there is no null: "no strategy" is an empty name.
-    protocol = answer.protocol if call.version >= 7 else answer.protocol or ""
-    return {
-        "error_code": answer.error,
-        "generation_id": answer.generation,
-        "protocol_type": answer.protocol_type,
-        "protocol_name": protocol,
-        "leader": answer.leader,
-        "skip_assignment": answer.skip_assignment,
-        "member_id": answer.member_id,
-        "members": [
-            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
-            for member_id, instance_id, metadata in answer.members
-        ],
-    }
+    protocol = answer.protocol_name if call.version >= 7 else answer.protocol_name or ""
+    return {**asdict(answer), "protocol_name": protocol}
 
 
 def heartbeat(call: Call, node: Node) -> Message:
@@ -124,16 +113,7 @@ def _sync(call: Call, node: Node, give: Give) -> None:
         protocol=getattr(body, "protocol_name", None),
         assignments=tuple((one.member_id, one.assignment) for one in body.assignments),
     )
-    node.groups.sync(body.group_id, request, lambda answer: give(_synced(answer)))
-
-
-def _synced(answer: SyncAnswer) -> Message:
-    return {
-        "error_code": answer.error,
-        "protocol_type": answer.protocol_type,
-        "protocol_name": answer.protocol,
-        "assignment": answer.assignment,
-    }
+    node.groups.sync(body.group_id, request, lambda answer: give(asdict(answer)))
 
 
 _FIRST_WITH_NOT_FOUND = 6

@@ -196,6 +196,11 @@ class TimeIndex(MappedEntries):
             bisect_right(range(self.count), timestamp, key=lambda n: self[n][0]) - 1
         )
 
+    @property
+    def none(self) -> TimestampOffset:
+        """What ``last`` is when there is no entry."""
+        return self._entry_at(-1)
+
     def _entry_at(self, entry: int) -> TimestampOffset:
         return TimestampOffset(self[entry][0] if entry >= 0 else -1, self._offset_at(entry))
 

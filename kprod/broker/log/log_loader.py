@@ -8,8 +8,8 @@ from typing import Final
 
 from kprod.broker.log.checkpoint_files import StorageError
 from kprod.broker.log.leader_epochs import LEADER_EPOCHS_FILE, LeaderEpochs
+from kprod.broker.log.local_log import OnFailure, ignore_failure
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_view import OnFailure, ignore_failure
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_snapshot import ProducerLoader
 from kprod.broker.log.segment import LogSegment

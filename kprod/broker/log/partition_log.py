@@ -11,11 +11,18 @@ from typing import Final, Self
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.log.indexes import TimestampOffset, is_aborted
+from kprod.broker.log.indexes import is_aborted
 from kprod.broker.log.leader_epochs import LeaderEpochs
-from kprod.broker.log.local_log import LocalLog, expired_segments
+from kprod.broker.log.local_log import (
+    Appended,
+    Fetched,
+    LocalLog,
+    LogView,
+    OnFailure,
+    expired_segments,
+    ignore_failure,
+)
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_view import Appended, Fetched, LogView, OnFailure, ignore_failure
 from kprod.broker.log.producer_snapshot import snapshot_offsets, write_snapshot
 from kprod.broker.log.producer_state import (
     NO_PRODUCER,
@@ -60,8 +67,8 @@ class PartitionLog:
         self._files = LocalLog(directory, config, segments, end_offset)
         self._producers = producers
         self._epochs = epochs
-        self._start_offset = start_offset
-        self._end_offset = end_offset
+        self.start_offset = start_offset  # the first offset there is; changed here only
+        self.end_offset = end_offset  # of the next record; also the high watermark
         self._open = True
         self._failure: OSError | None = None
         self._on_failure = on_failure
@@ -76,23 +83,13 @@ class PartitionLog:
         return log
 
     @property
-    def start_offset(self) -> int:
-        """The first offset there is."""
-        return self._start_offset
-
-    @property
-    def end_offset(self) -> int:
-        """The offset the next record gets; also the high watermark."""
-        return self._end_offset
-
-    @property
     def last_stable_offset(self) -> int:
         """The offset up to which every transaction is decided."""
         with self._lock:
             return self._stable_offset()
 
     def _stable_offset(self) -> int:
-        return max(self._producers.first_open(self._end_offset), self._start_offset)
+        return max(self._producers.first_open(self.end_offset), self.start_offset)
 
     @property
     def recovery_point(self) -> int:
@@ -108,12 +105,12 @@ class PartitionLog:
         """There is a new leader. Raises ``OSError`` when that cannot be written down."""
         with self._lock:
             if self._offline is None:
-                self._epochs.begin(self._epochs.latest + 1, self._end_offset)
+                self._epochs.begin(self._epochs.latest + 1, self.end_offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to ``epoch`` and the offset where it ended; (-1, -1) for none."""
         with self._lock:
-            return self._epochs.end_of(epoch, self._end_offset)
+            return self._epochs.end_of(epoch, self.end_offset)
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the leader that wrote an offset."""
@@ -146,7 +143,7 @@ class PartitionLog:
                 if header.producer_id != NO_PRODUCER:
                     known = self._producers.duplicate_of(header)
                     if known is not None:
-                        return Appended(known.first_offset, known.timestamp, self._start_offset)
+                        return Appended(known.first_offset, known.timestamp, self.start_offset)
                     self._producers.check(header, guard, from_zero=from_zero)
                 return self._store(header, data)
         except OSError as error:
@@ -176,12 +173,11 @@ class PartitionLog:
         self, header: BatchHeader, data: BytesLike, marker: TransactionMarker | None = None
     ) -> Appended:
         placed = replace(
-            header, base_offset=self._end_offset, partition_leader_epoch=self._epochs.latest
+            header, base_offset=self.end_offset, partition_leader_epoch=self._epochs.latest
         )
-        end = placed.last_offset + 1
-        answer = Appended(placed.base_offset, -1, self._start_offset)
+        answer = Appended(placed.base_offset, -1, self.start_offset)
         self._write(placed, data, marker)
-        self._end_offset = end
+        self.end_offset = placed.last_offset + 1
         return answer
 
     def _check_usable(self) -> None:
@@ -237,16 +233,14 @@ class PartitionLog:
         ``BrokerError`` 1 for an offset behind the end. What lies before it is deleted later.
         """
         with self._lock:
-            offset = self._end_offset if before == -1 else before
-            if not 0 <= offset <= self._end_offset:
-                raise BrokerError(
-                    ErrorCode.offset_out_of_range, f"{offset} is not in 0..{self._end_offset}"
-                )
-            self._begin_at(max(offset, self._start_offset))
-            return self._start_offset
+            offset = self.end_offset if before == -1 else before
+            if not 0 <= offset <= self.end_offset:
+                raise _out_of_range(offset, 0, self.end_offset)
+            self._begin_at(max(offset, self.start_offset))
+            return self.start_offset
 
     def _begin_at(self, offset: int) -> None:
-        self._start_offset = offset
+        self.start_offset = offset
         self._epochs.drop_before(offset)
 
     def delete_old_segments(self, now_ms: int) -> int:
@@ -256,14 +250,14 @@ class PartitionLog:
         """
         with self._lock:
             segments = self._files.segments
-            ends = (self._start_offset, self._stable_offset(), self._end_offset)
+            ends = (self.start_offset, self._stable_offset(), self.end_offset)
             count = expired_segments(segments, self.config, *ends, now_ms)
             if not count or not self._open:
                 return 0
             if count == len(segments):
-                self._roll(self._end_offset)
+                self._roll(self.end_offset)
             self._files.delete_first(count, now_ms)
-            self._begin_at(max(self._start_offset, self._files.segments[0].base_offset))
+            self._begin_at(max(self.start_offset, self._files.segments[0].base_offset))
             return count
 
     def replace_segments(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
@@ -319,7 +313,7 @@ class PartitionLog:
 
         ``committed``: without those of transactions that were aborted or are open.
         """
-        at = self._start_offset
+        at = self.start_offset
         while True:
             found = self.locate(at, _READ_BYTES, whole_first=True, committed=committed)
             data = in_memory([found.records])
@@ -332,7 +326,7 @@ class PartitionLog:
 
     def records(self, *, committed: bool = False) -> Iterator[StoredRecord]:
         """Every record of them but the markers of transactions."""
-        start = self._start_offset
+        start = self.start_offset
         for batch in self.batches(committed=committed):
             if not batch.is_control:
                 yield from (record for record in batch.records() if record.offset >= start)
@@ -346,49 +340,37 @@ class PartitionLog:
         the disk fails.
         """
         try:
-            view = self._view()
+            view = self.view()
             if not view.start <= offset <= view.end:
-                raise BrokerError(
-                    ErrorCode.offset_out_of_range, f"{offset} is not in {view.start}..{view.end}"
-                )
+                raise _out_of_range(offset, view.start, view.end)
             return view.fetch(offset, max_bytes, whole_first=whole_first, committed=committed)
         except OSError as error:
             raise self._disk_failed(error) from error
 
-    def _view(self) -> LogView:
+    def view(self) -> LogView:
+        """How far the log goes now, to be read without the lock. ``BrokerError`` 56."""
         with self._lock:
             if self._offline is not None:
                 self._check_usable()
             segments = self._files.segments
             return LogView(
                 segments,
-                self._start_offset,
+                self.start_offset,
                 self._stable_offset(),
-                self._end_offset,
+                self.end_offset,
                 segments[-1].size,
             )
-
-    def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record not older than ``timestamp`` (milliseconds), if there is one.
-
-        Raises ``CorruptBatch`` when a batch that must be opened is not readable.
-        """
-        return self._view().find_timestamp(timestamp)
-
-    def largest_timestamp(self) -> TimestampOffset | None:
-        """The record with the largest timestamp, the first of several; None in an empty log."""
-        return self._view().largest_timestamp()
 
     def flush(self) -> None:
         """Force everything to the disk. Raises ``OSError``."""
         with self._lock:
-            self._files.flush(self._end_offset)
+            self._files.flush(self.end_offset)
 
     def flush_if_older(self, now_ms: int) -> None:
         """Force to the disk what has waited for ``flush.ms``. Raises ``OSError``."""
         with self._lock:
             if self._open:
-                self._files.flush_if_older(self._end_offset, now_ms)
+                self._files.flush_if_older(self.end_offset, now_ms)
 
     def flush_rolled(self) -> None:
         """Force to the disk what is not written to any more. Raises ``OSError``.
@@ -410,9 +392,9 @@ class PartitionLog:
             if self._open:
                 self._open = False
                 self._files.active.seal()
-                self._files.flush(self._end_offset)
-                if self._end_offset not in (0, *snapshot_offsets(self.directory)):
-                    write_snapshot(self.directory, self._end_offset, self._producers)
+                self._files.flush(self.end_offset)
+                if self.end_offset not in (0, *snapshot_offsets(self.directory)):
+                    write_snapshot(self.directory, self.end_offset, self._producers)
                 self._files.let_go()
 
     def abandon(self) -> None:
@@ -420,3 +402,7 @@ class PartitionLog:
         with self._lock:
             self._open = False
             self._files.let_go()
+
+
+def _out_of_range(offset: int, start: int, end: int) -> BrokerError:
+    return BrokerError(ErrorCode.offset_out_of_range, f"{offset} is not in {start}..{end}")

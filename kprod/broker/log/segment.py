@@ -55,11 +55,7 @@ class LogSegment:
         self._rolling_from: int | None = None
         self._created_ms = time.time_ns() // 1_000_000
         self._bytes_since_index_entry = 0
-        self._largest = self.time_index.last if self.time_index.sane else self._no_timestamp
-
-    @property
-    def _no_timestamp(self) -> TimestampOffset:
-        return TimestampOffset(-1, self.base_offset)
+        self._largest = self.time_index.last if self.time_index.sane else self.time_index.none
 
     @property
     def size(self) -> int:
@@ -268,7 +264,7 @@ class LogSegment:
         for index in self._indexes:
             index.cut(0)
         self.open_for_append()
-        self._largest = self._no_timestamp
+        self._largest = self.time_index.none
         self._bytes_since_index_entry = 0
 
     def seal(self) -> None:

@@ -107,8 +107,6 @@ Raises ``ProtocolError``, or ``struct.error`` or ``IndexError`` where the messag
 
 _UVARINT_BITS: Final = 32
 _ZERO_ID: Final = bytes(16)
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
 
 
 @cache
@@ -171,8 +169,8 @@ def _primitive(kafka_type: str, compact: bool, nullable: bool) -> Read:
     length = _compact_length if compact else _LENGTHS[kafka_type]
     decode = _DECODE[kafka_type]
 
-    def read(data: memoryview, at: int, _: Allowance) -> tuple[Any, int]:
-        size, at = length(data, at)
+    def read(data: memoryview, at: int, allowance: Allowance) -> tuple[Any, int]:
+        size, at = length(data, at, allowance)
         if size < 0:
             if size < -1 or not nullable:
                 raise ProtocolError(f"a {kafka_type} of {size} bytes")
@@ -184,10 +182,10 @@ def _primitive(kafka_type: str, compact: bool, nullable: bool) -> Read:
 
 
 def _array(one: Read, compact: bool, nullable: bool) -> Read:
-    length = _compact_length if compact else _length32
+    length = _compact_length if compact else _FIXED["int32"]
 
     def read(data: memoryview, at: int, allowance: Allowance) -> tuple[Any, int]:
-        count, at = length(data, at)
+        count, at = length(data, at, allowance)
         if count < 0:
             if count < -1 or not nullable:
                 raise ProtocolError(f"an array of {count} elements")
@@ -222,19 +220,9 @@ def _uvarint(data: memoryview, at: int) -> tuple[int, int]:
     raise ProtocolError("a varint of more than 5 bytes")
 
 
-def _compact_length(data: memoryview, at: int) -> tuple[int, int]:
+def _compact_length(data: memoryview, at: int, _: Allowance) -> tuple[int, int]:
     length, at = _uvarint(data, at)
     return length - 1, at
-
-
-def _length16(data: memoryview, at: int) -> tuple[int, int]:
-    (length,) = _INT16.unpack_from(data, at)
-    return length, at + 2
-
-
-def _length32(data: memoryview, at: int) -> tuple[int, int]:
-    (length,) = _INT32.unpack_from(data, at)
-    return length, at + 4
 
 
 def _fixed(layout: str, convert: Callable[[Any], Any] | None = None) -> Read:
@@ -287,7 +275,7 @@ _FIXED: Final[dict[str, Read]] = {
     "timedelta_i64": _fixed(">q", _milliseconds),
     "datetime_i64": _fixed(">q"),
 }
-_LENGTHS: Final = {"string": _length16, "bytes": _length32, "records": _length32}
+_LENGTHS: Final = {"string": _fixed(">h"), "bytes": _fixed(">i"), "records": _fixed(">i")}
 _DECODE: Final[dict[str, Callable[[memoryview], Any]]] = {
     "string": _text,
     "bytes": bytes,

@@ -129,21 +129,12 @@ class LegacyMessage:
     def header_as_v2(self, records: list[StoredRecord]) -> BatchHeader:
         """The header of a batch of format v2 with these records of the message, CRC and size 0."""
         first, last = records[0], records[-1]
-        return BatchHeader(
-            base_offset=first.offset,
-            batch_length=0,
-            partition_leader_epoch=self.partition_leader_epoch,
-            magic=MAGIC_V2,
-            crc=0,
-            attributes=self.attributes,
-            last_offset_delta=last.offset - first.offset,
-            base_timestamp=first.timestamp,
-            max_timestamp=self.max_timestamp,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            base_sequence=-1,
-            record_count=len(records),
-        )
+        span = last.offset - first.offset
+        times = (first.timestamp, self.max_timestamp)
+        sender = (self.producer_id, self.producer_epoch, -1)
+        epoch = self.partition_leader_epoch
+        start = (first.offset, 0, epoch, MAGIC_V2, 0)
+        return BatchHeader(*start, self.attributes, span, *times, *sender, len(records))
 
     def _fields(self) -> tuple[int, bytes | None, bytes | None]:
         at, timestamp = _ENTRY.size, -1

@@ -28,26 +28,18 @@ class StoredRecord(NamedTuple):
 
 _SINGLE_BYTE = 0x80
 _INT_BITS = 32
-_LONG_BITS = 64
+LONG_BITS = 64
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The signed 32-bit integer at ``at`` and the position after it.
+def read_varint(data: bytes, at: int, bits: int = _INT_BITS) -> tuple[int, int]:
+    """The signed integer of ``bits`` bits at ``at`` and the position after it.
 
-    Raises ``CorruptBatch`` for more than 32 bits, ``IndexError`` when the bytes end first.
+    Raises ``CorruptBatch`` for more bits, ``IndexError`` when the bytes end first.
     """
     first = data[at]
     if first < _SINGLE_BYTE:
         return (first >> 1) ^ -(first & 1), at + 1
-    return _read_long_form(data, at, _INT_BITS)
-
-
-def read_varlong(data: bytes, at: int) -> tuple[int, int]:
-    """Like ``read_varint`` for 64 bits."""
-    first = data[at]
-    if first < _SINGLE_BYTE:
-        return (first >> 1) ^ -(first & 1), at + 1
-    return _read_long_form(data, at, _LONG_BITS)
+    return _read_long_form(data, at, bits)
 
 
 def _read_long_form(data: bytes, at: int, bits: int) -> tuple[int, int]:
@@ -187,7 +179,7 @@ class RecordBatch(BatchHeader):
             size = window.record_size()
             at = window.need(min(size, _LONGEST_HEAD))
             try:
-                delta, after = read_varlong(window.data, at + 1)
+                delta, after = read_varint(window.data, at + 1, LONG_BITS)
                 offset_delta, after = read_varint(window.data, after)
                 key_size, after = read_varint(window.data, after)
             except IndexError:
@@ -207,7 +199,7 @@ class RecordBatch(BatchHeader):
 
     def _record(self, data: bytes, at: int) -> tuple[StoredRecord, int]:
         try:
-            delta, at = read_varlong(data, at + 1)
+            delta, at = read_varint(data, at + 1, LONG_BITS)
             offset_delta, at = read_varint(data, at)
             key, at = _read_bytes(data, at)
             value, at = _read_bytes(data, at)

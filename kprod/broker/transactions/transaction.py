@@ -163,6 +163,11 @@ class Transaction:
     client_version: int = 0
 
     @property
+    def is_open(self) -> bool:
+        """Whether nobody has ended it yet."""
+        return self.state is TransactionState.ONGOING
+
+    @property
     def is_exhausted(self) -> bool:
         """Whether the producer id has no further epoch to give away."""
         return self.producer_epoch >= LAST_EPOCH

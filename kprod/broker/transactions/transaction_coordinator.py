@@ -46,72 +46,6 @@ _GONE: Final = (
 _log = logging.getLogger(__name__)
 
 
-class MarkerWriter:
-    """Kafka: TransactionMarkerChannelManager. Thread-safe.
-
-    A partition whose disk fails is asked again until it has its marker.
-    """
-
-    def __init__(
-        self,
-        end_in: EndInPartition,
-        complete: Callable[[Transaction], None],
-        later: Callable[[float, Callable[[], None]], None],
-    ) -> None:
-        self._end_in = end_in
-        self._complete = complete
-        self._later = later
-        self._lock = threading.Lock()  # guards the one below
-        self._left: dict[str, set[TopicPartition]] = {}
-
-    def write(self, transaction: Transaction, coordinator_epoch: int) -> None:
-        """Write all markers of a transaction, and have it completed; what fails is tried later."""
-        name = transaction.transactional_id
-        with self._lock:
-            if name in self._left:
-                return
-            self._left[name] = set(transaction.partitions)
-        self._go_on(transaction, coordinator_epoch)
-
-    def _go_on(self, transaction: Transaction, coordinator_epoch: int) -> None:
-        left = self._left[transaction.transactional_id]
-        marker = TransactionMarker(
-            transaction.producer_id,
-            transaction.producer_epoch,
-            transaction.state is TransactionState.PREPARE_COMMIT,
-            coordinator_epoch,
-        )
-        left.difference_update(
-            [where for where in sorted(left) if self._ends(where, marker, transaction)]
-        )
-        if left:
-            self._later(_PAUSE, lambda: self._go_on(transaction, coordinator_epoch))
-            return
-        with self._lock:
-            # Before the transaction is complete: the next one may end as soon as it is.
-            del self._left[transaction.transactional_id]
-        self._finish(transaction)
-
-    def _finish(self, transaction: Transaction) -> None:
-        try:
-            self._complete(transaction)
-        except (BrokerError, MemoryError) as error:
-            _log.warning("%s could not be completed: %s", transaction.transactional_id, error)
-            self._later(_PAUSE, lambda: self._finish(transaction))
-
-    def _ends(
-        self, where: TopicPartition, marker: TransactionMarker, transaction: Transaction
-    ) -> bool:
-        try:
-            self._end_in(where, marker, transaction.client_version)
-        except BrokerError as error:
-            _log.warning("%s has no marker of %s: %s", where, transaction.transactional_id, error)
-            return error.code in _GONE
-        except MemoryError:
-            return False
-        return True
-
-
 _MILLISECONDS = 1000
 
 
@@ -120,8 +54,8 @@ class TransactionCoordinator:
 
     One lock guards them all. It is held while the state topic is written to: the order of its
     records is the order in which the states changed. A state counts once it is written. Markers
-    are written without the lock; a transaction that is ``PREPARED`` stays so until it has them all,
-    whatever happens in between.
+    are written without the lock (Kafka: TransactionMarkerChannelManager); a transaction that is
+    ``PREPARED`` stays so until it has them all, whatever happens in between.
     """
 
     def __init__(
@@ -144,30 +78,21 @@ class TransactionCoordinator:
         self._timer = timer
         self._submit = submit
         self._clock = clock
-        self._markers = MarkerWriter(end_in, self._complete, self._later)
+        self._end_in = end_in
         self._lock = threading.Lock()  # guards the rest
         self._transactions: dict[str, Transaction] = {}
         self._deadlines: dict[str, Appointment] = {}
-        self._version = config.transaction_version
-        self._features_epoch = clock.wall_ms()
+        self._markers_left: dict[str, set[TopicPartition]] = {}  # by transactional id
+        self.version = config.transaction_version
+        self.features_epoch = clock.wall_ms()  # grows with each version, over restarts as well
         self._closed = False
-
-    @property
-    def version(self) -> int:
-        """The level of ``transaction.version``."""
-        return self._version
-
-    @property
-    def features_epoch(self) -> int:
-        """Grows with each change of the version, over restarts as well."""
-        return self._features_epoch
 
     def set_version(self, version: int) -> None:
         """Have another level from now on, as a cluster that is upgraded. ``ConfigError``."""
         check_version(version)
         with self._lock:
-            self._version = version
-            self._features_epoch = max(self._features_epoch + 1, self._clock.wall_ms())
+            self.version = version
+            self.features_epoch = max(self.features_epoch + 1, self._clock.wall_ms())
 
     def partition_of(self, transactional_id: str) -> int:
         """The partition of the state topic that a transactional id is in."""
@@ -204,13 +129,13 @@ class TransactionCoordinator:
             found = self._transactions.get(transactional_id)
             if found is None:
                 found = Transaction(transactional_id, self.take_id(), NO_EPOCH, timeout_ms)
-            if found.state is not TransactionState.ONGOING:
+            if not found.is_open:
                 now_ms = self._clock.wall_ms()
                 ready = rules.initialize(found, timeout_ms, present, now_ms, self.take_id)
                 self._store(ready)
                 return ProducerIdentity(ready.producer_id, ready.producer_epoch)
             rules.check_present(found, present)
-            fenced = rules.fence(found, self._version, self._clock.wall_ms())
+            fenced = rules.fence(found, self.version, self._clock.wall_ms())
             self._store(fenced)
         self._write_markers(fenced)
         raise BrokerError(
@@ -279,25 +204,69 @@ class TransactionCoordinator:
 
     def _store(self, transaction: Transaction) -> None:
         log = self._state_log(self.partition_of(transaction.transactional_id))
-        write_transaction(log, transaction, self._version, self._clock.wall_ms())
+        write_transaction(log, transaction, self.version, self._clock.wall_ms())
         self._transactions[transaction.transactional_id] = transaction
         self._schedule(transaction)
 
     def _write_markers(self, transaction: Transaction) -> None:
+        """Write all markers of a transaction, and complete it; what fails is tried later."""
         log = self._state_log(self.partition_of(transaction.transactional_id))
+        marker = TransactionMarker(
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.state is TransactionState.PREPARE_COMMIT,
+            log.leader_epoch,
+        )
         delay_ms = self._config.marker_delay_ms
         if delay_ms:
-            self._later(
-                delay_ms / _MILLISECONDS, lambda: self._markers.write(transaction, log.leader_epoch)
-            )
+            self._later(delay_ms / _MILLISECONDS, lambda: self._begin_markers(transaction, marker))
         else:
-            self._markers.write(transaction, log.leader_epoch)
+            self._begin_markers(transaction, marker)
+
+    def _begin_markers(self, transaction: Transaction, marker: TransactionMarker) -> None:
+        name = transaction.transactional_id
+        with self._lock:
+            if name in self._markers_left:
+                return
+            self._markers_left[name] = set(transaction.partitions)
+        self._go_on(transaction, marker)
+
+    def _go_on(self, transaction: Transaction, marker: TransactionMarker) -> None:
+        """Ask each partition again, whose disk has failed for instance, until it has its marker."""
+        left = self._markers_left[transaction.transactional_id]
+        left.difference_update(
+            [where for where in sorted(left) if self._ends(where, marker, transaction)]
+        )
+        if left:
+            self._later(_PAUSE, lambda: self._go_on(transaction, marker))
+            return
+        with self._lock:
+            # Before the transaction is complete: the next one may end as soon as it is.
+            del self._markers_left[transaction.transactional_id]
+        self._complete(transaction)
+
+    def _ends(
+        self, where: TopicPartition, marker: TransactionMarker, transaction: Transaction
+    ) -> bool:
+        try:
+            self._end_in(where, marker, transaction.client_version)
+        except BrokerError as error:
+            _log.warning("%s has no marker of %s: %s", where, transaction.transactional_id, error)
+            return error.code in _GONE
+        except MemoryError:
+            return False
+        return True
 
     def _complete(self, transaction: Transaction) -> None:
-        """Every partition has its marker. ``BrokerError`` 56."""
-        with self._lock:
-            if self._transactions.get(transaction.transactional_id) is transaction:
-                self._store(rules.complete(transaction, self._clock.wall_ms()))
+        """Every partition has its marker."""
+        name = transaction.transactional_id
+        try:
+            with self._lock:
+                if self._transactions.get(name) is transaction:
+                    self._store(rules.complete(transaction, self._clock.wall_ms()))
+        except (BrokerError, MemoryError) as error:
+            _log.warning("%s could not be completed: %s", name, error)
+            self._later(_PAUSE, lambda: self._complete(transaction))
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
         if not self._closed:
@@ -308,7 +277,7 @@ class TransactionCoordinator:
     def _schedule(self, transaction: Transaction) -> None:
         transactional_id = transaction.transactional_id
         present = self._deadlines.get(transactional_id)
-        if transaction.state is not TransactionState.ONGOING:
+        if not transaction.is_open:
             if present is not None:
                 self._deadlines.pop(transactional_id).cancel()
         elif present is None and not self._closed:
@@ -322,7 +291,7 @@ class TransactionCoordinator:
         with self._lock:
             self._deadlines.pop(transactional_id, None)
             found = self._transactions.get(transactional_id)
-            if found is None or found.state is not TransactionState.ONGOING:
+            if found is None or not found.is_open:
                 return
             if found.deadline_ms > self._clock.wall_ms():
                 self._schedule(found)
@@ -335,7 +304,7 @@ class TransactionCoordinator:
         """Abort an open transaction that nobody ended; None when that cannot be written."""
         name = transaction.transactional_id
         try:
-            fenced = rules.fence(transaction, self._version, self._clock.wall_ms())
+            fenced = rules.fence(transaction, self.version, self._clock.wall_ms())
             self._store(fenced)
         except BrokerError as error:
             _log.warning("the transaction of %r could not be aborted: %s", name, error)
@@ -348,7 +317,7 @@ class TransactionCoordinator:
     def time_out_all(self) -> None:
         """Abort every open transaction, as if its time-out had come."""
         with self._lock:
-            open_ones = [t for t in self._transactions.values() if _is_open(t)]
+            open_ones = [t for t in self._transactions.values() if t.is_open]
             fenced = [self._abort(each) for each in open_ones]
         for each in fenced:
             if each is not None:
@@ -360,7 +329,7 @@ class TransactionCoordinator:
         oldest = now_ms - self._config.transactional_id_expiration_ms
         with self._lock:
             for name, found in list(self._transactions.items()):
-                in_use = _is_open(found) or found.state in PREPARED
+                in_use = found.is_open or found.state in PREPARED
                 if not in_use and found.updated_ms <= oldest:
                     forget_transaction(self._state_log(self.partition_of(name)), name, now_ms)
                     del self._transactions[name]
@@ -379,7 +348,3 @@ class TransactionCoordinator:
     def close(self) -> None:
         """Act on no time-out any more."""
         self._closed = True
-
-
-def _is_open(transaction: Transaction) -> bool:
-    return transaction.state is TransactionState.ONGOING

@@ -136,7 +136,7 @@ def add_partitions(
     49 for another producer id, 90 for another epoch, 51 while the last transaction ends.
     """
     _check_identity(transaction, who)
-    if transaction.state is TransactionState.ONGOING:
+    if transaction.is_open:
         if transaction.partitions.issuperset(partitions):
             return transaction
         started = transaction.started_ms
@@ -192,11 +192,10 @@ def end(
             raise _fenced(transaction, who)  # KAFKA-20785
     else:
         _check_producer(transaction, who)
-    is_open = transaction.state is TransactionState.ONGOING
-    if repeated or (not bumps and not is_open):
+    if repeated or (not bumps and not transaction.is_open):
         _check_repeated(transaction, committed)
         return transaction
-    if committed and not is_open:
+    if committed and not transaction.is_open:
         raise _illegal(transaction, committed)
     state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
     if not bumps:
@@ -207,7 +206,7 @@ def end(
         producer_epoch=min(transaction.producer_epoch + 1, HIGHEST_EPOCH),
         last_epoch=transaction.producer_epoch,
         next_producer_id=take_id() if transaction.is_exhausted else NO_PRODUCER_ID,
-        started_ms=transaction.started_ms if is_open else now_ms,
+        started_ms=transaction.started_ms if transaction.is_open else now_ms,
         client_version=client_version,
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kprod.broker.log.local_log import Appended
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_loader import LogLoader
-from kprod.broker.log.log_view import Appended
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.file_slice import in_memory
 from kprod.broker.records.record_batch import BatchHeader, read_batches

@@ -121,7 +121,7 @@ def test_a_time_is_found_in_constant_memory(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=CONFIG)
     log.append(BatchHeader.parse(batch), batch)
     with at_most(8 * MIB):
-        found = log.find_timestamp(1_000)
+        found = log.view().find_timestamp(1_000)
     assert found is not None
     assert found.offset == 0
     log.close()

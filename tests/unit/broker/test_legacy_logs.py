@@ -126,8 +126,8 @@ def test_what_cannot_be_decompressed_is_kept_and_handed_out(tmp_path: Path) -> N
 def test_a_time_finds_an_old_message(tmp_path: Path) -> None:
     write(tmp_path, 0, messages(0, 5, 1, 1) + messages(5, 5, 1, 0))
     log = open_log(tmp_path)
-    assert log.find_timestamp(3) == TimestampOffset(3, 3)
-    assert log.largest_timestamp() == TimestampOffset(9, 9)
+    assert log.view().find_timestamp(3) == TimestampOffset(3, 3)
+    assert log.view().largest_timestamp() == TimestampOffset(9, 9)
     log.close()
 
 
@@ -177,7 +177,7 @@ def test_compaction_keeps_the_last_message_of_each_key(
     log.close()
     again = open_log(tmp_path, recovery_point=0)
     assert found(again) == kept
-    assert again.find_timestamp(-1) == TimestampOffset(1 if magic else -1, 1)
+    assert again.view().find_timestamp(-1) == TimestampOffset(1 if magic else -1, 1)
     LogCleaner(tmp_path).clean(again, 1_000 + 2 * SMALL.delete_retention_ms)
     assert found(again) == [(1, b"1"), (2, b"2"), (5, b"5")]
     again.close()

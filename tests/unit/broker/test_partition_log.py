@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kprod.broker.log.indexes import TimestampOffset
+from kprod.broker.log.local_log import Appended
 from kprod.broker.log.log_config import LogConfig
-from kprod.broker.log.log_view import Appended
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.errors import BrokerError
 from tests.support.raw_batch import raw_batch
@@ -91,13 +91,13 @@ def test_a_duplicate_is_told_its_first_place_and_time(log: PartitionLog) -> None
 
 
 def test_times_are_found_across_segments(log: PartitionLog) -> None:
-    assert log.largest_timestamp() is None
+    assert log.view().largest_timestamp() is None
     for number in range(30):
         append(log, b"x" * 400, base_timestamp=number * 10, max_timestamp=number * 10)
     for number in range(30):
-        assert log.find_timestamp(number * 10 - 9) == TimestampOffset(number * 10, number)
-    assert log.find_timestamp(291) is None
-    assert log.largest_timestamp() == TimestampOffset(290, 29)
+        assert log.view().find_timestamp(number * 10 - 9) == TimestampOffset(number * 10, number)
+    assert log.view().find_timestamp(291) is None
+    assert log.view().largest_timestamp() == TimestampOffset(290, 29)
 
 
 def test_appends_from_many_threads_take_turns(log: PartitionLog) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kprod.broker.log.local_log import Fetched
 from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_files import check_directory
-from kprod.broker.log.log_view import Fetched
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.records.batch_writer import TransactionMarker, read_marker
 from kprod.broker.records.record_batch import RecordBatch, read_batches

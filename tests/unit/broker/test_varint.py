@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprod.broker.records.codecs import CorruptBatch
-from kprod.broker.records.record_batch import read_varint, read_varlong
+from kprod.broker.records.record_batch import LONG_BITS, read_varint
 from tests.support.raw_batch import varint
 
 INT_EDGES = {
@@ -36,13 +36,13 @@ LONG_EDGES = {
 def test_edges_of_32_bits(value: int) -> None:
     data = bytes.fromhex(INT_EDGES[value])
     assert read_varint(data + b"\x7f", 0) == (value, len(data))
-    assert read_varlong(b"\x7f" + data, 1) == (value, 1 + len(data))
+    assert read_varint(b"\x7f" + data, 1, LONG_BITS) == (value, 1 + len(data))
 
 
 @pytest.mark.parametrize("value", LONG_EDGES)
 def test_edges_of_64_bits(value: int) -> None:
     data = bytes.fromhex(LONG_EDGES[value])
-    assert read_varlong(data, 0) == (value, len(data))
+    assert read_varint(data, 0, LONG_BITS) == (value, len(data))
 
 
 def test_too_many_bits_are_refused() -> None:
@@ -51,7 +51,7 @@ def test_too_many_bits_are_refused() -> None:
             read_varint(data, 0)
     for data in (b"\xff" * 10 + b"\x01", b"\xff" * 9 + b"\x02"):
         with pytest.raises(CorruptBatch):
-            read_varlong(data, 0)
+            read_varint(data, 0, LONG_BITS)
 
 
 def test_bytes_that_end_first_are_an_index_error() -> None:
@@ -63,4 +63,4 @@ def test_bytes_that_end_first_are_an_index_error() -> None:
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_whatever_was_written_is_read(value: int) -> None:
     data = varint(value)
-    assert read_varlong(data, 0) == (value, len(data))
+    assert read_varint(data, 0, LONG_BITS) == (value, len(data))
