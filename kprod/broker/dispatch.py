@@ -169,7 +169,7 @@ class Dispatcher:
     def __init__(self, node: Node, handlers: Mapping[ApiKey, Handler]) -> None:
         self._node = node
         self._handlers = handlers
-        self._faults = node.faults
+        self._faults = node.options.faults
 
     def dispatch(self, frame: BytesLike, session: Session, reply: Reply) -> None:
         """Have the request in ``frame`` answered, now or later.
@@ -183,7 +183,7 @@ class Dispatcher:
         if key not in BEFORE_AUTHENTICATION:
             if not session.authenticated:
                 raise HangUp(f"{key.name} before authentication")
-            if self._node.clock.monotonic() >= session.expires:
+            if self._node.options.clock.monotonic() >= session.expires:
                 raise HangUp(f"{key.name} after the login had expired")
         if not self._faults.versions.get(key, VERSIONS[key]).accepts(version):
             if key is not ApiKey.API_VERSIONS:

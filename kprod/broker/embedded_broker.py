@@ -18,8 +18,9 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.network.listener import Listener
 from kprod.broker.network.server import Server
+from kprod.broker.node import BrokerOptions
 from kprod.broker.records.record_batch import StoredRecord
-from kprod.broker.running_cluster import BrokerOptions, RunningCluster
+from kprod.broker.running_cluster import RunningCluster
 from kprod.broker.transactions.transaction import TransactionConfig
 from kprod.clock import Clock, SystemClock
 from kprod.errors import ConfigError, IllegalStateError
@@ -90,7 +91,11 @@ class EmbeddedBroker:
         if len(set(given)) < len(given) or (data_dir and log_dirs):
             raise ConfigError("data_dir or log_dirs, and each directory once")
         self.log_dirs = tuple(given) or (Path(tempfile.mkdtemp(prefix="kprod-broker-")),)
-        self._forget_data = None if given else _remover(self, self.data_dir)
+        self._forget_data = (
+            None
+            if given
+            else weakref.finalize(self, shutil.rmtree, self.data_dir, ignore_errors=True)
+        )
         self._logs: LogDirectories | None = None
         self._cluster: RunningCluster | None = None
 
@@ -155,7 +160,7 @@ class EmbeddedBroker:
             raise
 
     def _listen(self, node_id: int) -> Server:
-        server = Server(self._listeners[node_id])
+        server = Server(self._listeners[node_id], self._options.clock)
         self._listeners[node_id] = server.listeners  # with their ports, for when it starts again
         return server
 
@@ -271,10 +276,6 @@ class EmbeddedBroker:
         self.stop()
         if self._forget_data is not None:
             self._forget_data()
-
-
-def _remover(owner: EmbeddedBroker, directory: Path) -> weakref.finalize[..., EmbeddedBroker]:
-    return weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
 
 
 def _check(listeners: Sequence[Listener], nodes: int, *, allow_remote: bool) -> None:

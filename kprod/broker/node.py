@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.client_metrics import ClientMetrics
 from kprod.broker.faults import FaultPlan
+from kprod.broker.groups.group import GroupConfig
 from kprod.broker.groups.group_coordinator import GroupCoordinator
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.log.log_config import LogConfig
@@ -23,11 +24,27 @@ from kprod.broker.protocol.messages import Message
 from kprod.broker.purgatory import Purgatory, Timer
 from kprod.broker.records.codecs import CorruptBatch
 from kprod.broker.topics import Topic, Topics
+from kprod.broker.transactions.transaction import TransactionConfig
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC
-from kprod.clock import Clock
+from kprod.clock import Clock, SystemClock
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerOptions:
+    """What a broker is started with, the addresses of its nodes aside."""
+
+    topics: Mapping[str, int] = field(default_factory=dict)
+    default_partitions: int = 1
+    auto_create_topics: bool = True
+    log_config: LogConfig = field(default_factory=LogConfig)
+    group_config: GroupConfig = field(default_factory=GroupConfig)
+    transaction_config: TransactionConfig = field(default_factory=TransactionConfig)
+    clock: Clock = field(default_factory=SystemClock)
+    faults: FaultPlan = field(default_factory=FaultPlan)
+    client_metrics: ClientMetrics = field(default_factory=ClientMetrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +131,11 @@ class Node:
     cluster_id: str
     topics: Topics
     purgatory: Purgatory
-    clock: Clock
-    log_config: LogConfig
-    default_partitions: int
-    auto_create_topics: bool
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     timer: Timer
     controller: Controller
-    faults: FaultPlan = field(default_factory=FaultPlan)
-    client_metrics: ClientMetrics = field(default_factory=ClientMetrics)
+    options: BrokerOptions = field(default_factory=BrokerOptions)
     node_id: int = NODE_ID
     state: ClusterState = field(default_factory=ClusterState)
 

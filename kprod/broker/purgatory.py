@@ -107,17 +107,17 @@ Attempt = Callable[[bool], bool]
 it is complete, which it has to be the last time. It is called again after a ``MemoryError``."""
 
 
+@dataclass(slots=True, eq=False)
 class DelayedOperation:
     """One request that waits. The purgatory's lock guards what changes."""
 
-    def __init__(self, keys: Collection[Hashable], attempt: Attempt) -> None:
-        self.keys = keys
-        self.attempt = attempt
-        self.expiry: Appointment | None = None
-        self.expired = False
-        self.running = False
-        self.woken = False
-        self.done = False
+    keys: Collection[Hashable]
+    attempt: Attempt
+    expiry: Appointment | None = None
+    expired: bool = False
+    running: bool = False
+    woken: bool = False
+    done: bool = False
 
 
 class Purgatory:

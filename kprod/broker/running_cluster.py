@@ -6,33 +6,27 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.client_metrics import ClientMetrics
 from kprod.broker.dispatch import Dispatcher
-from kprod.broker.faults import FaultPlan
-from kprod.broker.groups.group import GroupConfig
 from kprod.broker.groups.group_coordinator import GroupCoordinator
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.handler_pool import HandlerPool
 from kprod.broker.handlers import HANDLERS
-from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.network.listener import Listener
 from kprod.broker.network.server import Server
-from kprod.broker.node import Address, ClusterState, Node
+from kprod.broker.node import Address, BrokerOptions, ClusterState, Node
 from kprod.broker.purgatory import Purgatory, Timer
 from kprod.broker.records.batch_writer import TransactionMarker
 from kprod.broker.records.record_batch import StoredRecord
 from kprod.broker.topics import Topics
-from kprod.broker.transactions.transaction import ProducerIds, TransactionConfig
+from kprod.broker.transactions.transaction import ProducerIds
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kprod.broker.transactions.transaction_topic import TOPIC_SETTINGS, TRANSACTION_TOPIC
-from kprod.clock import Clock, SystemClock
 from kprod.errors import BrokerError, IllegalStateError
 from kprod.types import TopicPartition
 
@@ -41,21 +35,6 @@ _OFFSETS_EXPIRY_CHECK: Final = 600.0
 _IDS_EXPIRY_CHECK: Final = 3600.0
 _MAINTENANCE: Final = 30.0
 _END_OF_TIME: Final = 2**63 - 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class BrokerOptions:
-    """What a broker is started with, the addresses of its nodes aside."""
-
-    topics: Mapping[str, int] = field(default_factory=dict)
-    default_partitions: int = 1
-    auto_create_topics: bool = True
-    log_config: LogConfig = field(default_factory=LogConfig)
-    group_config: GroupConfig = field(default_factory=GroupConfig)
-    transaction_config: TransactionConfig = field(default_factory=TransactionConfig)
-    clock: Clock = field(default_factory=SystemClock)
-    faults: FaultPlan = field(default_factory=FaultPlan)
-    client_metrics: ClientMetrics = field(default_factory=ClientMetrics)
 
 
 class RunningCluster:
@@ -150,31 +129,26 @@ class RunningCluster:
         self._controller.start()
         with self._new_leaders():
             for node_id, server in servers.items():
-                self.state.node_started(node_id, addresses(server.listeners))
+                hosts = {each.name: _address(each) for each in server.listeners}
+                self.state.node_started(node_id, hosts)
         for node_id, server in servers.items():
             self._serve(node_id, server)
 
     def _serve(self, node_id: int, server: Server) -> None:
-        options = self._options
         node = Node(
             node_id=node_id,
+            options=self._options,
             state=self.state,
             cluster_id=self._logs.cluster_id,
             topics=self.topics,
             purgatory=self._purgatory,
-            clock=options.clock,
-            log_config=options.log_config,
-            default_partitions=options.default_partitions,
-            auto_create_topics=options.auto_create_topics,
             groups=self.groups,
             transactions=self.transactions,
             timer=self._timer,
             controller=self._controller.submit,
-            faults=options.faults,
-            client_metrics=options.client_metrics,
         )
         self._servers[node_id] = server
-        server.start(Dispatcher(node, HANDLERS).dispatch, self._pool, options.clock)
+        server.start(Dispatcher(node, HANDLERS).dispatch, self._pool)
 
     def stop_node(self, node_id: int) -> None:
         """Cut a node's clients off; the others lead what it led, in a new epoch."""
@@ -269,10 +243,6 @@ class RunningCluster:
             server.close()
 
 
-def addresses(listeners: Sequence[Listener]) -> dict[str, Address]:
-    """Where clients reach a node, by the name of its listener."""
-    return {one.name: Address(_advertised(one.host), one.port) for one in listeners}
-
-
-def _advertised(host: str) -> str:
-    return socket.getfqdn() if host in ("0.0.0.0", "::") else host
+def _address(listener: Listener) -> Address:
+    is_any = listener.host in ("0.0.0.0", "::")
+    return Address(socket.getfqdn() if is_any else listener.host, listener.port)

@@ -85,10 +85,8 @@ class Topics:
         ``settings`` are the topic's own, by Kafka's names. 44 where the process has too few
         descriptors left.
         """
-        self.check_new(name, partitions)
         with self._changing:
-            if name in self._by_name:
-                raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} exists")
+            self.check_new(name, partitions)
             _check_descriptors(partitions)
             self._configure(name, settings or {})
             return self._make(name, uuid.uuid4(), partitions)

@@ -227,19 +227,16 @@ class GroupCoordinator:
         TxnOffsetCommit with a ``transaction``: the offsets are pending until it ends.
         """
         limit = self._config.offset_metadata_max_bytes
-        too_large = {w for w, (_, _, metadata) in offsets.items() if len(metadata) > limit}
         now_ms = self._clock.wall_ms()
         committed = {
-            where: CommittedOffset(*values, now_ms)
-            for where, values in offsets.items()
-            if where not in too_large
+            where: CommittedOffset(offset, epoch, metadata, now_ms)
+            for where, (offset, epoch, metadata) in offsets.items()
+            if len(metadata) <= limit
         }
         who = (member_id, instance_id, generation)
         error = self._commit(group_id, committed, who, transaction)
-        return {
-            where: ErrorCode.offset_metadata_too_large if where in too_large else error
-            for where in offsets
-        }
+        errors = dict.fromkeys(offsets, ErrorCode.offset_metadata_too_large)
+        return {**errors, **dict.fromkeys(committed, error)}
 
     def _commit(
         self,
@@ -252,8 +249,9 @@ class GroupCoordinator:
             return ErrorCode.illegal_generation
         with self._changing(group_id, create=True) as group:
             now = self._clock.monotonic()
-            transactional = transaction is not None
-            refused = membership.check_commit(group, *who, now, transactional=transactional)
+            refused = membership.check_commit(
+                group, *who, now, transactional=transaction is not None
+            )
             if refused is not None:
                 return refused
             try:

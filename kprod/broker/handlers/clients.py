@@ -28,8 +28,8 @@ def api_versions(call: Call, node: Node) -> Message:
         software = (call.body.client_software_name, call.body.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, software)):
             return {"error_code": ErrorCode.invalid_request}
-    limited = node.faults.versions
-    offered = VERSIONS if node.client_metrics.offered else VERSIONS.keys() - _TELEMETRY
+    limited = node.options.faults.versions
+    offered = VERSIONS if node.options.client_metrics.offered else VERSIONS.keys() - _TELEMETRY
     return {
         "api_keys": [
             _range(key, limited.get(key, VERSIONS[key])) for key in VERSIONS if key in offered
@@ -101,7 +101,7 @@ def sasl_authenticate(call: Call, node: Node) -> Message:
     lifetime = _lifetime(authentication, exchange)
     if lifetime is None or call.version < _FIRST_WITH_LIFETIME:
         return values
-    session.expires = node.clock.monotonic() + lifetime
+    session.expires = node.options.clock.monotonic() + lifetime
     return {**values, "session_lifetime": int(lifetime * 1000)}
 
 
@@ -120,7 +120,7 @@ def _failed(error: ErrorCode, text: str) -> Message:
 def get_telemetry_subscriptions(call: Call, node: Node) -> Message:
     """The subscription; with an id for a client that has none."""
     own_id = call.body.client_instance_id
-    instance_id, wanted = node.client_metrics.ask(own_id, node.clock)
+    instance_id, wanted = node.options.client_metrics.ask(own_id, node.options.clock)
     return {
         "client_instance_id": None if own_id else instance_id,
         "subscription_id": wanted.subscription_id,
@@ -144,5 +144,5 @@ def push_telemetry(call: Call, node: Node) -> Message:
         body.compression_type,
         bytes(body.metrics),
     )
-    node.client_metrics.push(push, body.subscription_id, node.clock)
+    node.options.client_metrics.push(push, body.subscription_id, node.options.clock)
     return {}

@@ -25,7 +25,7 @@ def metadata(call: Call, node: Node) -> Message | Later | None:
 
 
 def _may_create(call: Call, node: Node) -> bool:
-    return node.auto_create_topics and getattr(call.body, "allow_auto_topic_creation", True)
+    return node.options.auto_create_topics and getattr(call.body, "allow_auto_topic_creation", True)
 
 
 def _is_new(wanted: Any, node: Node) -> bool:
@@ -66,7 +66,7 @@ def _find(wanted: Any, node: Node, may_create: bool) -> Topic:
         raise BrokerError(ErrorCode.invalid_topic_exception)
     if not may_create:
         raise BrokerError(ErrorCode.unknown_topic_or_partition)
-    return node.topics.find_or_create(wanted.name, node.default_partitions)
+    return node.topics.find_or_create(wanted.name, node.options.default_partitions)
 
 
 def _describe(topic: Topic, node: Node) -> Message:

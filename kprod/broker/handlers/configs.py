@@ -38,7 +38,7 @@ def _describe(wanted: Any, node: Node) -> Message:
             "config_type": config.type,
             "documentation": None,
         }
-        for config in topic_configs(node.log_config, _own(wanted, node))
+        for config in topic_configs(node.options.log_config, _own(wanted, node))
         if keys is None or config.name in keys
     ]
     return {"configs": configs}
@@ -102,7 +102,9 @@ def _change(settings: Settings, config: Any, node: Node) -> None:
     elif operation == _SET:
         settings[name] = _value(config)
     elif operation in (_APPEND, _SUBTRACT) and name in _LISTS:
-        now = {c.name: c.value for c in topic_configs(node.log_config, settings)}[name].split(",")
+        now = {c.name: c.value for c in topic_configs(node.options.log_config, settings)}[
+            name
+        ].split(",")
         given = _value(config).split(",")
         kept = [part for part in now if part not in given]
         settings[name] = ",".join(kept + given if operation == _APPEND else kept)
@@ -123,7 +125,7 @@ def _alter(call: Call, node: Node, wanted: Callable[[Any], Settings]) -> Message
             raise BrokerError(ErrorCode.invalid_request, "only topics have settings of their own")
         node.topic(one.resource_name, None)
         settings = wanted(one)
-        with_overrides(node.log_config, settings)
+        with_overrides(node.options.log_config, settings)
         if not call.body.validate_only:
             node.topics.configure(one.resource_name, settings)
         return {}

@@ -84,9 +84,14 @@ def offset_fetch(call: Call, node: Node) -> Message:
         return {"groups": list(map(one, call.body.groups))}
     answer = one(call.body)
     error = answer.get("error_code", ErrorCode.none)
+    if not error:
+        return answer
     # Before version 8 clients look at the partitions first, before 2 at nothing else.
-    failed = [_failed(topic, error) for topic in call.body.topics or ()]
-    return {**answer, "topics": failed} if error else answer
+    failed = [
+        {"name": topic.name, "partitions": [_part(at, error) for at in topic.partition_indexes]}
+        for topic in call.body.topics or ()
+    ]
+    return {**answer, "topics": failed}
 
 
 def _group(wanted: Any, call: Call, node: Node) -> Message:
@@ -125,29 +130,18 @@ def _partition(
     committed: dict[TopicPartition, CommittedOffset],
     unstable: Collection[TopicPartition],
 ) -> Message:
-    waits = where in unstable
-    found = _NOTHING if waits else committed.get(where, _NOTHING)
+    if where in unstable:
+        return _part(where.partition, ErrorCode.unstable_offset_commit)
+    return _part(where.partition, ErrorCode.none, committed.get(where, _NOTHING))
+
+
+def _part(index: int, error: int, found: CommittedOffset = _NOTHING) -> Message:
     return {
-        "partition_index": where.partition,
+        "partition_index": index,
         "committed_offset": found.offset,
         "committed_leader_epoch": found.leader_epoch,
         "metadata": found.metadata,
-        "error_code": ErrorCode.unstable_offset_commit if waits else ErrorCode.none,
-    }
-
-
-def _failed(topic: Any, error: ErrorCode) -> Message:
-    return {
-        "name": topic.name,
-        "partitions": [
-            {
-                "partition_index": index,
-                "committed_offset": -1,
-                "metadata": "",
-                "error_code": error,
-            }
-            for index in topic.partition_indexes
-        ],
+        "error_code": error,
     }
 
 

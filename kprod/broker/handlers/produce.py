@@ -193,7 +193,7 @@ def _append(
     log = node.partition(topic, part.index)
     if call.body.acks not in _ACKS:
         raise BrokerError(ErrorCode.invalid_required_acks, f"acks={call.body.acks}")
-    now_ms = node.clock.wall_ms()
+    now_ms = node.options.clock.wall_ms()
     header = check_batch(part.records, call.version, log.config, now_ms)
     records = part.records
     if log.config.compacts:

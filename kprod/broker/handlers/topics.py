@@ -36,16 +36,19 @@ def _create(wanted: Any, total: int, call: Call, node: Node) -> Message:
     check_request(total)
     count = _partition_count(wanted, node)
     settings = {config.name: config.value or "" for config in wanted.configs}
-    with_overrides(node.log_config, settings)
-    node.topics.check_new(wanted.name, count)
+    with_overrides(node.options.log_config, settings)
     topic = None
-    if not call.body.validate_only:
+    if call.body.validate_only:
+        node.topics.check_new(wanted.name, count)
+    else:
         topic = node.topics.create(wanted.name, count, settings)
     return {
         "topic_id": topic and topic.id,
         "num_partitions": count,
         "replication_factor": len(node.state.node_ids),
-        "configs": [created_config(config) for config in topic_configs(node.log_config, settings)],
+        "configs": [
+            created_config(config) for config in topic_configs(node.options.log_config, settings)
+        ],
     }
 
 
@@ -59,7 +62,7 @@ def _partition_count(wanted: Any, node: Node) -> int:
 
 
 def _resolve(count: int, node: Node) -> int:
-    return node.default_partitions if count == _DEFAULT else count
+    return node.options.default_partitions if count == _DEFAULT else count
 
 
 def _assigned_count(wanted: Any, node: Node) -> int:

@@ -50,7 +50,7 @@ class TransactionGate:
         self, node: Node, log: PartitionLog, transactional_id: str, who: ProducerIdentity
     ) -> VerificationGuard | None:
         """What the log wants to see with the batch; ``BrokerError`` with the producer's code."""
-        guard = log.verification(*who, node.clock.wall_ms())
+        guard = log.verification(*who, node.options.clock.wall_ms())
         if guard is None:
             return None
         try:
@@ -118,26 +118,21 @@ _FIRST_WITH_FENCED: Final = 2
 def add_partitions_to_txn(call: Call, node: Node) -> Message:
     """All partitions or none: 55 for the others if one of them cannot be, 3 for that one."""
     wanted = [
-        TopicPartition(topic.name, number)
+        (topic.name, [TopicPartition(topic.name, number) for number in topic.partitions])
         for topic in call.body.v3_and_below_topics
-        for number in topic.partitions
     ]
-    errors = _add(call, node, wanted)
-    return {
-        "results_by_topic_v3_and_below": [
-            {
-                "name": topic.name,
-                "results_by_partition": [
-                    {
-                        "partition_index": number,
-                        "partition_error_code": errors[TopicPartition(topic.name, number)],
-                    }
-                    for number in topic.partitions
-                ],
-            }
-            for topic in call.body.v3_and_below_topics
-        ]
-    }
+    errors = _add(call, node, [where for _, partitions in wanted for where in partitions])
+    results = [
+        {
+            "name": name,
+            "results_by_partition": [
+                {"partition_index": where.partition, "partition_error_code": errors[where]}
+                for where in partitions
+            ],
+        }
+        for name, partitions in wanted
+    ]
+    return {"results_by_topic_v3_and_below": results}
 
 
 def _add(call: Call, node: Node, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -263,7 +258,7 @@ def list_transactions(call: Call, node: Node) -> Message:
         names = re.compile(getattr(call.body, "transactional_id_pattern", None) or "")
     except re.error:
         return {"error_code": ErrorCode.invalid_regular_expression}
-    now_ms = node.clock.wall_ms()
+    now_ms = node.options.clock.wall_ms()
     return {
         "error_code": ErrorCode.none,
         "unknown_state_filters": [s for s in call.body.state_filters if s not in _STATES],

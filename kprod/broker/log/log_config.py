@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -16,51 +16,12 @@ _DAY_MS = 24 * 3_600_000
 NO_LIMIT = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
-    """Sizes in bytes, times in milliseconds; Kafka's defaults but for the retention.
-
-    Nothing is deleted by age or size unless that is asked for: -1 is no limit.
-    ``flush_messages`` is the number of records after which the log is forced to the disk, and
-    ``flush_ms`` the time; None leaves that to the operating system, so that what was acknowledged
-    survives the death of the process but not that of the machine. One message is the strict mode.
-    """
-
-    segment_bytes: int = 1024 * _MIB
-    segment_ms: int = 7 * _DAY_MS
-    index_interval_bytes: int = 4096
-    segment_index_bytes: int = 10 * _MIB
-    max_message_bytes: int = _MIB + 12
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = NO_LIMIT
-    message_timestamp_after_max_ms: int = 3_600_000
-    flush_messages: int | None = None
-    flush_ms: int | None = None
-    cleanup_policy: str = "delete"
-    retention_ms: int = -1
-    retention_bytes: int = -1
-    file_delete_delay_ms: int = 60_000
-    delete_retention_ms: int = _DAY_MS
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = NO_LIMIT
-
-    @property
-    def deletes(self) -> bool:
-        """Whether old segments go by age and size."""
-        return "delete" in self.cleanup_policy.split(",")
-
-    @property
-    def compacts(self) -> bool:
-        """Whether only the last record of each key is kept."""
-        return "compact" in self.cleanup_policy.split(",")
-
-
 _STRING: Final = 2
 _INT: Final = 3
 _LONG: Final = 5
 _DOUBLE: Final = 6
 _LIST: Final = 7
+_KEY: Final = "key"
 _NUMBER: Final = re.compile(r"-?\d{1,19}")
 
 
@@ -74,10 +35,6 @@ class ConfigKey:
     type: int
     read: Callable[[str], Any]
     fixed: str | None = None
-
-    def show(self, value: Any) -> str:
-        """The value as Kafka writes it."""
-        return str(NO_LIMIT if value is None else value)
 
 
 def _between(lowest: int, highest: int = NO_LIMIT) -> Callable[[str], int]:
@@ -118,28 +75,60 @@ def _ratio(text: str) -> float:
 
 
 _INT_MAX: Final = 2**31 - 1
+
+
+def _setting(default: Any, kafka_type: int, read: Callable[[str], Any]) -> Any:
+    return field(default=default, metadata={_KEY: ConfigKey(kafka_type, read)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Sizes in bytes, times in milliseconds; Kafka's defaults but for the retention.
+
+    Nothing is deleted by age or size unless that is asked for: -1 is no limit.
+    ``flush_messages`` is the number of records after which the log is forced to the disk, and
+    ``flush_ms`` the time; None leaves that to the operating system, so that what was acknowledged
+    survives the death of the process but not that of the machine. One message is the strict mode.
+    """
+
+    segment_bytes: int = _setting(1024 * _MIB, _INT, _between(14, _INT_MAX))
+    segment_ms: int = _setting(7 * _DAY_MS, _LONG, _between(1))
+    index_interval_bytes: int = _setting(4096, _INT, _between(0, _INT_MAX))
+    segment_index_bytes: int = _setting(10 * _MIB, _INT, _between(4, _INT_MAX))
+    max_message_bytes: int = _setting(_MIB + 12, _INT, _between(0, _INT_MAX))
+    message_timestamp_type: str = _setting(
+        "CreateTime", _STRING, _one_of("CreateTime", "LogAppendTime")
+    )
+    message_timestamp_before_max_ms: int = _setting(NO_LIMIT, _LONG, _between(0))
+    message_timestamp_after_max_ms: int = _setting(3_600_000, _LONG, _between(0))
+    flush_messages: int | None = _setting(None, _LONG, _flush)
+    flush_ms: int | None = _setting(None, _LONG, _flush)
+    cleanup_policy: str = _setting("delete", _LIST, _policy)
+    retention_ms: int = _setting(-1, _LONG, _between(-1))
+    retention_bytes: int = _setting(-1, _LONG, _between(-1))
+    file_delete_delay_ms: int = _setting(60_000, _LONG, _between(0))
+    delete_retention_ms: int = _setting(_DAY_MS, _LONG, _between(0))
+    min_cleanable_dirty_ratio: float = _setting(0.5, _DOUBLE, _ratio)
+    min_compaction_lag_ms: int = _setting(0, _LONG, _between(0))
+    max_compaction_lag_ms: int = _setting(NO_LIMIT, _LONG, _between(1))
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments go by age and size."""
+        return "delete" in self.cleanup_policy.split(",")
+
+    @property
+    def compacts(self) -> bool:
+        """Whether only the last record of each key is kept."""
+        return "compact" in self.cleanup_policy.split(",")
+
+
 KEYS: Final[Mapping[str, ConfigKey]] = {
-    "cleanup.policy": ConfigKey(_LIST, _policy),
     "compression.type": ConfigKey(_STRING, _one_of("producer"), fixed="producer"),
-    "delete.retention.ms": ConfigKey(_LONG, _between(0)),
-    "file.delete.delay.ms": ConfigKey(_LONG, _between(0)),
-    "flush.messages": ConfigKey(_LONG, _flush),
-    "flush.ms": ConfigKey(_LONG, _flush),
-    "index.interval.bytes": ConfigKey(_INT, _between(0, _INT_MAX)),
-    "max.compaction.lag.ms": ConfigKey(_LONG, _between(1)),
-    "max.message.bytes": ConfigKey(_INT, _between(0, _INT_MAX)),
-    "message.timestamp.after.max.ms": ConfigKey(_LONG, _between(0)),
-    "message.timestamp.before.max.ms": ConfigKey(_LONG, _between(0)),
-    "message.timestamp.type": ConfigKey(_STRING, _one_of("CreateTime", "LogAppendTime")),
-    "min.cleanable.dirty.ratio": ConfigKey(_DOUBLE, _ratio),
-    "min.compaction.lag.ms": ConfigKey(_LONG, _between(0)),
     "min.insync.replicas": ConfigKey(_INT, _one_of("1"), fixed="1"),
-    "retention.bytes": ConfigKey(_LONG, _between(-1)),
-    "retention.ms": ConfigKey(_LONG, _between(-1)),
-    "segment.bytes": ConfigKey(_INT, _between(14, _INT_MAX)),
-    "segment.index.bytes": ConfigKey(_INT, _between(4, _INT_MAX)),
-    "segment.ms": ConfigKey(_LONG, _between(1)),
+    **{each.name.replace("_", "."): each.metadata[_KEY] for each in fields(LogConfig)},
 }
+"""The settings of a topic, by Kafka's names."""
 
 
 class TopicConfig(NamedTuple):
@@ -154,9 +143,10 @@ class TopicConfig(NamedTuple):
 def topic_configs(config: LogConfig, own: Mapping[str, str]) -> Iterator[TopicConfig]:
     """All settings: what the topic has of its ``own``, and the broker's for the rest."""
     resulting = with_overrides(config, own)
-    for name, key in KEYS.items():
-        value = key.fixed or key.show(getattr(resulting, _field(name)))
-        yield TopicConfig(name, value, key.type, name in own)
+    for name, key in sorted(KEYS.items()):
+        value = key.fixed or getattr(resulting, _field(name))
+        shown = str(NO_LIMIT if value is None else value)
+        yield TopicConfig(name, shown, key.type, name in own)
 
 
 def with_overrides(config: LogConfig, own: Mapping[str, str]) -> LogConfig:

@@ -282,14 +282,9 @@ class LogSegment:
 
     def rename(self, suffix: str) -> None:
         """Give all files another suffix. ``OSError``."""
-        for kind, file in (
-            ("timeindex", self.time_index),
-            ("index", self.offset_index),
-            ("log", self.records),
-            ("txnindex", self.transaction_index),
-        ):
-            name = f"{self.base_offset:020d}.{kind}{suffix}"
-            file.rename(file.path.with_name(name))
+        for file in (*self._indexes, self.records, self.transaction_index):
+            base, kind, *_ = file.path.name.split(".")
+            file.rename(file.path.with_name(f"{base}.{kind}{suffix}"))
 
     def delete(self) -> None:
         """Let go of the files and remove them."""

@@ -34,8 +34,11 @@ class Server:
     ``start`` on. Thread-safe. The threads do not keep the process alive.
     """
 
-    def __init__(self, listeners: Sequence[Listener]) -> None:
+    def __init__(self, listeners: Sequence[Listener], clock: Clock) -> None:
         """Port 0 lets the system choose. ``OSError`` when an address is taken."""
+        self._clock = clock
+        self._complaints = QuietLog(_log, clock)
+        self._memory = RequestMemory(_REQUEST_MEMORY)
         self._sockets: list[socket.socket] = []
         self.listeners: list[Listener] = []
         try:
@@ -55,22 +58,9 @@ class Server:
         port = opened.getsockname()[1] if listener.path is None else listener.port
         self.listeners.append(replace(listener, port=port))
 
-    def start(
-        self,
-        dispatch: Dispatch,
-        pool: HandlerPool,
-        clock: Clock,
-        *,
-        max_idle: float = _MAX_IDLE,
-        max_request_bytes: int = _MAX_REQUEST_BYTES,
-        request_memory: int = _REQUEST_MEMORY,
-    ) -> None:
+    def start(self, dispatch: Dispatch, pool: HandlerPool) -> None:
         """Begin to accept; ``dispatch`` answers requests, in threads of ``pool``."""
-        self._clock = clock
-        self._complaints = QuietLog(_log, clock)
-        self._max_request_bytes = max_request_bytes
-        self._memory = RequestMemory(request_memory)
-        self._network = NetworkThread(dispatch, pool, clock, max_idle=max_idle)
+        self._network = NetworkThread(dispatch, pool, self._clock, max_idle=_MAX_IDLE)
         self._network.start()
         self._acceptor = threading.Thread(
             target=self._accept, name="kprod-broker-acceptor", daemon=True
@@ -112,9 +102,7 @@ class Server:
         if self._network is not None:
             now = self._clock.monotonic()
             session = Session(listener, peer, authenticated=not listener.authenticates)
-            self._network.add(
-                Connection(stream, session, self._max_request_bytes, self._memory, now)
-            )
+            self._network.add(Connection(stream, session, _MAX_REQUEST_BYTES, self._memory, now))
 
     def hang_up(self) -> None:
         """Stop listening and cut every connection. Idempotent."""

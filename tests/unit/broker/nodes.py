@@ -14,20 +14,19 @@ from kprod.broker.groups.group_coordinator import GroupCoordinator
 from kprod.broker.groups.offsets_topic import OFFSETS_TOPIC
 from kprod.broker.handler_pool import HandlerPool
 from kprod.broker.handlers import HANDLERS
-from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.network.connection import HangUp
 from kprod.broker.network.listener import Session
 from kprod.broker.network.stream import Part
-from kprod.broker.node import Address, ClusterState, Handler, Node
+from kprod.broker.node import Address, BrokerOptions, ClusterState, Handler, Node
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.protocol.messages import Message, request_schema, response_schema
 from kprod.broker.purgatory import Purgatory, Timer
 from kprod.broker.records.batch_writer import TransactionMarker
 from kprod.broker.records.file_slice import in_memory
 from kprod.broker.topics import Topics
-from kprod.broker.transactions.transaction import ProducerIds, TransactionConfig
+from kprod.broker.transactions.transaction import ProducerIds
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC
 from kprod.clock import SystemClock
@@ -36,14 +35,14 @@ from kprod.types import TopicPartition
 
 @contextmanager
 def running_node(path: Path, **options: Any) -> Iterator[Node]:
-    """A node with its data under ``path``; ``options`` replaces fields of ``Node``.
+    """A node with its data under ``path``; ``options`` are fields of ``BrokerOptions``.
 
     ``before_write`` is called before each record of a coordinator and each marker is written.
     """
     before_write: Callable[[], None] = options.pop("before_write", lambda: None)
     clean: bool = options.pop("clean", True)
-    config = options.setdefault("log_config", LogConfig())
-    logs = LogDirectories([path], config)
+    given = BrokerOptions(**options)
+    logs = LogDirectories([path], given.log_config)
     timer, pool, controller = Timer(SystemClock()), HandlerPool(), HandlerPool(1)
     pool.start()
     controller.start()
@@ -63,28 +62,25 @@ def running_node(path: Path, **options: Any) -> Iterator[Node]:
     around = (timer, pool.submit, SystemClock())
     groups = GroupCoordinator(GroupConfig(), lambda _: internal(OFFSETS_TOPIC), *around)
     transactions = TransactionCoordinator(
-        options.pop("transaction_config", TransactionConfig()),
+        given.transaction_config,
         lambda _: internal(TRANSACTION_TOPIC),
         end,
         ProducerIds(path / "producer-ids-checkpoint"),
         *around,
     )
-    fields: dict[str, Any] = {
-        "cluster_id": logs.cluster_id,
-        "topics": topics,
-        "purgatory": Purgatory(timer, pool.submit),
-        "clock": SystemClock(),
-        "default_partitions": 1,
-        "auto_create_topics": True,
-        "groups": groups,
-        "transactions": transactions,
-        "timer": timer,
-        "controller": controller.submit,
-        "state": state,
-    }
     _load(topics, groups, transactions)
     try:
-        yield Node(**{**fields, **options})
+        yield Node(
+            options=given,
+            cluster_id=logs.cluster_id,
+            topics=topics,
+            purgatory=Purgatory(timer, pool.submit),
+            groups=groups,
+            transactions=transactions,
+            timer=timer,
+            controller=controller.submit,
+            state=state,
+        )
     finally:
         controller.close()
         groups.close()

@@ -263,7 +263,7 @@ def test_ranges(tmp_path: Path) -> None:
         on_request = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
         spans = {api: (span.lowest, span.highest) for api, span in VERSIONS.items()}
         assert found == {api: spans[api] for api in spans.keys() - on_request}
-        node.client_metrics.subscribe(ClientMetricsSubscription())
+        node.options.client_metrics.subscribe(ClientMetricsSubscription())
         named = {"client_software_name": "kprod", "client_software_version": "0.1.0"}
         offered = ask(node, ApiKey.API_VERSIONS, 3, **named).api_keys
         assert {key.api_key for key in offered} == VERSIONS.keys()
