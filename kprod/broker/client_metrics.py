@@ -88,7 +88,7 @@ class ClientMetrics:
             return list(self._pushes)
 
     def await_pushes(self, count: int, timeout: float = 10.0) -> list[ClientMetricsPush]:
-        """The same, once there are so many; after ``timeout`` seconds there may be fewer."""
+        """The same, once ``count`` have come; after ``timeout`` seconds perhaps fewer."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._pushes) >= count, timeout)
             return list(self._pushes)

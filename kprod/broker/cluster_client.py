@@ -42,7 +42,7 @@ class Conversation(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
-    """``context``: TLS, if there is one. ``mechanism`` and ``begin``: SASL, if there are.
+    """``context``: TLS, if given. ``mechanism`` and ``begin``: SASL, if given.
 
     ``begin`` gets the broker's host and begins a login.
     """
@@ -62,7 +62,7 @@ class ClientSecurity:
             raise TlsAuthenticationError(f"{host}: the TLS handshake failed: {error}") from error
 
     def log_in(self, host: str, call: Callable[[ApiKey, Mapping[str, Any]], Any]) -> None:
-        """Prove who we are, if that is asked for. Raises SaslAuthenticationError."""
+        """Log in by SASL, if a mechanism is given. Raises SaslAuthenticationError."""
         if self.mechanism is None or self.begin is None:
             return
         offered = call(ApiKey.SASL_HANDSHAKE, {"mechanism": self.mechanism})
@@ -261,7 +261,7 @@ class ClusterClient:
             time.sleep(_RETRY_PAUSE)
 
     def described_topics(self, names: list[str] | None) -> Any:
-        """What Metadata says of these topics, or of all there are; each with its error code."""
+        """The answer of Metadata for these topics, or for all; each has its error code."""
         return self._metadata(None if names is None else [{"name": name} for name in names]).topics
 
     def _metadata(self, topics: list[dict[str, str]] | None) -> Any:
@@ -275,7 +275,7 @@ class ClusterClient:
         return self.client(self._metadata([]).controller_id)
 
     def brokers(self) -> list[BrokerClient]:
-        """Connections to all brokers there are."""
+        """Connections to all brokers."""
         self._metadata([])
         return [self.client(node_id) for node_id in sorted(self._addresses)]
 
@@ -305,7 +305,7 @@ class PartitionReader:
         self._number = number
 
     def start(self) -> int:
-        """The offset of the first record there is."""
+        """The offset of the first record."""
         return self._list_offset(_EARLIEST)
 
     def end(self) -> int:

@@ -28,7 +28,7 @@ from kprod.types import BytesLike
 
 _CODES: Final = ("error_code", "partition_error_code")
 _TOP: Final = frozenset({ApiKey.METADATA})
-"""Answers whose topics have the error that matters, not the partitions."""
+"""Answers in which clients look at the errors of topics, not of partitions."""
 
 
 def faulty_handler(fault: Fault, key: ApiKey, handler: Handler) -> Handler:
@@ -206,7 +206,7 @@ class Dispatcher:
 
 
 def _refusing(handler: Handler) -> Handler:
-    """The handler, whose ``BrokerError`` becomes the error code of the whole answer."""
+    """The handler; its ``BrokerError`` becomes the error code of the whole answer."""
 
     def answer(call: Call, node: Node) -> Message | Later | None:
         try:

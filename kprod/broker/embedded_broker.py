@@ -34,14 +34,14 @@ class EmbeddedBroker:
     stop, on the same ports and with the same data. ``topics`` maps names to numbers of partitions
     and is created on start as far as it does not exist. Without a ``data_dir`` the data lie in a
     temporary directory that goes away with the ``with`` block, or with this object. ``log_dirs``
-    are several directories in its place, over which the partitions are spread: one whose disk
-    fails takes its partitions along and nothing else.
+    are several directories in its place, over which the partitions are spread: a disk that fails
+    takes the partitions of its directory along and nothing else.
 
     With ``nodes=3`` three nodes with the ids 1, 2 and 3 listen, on ports of their own, and lead a
     share of the partitions each. They share one log: a copy on every node that is never behind.
     ``stop_node``, ``start_node`` and ``move_leader`` are there to test what clients make of it.
 
-    ``listeners`` stand in for ``host`` and ``port``, which make one that is open to everybody:
+    ``listeners`` stand in for ``host`` and ``port``, which make one that is open to all clients:
     ``kprod.broker.make_listener`` makes those with TLS and SASL. One that other machines can reach
     and that asks for nothing takes ``allow_remote=True``. ``start``, ``stop`` and ``kill`` are for
     one thread at a time.
@@ -106,7 +106,7 @@ class EmbeddedBroker:
 
     @property
     def offline_log_dirs(self) -> dict[Path, OSError]:
-        """The directories whose disk failed since the start, and how; none when not running."""
+        """The directories with a disk that failed since the start, and the error of each."""
         return {} if self._logs is None else self._logs.offline
 
     @property
@@ -206,8 +206,8 @@ class EmbeddedBroker:
         """What is in a topic, partition after partition, without a client.
 
         ``committed``: what a consumer with ``isolation.level=read_committed`` is given. With
-        ``count`` it waits until there are that many, at most ``timeout`` seconds; there may be
-        fewer then. ``BrokerError`` 3 for a topic there is not.
+        ``count`` it waits until the topic has so many, at most ``timeout`` seconds; it may have
+        fewer then. ``BrokerError`` 3 for an unknown topic.
         """
         return self._running_cluster().records(topic, count, timeout, committed=committed)
 
@@ -244,7 +244,7 @@ class EmbeddedBroker:
         self._running_cluster().transactions.set_version(version)
 
     def fail_disk(self, error: OSError | None) -> None:
-        """Have appends to the topics there are fail with this error; None mends the disk."""
+        """Have appends to the present topics fail with this error; None mends the disk."""
         self._running_cluster().fail_disk(error)
 
     def _running_cluster(self) -> RunningCluster:

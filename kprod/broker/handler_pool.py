@@ -19,8 +19,8 @@ _SECONDS: Final = 10.0
 class QuietLog:
     """At most ``most`` lines in ``seconds``; the next one says how many were left out.
 
-    Nothing is raised, also when there is no memory for a line: this is called where somebody
-    already deals with an error. Thread-safe.
+    Nothing is raised, also when memory does not suffice for a line: callers already deal with an
+    error. Thread-safe.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class QuietLog:
             if left_out >= 0:
                 self._log.log(level, message, *args, exc_info=failed)
         except Exception:
-            pass  # there is no other place to say it
+            pass  # the log is the last place to say it
 
     def _take_turn(self, now: float) -> int:
         """How many lines were left out before this one; -1 when this one is, too."""
@@ -156,7 +156,7 @@ class HandlerPool:
             while not self._urgent and not self._requests:
                 if self._closed:
                     return None
-                # Not for ever: a wake-up is lost when there is no memory for it.
+                # Not for ever: a wake-up is lost when memory does not suffice for it.
                 self._filled.wait(_PATIENCE)
             if self._urgent:
                 return self._urgent.popleft()

@@ -59,7 +59,7 @@ def create_topic(
     timeout: float = _DEFAULT_TIMEOUT,
     security: ClientSecurity = NO_SECURITY,
 ) -> None:
-    """Make a topic with one replica. ``BrokerError`` 36 when there is one of that name."""
+    """Make a topic with one replica. ``BrokerError`` 36 when the name is taken."""
     with ClusterClient(bootstrap_servers, time.monotonic() + timeout, security) as cluster:
         wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1}
         answer = cluster.controller().call(
@@ -111,7 +111,7 @@ class TopicFollower:
         return all(self._readers[number].position >= end for number, end in self.ends.items())
 
     def poll(self) -> Iterator[tuple[int, StoredRecord]]:
-        """What there is in one round over the partitions: partition and record."""
+        """Partition and record, of one round over the partitions."""
         for number, reader in self._readers.items():
             yield from ((number, record) for record in reader.poll())
 

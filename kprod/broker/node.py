@@ -120,7 +120,7 @@ Controller: TypeAlias = Callable[[Callable[[], None]], None]
 """Takes what changes topics, and runs it soon, one after the other, in a thread of its own.
 
 A change may take seconds, and no two go on at once: handlers that waited for each other would
-answer nobody meanwhile (Kafka: the event queue of QuorumController).
+answer no client meanwhile (Kafka: the event queue of QuorumController).
 """
 
 
@@ -158,7 +158,7 @@ class Node:
         return topic
 
     def has_partition(self, where: TopicPartition) -> bool:
-        """Whether there is such a partition, wherever its leader is."""
+        """Whether the topic has such a partition, on whichever node its leader is."""
         topic = self.topics.find(where.topic)
         return topic is not None and 0 <= where.partition < len(topic.partitions)
 

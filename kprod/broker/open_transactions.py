@@ -1,4 +1,4 @@
-"""Which transactions of a cluster are open: who began them, and since when (KIP-664).
+"""The open transactions of a cluster: their producers, states and times (KIP-664).
 
 A producer that died, or that has prepared a transaction for another process to end, leaves it open
 until its time-out: readers of committed records wait behind it.

@@ -34,7 +34,7 @@ class Appointment:
 class Timer:
     """Calls functions at their time (Kafka: SystemTimer). Thread-safe.
 
-    The functions have to be quick, as there is one thread: they hand real work to the handlers.
+    The functions have to be quick, as one thread calls them all: handlers do the real work.
     One that fails for want of memory is called again.
     """
 
@@ -155,8 +155,8 @@ class Purgatory:
 
     def wake(self, key: Hashable) -> None:
         """Something happened to ``key``."""
-        # Read without the lock. Somebody who begins to watch after this has yet to look at the
-        # partition, and will see there what happened before it.
+        # Read without the lock. An operation that is watched after this has yet to be attempted,
+        # and its attempt sees what happened to the key before.
         if not self._waiting:
             return
         with self._lock:
@@ -170,7 +170,7 @@ class Purgatory:
         self._start([operation] if ready else [])
 
     def _may_start(self, operation: DelayedOperation) -> bool:
-        """Whether nobody attempts the operation; whoever does looks once more otherwise."""
+        """Whether no thread attempts the operation; the one that does attempts it once more."""
         operation.woken = True
         if operation.running or operation.done:
             return False
@@ -182,7 +182,7 @@ class Purgatory:
             try:
                 self._submit(lambda operation=operation: self._run(operation))  # type: ignore[misc]
             except BaseException:
-                operation.running = False  # for the next who wakes it, or its end
+                operation.running = False  # for the next wake-up, or its end
                 raise
 
     def _run(self, operation: DelayedOperation) -> None:
@@ -194,7 +194,7 @@ class Purgatory:
             try:
                 complete = operation.attempt(last)
             except MemoryError:
-                # Somebody waits for the answer: it comes when there is memory for it.
+                # A client waits for the answer: it comes when memory is free again.
                 time.sleep(_PAUSE)
                 operation.woken, last = True, False
             except BaseException:

@@ -26,7 +26,7 @@ from kprod.broker.records.record_batch import StoredRecord
 from kprod.broker.topics import Topics
 from kprod.broker.transactions.transaction import ProducerIds
 from kprod.broker.transactions.transaction_coordinator import TransactionCoordinator
-from kprod.broker.transactions.transaction_topic import TOPIC_SETTINGS, TRANSACTION_TOPIC
+from kprod.broker.transactions.transaction_topic import TRANSACTION_TOPIC
 from kprod.errors import BrokerError, IllegalStateError
 from kprod.types import TopicPartition
 
@@ -34,6 +34,7 @@ _PRODUCER_IDS: Final = "producer-ids-checkpoint"
 _OFFSETS_EXPIRY_CHECK: Final = 600.0
 _IDS_EXPIRY_CHECK: Final = 3600.0
 _MAINTENANCE: Final = 30.0
+_COMPACTED: Final = {"cleanup.policy": "compact"}
 _END_OF_TIME: Final = 2**63 - 1
 
 
@@ -86,13 +87,12 @@ class RunningCluster:
 
     def _offsets_log(self, partition: int) -> PartitionLog:
         count = self._options.group_config.offsets_topic_partitions
-        settings = {"cleanup.policy": "compact"}
-        return self.topics.find_or_create(OFFSETS_TOPIC, count, settings).partitions[partition]
+        return self.topics.find_or_create(OFFSETS_TOPIC, count, _COMPACTED).partitions[partition]
 
     def _state_log(self, partition: int) -> PartitionLog:
         count = self._options.transaction_config.state_topic_partitions
-        found = self.topics.find_or_create(TRANSACTION_TOPIC, count, TOPIC_SETTINGS)
-        return found.partitions[partition]
+        topic = self.topics.find_or_create(TRANSACTION_TOPIC, count, _COMPACTED)
+        return topic.partitions[partition]
 
     def _end_transaction(
         self, where: TopicPartition, marker: TransactionMarker, transaction_version: int
@@ -218,7 +218,7 @@ class RunningCluster:
         return {log.where: self.state.leader(log.where) for log in self._all_logs()}
 
     def _leader_changed(self, where: TopicPartition) -> None:
-        """Begin a new epoch, and let those who wait at the old leader know."""
+        """Begin a new epoch, and wake the requests that wait at the old leader."""
         try:
             self._log(where).begin_epoch()
         except BrokerError:

@@ -102,7 +102,7 @@ class Topics:
     def find_or_create(
         self, name: str, partitions: int, settings: Mapping[str, str] | None = None
     ) -> Topic:
-        """The topic, made if there is none; 17, 44, 56."""
+        """The topic, made if it does not exist; 17, 44, 56."""
         while True:
             found = self._by_name.get(name)
             if found is not None:

@@ -45,7 +45,7 @@ class JoinRequest:
     rebalance_timeout: float
     protocol_type: str
     protocols: Protocols
-    knows_required_ids: bool
+    knows_required_ids: bool = False
     """Version 4 and later: a new member is told its id first, and joins with it (KIP-394)."""
 
 
@@ -92,18 +92,13 @@ SyncReply = Callable[[SyncAnswer], None]
 
 @dataclass(slots=True)
 class GroupMember:
-    """A consumer, as it joined. Time-outs are in seconds, deadlines of the monotonic clock.
+    """A consumer, as it joined last. Deadlines are times of the monotonic clock.
 
     ``join`` and ``sync`` hold what an answer is given to while the member waits for one.
     """
 
     member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout: float
-    rebalance_timeout: float
-    protocols: Protocols
+    joined: JoinRequest
     assignment: bytes = b""
     session_deadline: float = 0.0
     join: Any = field(default=None, repr=False)
@@ -111,26 +106,20 @@ class GroupMember:
 
     @property
     def waits(self) -> bool:
-        """Whether it is the member that waits for us: it is not expected to send heartbeats."""
+        """Whether the member waits for an answer: it need not send heartbeats meanwhile."""
         return self.join is not None or self.sync is not None
 
     def refresh(self, now: float) -> None:
-        """The member was heard of."""
-        self.session_deadline = now + self.session_timeout
+        """The member has sent a request."""
+        self.session_deadline = now + self.joined.session_timeout
 
     def metadata(self, protocol: str | None) -> bytes:
         """Its subscription for one of the strategies."""
-        return dict(self.protocols).get(protocol or "", b"")
-
-    def renew(self, request: JoinRequest) -> None:
-        """The member joins again, with other time-outs and subscriptions perhaps."""
-        self.protocols = request.protocols
-        self.session_timeout = request.session_timeout
-        self.rebalance_timeout = request.rebalance_timeout
+        return dict(self.joined.protocols).get(protocol or "", b"")
 
     def vote(self, candidates: set[str]) -> str:
         """The strategy it likes best of some that every member has."""
-        return next(name for name, _ in self.protocols if name in candidates)
+        return next(name for name, _ in self.joined.protocols if name in candidates)
 
 
 class GroupState(enum.Enum):
@@ -188,7 +177,7 @@ class ConsumerGroup:
         self.refuse_sync(member, error)
 
     def current_join_answer(self, member: GroupMember) -> JoinAnswer:
-        """What a member of the present generation is told; the leader also who is in it."""
+        """The answer to a member of the present generation; the leader gets all members."""
         told = self.members.values() if member.member_id == self.leader else ()
         return JoinAnswer(
             generation_id=self.generation,
@@ -199,7 +188,7 @@ class ConsumerGroup:
             members=tuple(
                 {
                     "member_id": other.member_id,
-                    "group_instance_id": other.instance_id,
+                    "group_instance_id": other.joined.instance_id,
                     "metadata": other.metadata(self.protocol),
                 }
                 for other in told
@@ -209,19 +198,19 @@ class ConsumerGroup:
     # Members -------------------------------------------------------------------------------
 
     def add(self, member: GroupMember) -> None:
-        """Let somebody in; the first one leads."""
+        """Add a member; the first one leads."""
         self.members[member.member_id] = member
         self.pending.pop(member.member_id, None)
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
+        if member.joined.instance_id is not None:
+            self.static_members[member.joined.instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
 
     def remove(self, member: GroupMember, error: ErrorCode) -> None:
-        """Let somebody go, whose waiting requests are answered with ``error``."""
+        """Remove a member, and answer its waiting requests with ``error``."""
         self.members.pop(member.member_id, None)
-        if self.static_members.get(member.instance_id or "") == member.member_id:
-            del self.static_members[member.instance_id or ""]
+        if self.static_members.get(member.joined.instance_id or "") == member.member_id:
+            del self.static_members[member.joined.instance_id or ""]
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
         self.refuse(member, error)
@@ -233,12 +222,12 @@ class ConsumerGroup:
         del self.members[member.member_id]
         member.member_id = member_id
         self.members[member_id] = member
-        self.static_members[member.instance_id or ""] = member_id
+        self.static_members[member.joined.instance_id or ""] = member_id
         if leads:
             self.leader = member_id
 
     def supports(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether somebody with these strategies could be a member."""
+        """Whether a consumer with these strategies could be a member."""
         names = {name for name, _ in protocols}
         if not protocol_type or not names:
             return False
@@ -248,18 +237,18 @@ class ConsumerGroup:
 
     def _candidates(self) -> set[str]:
         """The strategies that every member has."""
-        sets = [{name for name, _ in member.protocols} for member in self.members.values()]
+        sets = [{name for name, _ in member.joined.protocols} for member in self.members.values()]
         return set.intersection(*sets) if sets else set()
 
     # Rebalances ----------------------------------------------------------------------------
 
     def prepare_rebalance(self, now: float, delay: float = 0.0) -> None:
-        """Have everybody join again; who does not within the rebalance time-out is out."""
+        """Have all members join again; the rebalance time-out removes the others."""
         if self.state is GroupState.COMPLETING_REBALANCE:
             for member in self.members.values():
                 member.assignment = b""
                 self.refuse_sync(member, ErrorCode.rebalance_in_progress)
-        timeout = max((m.rebalance_timeout for m in self.members.values()), default=0.0)
+        timeout = max((m.joined.rebalance_timeout for m in self.members.values()), default=0.0)
         was_empty = self.state is GroupState.EMPTY
         self.state = GroupState.PREPARING_REBALANCE
         self.sync_deadline = None
@@ -268,23 +257,23 @@ class ConsumerGroup:
         self.maybe_complete_join(now)
 
     def join_rebalance(self, now: float, delay: float = 0.0) -> None:
-        """Somebody joins the rebalance that goes on, or begins one."""
+        """A member joins the rebalance that goes on, or begins one."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self.maybe_complete_join(now)
         else:
             self.prepare_rebalance(now, delay)
 
     def maybe_complete_join(self, now: float) -> None:
-        """End the phase of joining when everybody has joined."""
+        """End the phase of joining when all members have joined."""
         if self.state is not GroupState.PREPARING_REBALANCE or now < self.earliest_end:
             return
         if not self.pending and self._all_joined():
             self.complete_join(now)
 
     def complete_join(self, now: float) -> None:
-        """Begin the next generation with those who joined."""
+        """Begin the next generation with the members that joined."""
         for member in list(self.members.values()):
-            if member.join is None and member.instance_id is None:
+            if member.join is None and member.joined.instance_id is None:
                 self.remove(member, ErrorCode.unknown_member_id)
         self.join_deadline = None
         self.generation += 1
@@ -298,7 +287,7 @@ class ConsumerGroup:
             self.leader = next(joined, self.leader)
         self.protocol = self._elect()
         self.state = GroupState.COMPLETING_REBALANCE
-        timeout = max(m.rebalance_timeout for m in self.members.values())
+        timeout = max(m.joined.rebalance_timeout for m in self.members.values())
         self.sync_deadline = now + timeout
         for member in self.members.values():
             if member.join is not None:
@@ -317,7 +306,7 @@ class ConsumerGroup:
         return votes.most_common(1)[0][0]
 
     def assign(self, assignments: dict[str, bytes], now: float) -> None:
-        """The leader has spoken: everybody who waits gets its share, the others when they ask."""
+        """The leader's assignment: members that wait get their shares, the others on request."""
         self.state = GroupState.STABLE
         self.changed = True
         for member in self.members.values():
@@ -352,7 +341,7 @@ class ConsumerGroup:
         return all(member.join is not None for member in self.members.values())
 
     def advance(self, now: float) -> None:
-        """Let go of those who were not heard of in time, and end what has taken too long."""
+        """Remove members that sent nothing in time, and end phases that have taken too long."""
         self.pending = {m: until for m, until in self.pending.items() if until > now}
         for member in list(self.members.values()):
             if not member.waits and member.session_deadline <= now:
@@ -384,7 +373,7 @@ class ConsumerGroup:
             self.maybe_complete_join(now)
 
     def resign(self, error: ErrorCode, now: float) -> None:
-        """This node is not the coordinator any more: nobody waits here."""
+        """This node is not the coordinator any more: no member waits here."""
         for member in self.members.values():
             member.refresh(now)
             self.refuse(member, error)

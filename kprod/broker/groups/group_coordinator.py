@@ -121,7 +121,7 @@ class GroupCoordinator:
         return self._unknown(group_id) if request.member_id else None
 
     def _unknown(self, group_id: str) -> ErrorCode | None:
-        """The error of a member, where there is no such group."""
+        """The error of a request for a group that does not exist."""
         if group_id in self._groups:
             return None
         return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
@@ -351,7 +351,7 @@ class GroupCoordinator:
             self._drop(group_id)
 
     def resign(self, error: ErrorCode) -> None:
-        """Answer all who wait: this node stops, or is not the coordinator any more."""
+        """Answer all requests that wait: this node stops, or is not the coordinator any more."""
         answers: list[Callable[[], None]] = []
         with self._lock:
             for group in self._groups.values():
@@ -362,6 +362,6 @@ class GroupCoordinator:
             give()
 
     def close(self) -> None:
-        """Answer all who wait, and act on no time-out any more."""
+        """Answer all requests that wait, and act on no time-out any more."""
         self._closed = True
         self.resign(ErrorCode.coordinator_not_available)

@@ -67,7 +67,7 @@ def _refusal_to_join(group: ConsumerGroup, request: JoinRequest) -> ErrorCode | 
 
 
 def _fenced(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode | None:
-    """A static member's id has changed hands, or nobody has that instance id."""
+    """Another member has the instance id of a static member, or no member has it."""
     if instance_id is None:
         return None
     holder = group.static_members.get(instance_id)
@@ -84,18 +84,8 @@ def _enter(
     now: float,
     initial_delay: float,
 ) -> None:
-    member = GroupMember(
-        member_id,
-        request.instance_id,
-        request.client_id,
-        request.client_host,
-        request.session_timeout,
-        request.rebalance_timeout,
-        request.protocols,
-        join=reply,
-    )
     group.protocol_type = request.protocol_type
-    group.add(member)
+    group.add(GroupMember(member_id, request, join=reply))
     group.join_rebalance(now, initial_delay)
 
 
@@ -103,7 +93,7 @@ def _rejoin(
     group: ConsumerGroup, member: GroupMember, request: JoinRequest, reply: JoinReply, now: float
 ) -> None:
     leads_on = group.state is GroupState.STABLE and group.leader == member.member_id
-    same = member.protocols == request.protocols
+    same = member.joined.protocols == request.protocols
     if same and group.state in _IN_GENERATION and not leads_on:
         # Its answer was lost on the way, so it asks again: the generation is the same.
         member.refresh(now)
@@ -111,7 +101,7 @@ def _rejoin(
         return
     if member.join is not None:
         group.answer(member.join, JoinAnswer(error_code=ErrorCode.unknown_member_id))
-    member.renew(request)
+    member.joined = request
     member.join = reply
     group.join_rebalance(now)
 
@@ -122,7 +112,7 @@ def _come_back(
     member = group.members[group.static_members[request.instance_id or ""]]
     same = member.metadata(group.protocol) == dict(request.protocols).get(group.protocol or "")
     group.replace_static(member, new_id)
-    member.renew(request)
+    member.joined = request
     member.refresh(now)
     group.changed = True
     if group.state is GroupState.STABLE and same:
@@ -136,7 +126,7 @@ def _come_back(
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, reply: SyncReply, *, now: float) -> None:
-    """SyncGroup: the leader brings the assignment, everybody gets a share of it."""
+    """SyncGroup: the leader brings the assignment, every member gets a share of it."""
     error = _refusal_to_sync(group, request)
     if error is not None:
         group.answer(reply, SyncAnswer(error_code=error))
@@ -218,9 +208,9 @@ def check_commit(
     *,
     transactional: bool = False,
 ) -> ErrorCode | None:
-    """Whether offsets may be committed: by a member, or by anybody while there are none.
+    """Whether offsets may be committed: by a member, or by any client of a group without members.
 
-    A transactional producer may be told nothing of its group but the name (before KIP-447).
+    A transactional producer may know nothing of its group but the name (before KIP-447).
     """
     if generation < 0 and group.state is GroupState.EMPTY:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from kprod.broker.groups.group import ConsumerGroup, GroupMember, GroupState
+from kprod.broker.groups.group import ConsumerGroup, GroupMember, GroupState, JoinRequest
 from kprod.broker.java_hash import java_hash
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_state import VerificationGuard
@@ -113,7 +113,7 @@ def offset_entry(group_id: str, where: TopicPartition, committed: CommittedOffse
 
 
 def forgotten_group(group_id: str) -> Entry:
-    """The record that says that there is no such group."""
+    """The record that deletes a group."""
     return _KEYS.encode(_GROUP_KEY, {"group": group_id}), None
 
 
@@ -135,11 +135,11 @@ def group_entry(group: ConsumerGroup, now_ms: int) -> Entry:
 def _member_fields(member: GroupMember, protocol: str | None) -> Message:
     return {
         "member_id": member.member_id,
-        "group_instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "rebalance_timeout": int(member.rebalance_timeout * _MILLISECONDS),
-        "session_timeout": int(member.session_timeout * _MILLISECONDS),
+        "group_instance_id": member.joined.instance_id,
+        "client_id": member.joined.client_id,
+        "client_host": member.joined.client_host,
+        "rebalance_timeout": int(member.joined.rebalance_timeout * _MILLISECONDS),
+        "session_timeout": int(member.joined.session_timeout * _MILLISECONDS),
         "subscription": member.metadata(protocol),
         "assignment": member.assignment,
     }
@@ -158,16 +158,17 @@ def read_group(group_id: str, data: bytes, now: float) -> ConsumerGroup | None:
     group.protocol_type = value.protocol_type or None
     group.generation, group.protocol = value.generation, value.protocol
     for each in value.members:
-        member = GroupMember(
-            each.member_id,
-            each.group_instance_id,
-            each.client_id,
-            each.client_host,
-            each.session_timeout / _MILLISECONDS,
-            each.rebalance_timeout / _MILLISECONDS,
-            ((value.protocol or "", each.subscription),),
-            each.assignment,
+        joined = JoinRequest(
+            member_id=each.member_id,
+            instance_id=each.group_instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+            session_timeout=each.session_timeout / _MILLISECONDS,
+            rebalance_timeout=each.rebalance_timeout / _MILLISECONDS,
+            protocol_type=value.protocol_type,
+            protocols=((value.protocol or "", each.subscription),),
         )
+        member = GroupMember(each.member_id, joined, each.assignment)
         member.refresh(now)
         group.add(member)
     group.leader = value.leader

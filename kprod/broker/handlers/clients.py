@@ -23,7 +23,7 @@ _TRANSACTIONS: Final = "transaction.version"
 
 
 def api_versions(call: Call, node: Node) -> Message:
-    """All ranges and features; 42 and none for a client whose name is malformed (KIP-511)."""
+    """All ranges and features; 42 and none for a client with a malformed name (KIP-511)."""
     if call.version >= _FIRST_WITH_SOFTWARE:
         software = (call.body.client_software_name, call.body.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, software)):
@@ -40,7 +40,7 @@ def api_versions(call: Call, node: Node) -> Message:
 
 
 def _features(version: int, level: int) -> Message:
-    """The features of the cluster (KIP-584), of which we have one; level 0 is not finalized."""
+    """The one feature of the cluster (KIP-584); level 0 is not finalized."""
     supported = {"name": _TRANSACTIONS, "min_version": 0, "max_version": HIGHEST_VERSION}
     finalized = {"name": _TRANSACTIONS, "min_version_level": level, "max_version_level": level}
     return {
@@ -51,7 +51,7 @@ def _features(version: int, level: int) -> Message:
 
 
 def unknown_version() -> Message:
-    """The answer, at version 0, to a version from the future: come back with one of these."""
+    """The answer, at version 0, to an unknown version: the versions to ask by."""
     return {
         "error_code": ErrorCode.unsupported_version,
         "api_keys": [_range(ApiKey.API_VERSIONS, VERSIONS[ApiKey.API_VERSIONS])],
@@ -80,7 +80,7 @@ _FIRST_WITH_LIFETIME: Final = 1
 def sasl_authenticate(call: Call, node: Node) -> Message:
     """The answer to the client's message; 58 ends the login, 34 says that none was begun.
 
-    Whoever logs in again has to be the same user as before.
+    A client that logs in again has to be the same user as before.
     """
     session = call.session
     exchange, authentication = session.authentication, session.listener.authentication

@@ -79,7 +79,7 @@ def _describe(topic: Topic, node: Node) -> Message:
 
 
 def _partition(log: PartitionLog, node: Node) -> Message:
-    # All nodes have the same disks: a partition whose disk failed has no leader.
+    # All nodes have the same disks: a partition on a disk that failed has no leader.
     running = () if log.offline else node.state.running
     leader = node.state.leader(log.where) if running else -1
     replicas = node.state.replicas(log.where)
@@ -101,7 +101,7 @@ _FIRST_WITH_MANY_KEYS: Final = 4
 
 
 def find_coordinator(call: Call, node: Node) -> Message:
-    """One answer for each key; 42 for a kind of key that there is no coordinator for."""
+    """One answer for each key; 42 for a kind of key without a coordinator."""
     if call.version < _FIRST_WITH_MANY_KEYS:
         return _coordinator(call, node, call.body.key)
     return {"coordinators": [_coordinator(call, node, key) for key in call.body.coordinator_keys]}

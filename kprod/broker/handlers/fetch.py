@@ -54,9 +54,9 @@ def _find_offset(log: PartitionLog, timestamp: int, *, committed: bool) -> Times
     found = None
     if timestamp == _LARGEST_TIMESTAMP:
         found = log.view().largest_timestamp()
-    elif timestamp >= 0:  # the others are points of tiered storage, of which there is none
+    elif timestamp >= 0:  # the others are points of tiered storage
         found = log.view().find_timestamp(timestamp)
-    # A reader of what is committed is not told of what it cannot read yet.
+    # A reader of committed records gets no offset that it cannot read yet.
     return _NOTHING if found is None or found.offset >= end else found
 
 
@@ -90,7 +90,7 @@ class _Answer(NamedTuple):
 
 
 def fetch(call: Call, node: Node) -> Message | Later:
-    """What there is, as soon as it is ``min_bytes``, an error, or ``max_wait`` is over.
+    """The batches, as soon as they are ``min_bytes``, an error, or ``max_wait`` is over.
 
     Fetch sessions (KIP-227) are never begun: the answer always has session id 0, which tells the
     client to name all its partitions each time.
@@ -192,7 +192,7 @@ def _refusal(part: Any, error: BrokerError) -> _Answer:
         "partition_index": part.partition,
         "error_code": error.code,
         "high_watermark": -1,
-        # As Apache Kafka has it: no transactions where there is no partition, else not known.
+        # As in Apache Kafka: no transactions for an unknown partition, else null.
         "aborted_transactions": () if error.code in _NO_PARTITION else None,
         "records": b"",
     }

@@ -21,7 +21,7 @@ _FIRST_WITH_REQUIRED_IDS = 4
 
 
 def join_group(call: Call, node: Node) -> Message | Later:
-    """The answer comes when everybody has joined, or the rebalance time-out is over."""
+    """The answer comes when all members have joined, or the rebalance time-out is over."""
     try:
         node.check_coordinates(call.body.group_id)
     except BrokerError as error:
@@ -53,7 +53,7 @@ def _join(call: Call, node: Node, give: Give) -> None:
 
 
 def _joined(answer: JoinAnswer, call: Call) -> Message:
-    # Before version 7 there is no null: "no strategy" is an empty name.
+    # Before version 7 the name cannot be null: no strategy is an empty name.
     protocol = answer.protocol_name if call.version >= 7 else answer.protocol_name or ""
     return {**asdict(answer), "protocol_name": protocol}
 
@@ -71,7 +71,7 @@ def heartbeat(call: Call, node: Node) -> Message:
 
 
 def leave_group(call: Call, node: Node) -> Message:
-    """Each is answered for itself; before version 3 there is one."""
+    """Each is answered for itself; before version 3 a request names one."""
     body = call.body
     if hasattr(body, "members"):
         members = [(one.member_id, one.group_instance_id) for one in body.members]
@@ -120,7 +120,7 @@ _FIRST_WITH_NOT_FOUND = 6
 
 
 def describe_groups(call: Call, node: Node) -> Message:
-    """A group nobody knows is "Dead", and from version 6 on an error as well."""
+    """An unknown group is "Dead", and from version 6 on an error as well."""
 
     def one(group_id: str) -> Message:
         empty = dict.fromkeys(("group_state", "protocol_type", "protocol_data"), "")
@@ -148,9 +148,9 @@ def _described(group: ConsumerGroup) -> Message:
         "members": [
             {
                 "member_id": member.member_id,
-                "group_instance_id": member.instance_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
+                "group_instance_id": member.joined.instance_id,
+                "client_id": member.joined.client_id,
+                "client_host": member.joined.client_host,
                 "member_metadata": member.metadata(group.protocol) if stable else b"",
                 "member_assignment": member.assignment if stable else b"",
             }
@@ -184,7 +184,7 @@ def list_groups(call: Call, node: Node) -> Message:
 
 
 def delete_groups(call: Call, node: Node) -> Message:
-    """69 for a group nobody knows, 68 for one that has members."""
+    """69 for an unknown group, 68 for one that has members."""
     return {
         "results": [
             or_error({"group_id": group_id}, _delete, group_id, node)

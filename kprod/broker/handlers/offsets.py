@@ -8,7 +8,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.groups.offsets_topic import CommittedOffset, OffsetsTransaction
-from kprod.broker.handlers.transactions import TransactionGate
+from kprod.broker.handlers.transactions import verified
 from kprod.broker.node import Call, Node, by_topic, or_error
 from kprod.broker.protocol.messages import Message
 from kprod.broker.transactions.transaction_rules import ProducerIdentity
@@ -159,14 +159,16 @@ def _commit_pending(call: Call, node: Node, offsets: _Offsets) -> Mapping[TopicP
     if not offsets:
         return {}
     node.check_coordinates(body.group_id)
-    gate = TransactionGate(
+    who = ProducerIdentity(body.producer_id, body.producer_epoch)
+    guard = verified(
+        node,
+        node.groups.offsets_log_of(body.group_id),
+        body.transactional_id,
+        who,
         adds=call.version >= _FIRST_THAT_ADDS,
         knows_abortable=call.version >= _FIRST_WITH_ABORTABLE,
         busy=ErrorCode.coordinator_not_available,
     )
-    who = ProducerIdentity(body.producer_id, body.producer_epoch)
-    log = node.groups.offsets_log_of(body.group_id)
-    guard = gate.enter(node, log, body.transactional_id, who)
     return node.groups.commit(
         body.group_id,
         offsets,
@@ -178,7 +180,7 @@ def _commit_pending(call: Call, node: Node, offsets: _Offsets) -> Mapping[TopicP
 
 
 def offset_delete(call: Call, node: Node) -> Message:
-    """Of a group without members; 69 for a group nobody knows."""
+    """Of a group without members; 69 for an unknown group."""
     wanted = [
         TopicPartition(topic.name, part.partition_index)
         for topic in call.body.topics

@@ -9,7 +9,7 @@ from typing import Any, Final
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.handlers.transactions import TransactionGate
+from kprod.broker.handlers.transactions import verified
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_state import NO_PRODUCER, VerificationGuard
@@ -43,8 +43,8 @@ def check_batch(
     """The header of the one batch in ``records``, once it passed (Kafka: LogValidator, in part).
 
     Raises ``BrokerError`` with the code for the producer. Looks at the header and the CRC and at
-    no record, so that its cost does not depend on how many records there are: a batch whose
-    records are not well-formed behind a right CRC is stored, and fails its readers.
+    no record, so that its cost does not depend on the number of records: the log stores a batch of
+    malformed records behind a right CRC, and readers fail.
     """
     data = memoryview(records or b"")
     _check_shape(data)
@@ -157,7 +157,7 @@ def produce(call: Call, node: Node) -> Message | None:
     """One batch per partition, stored or refused for itself.
 
     ``acks`` 1 and -1 are the same with one node: the answer comes when the batch is in the log.
-    With 0 there is none, and a failure hangs up, which is all such a client can be told.
+    With 0 nothing is answered, and a failure closes the connection.
     """
     answers = [_topic(data, call, node) for data in call.body.topic_data]
     if call.body.acks != 0:
@@ -223,9 +223,11 @@ def _guard(
             ErrorCode.transactional_id_authorization_failed,
             "a transactional batch in a request without a transactional id",
         )
-    gate = TransactionGate(
+    return verified(
+        node,
+        log,
+        name,
+        ProducerIdentity(header.producer_id, header.producer_epoch),
         adds=call.version >= _FIRST_THAT_ADDS,
         knows_abortable=call.version >= _FIRST_WITH_ABORTABLE,
     )
-    who = ProducerIdentity(header.producer_id, header.producer_epoch)
-    return gate.enter(node, log, name, who)

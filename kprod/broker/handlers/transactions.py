@@ -27,51 +27,41 @@ _BUSY: Final = (
 )
 
 
-class TransactionGate:
-    """What a request that appends in a transaction can do and understand, by its version.
+def verified(
+    node: Node,
+    log: PartitionLog,
+    transactional_id: str,
+    who: ProducerIdentity,
+    *,
+    adds: bool,
+    knows_abortable: bool,
+    busy: ErrorCode = ErrorCode.not_enough_replicas,
+) -> VerificationGuard | None:
+    """What the log wants to see with a batch of a transaction. ``BrokerError`` for the producer.
 
     ``adds`` (KIP-890): the coordinator adds the partition; it is asked whether it is part of the
     transaction otherwise. ``knows_abortable``: 120 and not 48 says that it is not. ``busy`` is an
     error that every producer meets by the same request, without asking for metadata first.
     """
-
-    def __init__(
-        self,
-        *,
-        adds: bool,
-        knows_abortable: bool,
-        busy: ErrorCode = ErrorCode.not_enough_replicas,
-    ) -> None:
-        self.adds = adds
-        self._knows_abortable = knows_abortable
-        self._busy = busy
-
-    def enter(
-        self, node: Node, log: PartitionLog, transactional_id: str, who: ProducerIdentity
-    ) -> VerificationGuard | None:
-        """What the log wants to see with the batch; ``BrokerError`` with the producer's code."""
-        guard = log.verification(*who, node.options.clock.wall_ms())
-        if guard is None:
-            return None
-        try:
-            if self.adds:
-                node.transactions.add_partitions(transactional_id, who, [log.where])
-            else:
-                node.transactions.verify(transactional_id, who, log.where)
-        except BrokerError as error:
-            raise BrokerError(self._code(error.code), str(error)) from error
-        return guard
-
-    def _code(self, code: int) -> int:
+    guard = log.verification(*who, node.options.clock.wall_ms())
+    if guard is None:
+        return None
+    try:
+        if adds:
+            node.transactions.add_partitions(transactional_id, who, [log.where])
+        else:
+            node.transactions.verify(transactional_id, who, log.where)
+    except BrokerError as error:
+        code = error.code
         if code == ErrorCode.producer_fenced:
             # That would be the end of the producer. This one says that of the transaction.
-            return ErrorCode.invalid_producer_epoch
-        if code == ErrorCode.transaction_abortable and not self._knows_abortable:
-            return ErrorCode.invalid_txn_state
-        waits = code == ErrorCode.concurrent_transactions and not self.adds
-        if waits or code in _BUSY:
-            return self._busy
-        return code
+            code = ErrorCode.invalid_producer_epoch
+        elif code == ErrorCode.transaction_abortable and not knows_abortable:
+            code = ErrorCode.invalid_txn_state
+        elif code in _BUSY or (code == ErrorCode.concurrent_transactions and not adds):
+            code = busy
+        raise BrokerError(code, str(error)) from error
+    return guard
 
 
 @contextmanager
@@ -216,7 +206,7 @@ def _producers(topic: str, index: int, node: Node) -> Message:
 
 
 def describe_transactions(call: Call, node: Node) -> Message:
-    """The state of each transactional id: 105 for one that nobody knows, 42 for an empty one."""
+    """The state of each transactional id: 105 for an unknown one, 42 for an empty one."""
 
     def one(name: str) -> Message:
         fields = {"transactional_id": name, "producer_id": 0, "producer_epoch": 0}

@@ -45,7 +45,7 @@ class MappedEntries:
         return self._layout.unpack_from(mapped, position * self._layout.size)
 
     def add(self, *fields: int) -> None:
-        """Append an entry; ``IndexError`` when there is no room for it, ``OSError`` on the disk."""
+        """Append an entry; ``IndexError`` when the index is full, ``OSError`` of the disk."""
         if self.count >= self.capacity:
             raise IndexError(f"{self.path} is full")
         if self.byte_size < self.capacity * self._layout.size:
@@ -57,7 +57,7 @@ class MappedEntries:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry; the base offset when there is none."""
+        """The offset of the last entry; the base offset of an empty index."""
         return self._offset_at(self.count - 1)
 
     def _offset_at(self, entry: int) -> int:
@@ -106,7 +106,7 @@ class MappedEntries:
             os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Leave the file as it is; there are no entries to read any more. Idempotent."""
+        """Leave the file as it is; entries cannot be read any more. Idempotent."""
         self.count = self.capacity = 0
         self._map = None
         self._stop_writing()
@@ -148,12 +148,12 @@ class OffsetIndex(MappedEntries):
         return position
 
     def offset_before(self, position: int) -> int:
-        """The last indexed offset whose batch starts before ``position``; the base for none."""
+        """The last indexed offset of a batch that starts before ``position``; the base for none."""
         after = bisect_right(range(self.count), position, key=lambda n: self[n][1])
         return self._offset_at(after - 1)
 
     def offset_behind(self, position: int) -> int | None:
-        """The first indexed offset whose batch starts at or behind ``position``; None for none."""
+        """The first indexed offset of a batch that starts at or behind ``position``, or None."""
         at = bisect_left(range(self.count), position, key=lambda n: self[n][1])
         return self._offset_at(at) if at < self.count else None
 
@@ -182,7 +182,7 @@ class TimeIndex(MappedEntries):
 
     @property
     def last(self) -> TimestampOffset:
-        """The last entry; timestamp -1 at the base offset when there is none."""
+        """The last entry; timestamp -1 at the base offset in an empty index."""
         return self._entry_at(self.count - 1)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
@@ -198,7 +198,7 @@ class TimeIndex(MappedEntries):
 
     @property
     def none(self) -> TimestampOffset:
-        """What ``last`` is when there is no entry."""
+        """The value of ``last`` in an empty index."""
         return self._entry_at(-1)
 
     def _entry_at(self, entry: int) -> TimestampOffset:
@@ -222,7 +222,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def is_aborted(batch: StoredHeader, aborted: Sequence[AbortedTransaction]) -> bool:
-    """Whether a batch belongs to one of these transactions."""
+    """Whether a batch belongs to one of some transactions."""
     return batch.is_transactional and any(
         one.producer_id == batch.producer_id
         and one.first_offset <= batch.base_offset <= one.last_offset

@@ -86,7 +86,7 @@ class LocalLog:
         self.recovery_point = end_offset
         self._unflushed_messages = 0
         self._flushed_ms = 0
-        # Files that wait for ``file.delete.delay.ms``, with the time: somebody may be reading.
+        # Files that wait for ``file.delete.delay.ms``, with the time: readers may use them.
         self._doomed: list[tuple[int, LogSegment]] = []
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -101,7 +101,7 @@ class LocalLog:
         return self.segments[-1]
 
     def has_room_for(self, header: StoredHeader) -> bool:
-        """Whether a batch, whose offsets are final, belongs into the active segment."""
+        """Whether a batch, with its final offsets, belongs into the active segment."""
         return self.active.size == 0 or self.active.has_room_for(header)
 
     def roll(self, base_offset: int) -> None:
@@ -112,7 +112,7 @@ class LocalLog:
         self.segments = [*self.segments, fresh]
 
     def flush_if_due(self, appended: int) -> None:
-        """So many records were appended: force them to the disk if there are enough of them."""
+        """Some records were appended: force them to the disk if enough have come."""
         if self.config.flush_messages is not None:
             self._unflushed_messages += appended
             if self._unflushed_messages >= self.config.flush_messages:
@@ -139,13 +139,13 @@ class LocalLog:
         return self.segments[holder(self.segments, self.recovery_point) : -1]
 
     def delete_first(self, count: int, now_ms: int) -> None:
-        """Let go of the oldest segments, of which one has to be left."""
+        """Let go of the oldest segments, but not of all."""
         doomed, self.segments = self.segments[:count], self.segments[count:]
         self._doom(doomed, now_ms)
         drop_snapshots_before(self.directory, self.segments[0].base_offset)
 
     def replace(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
-        """Put a segment whose files are ``.swap`` in the place of some."""
+        """Put a segment of ``.swap`` files in the place of some."""
         self._doom(old, now_ms)
         fresh.rename("")
         flush_directory(self.directory)
@@ -154,7 +154,7 @@ class LocalLog:
 
     def _doom(self, segments: list[LogSegment], now_ms: int) -> None:
         """Rename the files (``.deleted``), to be deleted later."""
-        # Oldest first: after a crash in the middle there is no gap in what is left.
+        # Oldest first: after a crash in the middle the rest has no gap.
         for segment in segments:
             segment.rename(".deleted")
             self._doomed.append((now_ms + self.config.file_delete_delay_ms, segment))

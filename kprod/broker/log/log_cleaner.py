@@ -22,7 +22,7 @@ from kprod.types import TopicPartition
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 HAS_DELETE_HORIZON: Final = 0x40
-"""Attribute of a batch whose base timestamp is the time its tombstones may go (KIP-534)."""
+"""Attribute of a batch: its base timestamp is the time when its tombstones may go (KIP-534)."""
 _log = logging.getLogger(__name__)
 
 

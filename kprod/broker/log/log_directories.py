@@ -172,7 +172,7 @@ class LogDirectory:
                 yield where, directory
 
     def create(self, where: TopicPartition, topic_id: uuid.UUID) -> PartitionLog:
-        """Make an empty partition, in a directory whose name is not durable yet. ``OSError``."""
+        """Make an empty partition. The name of its directory is not durable yet. ``OSError``."""
         directory = self.path / str(where)
         directory.mkdir(exist_ok=True)
         (directory / LEADER_EPOCHS_FILE).write_bytes(b"0\n1\n0 0\n")
@@ -289,8 +289,8 @@ def decode_id(text: str) -> uuid.UUID:
 class LogDirectories:
     """All partitions on disk (Kafka: LogManager).
 
-    A new partition goes to the directory that has the fewest. A directory whose disk fails, now or
-    when it is opened, is offline until the next start, and the broker goes on with the others. The
+    A new partition goes to the directory that has the fewest. When a disk fails, now or when its
+    directory is opened, that is offline until the next start; the broker goes on without it. The
     first one also has what belongs to no partition: settings of topics, producer ids.
 
     Not thread-safe: creating, removing and closing are the registry's, which has a lock.
@@ -371,14 +371,14 @@ class LogDirectories:
 
     @property
     def offline(self) -> dict[Path, OSError]:
-        """The directories whose disk failed, and how."""
+        """The directories with a disk that failed, and the error of each."""
         failed = {each.path: each.failure for each in self.directories if each.failure is not None}
         return {**self._unusable, **failed}
 
     def missing(self, where: TopicPartition) -> PartitionLog | None:
         """What stands for a partition that may be in a directory that could not be opened.
 
-        None when every directory could: there is no such partition, then.
+        None when every directory could: the partition does not exist, then.
         """
         for path, error in self._unusable.items():
             return PartitionLog.lost(where, path, self.config_of(where.topic), error)

@@ -67,7 +67,7 @@ class PartitionLog:
         self._files = LocalLog(directory, config, segments, end_offset)
         self._producers = producers
         self._epochs = epochs
-        self.start_offset = start_offset  # the first offset there is; changed here only
+        self.start_offset = start_offset  # the first offset; changed here only
         self.end_offset = end_offset  # of the next record; also the high watermark
         self._open = True
         self._failure: OSError | None = None
@@ -98,11 +98,11 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> int:
-        """How many leaders there were before the present one."""
+        """The number of leaders before the present one."""
         return self._epochs.latest
 
     def begin_epoch(self) -> None:
-        """There is a new leader. Raises ``OSError`` when that cannot be written down."""
+        """A new leader begins. Raises ``OSError`` when that cannot be written."""
         with self._lock:
             if self._offline is None:
                 self._epochs.begin(self._epochs.latest + 1, self.end_offset)
@@ -209,7 +209,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """The segments there are at this moment; the last one is written to."""
+        """The segments at this moment; appends go to the last one."""
         return tuple(self._files.segments)
 
     def producers(self) -> list[tuple[int, ProducerEntry]]:
@@ -261,7 +261,7 @@ class PartitionLog:
             return count
 
     def replace_segments(self, old: list[LogSegment], fresh: LogSegment, now_ms: int) -> None:
-        """Put a compacted segment, whose files are ``.cleaned``, in the place of some. ``OSError``.
+        """Put a compacted segment, of ``.cleaned`` files, in the place of some. ``OSError``.
 
         Each step is one that recovery understands: ``.cleaned`` files count for nothing, a
         ``.swap`` file replaces what it covers, ``.deleted`` ones go.

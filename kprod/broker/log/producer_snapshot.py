@@ -65,7 +65,7 @@ def _pack(producer_id: int, entry: ProducerEntry) -> bytes:
 
 
 def snapshot_offsets(directory: Path) -> list[int]:
-    """The offsets there are snapshots of, ascending."""
+    """The offsets of the snapshots, ascending."""
     stems = [path.stem for path in directory.glob("*.snapshot")]
     return sorted(int(stem) for stem in stems if stem.isdigit())
 

@@ -20,8 +20,8 @@ class VerificationGuard:
     """Stands for one question to the coordinator; worth nothing once the transaction has ended.
 
     A producer's request may be delayed: the coordinator finds that its transaction is open, the
-    transaction is aborted, and then the batch is appended. It would begin a transaction that
-    nobody ends. The marker takes the guard away, and the append is refused (KIP-890).
+    transaction is aborted, and then the batch is appended. It would begin a transaction without
+    an end. The marker takes the guard away, and the log refuses the append (KIP-890).
     """
 
     asked_ms: int
@@ -129,10 +129,10 @@ class ProducerState:
         return None
 
     def verification(self, producer_id: int, epoch: int, now_ms: int) -> VerificationGuard | None:
-        """What ``check`` wants to see of a producer whose transaction has no batch here yet.
+        """The guard that ``check`` asks of a producer without a batch of its transaction here.
 
         To be had before the coordinator is asked whether the transaction is open. None for one
-        that has a batch: nobody need be asked.
+        that has a batch: the coordinator need not be asked.
         """
         if self._in_transaction(producer_id, epoch):
             return None
@@ -170,7 +170,7 @@ class ProducerState:
             )
 
     def update(self, header: BatchHeader) -> None:
-        """Remember an appended batch, whose offsets are final; no marker."""
+        """Remember an appended batch with its final offsets; no marker."""
         entry = self._producers.get(header.producer_id)
         if entry is None:
             entry = self._producers[header.producer_id] = ProducerEntry(header.producer_epoch)

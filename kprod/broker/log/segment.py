@@ -79,7 +79,7 @@ class LogSegment:
         return self.records.path.stat().st_mtime_ns // 1_000_000
 
     def has_room_for(self, header: StoredHeader) -> bool:
-        """Whether a batch, whose offsets are final, still belongs into this segment."""
+        """Whether a batch, with its final offsets, still belongs into this segment."""
         return (
             self._age(header) <= self.config.segment_ms
             and self.size + header.size <= self.config.segment_bytes
@@ -98,7 +98,7 @@ class LogSegment:
         return time.time_ns() // 1_000_000 - self._created_ms
 
     def append(self, header: StoredHeader, buffers: Sequence[BytesLike]) -> None:
-        """Write one batch, whose ``header`` has its final offsets. ``undo`` after an error."""
+        """Write one batch. ``header`` has its final offsets. Call ``undo`` after an error."""
         position = self.size
         self.records.append(buffers)
         self._index(header, position)

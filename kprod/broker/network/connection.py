@@ -21,8 +21,8 @@ class HangUp(Exception):
 class RequestMemory:
     """Counts bytes (Kafka: MemoryPool, ``queued.max.request.bytes``). Thread-safe.
 
-    Requests of up to ``free_of_charge`` bytes are not counted, so that those who send much cannot
-    keep out those who send little.
+    Requests of up to ``free_of_charge`` bytes are not counted, so that clients with large requests
+    cannot keep out those with small ones.
     """
 
     def __init__(self, capacity: int, free_of_charge: int = 64 * 1024) -> None:
@@ -37,7 +37,7 @@ class RequestMemory:
         return self._used
 
     def take(self, size: int) -> bool:
-        """Take some, unless there is too little left. A first taker gets what it wants."""
+        """Take some, unless too little is left. A first taker gets what it wants."""
         with self._lock:
             if self._used and self._used + size > self._capacity:
                 return False
@@ -60,7 +60,7 @@ class RequestBuffer:
     """Takes the size and then as many bytes (Kafka: NetworkReceive). Not thread-safe.
 
     Memory grows with what has arrived and not with what was announced: a client that announces
-    100 MB costs what it sends. ``room`` is None while there is no memory left. ``max_bytes`` counts
+    100 MB costs what it sends. ``room`` is None while no memory is left. ``max_bytes`` counts
     for the next request.
     """
 
@@ -225,7 +225,7 @@ class Connection:
             self._end = HangUp(close)
 
     def give_up(self) -> None:
-        """The same where there is no memory for anything."""
+        """The same where memory suffices for no reason."""
         self._end = _FAILED
 
     def write(self) -> int:
@@ -286,7 +286,7 @@ class Connection:
         return now - self._since > (_ARRIVAL if self.receiving else max_idle)
 
     def cut(self) -> None:
-        """Make whoever has the connection close it soon. Idempotent, any thread."""
+        """Make the thread that owns the connection close it soon. Idempotent, any thread."""
         self._is_cut = True
         self.stream.cut()
 

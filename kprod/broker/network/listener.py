@@ -1,4 +1,4 @@
-"""One address the broker listens on: how it speaks there, and to whom."""
+"""One address the broker listens on: its security protocol, and how clients log in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFUSED: Final = "Authentication failed: invalid credentials"
 
 
 class Refused(Exception):
-    """The client is not who it says; the text is what it may be told."""
+    """The login failed; the client may be told the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class Listener:
 def tls_context(
     certfile: str, keyfile: str | None = None, client_cafile: str | None = None
 ) -> ssl.SSLContext:
-    """TLS 1.2 and 1.3 with this certificate; clients need one of ``client_cafile`` if there is any.
+    """TLS 1.2 and 1.3 with this certificate; clients need one of ``client_cafile``, if given.
 
     Raises OSError and ssl.SSLError for files that cannot be used.
     """

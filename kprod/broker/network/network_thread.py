@@ -45,7 +45,7 @@ class Exchange:
                 raise RuntimeError("a request was answered twice")
             self._answered = True
             late = self._left
-            # While the request is in progress the connection is whoever answers's.
+            # While the request is in progress the connection belongs to the thread that answers.
             try:
                 self._connection.answer(parts, close)
             except Exception:  # no memory for it
@@ -100,8 +100,8 @@ class NetworkThread:
         self._epoll.register(self._bell_out, select.EPOLLIN)
         self._complaints = QuietLog(_log, clock)
         self._losses = QuietLog(_log, clock)
-        # Guards the two below, and to whom a connection belongs: an unmuted one that is not paused
-        # is either armed, or its event is in the hands of the network thread.
+        # Guards the two below, and which thread owns a connection: an unmuted one that is not
+        # paused is either armed, or the network thread has its event.
         self._lock = threading.Lock()
         self._connections: dict[int, Connection] = {}
         self._stopping = False
@@ -117,7 +117,7 @@ class NetworkThread:
 
     @property
     def connections(self) -> list[Connection]:
-        """The connections there are at this moment."""
+        """The connections at this moment."""
         with self._lock:
             return list(self._connections.values())
 
@@ -145,7 +145,7 @@ class NetworkThread:
                 time.sleep(_PAUSE)  # memory may be there again
 
     def _turn(self) -> None:
-        """Serve everybody who has something."""
+        """Serve every connection that has an event."""
         for fd, _ in self._epoll.poll(_PAUSE if self._paused else _POLL):
             connection = self._connections.get(fd)
             if connection is not None:
@@ -228,7 +228,7 @@ class NetworkThread:
             self._pool.submit(lambda: self._handle(connection, again))
 
     def _next(self, connection: Connection) -> bytearray | None:
-        """Send the answer; the next request if it is there and nobody else waits.
+        """Send the answer; the next request if it has arrived and no other request waits.
 
         If it is not, the network thread waits for it.
         """
@@ -276,8 +276,8 @@ class NetworkThread:
             self._close(connection, error)
 
     def _close(self, connection: Connection, reason: BaseException | None) -> None:
-        """For the thread that has the connection. Nothing else can be done about it, so it is done
-        as soon as there is memory for it."""
+        """For the thread that has the connection. It is repeated until memory
+        suffices for it."""
         self._explain(connection, reason)
         while True:
             try:
@@ -324,7 +324,7 @@ class NetworkThread:
     def close(self, *, handlers_ended: bool = True) -> None:
         """Wait for the thread and close what is left.
 
-        As long as there are handlers, a connection with a request in progress is theirs to close.
+        As long as handlers run, a connection with a request in progress is theirs to close.
         """
         self.cut()
         if self._thread.is_alive():

@@ -121,7 +121,7 @@ class Server:
             opened.close()
 
     def close(self, *, handlers_ended: bool = True) -> None:
-        """Let go of everything but requests in progress, if there are handlers. Idempotent."""
+        """Let go of everything but requests in progress, if handlers run. Idempotent."""
         self.hang_up()
         network, self._network = self._network, None
         if network is not None:

@@ -59,7 +59,7 @@ class PlainStream:
             if isinstance(first, FileSlice):
                 sent = os.sendfile(self.fileno(), first.fd, first.position, first.length)
                 if not sent:
-                    # Somebody cut the file: what was promised to the client is not there.
+                    # The file was cut: it lacks what the response has announced.
                     raise OSError("a file ended before the slice of it that is being sent")
                 return sent
             return self._socket.sendmsg(_in_memory(parts))

@@ -1,1 +1,1 @@
-"""Kafka's messages: which there are, and how they are read and written."""
+"""Kafka's messages: their APIs and versions, their reader and their writer."""

@@ -71,7 +71,7 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_PRODUCERS = 61, 0, 0
     DESCRIBE_TRANSACTIONS = 65, 0, 0
     LIST_TRANSACTIONS = 66, 0, 2
-    # Offered while somebody has subscribed to metrics of clients.
+    # Offered while the broker has a subscription to metrics of clients.
     GET_TELEMETRY_SUBSCRIPTIONS = 71, 0, 0
     PUSH_TELEMETRY = 72, 0, 0
 

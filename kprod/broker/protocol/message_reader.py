@@ -1,7 +1,7 @@
-"""Messages from bytes that nobody vouches for, by way of kio's schemas.
+"""Messages from bytes of any origin, by way of kio's schemas.
 
 kio has a reader of its own, but it takes memory for as many elements as an array announces, and
-the process ends when there is not that much. This one believes no length: each is compared with
+the process ends when it cannot have that much. This one believes no length: it compares each with
 the bytes that are left, and all elements of all arrays of a message with what its reader allows.
 Record batches come out as views of the request, not as copies.
 """

@@ -288,7 +288,7 @@ class Schema:
 
         Records are views of ``frame``; times other than durations are integers. Bytes behind the
         body are ignored. ``most_elements`` is how many its arrays may have together; None for as
-        many as there are bytes. Raises ``ProtocolError``.
+        many as its bytes. Raises ``ProtocolError``.
         """
         data = memoryview(frame)
         allowance = Allowance(len(data) if most_elements is None else most_elements)
@@ -302,7 +302,7 @@ class Schema:
 
 @cache
 def request_schema(api_key: int, version: int) -> Schema:
-    """The schema of a request; kio's ``UnknownEntity`` when there is none."""
+    """The schema of a request; kio's ``UnknownEntity`` for an unknown one."""
     with _loading:
         return Schema(load_request_schema(api_key, version))
 

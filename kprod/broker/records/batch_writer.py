@@ -41,8 +41,8 @@ def write_batch(
 ) -> bytes:
     """A batch of keys and values, uncompressed, all of one time (milliseconds), from offset 0 on.
 
-    ``producer`` is the id and epoch of the producer whose transaction it belongs to. It has no
-    sequence: nobody sends it twice.
+    ``producer`` is the id and epoch of the producer of its transaction. The batch has no sequence:
+    the broker does not send it twice.
     """
     stored = [
         StoredRecord(offset, timestamp, key, value, ())
@@ -84,7 +84,7 @@ def seal(header: BatchHeader, body: bytes) -> bytes:
 
 
 def _record(record: StoredRecord, base_offset: int, base_timestamp: int) -> bytes:
-    fields = bytearray(b"\0")  # attributes, of which there are none
+    fields = bytearray(b"\0")  # attributes, none of which is defined
     fields += varint(record.timestamp - base_timestamp)
     fields += varint(record.offset - base_offset)
     for field in (record.key, record.value):

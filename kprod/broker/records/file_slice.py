@@ -10,7 +10,7 @@ from kprod.types import BytesLike
 
 
 class OpenFile:
-    """A descriptor that stays open for as long as somebody holds this object.
+    """A descriptor that stays open for as long as this object is referenced.
 
     A segment may be deleted while a response that holds a slice of it waits for a slow client;
     its bytes are then still there for that client, and the number of the descriptor is not given

@@ -35,7 +35,7 @@ _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LegacyMessage:
-    """One message, or a wrapper whose value is a compressed set of messages::
+    """One message, or a wrapper with a compressed set of messages as its value::
 
         0 offset i64     12 CRC-32 u32 (of everything behind it)   18 timestamp i64 (format 1)
         8 size i32       16 magic i8, 17 attributes i8             then key and value, i32 lengths

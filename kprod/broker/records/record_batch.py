@@ -229,7 +229,7 @@ class _Window:
         self.at = 0
 
     def need(self, size: int) -> int:
-        """Have so many bytes, and return where they begin. ``CorruptBatch`` if there are fewer."""
+        """Have so many bytes, and return where they begin. ``CorruptBatch`` for fewer."""
         left = len(self.data) - self.at
         if left < size and self._fill(size - left) < size:
             raise CorruptBatch(f"a record claims {size} bytes, {len(self.data)} are left")
@@ -257,7 +257,7 @@ class _Window:
         return size
 
     def skip(self, size: int) -> None:
-        """Let so many bytes go. ``CorruptBatch`` if there are fewer."""
+        """Let so many bytes go. ``CorruptBatch`` for fewer."""
         while (left := len(self.data) - self.at) < size:
             size -= left
             piece = next(self._pieces, None)

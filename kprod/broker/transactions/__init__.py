@@ -1,1 +1,1 @@
-"""The coordinator of transactions: who may write in which, and how each of them ends."""
+"""The coordinator of transactions: the producer of each, its partitions, and its end."""

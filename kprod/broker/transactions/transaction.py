@@ -78,7 +78,7 @@ class TransactionConfig:
 
 
 def check_version(version: int) -> None:
-    """Raise ``ConfigError`` unless there is such a level of ``transaction.version``."""
+    """Raise ``ConfigError`` for an unknown level of ``transaction.version``."""
     if not 0 <= version <= HIGHEST_VERSION:
         raise ConfigError(f"transaction_version={version}: there are 0, 1 and {HIGHEST_VERSION}")
 
@@ -164,7 +164,7 @@ class Transaction:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has ended it yet."""
+        """Whether neither its producer nor the coordinator has ended it."""
         return self.state is TransactionState.ONGOING
 
     @property

@@ -24,11 +24,7 @@ from kprod.broker.transactions.transaction import (
     check_version,
 )
 from kprod.broker.transactions.transaction_rules import ProducerIdentity
-from kprod.broker.transactions.transaction_topic import (
-    forget_transaction,
-    read_transactions,
-    write_transaction,
-)
+from kprod.broker.transactions.transaction_topic import read_transactions, write_transaction
 from kprod.clock import Clock
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
@@ -171,7 +167,7 @@ class TransactionCoordinator:
     def end(
         self, transactional_id: str, who: ProducerIdentity, committed: bool, client_version: int
     ) -> ProducerIdentity:
-        """EndTxn: who the producer is from now on; 42, 48, 49, 51, 56, 90."""
+        """EndTxn: the producer's identity from now on; 42, 48, 49, 51, 56, 90."""
         with self._lock:
             found = self._find(transactional_id, who)
             ended = rules.end(
@@ -203,10 +199,13 @@ class TransactionCoordinator:
     # State -----------------------------------------------------------------------------------
 
     def _store(self, transaction: Transaction) -> None:
-        log = self._state_log(self.partition_of(transaction.transactional_id))
-        write_transaction(log, transaction, self.version, self._clock.wall_ms())
+        self._write(transaction.transactional_id, transaction)
         self._transactions[transaction.transactional_id] = transaction
         self._schedule(transaction)
+
+    def _write(self, name: str, transaction: Transaction | None) -> None:
+        log = self._state_log(self.partition_of(name))
+        write_transaction(log, name, transaction, self.version, self._clock.wall_ms())
 
     def _write_markers(self, transaction: Transaction) -> None:
         """Write all markers of a transaction, and complete it; what fails is tried later."""
@@ -232,7 +231,7 @@ class TransactionCoordinator:
         self._go_on(transaction, marker)
 
     def _go_on(self, transaction: Transaction, marker: TransactionMarker) -> None:
-        """Ask each partition again, whose disk has failed for instance, until it has its marker."""
+        """Try each partition, again after its disk has failed, until it has a marker."""
         left = self._markers_left[transaction.transactional_id]
         left.difference_update(
             [where for where in sorted(left) if self._ends(where, marker, transaction)]
@@ -301,7 +300,7 @@ class TransactionCoordinator:
             self._write_markers(fenced)
 
     def _abort(self, transaction: Transaction) -> Transaction | None:
-        """Abort an open transaction that nobody ended; None when that cannot be written."""
+        """Abort an open transaction; None when that cannot be written."""
         name = transaction.transactional_id
         try:
             fenced = rules.fence(transaction, self.version, self._clock.wall_ms())
@@ -325,13 +324,12 @@ class TransactionCoordinator:
 
     def expire_ids(self) -> None:
         """Forget the transactional ids that were not used for long. ``BrokerError`` 56."""
-        now_ms = self._clock.wall_ms()
-        oldest = now_ms - self._config.transactional_id_expiration_ms
+        oldest = self._clock.wall_ms() - self._config.transactional_id_expiration_ms
         with self._lock:
             for name, found in list(self._transactions.items()):
                 in_use = found.is_open or found.state in PREPARED
                 if not in_use and found.updated_ms <= oldest:
-                    forget_transaction(self._state_log(self.partition_of(name)), name, now_ms)
+                    self._write(name, None)
                     del self._transactions[name]
 
     # Administration --------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def _next_epoch(transaction: Transaction, present: ProducerIdentity | None) -> t
 
 
 def fence(transaction: Transaction, server_version: int, now_ms: int) -> Transaction:
-    """Abort an open transaction in a new epoch, which nobody is told.
+    """Abort an open transaction in a new epoch, which no producer learns.
 
     For a time-out, and for the next producer of this transactional id, which has to ask again. -1
     where no epoch is left to fence with: only its producer can end that one.
@@ -161,7 +161,7 @@ def verify(transaction: Transaction, who: ProducerIdentity, where: TopicPartitio
 
 
 def _check_identity(transaction: Transaction, who: ProducerIdentity) -> None:
-    # Before anything else: a producer that was told its next id may come before that one counts.
+    # Before anything else: a producer that knows its next id may come before that one counts.
     if transaction.state in PREPARED:
         raise _wait(transaction)
     _check_producer(transaction, who)
@@ -259,7 +259,7 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def identity_after(transaction: Transaction) -> ProducerIdentity:
-    """Who the producer is once the transaction has ended (EndTxn 5 tells it)."""
+    """The producer's identity once the transaction has ended (EndTxn 5 tells it)."""
     if transaction.next_producer_id != NO_PRODUCER_ID:
         return ProducerIdentity(transaction.next_producer_id, 0)
     return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)

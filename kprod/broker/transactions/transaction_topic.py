@@ -19,7 +19,6 @@ from kprod.errors import ProtocolError
 from kprod.types import TopicPartition
 
 TRANSACTION_TOPIC: Final = "__transaction_state"
-TOPIC_SETTINGS: Final = {"cleanup.policy": "compact"}
 _log = logging.getLogger(__name__)
 
 
@@ -113,20 +112,11 @@ def read_transaction(transactional_id: str, data: bytes) -> Transaction | None:
 
 
 def write_transaction(
-    log: PartitionLog, transaction: Transaction, server_version: int, now_ms: int
+    log: PartitionLog, name: str, transaction: Transaction | None, server_version: int, now_ms: int
 ) -> None:
-    """Write the state of a transactional id. ``BrokerError`` 56 when the disk fails."""
-    value = transaction_value(transaction, server_version)
-    _write(log, transaction.transactional_id, value, now_ms)
-
-
-def forget_transaction(log: PartitionLog, transactional_id: str, now_ms: int) -> None:
-    """Write that there is no such transactional id any more. ``BrokerError`` 56."""
-    _write(log, transactional_id, None, now_ms)
-
-
-def _write(log: PartitionLog, transactional_id: str, value: bytes | None, now_ms: int) -> None:
-    batch = write_batch([(transaction_key(transactional_id), value)], now_ms)
+    """Write the state of a transactional id; None for one that is forgotten. ``BrokerError`` 56."""
+    value = None if transaction is None else transaction_value(transaction, server_version)
+    batch = write_batch([(transaction_key(name), value)], now_ms)
     log.append(BatchHeader.parse(batch), batch)
 
 

@@ -33,7 +33,7 @@ def at_the_last_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingPr
     with running_node(path) as node:
         log = node.topics.create("t", 2).partitions[0]
         (states,) = node.topics.find_or_create(TRANSACTION_TOPIC, 1).partitions
-        write_transaction(states, Transaction("x", OLD_ID, LAST, 60_000), 2, now_ms=0)
+        write_transaction(states, "x", Transaction("x", OLD_ID, LAST, 60_000), 2, now_ms=0)
         node.transactions.load(states)
         producer = AskingProducer(node, 2)
         producer.identity = Identity("x", OLD_ID, LAST)
