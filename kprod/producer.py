@@ -18,7 +18,7 @@ from kprod.cluster.snapshot import ClusterSnapshot
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed
-from kprod.errors import BufferFullError, ProducerClosedError
+from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
 from kprod.intake.arguments import (
     SizeLimits,
     check_partition,
@@ -29,6 +29,7 @@ from kprod.intake.arguments import (
     refuse_positions,
 )
 from kprod.intake.configured_partitioner import compiled_partitioner, partitioner_for
+from kprod.intake.dead_letters import DeadLetters
 from kprod.intake.interceptors import Interceptors, closable, close_all
 from kprod.intake.partitioner import Partitioner
 from kprod.intake.queue_loads import QueueLoads
@@ -46,6 +47,17 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 log = logging.getLogger(__name__)
+
+OF_RECORDS = frozenset(
+    {
+        *("key_serializer", "value_serializer", "partitioner", "interceptors"),
+        *("interceptor_classes", "transactional_id", "transaction_timeout_ms", "topic_options"),
+        *("dead_letter_topic", "client_id", "max_block_ms", "close_on_sigterm"),
+    }
+)
+"""Options that a producer of dead letters does not share."""
+SHORTEST_END = 5.0
+"""Seconds that dead letters have at least when their producer is closed."""
 
 GRACE = 1.0
 """Seconds in which the last record's delivery timeout is noticed."""
@@ -126,12 +138,30 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         )
         plugged = config.key_serializer, config.value_serializer, config.partitioner
         plugins = closable((*plugged, *config.interceptors))
+        self._dead_letters = self._made_dead_letters()
+        if self._dead_letters is not None:  # at last, when no other record can fail
+            plugins.append(self._dead_letters)
         last = partial(close_all, plugins) if plugins else None
         self._engine = Engine(self._sender, self._callbacks, self._metrics, config.client_id, last)
         self._bulk = self._bulk_parts()
         watch_over(self, self._engine, at_exit=self._exit_seconds, dropped=self._close_seconds)
         if config.close_on_sigterm:
             exit_on_sigterm()
+
+    def _made_dead_letters(self) -> DeadLetters | None:
+        """What sends them, with the options of this producer that are about the cluster."""
+        config = self.config
+        if config.dead_letter_topic is None:
+            return None
+        name = f"{config.client_id}-dead-letters"
+        kept: dict[str, Any] = {
+            spelled: value
+            for spelled, value in self._options.items()
+            if spelled.replace(".", "_") not in OF_RECORDS
+        }
+        seconds = max(self._exit_seconds, SHORTEST_END)
+        make = partial(KafkaProducer, client_id=name, max_block_ms=int(seconds * 1000), **kept)
+        return DeadLetters(config.dead_letter_topic, make, self._metrics, f"kprod-{name}", seconds)
 
     def _record_clock(self) -> RecordClock:
         """What stamps records without a time, on every path; for a subclass to replace."""
@@ -178,6 +208,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             return self._queue(record, partitioner or self._partitioner)
         except BaseException as error:  # also of a signal handler, while this waited
             self._interceptors.on_send_error(record, error)
+            if self._dead_letters is not None:
+                self._dead_letters.refused(record, error)
             raise
 
     def _queue(self, record: ProducerRecord, partitioner: Partitioner) -> FutureRecordMetadata:
@@ -206,6 +238,9 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         tp = TopicPartition(record.topic, partition)
         appended = appended or self._accumulator.append(tp, *content, self._left(deadline))
         partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
+        if self._dead_letters is not None:
+            sent = replace(record, key=key, value=value, partition=partition)
+            appended.future.add_errback(partial(self._dead_letters.failed, sent))
         if self._interceptors.watch_outcomes:
             self._interceptors.follow(replace(record, partition=partition), appended.future)
         if self._compiled_partitioner is not None:
@@ -266,9 +301,18 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             return DeliveryReport(0, 0, 0)
         began = self._clock.monotonic()
         try:
-            return self._engine.flush(timeout)
+            report = self._engine.flush(timeout)
+            self._flush_dead_letters(timeout, began)
+            return report
         finally:
             self._metrics.flushed(self._clock.monotonic() - began)
+
+    def _flush_dead_letters(self, timeout: float | None, began: float) -> None:
+        if self._dead_letters is None:
+            return
+        left = None if timeout is None else max(0.0, began + timeout - self._clock.monotonic())
+        if not self._dead_letters.flush(left):
+            raise KprodTimeoutError(f"dead letters have no outcome after {timeout:g} s")
 
     def close(self, timeout: float | None = None) -> DeliveryReport:
         """Refuse new records, wait at most ``timeout`` seconds for the queued ones, end everything.

@@ -115,6 +115,10 @@ class ProducerOptions(TypedDict, total=False):
     """Objects that see every record, as in Kafka before its partition is chosen, and every
     outcome. Their ``close()``, if any, is called when the producer has ended."""
 
+    dead_letter_topic: str | None
+    """Where a record goes that failed for good, with the reason in its headers. None: nowhere.
+    See [failures](failures.md#dead-letters)."""
+
     compression_type: Literal[None, "none", "gzip", "snappy", "lz4", "zstd"]
     """Codec for whole batches."""
 

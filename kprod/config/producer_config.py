@@ -86,6 +86,7 @@ class ProducerConfig:
     partitioner_availability_timeout_ms: int
     partitioner_ignore_keys: bool
     interceptors: tuple[Any, ...]
+    dead_letter_topic: str | None
     compression_type: str | None
     compression_level: int | None
     linger_ms: int

@@ -22,7 +22,7 @@ from kprod.config.kinds import (
 )
 from kprod.config.option import Option
 from kprod.config.security_options import SECURITY_ROWS
-from kprod.config.topic_options import OptionsByTopic
+from kprod.config.topic_options import OptionsByTopic, TopicName
 
 PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -185,6 +185,13 @@ _ROWS = (
         "Objects that see every record, as in Kafka before its partition is chosen, and every"
         " outcome. Their `close()`, if any, is called when the producer has ended.",
         ("interceptor.classes",),
+    ),
+    Option(
+        "dead_letter_topic",
+        None,
+        TopicName("1 to 249 of the characters a-z A-Z 0-9 . _ -"),
+        "Where a record goes that failed for good, with the reason in its headers. None: nowhere."
+        " See [failures](failures.md#dead-letters).",
     ),
     Option(
         "compression_type",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kprod.config.kinds import Refused, safe_repr
+from kprod.config.kinds import Refused, Text, safe_repr
 
 MAX_TOPIC_LENGTH = 249
 
@@ -17,6 +17,15 @@ _NOT_NAMES = (".", "..")
 def is_topic_name(text: str) -> bool:
     """The rule of ``org.apache.kafka.common.internals.Topic``."""
     return _NAME.fullmatch(text) is not None and text not in _NOT_NAMES
+
+
+class TopicName(Text):
+    """The name of a topic, or nothing."""
+
+    def convert(self, value: Any) -> str | None:
+        if isinstance(value, str) and not is_topic_name(value):
+            raise Refused
+        return super().convert(value)
 
 
 class TopicOptions(NamedTuple):

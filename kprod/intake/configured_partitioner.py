@@ -142,6 +142,8 @@ def compiled_partitioner(
     """
     if config.interceptors or config.key_serializer or config.value_serializer:
         return None
+    if config.dead_letter_topic is not None:  # a letter needs what was sent
+        return None
     if isinstance(partitioner, DefaultPartitioner) and partitioner.hashes_by_murmur2:
         return partitioner
     return None

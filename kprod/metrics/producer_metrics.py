@@ -138,6 +138,8 @@ class ProducerCounters(Counters):
     connections_lost: int = 0
     sends_without_room: int = 0
     flush_seconds: float = 0.0
+    letters_stored: int = 0
+    letters_lost: int = 0
 
 
 class ProducerMetrics(ProducerCounters):
@@ -271,6 +273,14 @@ class ProducerMetrics(ProducerCounters):
         """A ``flush`` took that long."""
         with self._lock:
             self.flush_seconds += seconds
+
+    def dead_letter(self, stored: bool) -> None:
+        """A record that failed for good is in the topic for such, or was lost on the way."""
+        with self._lock:
+            if stored:
+                self.letters_stored += 1
+            else:
+                self.letters_lost += 1
 
     def spent(self, name: str, seconds: float) -> None:
         """A call of a transaction took that long; ``name`` is one of ``TRANSACTION_TIMES``."""

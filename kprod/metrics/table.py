@@ -152,6 +152,13 @@ PRODUCER_METRICS: tuple[Metric, ...] = (
         "Records for which there was no memory within `max_block_ms`",
         "sends_without_room",
     ),
+    *_pair("dead-letter", "records", "Records stored in `dead_letter_topic`", "letters_stored"),
+    *_pair(
+        "dead-letter-error",
+        "records",
+        "Records that could not be stored in `dead_letter_topic` either",
+        "letters_lost",
+    ),
     Metric(
         "flush-time-ns-total",
         "ns",

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kprod.errors import BrokerError, PartitionError, RecordTooLargeError
+from kprod.errors import PartitionError
+from kprod.intake.dead_letters import beginning, is_too_large, letter_headers, reason_of
 from kprod.spark.record_shapes import SendArguments
 from kprod.spark.task_identity import TaskIdentity
-from kprod.types import Header
-
-EXCERPT = 16_384
-"""Bytes that are kept of a value that is too large: no topic could take it as it is."""
-
-TOO_LARGE = 10
 
 
 def dead_letter(
@@ -26,7 +21,7 @@ def dead_letter(
     """
     wanted, value, key, headers, partition, timestamp = row
     told: dict[str, Any] = {
-        "reason": _reason(error),
+        "reason": reason_of(error),
         "message": error,
         "topic": wanted,
         "partition": partition,
@@ -37,19 +32,10 @@ def dead_letter(
         "task": task.partition,
         "attempt": task.attempt,
     }
-    if _is_too_large(error):
+    if is_too_large(error):
         told["truncated"] = sum(len(data) for data in (key, value) if data is not None)
-        value, key, headers = _beginning(value), _beginning(key), []
-    own: list[Header] = [
-        (f"kprod.dlq.{name}", str(what).encode())
-        for name, what in told.items()
-        if what not in (None, "")
-    ]
-    return topic, value, key, [*(headers or ()), *own], None, _possible(timestamp)
-
-
-def _reason(error: BaseException) -> str:
-    return error.name if isinstance(error, BrokerError) else type(error).__name__
+        value, key, headers = beginning(value), beginning(key), []
+    return topic, value, key, [*(headers or ()), *letter_headers(told)], None, _possible(timestamp)
 
 
 def _column(error: BaseException) -> str:
@@ -59,15 +45,6 @@ def _column(error: BaseException) -> str:
     said = str(error)
     named = ("timestamp", "header", "topic", "key")
     return next((name for name in named if f"its {name}" in said or f"no {name}" in said), "value")
-
-
-def _is_too_large(error: BaseException) -> bool:
-    refused = isinstance(error, BrokerError) and error.code == TOO_LARGE
-    return refused or isinstance(error, RecordTooLargeError)
-
-
-def _beginning(data: Any) -> bytes | None:
-    return None if data is None else bytes(data[:EXCERPT])
 
 
 def _possible(timestamp: int | None) -> int | None:

@@ -23,6 +23,7 @@ def test_only_the_clock_looks_at_the_wall() -> None:
 
 TELLERS = (
     "kprod/confluent/events.py",
+    "kprod/intake/dead_letters.py",  # when the record failed
     "kprod/sender/assembly.py",  # when the producer was made, for telemetry
     "kprod/sender/rounds/telemetry.py",
 )

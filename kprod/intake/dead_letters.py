@@ -1,0 +1,204 @@
+"""Records that failed for good, in a topic of their own: with the reason, and never in circles"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from kprod.errors import (
+    BrokerError,
+    InvalidRecordError,
+    InvalidTopicError,
+    KprodError,
+    PartitionError,
+    RecordTooLargeError,
+    RecordTypeError,
+    TransactionAbortedError,
+)
+from kprod.types import Header, Persisted, ProducerRecord
+from kprod_ext import RecordClock
+
+_log = logging.getLogger("kprod.intake.dead_letters")
+
+PREFIX = "kprod.dlq."
+EXCERPT = 16_384
+"""Bytes that are kept of a key or value that is too large: no topic could take it as it is."""
+MOST_WAITING = 10_000
+"""Letters that wait to be sent; what comes then is lost, and counted as that."""
+TOO_LARGE = 10
+
+ABOUT_THE_RECORD = (
+    InvalidRecordError,
+    InvalidTopicError,
+    PartitionError,
+    RecordTooLargeError,
+    RecordTypeError,
+)
+"""What ``send`` raises for a record that no other attempt would save."""
+
+
+class Counts(Protocol):
+    """Where letters are counted; any thread."""
+
+    def dead_letter(self, stored: bool) -> None: ...
+
+
+class DeadLetters:
+    """Sends the letters of one producer, by a producer of its own, in a thread of its own.
+
+    So neither callbacks nor event loops wait for the topic, and a letter belongs to no transaction.
+    ``make_producer`` makes that producer for the first letter: one without dead letters, so that a
+    letter that fails is lost and makes no other. ``close`` gives what waits ``seconds``.
+    Thread-safe.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        make_producer: Callable[[], Any],
+        counts: Counts,
+        name: str,
+        seconds: float,
+    ) -> None:
+        self._topic = topic
+        self._make_producer = make_producer
+        self._counts = counts
+        self._name = name
+        self._seconds = seconds
+        self._clock = RecordClock()
+        self._waiting: SimpleQueue[Any] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()  # what still waits has no time any more
+
+    def refused(self, record: ProducerRecord, error: BaseException) -> None:
+        """``send`` raises this; what another attempt may save is left to the application."""
+        if isinstance(error, ABOUT_THE_RECORD):
+            self.failed(record, error)
+
+    def failed(self, record: ProducerRecord, error: BaseException) -> None:
+        """A record ended without being stored, or perhaps stored. Does not wait."""
+        if record.topic == self._topic or isinstance(error, TransactionAbortedError):
+            return
+        if self._waiting.qsize() >= MOST_WAITING:
+            self._lost(BufferError(f"{MOST_WAITING} others wait"))
+            return
+        self._waiting.put((record, error, self._clock.wall_ms()))
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until every letter so far has its outcome; False when ``timeout`` seconds passed."""
+        if self._thread is None:
+            return True
+        done = threading.Event()
+        self._waiting.put(done)
+        return done.wait(timeout)
+
+    def close(self) -> None:
+        """Send what waits, and end."""
+        with self._starting:
+            thread = self._thread
+        if thread is None:
+            return
+        self._waiting.put(None)
+        thread.join(self._seconds)
+        self._ending.set()
+
+    def _run(self) -> None:
+        producer = None
+        while (item := self._waiting.get()) is not None:
+            if isinstance(item, threading.Event):
+                _flush(producer)
+                item.set()
+            elif self._ending.is_set():
+                self._lost(TimeoutError("the producer was closed"))
+            else:
+                producer = self._send(producer, *item)
+        if producer is not None:
+            producer.close(self._seconds)
+
+    def _send(self, producer: Any, record: ProducerRecord, error: Any, moment: int) -> Any:
+        """Send one letter; the producer, which was perhaps made for it."""
+        try:
+            producer = producer or self._make_producer()
+            future = producer.send(*letter(record, error, moment, self._topic))
+            future.add_callback(lambda _: self._counts.dead_letter(True))
+            future.add_errback(self._lost)
+        except Exception as failure:
+            self._lost(failure)
+        return producer
+
+    def _lost(self, failure: BaseException) -> None:
+        self._counts.dead_letter(False)
+        _log.error("a dead letter for topic %r was lost: %s", self._topic, failure)
+
+
+def _flush(producer: Any) -> None:
+    if producer is not None:
+        try:
+            producer.flush()
+        except KprodError as error:
+            _log.error("dead letters were not flushed: %s", error)
+
+
+def letter(
+    record: ProducerRecord, error: BaseException, moment: int, topic: str
+) -> tuple[Any, ...]:
+    """The arguments of ``send`` for a record that failed at ``moment`` (ms since 1970).
+
+    Key, value, headers and timestamp are the record's; what is no bytes becomes JSON. Headers that
+    begin with ``kprod.dlq.`` tell the rest.
+    """
+    key, value = _as_bytes(record.key), _as_bytes(record.value)
+    headers: tuple[Header, ...] = tuple(record.headers)
+    told: dict[str, Any] = {
+        "reason": reason_of(error),
+        "message": error,
+        "topic": record.topic,
+        "partition": record.partition,
+        "timestamp": record.timestamp_ms,
+        "time": moment,
+    }
+    if getattr(error, "persisted", Persisted.NO) is Persisted.MAYBE:
+        told["persisted"] = "maybe"
+    if is_too_large(error):
+        told["truncated"] = sum(len(data) for data in (key, value) if data is not None)
+        key, value, headers = beginning(key), beginning(value), ()
+    return topic, value, key, [*headers, *letter_headers(told)], None, record.timestamp_ms
+
+
+def letter_headers(told: dict[str, Any]) -> Iterator[Header]:
+    """What is told of a letter, as headers; without what is None or empty."""
+    for name, what in told.items():
+        if what not in (None, ""):
+            yield f"{PREFIX}{name}", str(what).encode()
+
+
+def reason_of(error: BaseException) -> str:
+    """The name of a broker's error, or of the class of any other."""
+    return error.name if isinstance(error, BrokerError) else type(error).__name__
+
+
+def is_too_large(error: BaseException) -> bool:
+    """Whether the record was refused for its size."""
+    refused = isinstance(error, BrokerError) and error.code == TOO_LARGE
+    return refused or isinstance(error, RecordTooLargeError)
+
+
+def beginning(data: Any) -> bytes | None:
+    """What is kept of a key or value that is too large."""
+    return None if data is None else bytes(data[:EXCERPT])
+
+
+def _as_bytes(data: Any) -> Any:
+    if data is None or isinstance(data, bytes | bytearray | memoryview):
+        return data
+    import json  # only for such a record
+
+    return json.dumps(data, default=repr, ensure_ascii=False).encode("utf-8", "replace")

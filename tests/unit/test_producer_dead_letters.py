@@ -1,0 +1,172 @@
+"""A record that failed for good is in the dead-letter topic, once, and says why"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer, aio, kafka
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from kprod.broker.log_reader import read_topic
+from kprod.errors import (
+    BrokerError,
+    ConfigError,
+    KprodTimeoutError,
+    RecordTooLargeError,
+    SerializationError,
+)
+
+DEAD = "dead"
+CLIENT, LETTERS = "app", "app-dead-letters"
+INVALID_RECORD = 87
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"orders": 2, DEAD: 1}) as broker:
+        yield broker
+
+
+def producer(broker: EmbeddedBroker, **options: Any) -> KafkaProducer:
+    return KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers,
+        client_id=CLIENT,
+        dead_letter_topic=DEAD,
+        **options,
+    )
+
+
+def letters(broker: EmbeddedBroker) -> list[Any]:
+    return [record for _, record in read_topic(broker.bootstrap_servers, DEAD)]
+
+
+def told(letter: Any) -> dict[str, str]:
+    prefix = "kprod.dlq."
+    return {
+        name.removeprefix(prefix): value.decode()
+        for name, value in letter.headers
+        if name.startswith(prefix)
+    }
+
+
+def counted(made: KafkaProducer) -> tuple[float, float]:
+    metrics = made.metrics()["producer-metrics"]
+    return metrics["dead-letter-total"], metrics["dead-letter-error-total"]
+
+
+def refusing(broker: EmbeddedBroker, client_id: str = CLIENT) -> Any:
+    fault = Fault(api=ApiKey.PRODUCE, client_id=client_id, times=None, error=INVALID_RECORD)
+    return broker.faults.active(fault)
+
+
+def test_what_a_broker_refuses(broker: EmbeddedBroker) -> None:
+    with producer(broker, value_serializer="json") as made:
+        with refusing(broker):
+            future = made.send("orders", {"a": 1}, b"k", [("h", b"1")], 1, 5)
+            made.flush()
+        assert isinstance(future.exception, BrokerError)
+        assert counted(made) == (1, 0)
+        assert made.send("orders", {"a": 2}).get(10).offset == 0
+    (letter,) = letters(broker)
+    assert (letter.key, letter.value, letter.timestamp) == (b"k", b'{"a":1}', 5)
+    assert letter.headers[0] == ("h", b"1")
+    said = told(letter)
+    assert (said["reason"], said["topic"], said["partition"]) == ("INVALID_RECORD", "orders", "1")
+    assert said["timestamp"] == "5"
+    assert int(said["time"]) > 1_700_000_000_000
+    assert "persisted" not in said
+
+
+def test_what_send_refuses_for_good(broker: EmbeddedBroker) -> None:
+    with producer(broker, value_serializer="int", max_request_size=100_000) as made:
+        with pytest.raises(SerializationError):
+            made.send("orders", {"no": "number"})
+        with pytest.raises(RecordTooLargeError):
+            made.send("orders", 7, key=bytes(200_000))
+    first, second = letters(broker)
+    assert json.loads(first.value) == {"no": "number"}
+    assert told(first)["reason"] == "SerializationError"
+    assert (len(second.key), second.value) == (16_384, b"7")
+    assert told(second)["truncated"] == "200001"
+
+
+def test_what_may_pass_is_no_letter(broker: EmbeddedBroker) -> None:
+    with producer(broker, max_block_ms=50) as made:
+        with (
+            broker.faults.active(Fault(api=ApiKey.METADATA, times=None, drop=True)),
+            pytest.raises(KprodTimeoutError),
+        ):
+            made.send("orders", b"")
+        made.flush()
+    assert letters(broker) == []
+
+
+def test_records_that_are_given_up_at_the_end(broker: EmbeddedBroker) -> None:
+    made = producer(broker, linger_ms=60_000)
+    with broker.faults.active(Fault(api=ApiKey.PRODUCE, client_id=CLIENT, times=None, drop=True)):
+        made.send("orders", b"late")
+        made.close(0.2)
+    deadline = time.monotonic() + 20
+    while not letters(broker) and time.monotonic() < deadline:  # it comes in the background
+        time.sleep(0.05)
+    (letter,) = letters(broker)
+    assert letter.value == b"late"
+    assert told(letter)["reason"] == "ProducerClosedError"
+    assert told(letter)["persisted"] == "maybe"
+
+
+def test_never_in_circles(broker: EmbeddedBroker) -> None:
+    with producer(broker) as made:
+        with refusing(broker), refusing(broker, LETTERS):
+            with pytest.raises(BrokerError):
+                made.send(DEAD, b"mine").get(10)
+            with pytest.raises(BrokerError):
+                made.send("orders", b"lost").get(10)
+            made.flush()
+        assert counted(made) == (0, 1)
+    assert letters(broker) == []
+
+
+def test_every_way_of_sending(broker: EmbeddedBroker) -> None:
+    with producer(broker) as made, refusing(broker):
+        made.send_many("orders", [b"1", b"2"])
+        made.flush()
+    native = kafka.KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, client_id=CLIENT, dead_letter_topic=DEAD
+    )
+    with refusing(broker):
+        native.send("orders", b"3")
+        native.flush()
+    native.close()
+
+    async def run() -> None:
+        async with aio.Producer(
+            bootstrap_servers=broker.bootstrap_servers, client_id=CLIENT, dead_letter_topic=DEAD
+        ) as loops:
+            with refusing(broker), pytest.raises(BrokerError):
+                await loops.send_and_wait("orders", b"4")
+
+    asyncio.run(run())
+    assert sorted(letter.value for letter in letters(broker)) == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_letter_is_in_no_transaction(broker: EmbeddedBroker) -> None:
+    with producer(broker, transactional_id="t") as made:
+        made.init_transactions()
+        made.begin_transaction()
+        made.send("orders", b"aborted").get(10)
+        with refusing(broker), pytest.raises(BrokerError):
+            made.send("orders", b"refused").get(10)
+        made.abort_transaction()
+    (letter,) = letters(broker)
+    assert letter.value == b"refused"
+
+
+def test_a_topic_that_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="dead_letter_topic: expected 1 to 249"):
+        KafkaProducer(dead_letter_topic="no topic")
