@@ -43,7 +43,7 @@ def _theirs() -> Any:
 
 @cache
 def _kin(name: str) -> type[face.KafkaError]:
-    """The face's class of this name, as a subclass of aiokafka's if there is one."""
+    """The face's class of this name, as a subclass of aiokafka's if it has one."""
     known = _face_name(name)
     base: type[face.KafkaError] = getattr(face, name) if known == name else _kin(known)
     theirs = getattr(_theirs(), name, None)

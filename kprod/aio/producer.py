@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.loop_threads import with_tokens_of_loop
@@ -47,13 +46,8 @@ class AsyncTransaction:
         await self._queueing.elsewhere(self._transaction.__enter__, "begin")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        end = partial(self._transaction.__exit__, kind, error, traceback)
+    async def __aexit__(self, *error: Any) -> None:
+        end = partial(self._transaction.__exit__, *error)
         await self._queueing.elsewhere(end, "end")
 
 

@@ -74,7 +74,7 @@ class RecordBatch:
         return AppendedRecord(len(self.records) - 1, size, stamp)
 
     def record_count(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return len(self.records)
 
     def size(self) -> int:

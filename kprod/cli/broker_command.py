@@ -119,7 +119,7 @@ def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """Run the embedded broker until Ctrl-C or SIGTERM.
 
     The first line printed is `listening on HOST:PORT`, with commas where there are several nodes.
-    It is there for trying things out and for tests: all nodes are this one process.
+    It serves for trying things out and for tests: all nodes are this one process.
     """
     options = {
         "log_dirs": data_dir or (),
@@ -136,7 +136,7 @@ def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 def _serve(until_stdin_closes: bool, options: dict[str, Any]) -> None:
     """Run a broker with these options until a stop signal comes."""
     # Blocked from here on, in every thread the broker starts: a signal that comes early waits for
-    # sigwait below, so there is no moment at which it could tear a half-started broker down.
+    # sigwait below, and can never tear a half-started broker down.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     if until_stdin_closes:
         when_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))

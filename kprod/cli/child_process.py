@@ -22,8 +22,8 @@ LOOK_EVERY = 0.05  # seconds
 class ChildSession:
     """A program in a session of its own, so that nothing it starts can be left behind.
 
-    A session holds the child's children too, whatever process groups they make for themselves
-    (Spark's Python daemon makes one). Its standard input is a pipe that closes when this process
+    A session holds the child's children too, even those with a process group of their own (that of
+    Spark's Python daemon). Its standard input is a pipe that closes when this process
     ends, its output goes to ``log``. Thread: one.
     """
 
@@ -101,7 +101,7 @@ def when_parent_ends(act: Callable[[], object]) -> None:
     """Call ``act`` in a thread of its own once standard input is closed.
 
     The parent holds the other end of the pipe. The system closes it when the parent is gone, even
-    when it was killed and could tell nobody.
+    when a signal has killed it.
     """
     threading.Thread(target=_wait, args=(act,), name="kprod-lifeline", daemon=True).start()
 

@@ -36,7 +36,7 @@ def consume(
     topic: Annotated[str, typer.Option(help="The topic to read.")],
     bootstrap_servers: Servers = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin with the first records there are.")
+        bool, typer.Option("--from-beginning", help="Begin with the oldest records of the topic.")
     ] = False,
     group: Annotated[
         str | None,
@@ -47,7 +47,7 @@ def consume(
     ] = Format.VALUE,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop behind the records there are now.")
+        bool, typer.Option("--until-end", help="Stop behind the records that the topic holds now.")
     ] = False,
     option: Options = None,
     config: ConfigFile = None,

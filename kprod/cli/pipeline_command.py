@@ -131,7 +131,7 @@ def read_job(path: Path) -> dict[str, Any]:
         raise typer.BadParameter(f"{path}: {error}") from error
     unknown = sorted(set(told) - set(TABLES) - {"write", "kafka"})
     if unknown:
-        raise typer.BadParameter(f"{path}: there is no table {unknown} in a pipeline")
+        raise typer.BadParameter(f"{path}: a pipeline has no table {unknown}")
     fields: dict[str, Any] = {}
     for table, keys in TABLES.items():
         for key, value in told.get(table, {}).items():
@@ -240,7 +240,7 @@ def _run(pipeline: Pipeline, dry: bool, report: Path | None) -> int:
 
 
 class _Running:
-    """A pipeline, and the session it runs on once there is one."""
+    """A pipeline, and the session it runs on once it has begun."""
 
     def __init__(
         self, pipeline: Pipeline, scratch: Path, *, dry: bool, report: Path | None

@@ -55,10 +55,10 @@ def verifiable_producer(
         int | None, typer.Option(min=1, help="Keys from 0 to this less one, again and again.")
     ] = None,
 ) -> None:
-    """Send numbers, and tell of each on a line of JSON, as Kafka's own tool for its tests does.
+    """Send numbers, and report each on a line of JSON, as Kafka's own tool for its tests does.
 
     So harnesses that drive that tool drive kprod. SIGTERM or Ctrl-C ends the sending; what was sent
-    is delivered and told of before the end. Records are idempotent with acks=-1.
+    is delivered and reported before the end. Records are idempotent with acks=-1.
     """
     options = with_config(command_config, {"acks": acks})
     producer = open_producer(bootstrap_server, options)
@@ -87,7 +87,7 @@ class _StopFlag:
 
 
 def _paced(most: int, throughput: int, stop: _StopFlag) -> Iterator[int]:
-    """Numbers from 0, ``throughput`` a second at most, until there are ``most`` or it stops."""
+    """Numbers from 0, ``throughput`` a second at most, until ``most`` were sent or it stops."""
     began = time.monotonic()
     for number in itertools.count() if most < 0 else range(most):
         while throughput >= 0 and not stop.exit_code:
@@ -104,8 +104,8 @@ def _paced(most: int, throughput: int, stop: _StopFlag) -> Iterator[int]:
 class _Telling:
     """Events as lines of JSON, in the names of Kafka's tool.
 
-    Outcomes come by the callbacks' thread; the main thread tells nothing meanwhile but of records
-    that ``send`` refuses, and a line is written as a whole.
+    Outcomes come by the callbacks' thread; the main thread reports only records that ``send``
+    refuses meanwhile, and a line is written as a whole.
     """
 
     def __init__(self, out: IO[str], throughput: int) -> None:
@@ -140,7 +140,7 @@ class _Telling:
         self.tell("producer_send_error", topic=topic, key=key, value=value, **what)
 
     def end(self) -> None:
-        """Every record has been told of."""
+        """Every record has been reported."""
         self.tell("shutdown_complete")
         counts = {"sent": self._sent, "acked": self._acked}
         rate = 1000 * self._acked / max(1, self.age_ms)

@@ -33,7 +33,7 @@ class Addresses:
             raise Refused
         found = tuple(dict.fromkeys(_address(entry) for entry in entries))
         if not found:
-            raise Refused("there is no address in it")
+            raise Refused("it has no address")
         if len(found) > MOST_ADDRESSES:
             raise Refused(f"{len(found)} addresses; a few are enough to find the others")
         return found
@@ -58,7 +58,7 @@ def _address(entry: Any) -> Address:
 
 def _parsed(entry: str) -> Address:
     if not entry:
-        raise Refused("there is an empty address in it")
+        raise Refused("it has an empty address")
     host, port = _bracketed(entry) if entry.startswith("[") else _plain(entry)
     return _checked_host(host, entry), _checked_port(port, entry)
 

@@ -44,13 +44,13 @@ class ProducerOptions(TypedDict, total=False):
     ``close_timeout_ms_at_exit=30000``, ``close_on_sigterm=True``."""
 
     acks: Literal["all", "-1", -1, "0", 0, "1", 1]
-    """Who must have stored a batch before it counts as sent: all in-sync replicas (``all``),
-    the leader (1), nobody (0, offsets are unknown then)."""
+    """Replicas that must have stored a batch before it counts as sent: all in sync (``all``),
+    the leader (1), none (0, offsets are unknown then)."""
 
     enable_idempotence: bool
     """Retries neither duplicate nor reorder records. Needs ``acks=all``, ``retries`` above 0
-    and at most 5 requests in flight. When one of these is set otherwise: an error if
-    idempotence was asked for, else it is switched off with a warning."""
+    and at most 5 requests in flight. When another value of one is set: an error if idempotence
+    was asked for, else it is switched off with a warning."""
 
     transactional_id: str | None
     """Name under which a producer's transactions are known to the cluster; the same one each
@@ -98,7 +98,7 @@ class ProducerOptions(TypedDict, total=False):
     """Chooses the partition of a record that names none. ``default``: by murmur2 of the key, as
     Kafka's Java client does; ``crc32``: as librdkafka's ``consistent_random``; ``fnv1a``: as
     Sarama's hash partitioner. With all three, records without a key stay on one partition until
-    a batch is full. ``round_robin``: one after the other, whatever the key. An object's
+    a batch is full. ``round_robin``: one after the other, also for equal keys. An object's
     ``close()``, if any, is called when the producer has ended."""
 
     partitioner_adaptive_partitioning_enable: bool
@@ -192,7 +192,7 @@ class ProducerOptions(TypedDict, total=False):
 
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
     """What to do when no known broker can be asked about the cluster: ``rebootstrap`` asks the
-    ``bootstrap_servers`` again, whose names are resolved anew (KIP-899); ``none`` goes on
+    ``bootstrap_servers`` again, with their names resolved anew (KIP-899); ``none`` goes on
     trying the brokers that are known."""
 
     metadata_recovery_rebootstrap_trigger_ms: int
@@ -235,7 +235,7 @@ class ProducerOptions(TypedDict, total=False):
     """Length of such a window."""
 
     enable_metrics_push: bool
-    """Whether brokers are told of the metrics that they have subscribed to (KIP-714)."""
+    """Whether brokers get the metrics that they have subscribed to (KIP-714)."""
 
     transport: Any
     """How brokers are reached: the name of a transport (``kprod.transport.register``, or the
@@ -259,7 +259,7 @@ class ProducerOptions(TypedDict, total=False):
     """A context of the application's own, instead of all other ``ssl_`` options."""
 
     ssl_cafile: str | os.PathLike[str] | None
-    """Whom to trust: certificates of authorities, or the brokers' own. None: those the system
+    """Certificates to trust: of authorities, or the brokers' own. None: those that the system
     trusts. Read again for new connections when the file has changed."""
 
     ssl_truststore_password: str | Callable[[], str] | None
@@ -324,16 +324,16 @@ class ProducerOptions(TypedDict, total=False):
     4.4)."""
 
     sasl_oauthbearer_client_id: str | None
-    """Who asks for the token."""
+    """The client that asks for the token."""
 
     sasl_oauthbearer_client_secret: str | Callable[[], str] | None
-    """Proof of that."""
+    """The secret of that client."""
 
     sasl_oauthbearer_scope: str | None
     """What the token should allow."""
 
     sasl_oauthbearer_cafile: str | os.PathLike[str] | None
-    """Whom to trust as the token endpoint: certificates of authorities. None: those the system
+    """Certificates of authorities to trust for the token endpoint. None: those that the system
     trusts."""
 
     sasl_oauthbearer_extensions: Mapping[str, str] | str | None

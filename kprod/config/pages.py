@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kprod.config import option_types
 from kprod.config.foreign_options import IGNORED, UNAVAILABLE, UNAVAILABLE_FAMILIES
 from kprod.config.kinds import (
     PARTITIONERS,
@@ -79,39 +81,9 @@ def _listing(reasons: Mapping[str, str]) -> str:
     return "".join(f"- {_code(group)}: {reason}.\n" for reason, group in names.items())
 
 
-_HEAD = '''\
-"""The options of a producer with their types: written by ``python -m kprod.config types``"""
+_WRITTEN_BY_HAND = 'see ``docs/configuration.md``."""\n'
+"""The end of what stands by hand in ``option_types``; the fields come behind it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
-
-if TYPE_CHECKING:
-    import os
-    import ssl
-
-
-class SerializesObjects(Protocol):
-    """An object that makes bytes of keys or values, as kafka-python 3 has them."""
-
-    def serialize(self, topic: str, headers: Any, data: Any, /) -> Any:
-        """The bytes of ``data``, or None."""
-
-
-class ChoosesPartitions(Protocol):
-    """A partitioner that is told what became of its choices."""
-
-    def choose(self, topic: Any, key: Any, /) -> int:
-        """The number of one of the topic's partitions."""
-
-    def appended(self, topic: Any, partition: int, nbytes: int, batch_ready: bool, /) -> None:
-        """A record took ``nbytes`` in ``partition``."""
-
-
-class ProducerOptions(TypedDict, total=False):
-    """Every option of ``KafkaProducer``; see ``docs/configuration.md``."""
-'''
 _IN_ANY_CASE = ("sasl_mechanism", "ssl_minimum_version")
 """Choices that are written in capitals, which a Literal of what is kept would refuse."""
 
@@ -134,8 +106,9 @@ _BY_WORDS = {
 
 
 def types_page() -> str:
-    """A whole module, formatted."""
-    return _HEAD + "".join(_field(option) for option in OPTIONS.values())
+    """The module ``option_types``, to be formatted by ruff."""
+    by_hand, end, _ = inspect.getsource(option_types).partition(_WRITTEN_BY_HAND)
+    return by_hand + end + "".join(_field(option) for option in OPTIONS.values())
 
 
 def _field(option: Option) -> str:

@@ -29,8 +29,8 @@ _Options = TypeVar("_Options", bound=Mapping[str, Any])
 def concealed(options: _Options) -> _Options:
     """The same options, and secrets among them as ``Secret``: in no ``repr``, pickle or traceback.
 
-    For whatever takes options from an application, before anything else. A name that nobody knows
-    may be a mistyped one, so its text is concealed, too.
+    To be called first with any options of an application. An unknown name may be a mistyped one, so
+    its text is concealed, too.
     """
     kept: Any = {name: _concealed(name, value) for name, value in options.items()}
     return cast(_Options, kept)
@@ -65,8 +65,8 @@ class OptionReader:
 
     ``values`` has an entry for every option, a profile's where it was not set; ``given`` maps the
     names of those that were set to the spelling used; ``problems`` are sentences, empty when all is
-    well; ``refused`` the names of the options whose value in ``values`` is only the default because
-    the given one was wrong.
+    well; ``refused`` the names of the options that have their default in ``values`` because the
+    given value was wrong.
     """
 
     def __init__(self, options: Mapping[Any, Any]) -> None:

@@ -11,6 +11,9 @@ from kprod.config.table import OPTIONS
 
 _log = logging.getLogger("kprod.config")
 
+Rule: TypeAlias = tuple[tuple[str, ...], Callable[[OptionReader], str | None]]
+"""The options it looks at, and what finds the problem with them, if any."""
+
 MAX_IN_FLIGHT_IDEMPOTENT = 5
 
 _LEVELS = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
@@ -62,30 +65,23 @@ def _delivery_timeout(reader: OptionReader) -> str | None:
     return None
 
 
-def _retry_backoff(reader: OptionReader) -> str | None:
-    return _backoff(reader, "retry_backoff_ms", "retry_backoff_max_ms")
+def _growing(name: str) -> Rule:
+    """Of a time that doubles from ``NAME_ms`` to ``NAME_max_ms``."""
+    first, longest = names = f"{name}_ms", f"{name}_max_ms"
 
-
-def _reconnect_backoff(reader: OptionReader) -> str | None:
-    return _backoff(reader, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
-
-
-def _setup_timeout(reader: OptionReader) -> str | None:
-    first, longest = "socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"
-    return _backoff(reader, first, longest)
-
-
-def _backoff(reader: OptionReader, first: str, longest: str) -> str | None:
-    values = reader.values
-    if values[longest] >= values[first]:
+    def settle(reader: OptionReader) -> str | None:
+        values = reader.values
+        if values[longest] >= values[first]:
+            return None
+        if longest not in reader.given:
+            values[longest] = values[first]
+        elif first not in reader.given:
+            values[first] = values[longest]
+        else:
+            return f"{longest}={values[longest]} must be at least {first}={values[first]}"
         return None
-    if longest not in reader.given:
-        values[longest] = values[first]
-        return None
-    if first not in reader.given:
-        values[first] = values[longest]
-        return None
-    return f"{longest}={values[longest]} must be at least {first}={values[first]}"
+
+    return names, settle
 
 
 def _memory(reader: OptionReader) -> str | None:
@@ -114,7 +110,7 @@ def _growth(reader: OptionReader) -> str | None:
 def _compression(reader: OptionReader) -> str | None:
     codec, level = reader.values["compression_type"], reader.values["compression_level"]
     module = _CODEC_MODULES.get(codec)
-    if module is not None and not _is_installed(module):
+    if module is not None and not is_installed(module):
         return f"compression_type={codec!r} needs the package {module}, which is not installed"
     if level is None:
         return None
@@ -126,7 +122,8 @@ def _compression(reader: OptionReader) -> str | None:
     return None
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
+    """Whether a package can be imported, without importing it."""
     from importlib.util import find_spec
 
     return find_spec(module) is not None
@@ -163,9 +160,6 @@ def _topic_acks(reader: OptionReader) -> str | None:
     )
 
 
-Rule: TypeAlias = tuple[tuple[str, ...], Callable[[OptionReader], str | None]]
-"""The options it looks at, and what finds the problem with them, if any."""
-
 _DELIVERY_TIMEOUT: Rule = (
     ("delivery_timeout_ms", "linger_ms", "request_timeout_ms"),
     _delivery_timeout,
@@ -184,12 +178,9 @@ PRODUCER_RULES: tuple[Rule, ...] = (
         _idempotence,
     ),
     _DELIVERY_TIMEOUT,
-    (("retry_backoff_ms", "retry_backoff_max_ms"), _retry_backoff),
-    (("reconnect_backoff_ms", "reconnect_backoff_max_ms"), _reconnect_backoff),
-    (
-        ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
-        _setup_timeout,
-    ),
+    _growing("retry_backoff"),
+    _growing("reconnect_backoff"),
+    _growing("socket_connection_setup_timeout"),
     (("batch_size", "batch_max_size", "max_request_size"), _growth),
     (("batch_size", "buffer_memory"), _memory),
     _COMPRESSION,
@@ -211,7 +202,7 @@ TOPIC_RULES: tuple[Rule, ...] = (
 
 
 def apply_rules(rules: Iterable[Rule], reader: OptionReader) -> None:
-    """Apply every rule whose options all have the value that was meant; note problems."""
+    """Apply every rule of which no option was refused; note problems."""
     for names, rule in rules:
         if reader.refused.isdisjoint(names) and (problem := rule(reader)) is not None:
             reader.problems.append(problem)

@@ -50,7 +50,7 @@ SECURITY_ROWS = (
         "ssl_cafile",
         None,
         PathOrText(_CERTIFICATES),
-        "Whom to trust: certificates of authorities, or the brokers' own. None: those the system"
+        "Certificates to trust: of authorities, or the brokers' own. None: those that the system"
         " trusts. Read again for new connections when the file has changed.",
         (
             "ssl.ca.location",
@@ -202,14 +202,14 @@ SECURITY_ROWS = (
         "sasl_oauthbearer_client_id",
         None,
         Text("an identifier"),
-        "Who asks for the token.",
+        "The client that asks for the token.",
         ("sasl.oauthbearer.client.credentials.client.id",),
     ),
     Option(
         "sasl_oauthbearer_client_secret",
         None,
         _SECRET,
-        "Proof of that.",
+        "The secret of that client.",
         ("sasl.oauthbearer.client.credentials.client.secret",),
         secret=True,
     ),
@@ -218,7 +218,7 @@ SECURITY_ROWS = (
         "sasl_oauthbearer_cafile",
         None,
         PathOrText("the path of a PEM file, or PEM text"),
-        "Whom to trust as the token endpoint: certificates of authorities. None: those the system"
+        "Certificates of authorities to trust for the token endpoint. None: those that the system"
         " trusts.",
         ("https.ca.location", "https.ca.pem"),
     ),

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from kprod.config.kinds import Refused
 from kprod.config.reading import OptionReader
+from kprod.config.rules import is_installed
 from kprod.config.secret import exposed
 from kprod.config.security_options import SCRAM, SECURITY_ROWS
 from kprod.config.table import OPTIONS
@@ -131,7 +132,7 @@ _ENDPOINT = re.compile(
 
 
 def check_security(reader: OptionReader) -> Iterable[str]:
-    """Every problem there is. Options that were refused by themselves are not looked at again."""
+    """Every problem. If an option was refused by itself, the others are not looked at."""
     if not reader.refused.isdisjoint(_NAMES):
         return ()
     problems = [*_jaas(reader)]
@@ -169,11 +170,7 @@ def _tls(reader: OptionReader) -> Iterable[str]:
     given = _set(reader, _TLS)
     if protocol not in ("SSL", "SASL_SSL"):
         if given:
-            better = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
-            yield (
-                f"{', '.join(given)} means nothing with security_protocol={protocol!r};"
-                f" set security_protocol={better!r}"
-            )
+            yield _meaningless(given, protocol, "SASL_SSL" if "SASL" in protocol else "SSL")
         return
     if values["ssl_context"] is not None and len(given) > 1:
         others = ", ".join(name for name in given if name != "ssl_context")
@@ -193,6 +190,13 @@ def _tls(reader: OptionReader) -> Iterable[str]:
             yield f"{option} is set without {needed}"
 
 
+def _meaningless(given: Iterable[str], protocol: str, better: str) -> str:
+    return (
+        f"{', '.join(given)} means nothing with security_protocol={protocol!r};"
+        f" set security_protocol={better!r}"
+    )
+
+
 def _sasl(reader: OptionReader) -> Iterable[str]:
     values, protocol = reader.values, reader.values["security_protocol"]
     mechanism = values["sasl_mechanism"]
@@ -200,10 +204,7 @@ def _sasl(reader: OptionReader) -> Iterable[str]:
     if not protocol.startswith("SASL"):
         if given:
             better = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
-            yield (
-                f"{', '.join(given)} means nothing with security_protocol={protocol!r};"
-                f" set security_protocol={better!r}"
-            )
+            yield _meaningless(given, protocol, better)
         return
     if mechanism is None:
         yield f"security_protocol={protocol!r} needs sasl_mechanism: {', '.join(_BY_MECHANISM)}"
@@ -213,7 +214,7 @@ def _sasl(reader: OptionReader) -> Iterable[str]:
         yield f"{', '.join(foreign)} means nothing with sasl_mechanism={mechanism!r}"
     yield from _missing(reader, mechanism)
     module, package = _PACKAGES.get(mechanism, ("", ""))
-    if module and not _is_installed(module):
+    if module and not is_installed(module):
         yield f"sasl_mechanism={mechanism!r} needs the package {package}, which is not installed"
     if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER"):
         _log.warning("%s sends its secret unencrypted: use security_protocol='SASL_SSL'", mechanism)
@@ -256,7 +257,7 @@ def _endpoint(url: str) -> Iterable[str]:
     local = found is not None and found["host"].lower() in ("localhost", "127.0.0.1", "[::1]")
     if found is None or (found["scheme"] != "https" and not local):
         yield f"{_CLIENT[0]}: expected https://HOST/..., or http on this machine"
-    elif not _is_installed("urllib3"):
+    elif not is_installed("urllib3"):
         yield f"{_CLIENT[0]} needs the package kprod[oauth], which is not installed"
 
 
@@ -270,15 +271,9 @@ def _ways(reader: OptionReader) -> Iterable[str]:
             yield "proxy_url needs transport='tcp'"
         if not proxy.startswith(("socks5://", "socks5h://", "http://")) or "@:" in proxy:
             yield "proxy_url: expected socks5://, socks5h:// or http://[user:password@]host:port"
-        elif proxy.startswith("socks") and not _is_installed("python_socks"):
+        elif proxy.startswith("socks") and not is_installed("python_socks"):
             yield "proxy_url: socks5 needs the package kprod[proxy], which is not installed"
     if path is not None and transport != "unix":
         yield "unix_socket_path needs transport='unix'"
     if path is None and transport == "unix":
         yield "transport='unix' needs unix_socket_path"
-
-
-def _is_installed(module: str) -> bool:
-    from importlib.util import find_spec
-
-    return find_spec(module) is not None

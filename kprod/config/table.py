@@ -33,7 +33,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "batch_max_size": 1048576,
             "buffer_memory": 134217728,
         },
-        # Nothing waits for company, and who waits alone for a record looks for its answer first.
+        # No batch waits for more records, and a caller that waits for its record polls first.
         "latency": {"linger_ms": 0, "busy_poll_us": 50},
         # A cluster may be away for as long as it takes to mend it.
         "durable": {
@@ -106,8 +106,8 @@ _ROWS = (
         "acks",
         "all",
         _ACKS,
-        "Who must have stored a batch before it counts as sent: all in-sync replicas (`all`), the"
-        " leader (1), nobody (0, offsets are unknown then).",
+        "Replicas that must have stored a batch before it counts as sent: all in sync (`all`), the"
+        " leader (1), none (0, offsets are unknown then).",
         ("request.required.acks",),
     ),
     Option(
@@ -115,7 +115,7 @@ _ROWS = (
         True,
         Truth(),
         "Retries neither duplicate nor reorder records. Needs `acks=all`, `retries` above 0 and"
-        " at most 5 requests in flight. When one of these is set otherwise: an error if idempotence"
+        " at most 5 requests in flight. When another value of one is set: an error if idempotence"
         " was asked for, else it is switched off with a warning.",
     ),
     Option(
@@ -155,8 +155,8 @@ _ROWS = (
         "Chooses the partition of a record that names none. `default`: by murmur2 of the key, as"
         " Kafka's Java client does; `crc32`: as librdkafka's `consistent_random`; `fnv1a`: as"
         " Sarama's hash partitioner. With all three, records without a key stay on one partition"
-        " until a batch is full. `round_robin`: one after the other, whatever the key. An object's"
-        " `close()`, if any, is called when the producer has ended.",
+        " until a batch is full. `round_robin`: one after the other, also for equal keys. An"
+        " object's `close()`, if any, is called when the producer has ended.",
         ("partitioner.class",),
     ),
     Option(
@@ -326,8 +326,8 @@ _ROWS = (
         "rebootstrap",
         _RECOVERIES,
         "What to do when no known broker can be asked about the cluster: `rebootstrap` asks the"
-        " `bootstrap_servers` again, whose names are resolved anew (KIP-899); `none` goes on trying"
-        " the brokers that are known.",
+        " `bootstrap_servers` again, with their names resolved anew (KIP-899); `none` goes on"
+        " trying the brokers that are known.",
     ),
     Option(
         "metadata_recovery_rebootstrap_trigger_ms",
@@ -404,7 +404,7 @@ _ROWS = (
         "enable_metrics_push",
         True,
         Truth(),
-        "Whether brokers are told of the metrics that they have subscribed to (KIP-714).",
+        "Whether brokers get the metrics that they have subscribed to (KIP-714).",
     ),
     Option(
         "transport",

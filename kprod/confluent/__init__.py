@@ -76,6 +76,6 @@ def version() -> str:
 
 
 def libversion() -> tuple[str, int]:
-    """kprod's version once more, as text and as a number, 0x00MMmmpp: there is no librdkafka."""
+    """kprod's version once more, as text and as a number, 0x00MMmmpp: kprod has no librdkafka."""
     major, minor, patch = (int(part) for part in VERSION.split(".")[:3])
     return VERSION, major << 16 | minor << 8 | patch

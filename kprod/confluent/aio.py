@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from kprod.clock import SystemClock
@@ -32,7 +31,7 @@ _Outcome: TypeAlias = tuple[asyncio.Future[Message], Any, Message]
 
 
 class _Notifying(Producer):
-    """Tells when there is something to serve."""
+    """Calls back when reports wait to be served."""
 
     def on_ready(self, call: Callable[[], object]) -> None:
         """``call`` may come from any thread."""
@@ -47,8 +46,8 @@ class _Notifying(Producer):
 class AIOProducer:
     """``confluent_kafka.aio.AIOProducer``: for the loop that runs when it is made, and its thread.
 
-    ``produce`` returns a future of the record's Message. Nobody has to call ``poll``: the loop
-    serves reports when there are some, and no thread waits for them. ``error_cb``, ``stats_cb`` and
+    ``produce`` returns a future of the record's Message. ``poll`` need not be called: the loop
+    serves reports as they come, and no thread waits for them. ``error_cb``, ``stats_cb`` and
     ``throttle_cb`` run in the loop and may be coroutine functions. Calls that ask a broker wait in
     ``executor``, or in up to ``max_workers`` threads. ``batch_size`` and ``buffer_timeout`` are for
     programs that set them: a record is handed over at once, and ``linger.ms`` batches it.
@@ -77,7 +76,7 @@ class AIOProducer:
         self._producer = _Notifying(conf)
         me = weakref.ref(self)
         self._producer.on_ready(partial(_wake, me, self._loop))
-        _wake(me, self._loop)  # for what there was to tell before
+        _wake(me, self._loop)  # for reports that came before
         _tick(me, self._loop, self._producer.statistics_interval)
 
     # Outcomes -------------------------------------------------------------------------------------
@@ -256,19 +255,14 @@ class AIOProducer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
 def _reported(
     outcomes: deque[_Outcome], future: asyncio.Future[Message], error: Any, message: Message
 ) -> None:
-    """In whichever thread serves: the loop's, or that in which ``close`` waits."""
+    """In the thread that serves: the loop's, or that in which ``close`` waits."""
     outcomes.append((future, error, message))
 
 
@@ -277,7 +271,7 @@ def _wake(producer: weakref.ref[AIOProducer], loop: asyncio.AbstractEventLoop) -
     found = producer()
     if found is not None and not found._woken:
         found._woken = True
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no task waits any more
             loop.call_soon_threadsafe(_serve, producer)
 
 

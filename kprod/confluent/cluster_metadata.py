@@ -50,7 +50,7 @@ class ClusterMetadata:
 
 
 def cluster_metadata(reply: MetadataReply) -> ClusterMetadata:
-    """The cluster as a broker has told of it."""
+    """The cluster as a broker has described it."""
     brokers = {b.node_id: BrokerMetadata(b.node_id, b.host, b.port) for b in reply.brokers}
     topics = {topic.name: _topic(topic) for topic in reply.topics if topic.name}
     return ClusterMetadata(reply.cluster_id, reply.controller_id, brokers, topics)

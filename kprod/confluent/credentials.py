@@ -81,7 +81,7 @@ class OAuthTokens:
         threading.Thread(target=_keep_fresh, args=watched, name="kprod-oauth", daemon=True).start()
 
     def token(self) -> str:
-        """One that has not expired. Raises SaslAuthenticationError when there is none."""
+        """One that has not expired. Raises SaslAuthenticationError without one."""
         self.renew()
         if self._clock() >= self._current.expires:
             raise SaslAuthenticationError("OAUTHBEARER: the token of oauth_cb has expired")
@@ -135,7 +135,7 @@ def _told(error: Exception) -> str:
 
 
 def _keep_fresh(tokens: weakref.ref[OAuthTokens], stop: threading.Event) -> None:
-    """Until nobody has the tokens any more."""
+    """Until the tokens are closed, or no producer refers to them."""
     while (kept := tokens()) is not None:
         kept.renew()
         left = kept.until_renewal

@@ -25,7 +25,7 @@ class _Codes(type):
 
 
 class _Root(Exception):
-    """What KafkaException is while nobody has imported confluent_kafka."""
+    """The base of KafkaException until a program imports confluent_kafka."""
 
 
 class KafkaException(_Root):
@@ -114,7 +114,7 @@ class KafkaError(KafkaException, metaclass=_Codes):
 
 
 class ProduceError(KafkaException):
-    """A record could not be produced: ``code`` and ``name``, and ``exception`` if there is one."""
+    """A record could not be produced: ``code`` and ``name``, and ``exception``, its cause."""
 
     def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
         super().__init__(kafka_error)

@@ -24,7 +24,7 @@ monotonic = SystemClock.monotonic
 SUPPRESSED = 30.0
 """Seconds for which a broker's error is told once."""
 REMEMBERED = 1000
-"""Brokers whose latest error is known."""
+"""Brokers of which the latest error is remembered."""
 
 
 class ThrottleEvent(NamedTuple):
@@ -41,7 +41,7 @@ class ThrottleEvent(NamedTuple):
 
 
 class Events:
-    """Hears of events in the sender's thread, and has ``poll`` tell the application of them."""
+    """Notes events in the sender's thread, for ``poll`` to report them to the application."""
 
     def __init__(self, settings: Settings, reports: DeliveryReports) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class Events:
         self._told_all_down_after: int | None = None  # how many connections
 
     def listen_to(self, native: NativeProducer) -> None:
-        """Hear of what the callbacks that are there ask for."""
+        """Register for the events that the application has callbacks for."""
         if self._settings.error_cb is not None:
             heard = partial(self._heard_of_trouble, weakref.ref(native))
             native.metadata.subscribe(MetadataListener(broker_failed=heard))
@@ -121,7 +121,7 @@ class _Forwarded(logging.Handler):
 
 
 def forwarding(settings: Settings, client_id: str) -> logging.Handler | None:
-    """Let the application's logger, if there is one, have what kprod logs of this producer.
+    """Let the application's logger, if it gave one, have what kprod logs of this producer.
 
     Until the handler is removed. ``debug`` begins with a line of its own, as librdkafka does; more
     comes when the logger kprod lets it pass: its level is for all producers, so it is not set here.

@@ -113,13 +113,13 @@ def _number(value: Any) -> Any:
     return int(text) if text.lstrip("-").isdecimal() else value
 
 
-NOBODY = "no-broker-is-configured.invalid:9092"
-"""Where a producer without ``bootstrap.servers`` finds no broker, as there."""
+NO_BROKER = "no-broker-is-configured.invalid:9092"
+"""The address of a producer without ``bootstrap.servers``, which finds no broker, as there."""
 
 DEFAULTS: Mapping[str, Any] = {
     "acks": "all",
     "batch_size": 1_000_000,
-    "bootstrap_servers": NOBODY,
+    "bootstrap_servers": NO_BROKER,
     "delivery_timeout_ms": 300_000,
     "linger_ms": 5,
     "partitioner": "consistent_random",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from kprod import errors as native_errors
@@ -24,61 +23,11 @@ from kprod.confluent.errors import (
 )
 from kprod.confluent.events import Events, forwarding
 from kprod.confluent.native import NativeProducer, seconds
-from kprod.confluent.options import NOBODY, native_producer, settled
+from kprod.confluent.options import NO_BROKER, native_producer, settled
 from kprod.confluent.transactions import ProducerTransactions
 from kprod.confluent.unassigned import Unassigned, UnassignedRecords, check
 from kprod.intake.partitioner import CRC32
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
-
-
-def produced(
-    produce: Callable[..., None],
-    topic: str,
-    messages: Any,
-    partition: int,
-    on_delivery: Callable[..., object] | None,
-) -> int:
-    """How many of ``messages`` were queued. Raises TypeError before any of them is."""
-    if not isinstance(messages, list):
-        raise TypeError("messages must be a list")
-    if not isinstance(partition, int):
-        raise TypeError("partition must be int")
-    for index, message in enumerate(messages):
-        _check(index, message)
-    queued = 0
-    for message in messages:
-        try:
-            produce(
-                topic,
-                message.get("value"),
-                message.get("key"),
-                message.get("partition", partition),
-                message.get("callback") or message.get("on_delivery") or on_delivery,
-                headers=message.get("headers"),
-            )
-            queued += 1
-        except BufferError:
-            message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
-        except KafkaException as error:
-            message["_error"] = error.args[0]
-        except ValueError as error:
-            message["_error"] = KafkaError(KafkaError._INVALID_ARG, str(error))
-    return queued
-
-
-def _check(index: int, message: Any) -> None:
-    if not isinstance(message, dict):
-        raise TypeError(f"Message at index {index} must be a dict")
-    for name in ("value", "key"):
-        if not isinstance(message.get(name), bytes | str | None):
-            raise TypeError(f"Message {name} at index {index} must be bytes or str")
-    if not isinstance(message.get("partition", 0), int):
-        raise TypeError(f"Message partition at index {index} must be int")
-    if message.get("timestamp") is not None:
-        raise NotImplementedError(
-            "Message timestamps are not currently supported by produce_batch(): produce() takes one"
-        )
-
 
 monotonic = SystemClock.monotonic
 
@@ -109,7 +58,7 @@ class Producer(Producing, ProducerTransactions):
         timeout = self._settings.message_timeout
         self._use(native, UnassignedRecords(native, self._assign, self._fail, timeout))
         self._handler = forwarding(self._settings, native.config.client_id)
-        if self._options["bootstrap_servers"] != NOBODY:
+        if self._options["bootstrap_servers"] != NO_BROKER:
             native.begin_to_connect()
 
     @property
@@ -128,7 +77,7 @@ class Producer(Producing, ProducerTransactions):
         raise_unless_unassigned(failure)
 
     def _assign_later(self, given: Iterable[Any]) -> None:
-        """Queue a record whose topic is not known yet."""
+        """Let a record wait until its topic is known."""
         record = Unassigned._make(given)
         check(record)
         self._reports.expect(1)
@@ -178,9 +127,38 @@ class Producer(Producing, ProducerTransactions):
 
         Returns how many were queued; the others have their KafkaError under ``_error``.
         """
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
-        return produced(self.produce, topic, messages, partition, on_delivery or callback)
+        _check_topic(topic)
+        if not isinstance(messages, list):
+            raise TypeError("messages must be a list")
+        if not isinstance(partition, int):
+            raise TypeError("partition must be int")
+        for index, message in enumerate(messages):
+            _check(index, message)
+        report = on_delivery or callback
+        return sum([self._produced(topic, message, partition, report) for message in messages])
+
+    def _produced(
+        self, topic: str, message: dict[str, Any], partition: int, report: OnDelivery | None
+    ) -> bool:
+        """Whether a message of a batch was queued; if not, its KafkaError is under ``_error``."""
+        try:
+            self.produce(
+                topic,
+                message.get("value"),
+                message.get("key"),
+                message.get("partition", partition),
+                message.get("callback") or message.get("on_delivery") or report,
+                headers=message.get("headers"),
+            )
+        except BufferError:
+            message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
+        except KafkaException as error:
+            message["_error"] = error.args[0]
+        except ValueError as error:
+            message["_error"] = KafkaError(KafkaError._INVALID_ARG, str(error))
+        else:
+            return True
+        return False
 
     # Reports --------------------------------------------------------------------------------------
 
@@ -248,12 +226,7 @@ class Producer(Producing, ProducerTransactions):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -265,7 +238,7 @@ class Producer(Producing, ProducerTransactions):
     # What is known --------------------------------------------------------------------------------
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The brokers, and every topic there is, or one: what a broker says of it now.
+        """The brokers, and every topic or one, as a broker describes them now.
 
         A topic that it refuses has its ``error``; replicas are not told. Raises KafkaException
         when no broker answers within ``timeout`` seconds; -1 waits for ever.
@@ -303,8 +276,27 @@ class Producer(Producing, ProducerTransactions):
         return native.cluster.cluster_id or ""
 
 
+def _check_topic(topic: Any) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+
+
+def _check(index: int, message: Any) -> None:
+    if not isinstance(message, dict):
+        raise TypeError(f"Message at index {index} must be a dict")
+    for name in ("value", "key"):
+        if not isinstance(message.get(name), bytes | str | None):
+            raise TypeError(f"Message {name} at index {index} must be bytes or str")
+    if not isinstance(message.get("partition", 0), int):
+        raise TypeError(f"Message partition at index {index} must be int")
+    if message.get("timestamp") is not None:
+        raise NotImplementedError(
+            "Message timestamps are not currently supported by produce_batch(): produce() takes one"
+        )
+
+
 class SerializingProducer(Producer):
-    """A Producer whose ``key.serializer`` and ``value.serializer`` are called with every record.
+    """A Producer that calls a ``key.serializer`` and a ``value.serializer`` with every record.
 
     They are ``f(object, SerializationContext) -> bytes``, as those of
     ``confluent_kafka.schema_registry``; the package confluent-kafka has the context they expect.
@@ -332,8 +324,7 @@ class SerializingProducer(Producer):
         """Queue one record. Raises KeySerializationError, ValueSerializationError, and as above."""
         if self._native is None:
             raise RuntimeError(CLOSED)
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        _check_topic(topic)
         context = self._context(topic, self._fields.KEY, headers)
         if self._key_serializer is not None:
             try:

@@ -52,7 +52,7 @@ class TopicPartition:
 
     @property
     def error(self) -> None:
-        """None: a producer is told of no partition by this class."""
+        """None: a producer gets no partition's error by this class."""
         return None
 
     def _key(self) -> tuple[str, int]:

@@ -25,8 +25,8 @@ def read_group_metadata(found: Any) -> Any:
     confluent-kafka has bytes, which librdkafka has made for the bindings to carry from a consumer
     to a producer; the first of them say how the rest is laid out. That is, as in
     ``rd_kafka_consumer_group_metadata_write``: the generation, the group and the member, each text
-    ended by a zero, then whether there is no group instance id, and that. Raises RecordTypeError
-    for bytes of a librdkafka that lays them out otherwise.
+    ended by a zero, then a byte that is 0 if a group instance id follows, and that. Raises
+    RecordTypeError for bytes of a librdkafka that lays them out otherwise.
     """
     if not isinstance(found, bytes):
         return found

@@ -15,7 +15,7 @@ from kprod.errors import KprodError
 def theirs(name: str) -> ModuleType | None:
     """``kafka.<name>`` of an installed kafka-python, of any version; None without one.
 
-    Whatever fails in there, and whatever else may bear that name, is not our user's trouble.
+    None also for a package that fails to import, or another one of that name.
     """
     try:
         with warnings.catch_warnings():  # its own deprecations are not about our user's code
@@ -120,7 +120,7 @@ class KafkaProtocolError(KafkaError):
 
 
 class CorrelationIdError(RetriableError, KafkaProtocolError):
-    """An answer to a question nobody has asked."""
+    """An answer to a request that was never sent."""
 
 
 class InvalidReceiveError(KafkaProtocolError):
@@ -132,7 +132,7 @@ class KafkaTimeoutError(RetriableError):
 
 
 class MetadataEmptyBrokerList(RetriableError):
-    """The cluster told of no brokers."""
+    """The cluster has named no brokers."""
 
 
 class NoBrokersAvailable(KafkaTimeoutError):
@@ -157,7 +157,7 @@ class NodeNotReadyError(RetriableError):
 
 
 class UnknownBrokerIdError(KafkaError):
-    """There is no such broker."""
+    """No broker has this id."""
 
 
 class QuotaViolationError(KafkaError):
@@ -177,7 +177,7 @@ class UnrecognizedBrokerVersion(KafkaError):
 
 
 class UnsupportedCodecError(KafkaError):
-    """There is no code for this compression."""
+    """No codec for this compression."""
 
 
 class TransactionAbortedError(KafkaError):
@@ -185,7 +185,7 @@ class TransactionAbortedError(KafkaError):
 
 
 class BrokerResponseError(KafkaError):
-    """A broker has answered with an error code: ``errno``, whose name is ``message``."""
+    """A broker has answered with an error code: ``errno``, with the name ``message``."""
 
     errno: int | None = None
     message: str | None = None

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Future:
-    """A value or an error that somebody sets once, as ``kafka.future.Future``. Thread-safe.
+    """A value or an error that is set once, as ``kafka.future.Future``. Thread-safe.
 
     Callbacks run in the thread that sets it, in the order they were added; one that is added
     later runs at once. What they raise is logged, and raised on where ``error_on_callbacks``.
@@ -82,15 +82,15 @@ class Future:
                 raise
 
     def add_callback(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Call ``fn(*args, value, **kwargs)`` once there is a value."""
+        """Call ``fn(*args, value, **kwargs)`` once it has a value."""
         return self._add(False, partial(fn, *args, **kwargs))
 
     def add_errback(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Call ``fn(*args, error, **kwargs)`` once there is an error."""
+        """Call ``fn(*args, error, **kwargs)`` once it has an error."""
         return self._add(True, partial(fn, *args, **kwargs))
 
     def add_both(self, fn: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Call ``fn`` with the value or the error, whichever it will be."""
+        """Call ``fn`` with its value or its error."""
         return self.add_callback(fn, *args, **kwargs).add_errback(fn, *args, **kwargs)
 
     def chain(self, future: Any) -> Self:
@@ -146,7 +146,7 @@ class FutureRecordMetadata:
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record.
 
-        Raises KafkaTimeoutError when there is none yet, and at once inside a callback.
+        Raises KafkaTimeoutError when it is still missing, and at once inside a callback.
         """
         if self._native is None:
             raise self._failure or AssertionError
@@ -185,7 +185,7 @@ class FutureRecordMetadata:
     def add_both(
         self, fn: Callable[..., object], *args: Any, **kwargs: Any
     ) -> FutureRecordMetadata:
-        """Call ``fn`` with the metadata or the error, whichever it will be."""
+        """Call ``fn`` with the metadata or the error."""
         return self.add_callback(fn, *args, **kwargs).add_errback(fn, *args, **kwargs)
 
     def chain(self, future: Any) -> FutureRecordMetadata:

@@ -121,7 +121,7 @@ class StickyPartitioner(DefaultPartitioner):
     def _forget_all_but(self, known: set[str]) -> None:
         """The lock is held."""
         self._sticky = {name: number for name, number in self._sticky.items() if name in known}
-        # Twice as many: each topic then pays for looking at two, however many there are.
+        # Twice as many: so each topic pays for looking at two.
         self._most = max(FEW, 2 * len(self._sticky))
 
     def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
@@ -131,7 +131,7 @@ class StickyPartitioner(DefaultPartitioner):
                 return
             usable = sorted(cluster.available_partitions_for_topic(topic) or ())
             others = [number for number in usable if number != prev_partition]
-            if not usable:  # whichever gets a leader first
+            if not usable:  # any of them may get a leader first
                 others = sorted(cluster.partitions_for_topic(topic) or ())
             if others:
                 self._sticky[topic] = random.choice(others)
@@ -150,11 +150,11 @@ def is_built_in(partitioner: Any) -> bool:
 
 def bound(partitioner: Any) -> Choose:
     """How to call a partitioner of the application's: with ``(topic, key, serialized key, value,
-    serialized value, cluster)``, whichever version of kafka-python it was written for.
+    serialized value, cluster)``, for every version of kafka-python.
 
     Version 3 has the method ``partition`` with these six arguments, or three: topic, serialized
     key, cluster. Version 2 has a callable: serialized key, all partitions, available ones. Raises
-    TypeError for what is none of these.
+    TypeError for anything else.
     """
     partition = getattr(partitioner, "partition", None)
     if callable(partition):

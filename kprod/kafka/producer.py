@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from kprod.config.reading import concealed
@@ -42,7 +41,7 @@ class _NativeProducer(Native):
     def send_by(
         self, partitioner: Partitioner, topic: str, value: Any, headers: Any, stamp: int | None
     ) -> NativeFuture:
-        """As ``send`` without a key, where ``partitioner`` says, whatever the options do."""
+        """As ``send`` without a key, where ``partitioner`` says, not the options."""
         return self._send(topic, value, None, headers, None, stamp, partitioner)
 
 
@@ -275,7 +274,7 @@ class KafkaProducer:
             return self._native.partitions_for(topic)
 
     def bootstrap_connected(self) -> bool:
-        """True when there is a connection to some broker."""
+        """True while some broker is connected."""
         return not self._closed and self._native.bootstrap_connected()
 
     def metrics(self, raw: bool = False) -> dict[Any, Any] | None:
@@ -298,12 +297,7 @@ class KafkaProducer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

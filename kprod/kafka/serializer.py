@@ -32,7 +32,7 @@ class Deserializer(ABC):
         """What ``data`` stands for."""
 
     def close(self) -> None:  # noqa: B027
-        """Called once, when whoever reads is closed."""
+        """Called once, when the consumer is closed."""
 
 
 for kind in (Serializer, Deserializer):

@@ -26,10 +26,10 @@ SEND = {
 class TracingInterceptor:
     """A span for every record: ``KafkaProducer(interceptors=[TracingInterceptor()])``.
 
-    It begins with ``send`` as a child of the current span and ends when the record was queued; one
-    whose delivery fails later has a second span, a child of the first, with the error. A record
-    whose headers carry a context already, for another instrumentation made a span, is left as it
-    is. ``attributes`` are those of every span. Thread-safe.
+    It begins with ``send`` as a child of the current span and ends when the record was queued; a
+    delivery that fails later makes a second span, a child of the first, with the error. A record
+    with a context in its headers already, from another instrumentation, is left as it is.
+    ``attributes`` are those of every span. Thread-safe.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TracingInterceptor:
         """Nothing: a span per acknowledgement would cost more than the record."""
 
     def on_send_error(self, record: ProducerRecord, error: KprodError) -> None:
-        """A span that says what became of the record."""
+        """A span with the error that ended the record."""
         carried = {name: (data or b"").decode(errors="replace") for name, data in record.headers}
         with self._tracer.start_as_current_span(
             f"send {record.topic}",
@@ -112,7 +112,7 @@ def observe_producer(producer: KafkaProducer, meter: metrics.Meter | None = None
 
 
 class ProducerInstruments:
-    """Instruments of one meter for any number of producers; nothing is told of a dropped one.
+    """Instruments of one meter for any number of producers; a dropped one is left out.
 
     They are ``kprod.<name>`` with the attribute ``messaging.client.id``, and ``kprod.topic.<name>``
     and ``kprod.node.<name>`` with ``messaging.destination.name`` and ``server.id``; besides them
@@ -135,7 +135,7 @@ class ProducerInstruments:
         )
 
     def add(self, producer: KafkaProducer) -> None:
-        """Tell of this producer, too."""
+        """Observe this producer, too."""
         self._producers[producer] = _Numbers()
 
     def _observer(self, told: Told) -> Observe:

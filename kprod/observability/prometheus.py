@@ -15,18 +15,18 @@ _Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class ProducerCollector(Collector):
-    """Tells Prometheus of producers; costs nothing between two scrapes. Thread-safe.
+    """Reports producers to Prometheus; costs nothing between two scrapes. Thread-safe.
 
     ``REGISTRY.register(ProducerCollector(producer))`` is all. Names are ``kprod_producer_...`` with
     the label ``client_id``, those of topics and brokers with ``topic`` and ``node``. A producer
-    that was dropped is no longer told of.
+    that was dropped is left out.
     """
 
     def __init__(self, *producers: KafkaProducer) -> None:
         self._producers: weakref.WeakSet[KafkaProducer] = weakref.WeakSet(producers)
 
     def add(self, producer: KafkaProducer) -> None:
-        """Tell of this producer, too."""
+        """Report this producer, too."""
         self._producers.add(producer)
 
     def describe(self) -> Iterable[_Family]:

@@ -23,9 +23,9 @@ class Measured(Protocol):
 
 
 class Told(NamedTuple):
-    """What is told of one number of the table. ``counts``: it only grows. ``label``: of what it is.
+    """One number of the table. ``counts``: it only grows. ``label``: what it is a number of.
 
-    ``group`` is a group of ``producer.metrics()`` without ``-metrics`` and without what it is of.
+    ``group`` is a group of ``producer.metrics()`` without ``-metrics`` and without topic or node.
     """
 
     group: str
@@ -65,7 +65,7 @@ def _of_row(group: str, metric: Metric | Gauge) -> Told:
 TOLD: dict[str, dict[str, Told]] = {group: _told(group) for group in _TABLES}
 """By group and name, in the order of the table.
 
-Rates are left out: whoever stores totals computes them.
+Rates are left out: a monitoring system computes them from totals.
 """
 
 

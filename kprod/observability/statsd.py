@@ -6,7 +6,6 @@ import logging
 import re
 import threading
 import weakref
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from kprod.observability.readings import Reading, Told, readings
@@ -32,7 +31,7 @@ class StatsdReporter:
     <name>`` and ``kprod.producer-node.<client id>.<node>.<name>``, after the client's own prefix;
     what is no letter, digit, ``_`` or ``-`` in them becomes ``_``. Totals are counters, which tell
     what was added since the last time; everything else is a gauge. ``interval`` is seconds. A
-    producer that was dropped is no longer told of. Thread-safe; ``close`` it, or use it as a
+    producer that was dropped is left out. Thread-safe; ``close`` it, or use it as a
     context manager. What the client raises is logged once, and ends nothing.
     """
 
@@ -42,7 +41,7 @@ class StatsdReporter:
         self._producers: weakref.WeakKeyDictionary[KafkaProducer, _Totals] = (
             weakref.WeakKeyDictionary()
         )
-        self._sending = threading.Lock()  # guards what was told of totals
+        self._sending = threading.Lock()  # guards the totals that were sent last
         self._failed = False
         self._ended = threading.Event()
         for producer in producers:
@@ -51,7 +50,7 @@ class StatsdReporter:
         self._thread.start()
 
     def add(self, producer: KafkaProducer) -> None:
-        """Tell of this producer, too."""
+        """Report this producer, too."""
         self._producers[producer] = {}
 
     def send(self) -> None:
@@ -71,12 +70,7 @@ class StatsdReporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:

@@ -90,7 +90,7 @@ def _asked(secret: Secret | None) -> Callable[[], str] | None:
 
 
 def mechanism_of(config: ProducerConfig) -> Mechanism | None:
-    """The mechanism that logs in; None where nobody has to."""
+    """The mechanism that logs in; None where the options ask for none."""
     name = config.sasl_mechanism
     if name is None or not config.security_protocol.startswith("SASL"):
         return None

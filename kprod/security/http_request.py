@@ -157,7 +157,7 @@ class TimeLimit:
 
     def _watch(self, connected: Any) -> None:
         # Another descriptor of the same connection: TLS has taken over the one it came by, and
-        # whoever reads may close that at any time.
+        # the thread that reads may close that at any time.
         ours = socket.socket(fileno=os.dup(connected.fileno()))
         with self._lock:
             self._sockets.append(ours)

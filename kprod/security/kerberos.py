@@ -57,7 +57,7 @@ class KerberosConversation:
         return wrapped
 
     def _explained(self, error: Any) -> SaslAuthenticationError:
-        """Kerberos' own words; those of GSSAPI say no more than that there is a problem."""
+        """Kerberos' own words; those of GSSAPI only say that a problem occurred."""
         found = error.get_all_statuses(error.min_code, False) if error.min_code else ()
         said = printable(" ".join("; ".join(found or (str(error),)).split()))
         hint = next((hint for words, hint in _HINTS.items() if words in said), "")

@@ -50,8 +50,8 @@ class ProvidedTokens:
     """Asks ``provider``: a callable, or an object with ``token()`` and perhaps ``extensions()``.
 
     It tells a token, or a token and the time it expires at in seconds since 1970; such a token is
-    used for all connections until ``AHEAD`` of its life is over, and until its end while there is
-    no other. Any thread.
+    used for all connections until ``AHEAD`` of its life is over, and until its end while the
+    provider has no other. Any thread.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ProvidedTokens:
         self._expires = 0.0
 
     def token(self) -> str:
-        """One that has not expired. Raises SaslAuthenticationError when there is none."""
+        """One that has not expired. Raises SaslAuthenticationError without one."""
         with self._lock:
             now = self._clock()
             if now >= self._good_until:
@@ -127,7 +127,7 @@ class MskTokens:
         self._region = region or _region_of(host)
 
     def token(self) -> tuple[str, float]:
-        """A token and when it expires. Raises SaslAuthenticationError when there are no
+        """A token and when it expires. Raises SaslAuthenticationError without
         credentials; what boto3 raises for credentials it cannot get goes on.
         """
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider

@@ -1,4 +1,4 @@
-"""The messages of a login, one after the other: worked out on the spot, or by somebody slower."""
+"""The messages of a login, one after the other: worked out on the spot, or in another thread."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Steps(Protocol):
         ...
 
     def take(self) -> Message | None:
-        """It, None while there is none yet. Raises AuthenticationError."""
+        """The answer, None before it is worked out. Raises AuthenticationError."""
         ...
 
 
 class Begun:
-    """A conversation that is begun with its first message, by whoever works that out."""
+    """A conversation that is begun with its first message, in the thread that works that out."""
 
     def __init__(self, mechanism: Mechanism, host: str) -> None:
         self._begin = mechanism.begin
@@ -84,7 +84,7 @@ class InlineSteps:
 def respond(conversation: Conversation, challenge: bytes | None) -> Message:
     """One step. What is not ours (a bug, a library's error) is told by its type: it may hold more.
 
-    A text or a traceback of somebody else's could tell the secret.
+    The text or the traceback of another package's error could tell the secret.
     """
     failure: AuthenticationError
     try:

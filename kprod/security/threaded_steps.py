@@ -12,7 +12,7 @@ from kprod.security.steps import Conversation, Message, respond
 from kprod_ext import Mutex
 
 MOST_THREADS = 32
-"""Of one producer: whoever issues tokens may hang, and connections are tried again meanwhile."""
+"""Of one producer: an issuer of tokens may hang, and connections are tried again meanwhile."""
 MOST_WAITING = 1000
 """Steps without a thread. The oldest are forgotten: their connections have ended long ago."""
 
@@ -63,7 +63,7 @@ class StepThreads:
 class ThreadedSteps:
     """Works each message out in one of ``threads``, then calls ``wake`` from there.
 
-    ``begin`` and ``take`` are for one thread. A step nobody waits for any more ends by itself.
+    ``begin`` and ``take`` are for one thread. A step that no login waits for ends by itself.
     """
 
     def __init__(

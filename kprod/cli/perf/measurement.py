@@ -102,13 +102,13 @@ class Measured:
 
 
 Progress = Callable[[int], object]
-"""Told how many records were queued so far, about every chunk."""
+"""Called after every chunk with the number of records queued so far."""
 
 COUNTED = ("record-send-total", "batch-total", "byte-total", "request-total", "record-retry-total")
 
 
 class Measurement:
-    """One run of a workload on a producer nobody else uses. Thread: one.
+    """One run of a workload on a producer of its own. Thread: one.
 
     ``warm_up`` records go first, and are no part of any figure: they bring connections, metadata
     and the producer's identity. The clock runs from the first record to the last outcome.
@@ -143,7 +143,7 @@ class Measurement:
     def run(self, progress: Progress) -> Measured:
         """Send everything and wait for the last outcome. Raises KprodError when sending does.
 
-        After an exception, of whatever kind, ``so_far`` tells what was reached.
+        After an exception of any kind, ``so_far`` tells what was reached.
         """
         started = time.perf_counter()
         rate, queued = self._workload.rate, 0

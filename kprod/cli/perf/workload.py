@@ -82,7 +82,7 @@ def letters(size: int) -> list[bytes]:
 
 
 def lines_of(file: Path) -> list[bytes]:
-    """Each line of the file as a value. Raises ValueError when there is none."""
+    """Each line of the file as a value. Raises ValueError for an empty file."""
     lines = file.read_bytes().splitlines()
     if not lines:
         raise ValueError(f"{file} has no lines")
@@ -90,7 +90,7 @@ def lines_of(file: Path) -> list[bytes]:
 
 
 def _ring(items: Sequence[bytes], size: int) -> Sequence[bytes]:
-    """The items, repeated until there are at least ``size``."""
+    """The items, repeated until they are at least ``size``."""
     return items if len(items) >= size or not items else list(items) * -(-size // len(items))
 
 

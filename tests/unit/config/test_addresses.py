@@ -46,12 +46,12 @@ def test_the_parsed_form_is_accepted_again() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("", "there is an empty address in it"),
-        ("   ", "there is an empty address in it"),
-        ("a:1,,b:2", "there is an empty address in it"),
-        ("a:1,", "there is an empty address in it"),
-        ([], "there is no address in it"),
-        ([""], "there is an empty address in it"),
+        ("", "it has an empty address"),
+        ("   ", "it has an empty address"),
+        ("a:1,,b:2", "it has an empty address"),
+        ("a:1,", "it has an empty address"),
+        ([], "it has no address"),
+        ([""], "it has an empty address"),
         ("host:0", "'host:0' has no port from 1 to 65535"),
         ("host:99999", "'host:99999' has no port from 1 to 65535"),
         ("host:999999999999", "'host:999999999999' has no port from 1 to 65535"),
