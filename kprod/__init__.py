@@ -118,7 +118,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> type:
-    """What only those need who send in bulk, loaded when it is asked for."""
+    """Load a name of the bulk calls when it is first asked for."""
     if name == "BulkDelivery":
         from kprod.bulk.delivery import BulkDelivery
 

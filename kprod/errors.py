@@ -221,7 +221,7 @@ class DeliveryError(KprodError):
         super().__init__(message)
 
 
-# Between us and a broker ----------------------------------------------------------------------
+# Between client and broker ----------------------------------------------------------------------
 
 
 class ConnectionLost(KprodError, ConnectionError):
@@ -232,7 +232,7 @@ class ConnectionLost(KprodError, ConnectionError):
 
 
 class AuthenticationError(KprodError):
-    """Broker and client could not convince each other of who they are.
+    """Broker and client could not prove their identities to each other.
 
     Trying again does not help until somebody changes something, and connections are tried again
     all the same, at the pace of ``reconnect_backoff_max_ms``; ``send`` raises this meanwhile.
@@ -244,7 +244,7 @@ class TlsAuthenticationError(AuthenticationError):
 
 
 class SaslAuthenticationError(AuthenticationError):
-    """The broker refused our credentials or the mechanism, or has not proved who it is."""
+    """The broker refused our credentials or the mechanism, or has not proved its identity."""
 
 
 class ProtocolError(KprodError):

@@ -318,8 +318,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """Refuse new records, wait at most ``timeout`` seconds for the queued ones, end everything.
 
         None waits until every record has its outcome and its callbacks have returned, at most about
-        ``delivery_timeout_ms``. What is without an outcome then fails with ProducerClosedError,
-        whose ``persisted`` tells whether it may have been stored; callbacks go on in the background
+        ``delivery_timeout_ms``. A record without an outcome then fails with ProducerClosedError;
+        its ``persisted`` tells whether it may have been stored. Callbacks go on in the background
         until the interpreter exits. Returns the counts; a second call returns at once. Raises
         IllegalStateError inside a delivery callback, unless ``timeout`` is 0: then it does not wait
         for callbacks. Serializers, partitioner and interceptors that have a ``close`` are closed

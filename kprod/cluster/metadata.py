@@ -90,7 +90,7 @@ class Metadata:
         self._in_flight = False
         self._answers = 0
         self._troubles = Troubles()
-        self._refusals = 0  # connections that ended because nobody could prove who they are
+        self._refusals = 0  # connections that ended in an AuthenticationError
         self._closed = False
         self._ended_by: KprodError | None = None  # what is raised then, if the sender broke off
         self._failures = 0
@@ -147,8 +147,8 @@ class Metadata:
         """One look for a topic, without waiting; raises as ``await_topic``, but for the time limit.
 
         The topic if it is known; whether the sender's thread must be woken as it has to ask; and
-        what opens when there is something new. Whoever gives up looks at least twice: the first
-        look notes what is wanted, so that the next call finds it.
+        what opens when there is something new. A caller that gives up looks at least
+        twice: the first look notes what is wanted, so that the next call finds it.
         """
         with self._lock:
             topic, changed = search.topic, self._next_change()
@@ -164,7 +164,7 @@ class Metadata:
             if self._closed:
                 raise self._end(f"closed while topic {topic!r} was looked up")
             # Noted even when there is no time to wait: then the next call finds the topic. The
-            # first time in any case: who noted it before may have been interrupted then.
+            # first time in any case: a caller that noted it before may have been interrupted then.
             asked = self._note_wanted(topic) or search.seen < 0
             search.seen = max(search.seen, self._answers)
             return None, asked, changed
@@ -197,14 +197,14 @@ class Metadata:
             changed.wait(left)
 
     def _next_change(self) -> Latch:
-        """Opens when there is something new for those who wait; the lock is held."""
+        """Opens at the next change that callers wait for; the lock is held."""
         if self._changed.is_open:
             self._changed = Latch()
         return self._changed
 
     def _tell_waiters(self) -> None:
         """Something they may wait for has changed; the lock is held."""
-        self._changed.open()  # who waits next makes another one: here there may be no memory
+        self._changed.open()  # the next caller makes another one: memory may have run out here
 
     def _note_wanted(self, topic: str) -> bool:
         """Note that a waiter wants ``topic``; True when that is news to the sender's thread."""
@@ -374,7 +374,7 @@ class Metadata:
                 listener.throttled(address, node_id, milliseconds / 1000)
 
     def rebootstrap(self) -> None:
-        """Forget the brokers and who leads what: the cluster is asked for as if for the first time.
+        """Forget the brokers and leaders: the next request asks as if it were the first.
 
         Topics keep their number of partitions, so that ``send`` need not wait meanwhile.
         """

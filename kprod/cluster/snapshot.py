@@ -22,7 +22,7 @@ NO_EPOCH = -1
 
 
 class PartitionInfo(NamedTuple):
-    """Who leads a partition: ``leader_id`` -1 for nobody, ``leader_epoch`` -1 when untold."""
+    """The leader of a partition: ``leader_id`` -1 for none, ``leader_epoch`` -1 when not told."""
 
     partition: int
     leader_id: int = NO_LEADER
@@ -38,9 +38,10 @@ class LeaderHint(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """One broker's time in office at one partition, from election to election.
+    """The leader of one partition, from one election to the next.
 
-    ``topic_id`` tells a topic from a deleted one of the same name, whose epochs may be the same.
+    ``topic_id`` tells a topic from a deleted one of the same name, which may have had the same
+    epochs.
     """
 
     leader_id: int
@@ -65,7 +66,7 @@ class TopicInfo:
         return len(self.partitions)
 
     def newer_than(self, known: TopicInfo | None) -> TopicInfo:
-        """This topic; a partition whose leader epoch went back is replaced by the known one."""
+        """This topic; where a leader epoch went back, the known partition is kept."""
         if known is None or known.topic_id != self.topic_id:
             return self
         kept = tuple(self._newest(known, info) for info in self.partitions)
@@ -95,12 +96,12 @@ class ClusterSnapshot:
         return self.topics.get(name)
 
     def leader(self, tp: TopicPartition) -> PartitionInfo | None:
-        """The leader of a partition whose broker is known, else None."""
+        """The leader of a partition if its broker is known, else None."""
         info = self._partition(tp)
         return info if info is not None and info.leader_id in self.brokers else None
 
     def leadership(self, tp: TopicPartition) -> Leadership | None:
-        """Who leads a partition since when; None when nobody does whose broker is known."""
+        """The leader of a partition and its epoch; None when no known broker leads it."""
         info = self.leader(tp)
         if info is None:
             return None
@@ -142,7 +143,7 @@ class ClusterSnapshot:
         return ClusterSnapshot(self.brokers, MappingProxyType(kept), self.cluster_id)
 
     def without_brokers(self) -> ClusterSnapshot:
-        """A snapshot that knows the topics and their sizes still, but nobody who leads anything."""
+        """A snapshot with the topics and their sizes, without brokers and leaders."""
         topics = {
             name: TopicInfo(name, info.topic_id, tuple(map(PartitionInfo, range(len(info)))))
             for name, info in self.topics.items()
@@ -199,7 +200,7 @@ def no_such_partition(topic: TopicInfo, partition: int) -> PartitionError:
 
 
 def awaits_leader(reply: PartitionReply) -> bool:
-    """True for a partition whose lack of a leader should pass."""
+    """True for a partition that has no leader now and should get one."""
     return reply.leader_id < 0 and reply.error_code in REFRESHES_METADATA
 
 

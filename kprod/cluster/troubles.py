@@ -1,4 +1,4 @@
-"""What keeps us from knowing the cluster, by broker and by topic, in words for users."""
+"""The reasons why metadata is missing, by broker and by topic, in words for users."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Troubles:
 
     @property
     def unauthenticated(self) -> AuthenticationError | None:
-        """The latest failure of a broker that is about who it is, or who we are."""
+        """The latest AuthenticationError of a broker."""
         failures = reversed(self._brokers.values())
         return next((error for error in failures if isinstance(error, AuthenticationError)), None)
 

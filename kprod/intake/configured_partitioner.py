@@ -50,7 +50,7 @@ class CallablePartitioner:
 
 
 class CheckedPartitioner:
-    """An application's Partitioner, whose mistakes become a PartitionError."""
+    """An application's Partitioner: each mistake of it becomes a PartitionError."""
 
     def __init__(self, partitioner: Partitioner) -> None:
         self._partitioner = partitioner

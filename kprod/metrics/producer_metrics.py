@@ -147,8 +147,8 @@ class ProducerMetrics(ProducerCounters):
 
     Changed by the sender's thread only, once per batch or request, never per record; what other
     threads may call says so. Reading from any thread gives a recent value. Rates, averages and
-    maxima are those of the last ``samples`` windows of ``window`` seconds: whoever drives the
-    sender calls ``mark`` when ``mark_due`` has come. Times are on the sender's clock.
+    maxima are those of the last ``samples`` windows of ``window`` seconds: the
+    network calls ``mark`` when ``mark_due`` has come. Times are on the sender's clock.
     """
 
     def __init__(self, samples: int = 2, window: float = 30.0) -> None:
@@ -331,7 +331,7 @@ def _read(metrics: tuple[Metric, ...], view: View) -> dict[str, float]:
 
 
 def _view(now: float, values: Values, past: list[Values], marks: list[Mark]) -> View:
-    """``past`` is what ``marks`` say of the counters whose ``values`` are given."""
+    """``values`` are counters now, ``past`` the same ones at each of ``marks``."""
     if not past:  # nothing has happened for so long that it is no recent past any more
         return View(values, values, (), 0.0)
     return View(values, past[0], (*past[1:], values), now - marks[0].time)

@@ -1,4 +1,4 @@
-"""Puts a sender together: every part receives values, none the configuration."""
+"""Assembly of a sender: every part receives values, none the configuration."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def assemble(
 
     ``rng`` makes every random choice; with one of its own a run can be repeated. ``load_watcher``
     is told in every turn how much waits for each partition. ``callbacks`` runs those of the
-    futures; None: whoever drives the sender does, in its turn. ``record_clock`` stamps records;
+    futures; None: the turns of the sender do. ``record_clock`` stamps records;
     None: one that asks ``clock``.
     """
     refuse_green_threads()

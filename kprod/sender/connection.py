@@ -30,7 +30,7 @@ MAX_FRAME_OF_STRANGERS = 512 * 1024
 SETUP = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """What comes before a connection is of use: other libraries and the application take part."""
 LONG_ANSWERS = frozenset({ApiKey.METADATA, ApiKey.PRODUCE})
-"""Requests whose answers may be as long as the option allows; what was asked limits them."""
+"""Their answers may be as long as the option allows; the request limits them."""
 LONGEST_OTHER_ANSWER = 1024 * 1024
 """Bytes: room for the results of 50,000 partitions of a transaction."""
 
@@ -75,7 +75,7 @@ class _Output:
         return [buffer for owner in self.owners for buffer in owner.left]
 
     def wrote(self, nbytes: int, now: float) -> list[_Unanswered]:
-        """Drop what the socket took; the requests whose last byte is gone with it."""
+        """Drop the bytes that the socket took; the requests of which none are left."""
         finished: list[_Unanswered] = []
         while nbytes:
             owner = self.owners[0]

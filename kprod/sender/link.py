@@ -79,7 +79,7 @@ class BrokerLink:
         tended: deque[BrokerLink] | None = None,
     ) -> None:
         self.broker = broker
-        self._tended = deque() if tended is None else tended  # links whose login can go on
+        self._tended = deque() if tended is None else tended  # links that can go on with a login
         self.transport: Transport | None = None
         self._on_failure = on_failure
         self._troubles = troubles
@@ -163,7 +163,7 @@ class BrokerLink:
     def next_event(self, now: float) -> float:
         """Seconds until this link needs a look although no byte moved."""
         if self.transport is None:
-            # Once the back-off is over nothing is due: whoever needs the broker calls connect().
+            # Once the back-off is over nothing is due: the next request for the broker connects.
             return self._retry_at - now if self._retry_at > now else FOREVER
         limit = max(0.0, self._deadline() - now)
         if self._connection is None:

@@ -1,4 +1,4 @@
-"""Who we are, told on one connection: SaslHandshake, then SaslAuthenticate until both are content.
+"""The SASL login of one connection: SaslHandshake, then SaslAuthenticate until it is over.
 
 The first login comes before any other request (KIP-152). A broker that says for how long it holds
 is told again before that is over (KIP-368), on the same connection: requests that are under way

@@ -74,7 +74,7 @@ class IdentitySource(Protocol):
         ...
 
     def end(self, error: KprodError) -> None:
-        """The producer has ended; whoever still waits is told ``error``."""
+        """The producer has ended: callers that still wait get ``error``."""
 
 
 class Sender:
@@ -270,7 +270,7 @@ class SenderThread:
     raise it.
 
     ``ended`` is called once, in the thread, when every record has its outcome and none follows.
-    ``disowned`` counts the records whose end was told without the thread, until it can be itself.
+    ``disowned`` counts the records that ended without the thread, until the thread can count them.
     """
 
     def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The brokers we talk to, and one place to wait for all of them (Kafka's ``NetworkClient``)."""
+"""The links to all brokers, and one place to wait for them (Kafka's ``NetworkClient``)."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ class Network:
 
     def _next_try(self, now: float) -> float:
         until = self._patient_until
-        # Afterwards nothing is due: whoever still needs a broker asks, and is patient once more.
+        # Afterwards nothing is due: the next request for any broker begins to wait anew.
         if until is None or until <= now or not self._untried(until):
             return FOREVER
         return until - now

@@ -85,8 +85,8 @@ MAKE_ANEW = (
 class Outcomes:
     """Settles batches, each exactly once, and frees their memory when they are off the wire.
 
-    Thread: the sender's only. A batch whose time ran out on the wire has its outcome at once, but
-    keeps its memory until the request has ended: the socket may still be reading it.
+    Thread: the sender's only. A batch that runs out of time on the wire has its outcome at once,
+    but keeps its memory until the request has ended: the socket may still be reading it.
     """
 
     def __init__(
@@ -313,7 +313,7 @@ class Outcomes:
         self._fail(batch, unknown_fate(batch))
 
     def expire(self, batch: ProducerBatch, limit: float, now: float) -> None:
-        """End a batch whose time ran out: on the wire, unresolved, or taken from its queue."""
+        """End a batch that ran out of time: on the wire, unresolved, or taken from its queue."""
         if batch.on_wire:
             state = "its last attempt is unanswered"
         elif self._unresolved.discard(batch):

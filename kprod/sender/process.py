@@ -115,7 +115,7 @@ def watch_over(producer: Living, engine: Engine, *, at_exit: float, dropped: flo
 def _watch_over_child() -> None:
     """A child of multiprocessing ends without atexit, but with finalizers of that package's.
 
-    Where its process is a child, the package has been imported by whoever made it.
+    In such a child, multiprocessing has imported the package itself.
     """
     process = sys.modules.get("multiprocessing.process")
     if os.getpid() in _finalized or process is None or process.parent_process() is None:

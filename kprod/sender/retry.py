@@ -1,4 +1,4 @@
-"""What to do with a batch whose attempt failed: a pure function of failure and state.
+"""The verdict on a batch after a failed attempt: a pure function of failure and state.
 
 The table is the produce-response handling of Kafka's ``Sender`` and ``TransactionManager`` for the
 idempotent producer, with one rule made stricter: a batch that *may* be in the log is never sent
@@ -38,7 +38,7 @@ class Verdict(enum.Enum):
 
     RETRY: same bytes, same sequence. SPLIT: retry as two smaller batches. RESEQUENCE: retry under a
     new epoch. UNRESOLVED: wait for what later batches tell (see ``unresolved_batches``). FAIL: give
-    up. EXPIRE: give up after the earlier batches, whose time has run out, too.
+    up. EXPIRE: give up, after the earlier batches, which have run out of time, too.
     """
 
     DONE = enum.auto()

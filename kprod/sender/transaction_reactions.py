@@ -1,4 +1,4 @@
-"""What an error code of a coordinator means: a table, by request (Kafka's ``TransactionManager``).
+"""Reactions to error codes of coordinators: a table, by request (Kafka's ``TransactionManager``).
 
 What may pass is asked again within the time of the call. Where Kafka's client is stricter than
 aborting needs, this one is not: after an abort the coordinator itself says whether the producer may
@@ -58,7 +58,7 @@ class Reaction(enum.Enum):
     """What to do after an error code.
 
     ``RETRY_SOON``: ask again in a moment, for the transaction before is still being ended.
-    ``RETRY``: ask again after a back-off. ``FIND_AGAIN``: ask who coordinates now, then again.
+    ``RETRY``: ask again after a back-off. ``FIND_AGAIN``: find the coordinator anew first.
     ``ABORT``: the transaction can only be aborted. ``FENCED``, ``START_AGAIN`` and ``CLOSE``: the
     producer can only be closed; a new one may go on, unless it is ``CLOSE``.
     """

@@ -1,4 +1,4 @@
-"""The requests to coordinators: what each one asks, whom, and how its answer is read."""
+"""The requests to coordinators: the content of each, its coordinator, and its answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EPOCH_BUMP_FROM = 3
 
 
 class Request(NamedTuple):
-    """What all requests of a transaction know: the transactional id, and who asks."""
+    """The part that all requests of a transaction share: the transactional id and the producer."""
 
     transactional_id: str
     producer: ProducerId | None
@@ -30,7 +30,7 @@ class Request(NamedTuple):
 class Ask:
     """One question to a coordinator; immutable.
 
-    ``coordinator``: who is asked. ``version_cap`` as in ``Exchange``.
+    ``coordinator`` gets the request. ``version_cap`` as in ``Exchange``.
     """
 
     api: ClassVar[ApiKey]
@@ -62,7 +62,7 @@ class Ask:
 
 
 class FindCoordinator(Ask):
-    """Who coordinates ``wanted``? Any broker knows."""
+    """The coordinator of ``wanted``; any broker knows it."""
 
     api = ApiKey.FIND_COORDINATOR
 

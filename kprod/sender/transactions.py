@@ -1,9 +1,9 @@
 """Transactions as one state machine: states, moves, and the calls that are allowed in each.
 
-After Kafka's ``TransactionManager`` (KIP-98, KIP-360, KIP-588, KIP-890), with one state more told
-to users and one rule: who may make a move is part of the table. Callers make the moves that they
-ask for; the sender makes those that brokers' answers lead to. A caller's illegal call raises and
-changes nothing; an illegal move of the sender is a mistake of ours and ends in ``FATAL_ERROR``.
+After Kafka's ``TransactionManager`` (KIP-98, KIP-360, KIP-588, KIP-890), with one more state and
+one rule: the table names the party that may make a move. Callers make the moves that they ask for;
+the sender makes those that brokers' answers lead to. A caller's illegal call raises and changes
+nothing; an illegal move of the sender is a mistake of kprod's and ends in ``FATAL_ERROR``.
 
 What is asked of the coordinator in each state is in ``transaction_requests``.
 """
@@ -50,8 +50,8 @@ class State(enum.Enum):
     FATAL_ERROR = "the producer can only be closed"
 
 
-class Who(enum.Flag):
-    """Who may make a move."""
+class Party(enum.Flag):
+    """The parties that may make a move."""
 
     NOBODY = 0
     CALLER = enum.auto()
@@ -60,30 +60,32 @@ class Who(enum.Flag):
 
 
 _S = State
-MOVES: Mapping[tuple[State, State], Who] = MappingProxyType(
+MOVES: Mapping[tuple[State, State], Party] = MappingProxyType(
     {
-        (_S.UNINITIALIZED, _S.INITIALIZING): Who.CALLER,
-        (_S.UNINITIALIZED, _S.PREPARED): Who.HEIR,
-        (_S.INITIALIZING, _S.READY): Who.SENDER,
-        (_S.READY, _S.IN_TRANSACTION): Who.CALLER,
-        (_S.IN_TRANSACTION, _S.PREPARED): Who.CALLER,
-        (_S.IN_TRANSACTION, _S.COMMITTING): Who.CALLER,
-        (_S.IN_TRANSACTION, _S.ABORTING): Who.CALLER,
-        (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR): Who.SENDER,
-        (_S.PREPARED, _S.COMMITTING): Who.CALLER,
-        (_S.PREPARED, _S.ABORTING): Who.CALLER,
-        (_S.PREPARED, _S.ABORTABLE_ERROR): Who.SENDER,
-        (_S.COMMITTING, _S.READY): Who.SENDER,
-        (_S.COMMITTING, _S.INITIALIZING): Who.SENDER,
-        (_S.COMMITTING, _S.ABORTABLE_ERROR): Who.SENDER,
-        (_S.ABORTABLE_ERROR, _S.ABORTING): Who.CALLER,
-        (_S.ABORTING, _S.READY): Who.SENDER,
-        (_S.ABORTING, _S.INITIALIZING): Who.SENDER,
-        **{(state, _S.FATAL_ERROR): Who.SENDER for state in State},
+        (_S.UNINITIALIZED, _S.INITIALIZING): Party.CALLER,
+        (_S.UNINITIALIZED, _S.PREPARED): Party.HEIR,
+        (_S.INITIALIZING, _S.READY): Party.SENDER,
+        (_S.READY, _S.IN_TRANSACTION): Party.CALLER,
+        (_S.IN_TRANSACTION, _S.PREPARED): Party.CALLER,
+        (_S.IN_TRANSACTION, _S.COMMITTING): Party.CALLER,
+        (_S.IN_TRANSACTION, _S.ABORTING): Party.CALLER,
+        (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR): Party.SENDER,
+        (_S.PREPARED, _S.COMMITTING): Party.CALLER,
+        (_S.PREPARED, _S.ABORTING): Party.CALLER,
+        (_S.PREPARED, _S.ABORTABLE_ERROR): Party.SENDER,
+        (_S.COMMITTING, _S.READY): Party.SENDER,
+        (_S.COMMITTING, _S.INITIALIZING): Party.SENDER,
+        (_S.COMMITTING, _S.ABORTABLE_ERROR): Party.SENDER,
+        (_S.ABORTABLE_ERROR, _S.ABORTING): Party.CALLER,
+        (_S.ABORTING, _S.READY): Party.SENDER,
+        (_S.ABORTING, _S.INITIALIZING): Party.SENDER,
+        **{(state, _S.FATAL_ERROR): Party.SENDER for state in State},
     }
 )
-"""Every move there is, and who may make it. ``COMMITTING`` leads to ``INITIALIZING`` when the next
-transaction needs another epoch, which only the coordinator gives."""
+"""Every move, and the party that may make it.
+
+``COMMITTING`` leads to ``INITIALIZING`` when the next transaction needs another epoch, which only
+the coordinator gives."""
 
 
 class Call(enum.Enum):
@@ -123,8 +125,8 @@ def allowed(call: Call, state: State) -> bool:
     to = LEADS_TO[call]
     if to is state:
         return call in (Call.SEND, Call.OFFSETS)
-    return call not in (Call.SEND, Call.OFFSETS) and Who.CALLER in MOVES.get(
-        (state, to), Who.NOBODY
+    return call not in (Call.SEND, Call.OFFSETS) and Party.CALLER in MOVES.get(
+        (state, to), Party.NOBODY
     )
 
 
@@ -169,7 +171,7 @@ class OffsetFetch(Pending):
 
 
 class Transactions:
-    """The state of one transactional producer. Thread-safe; headings say who may call a method.
+    """The state of one transactional producer. Thread-safe; headings name the callers of methods.
 
     ``state`` is read without a lock. ``error`` is why the transaction, or everything, has failed.
     ``number`` counts the transactions that were begun.
@@ -210,7 +212,7 @@ class Transactions:
             self._check(Call.BEGIN)
             self.number += 1
             self._unheard.clear()
-            self._move(State.IN_TRANSACTION, Who.CALLER)
+            self._move(State.IN_TRANSACTION, Party.CALLER)
 
     def resume(self, producer: tuple[int, int], level: int | None = None) -> None:
         """Take up what the producer with this id and epoch has prepared; raises IllegalStateError.
@@ -219,7 +221,7 @@ class Transactions:
         ``transaction.version`` it was written under; None: the one that brokers tell.
         """
         with self._lock:
-            self._move(State.PREPARED, Who.HEIR)
+            self._move(State.PREPARED, Party.HEIR)
             self.ends_under = level
             self.producer = producer
             self.number += 1
@@ -237,7 +239,7 @@ class Transactions:
                 return pending
             self._refuse_others(call)
             self._check(call)
-            self._move(LEADS_TO[call], Who.CALLER)
+            self._move(LEADS_TO[call], Party.CALLER)
             self._pending = begun
         return begun
 
@@ -282,7 +284,7 @@ class Transactions:
             if self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
                 log.info("%s: aborted, for the producer closes", self)
                 ended += self._drop_offsets(self._aborted())
-                self._move(State.ABORTING, Who.CALLER)
+                self._move(State.ABORTING, Party.CALLER)
             elif self.state is State.INITIALIZING and self._pending is not None:
                 self._pending.error = ProducerClosedError("closed during init_transactions()")
                 ended.append(self._pending)
@@ -383,7 +385,7 @@ class Transactions:
     def _sender_move(self, to: State) -> None:
         """The lock is held. A move that is not in the table must not go unnoticed."""
         try:
-            self._move(to, Who.SENDER)
+            self._move(to, Party.SENDER)
         except IllegalStateError as mistake:
             self.state = State.FATAL_ERROR
             self.error = TransactionError(f"{self}: a mistake of kprod's: {mistake}")
@@ -393,8 +395,8 @@ class Transactions:
 
     # Both, with the lock held ---------------------------------------------------------------------
 
-    def _move(self, to: State, by: Who) -> None:
-        if by not in MOVES.get((self.state, to), Who.NOBODY):
+    def _move(self, to: State, by: Party) -> None:
+        if by not in MOVES.get((self.state, to), Party.NOBODY):
             raise IllegalStateError(f"no move from {self.state.name} to {to.name} by {by.name}")
         self.state = to
 
@@ -422,6 +424,6 @@ class Transactions:
 
 
 def _tell(ended: Sequence[PendingCall]) -> None:
-    """After the lock was given back: who waits goes on."""
+    """Let the callers go on, after the lock was given back."""
     for pending in ended:
         pending.ended.open()

@@ -180,7 +180,7 @@ class TroubleLog:
         return log.isEnabledFor(DEBUG)
 
     def detail(self, what: str, *arguments: object) -> None:
-        """What only those want to know who look for a mistake."""
+        """A detail for debugging."""
         log.debug("%s: " + what, self._client_id, *arguments)
 
     def warn(self, what: str) -> None:
@@ -225,7 +225,7 @@ class UnreadFailures:
     def failed(self, topic: str, records: int, error: KprodError) -> None:
         """So many records of ``topic`` ended in ``error``, and nobody waits for any of them."""
         if isinstance(error, TransactionAbortedError):
-            return  # which is told of as a whole, to who has aborted it
+            return  # the call that aborts says so for the whole transaction
         before = self._limit.admit((topic, _cause(error)), self._monotonic(), records)
         if before is None:
             return

@@ -14,7 +14,7 @@ MAX_INT64 = 2**63 - 1
 
 
 class GroupMetadata(NamedTuple):
-    """A consumer group, and who of its members asks (KIP-447).
+    """A consumer group, and the member that asks (KIP-447).
 
     With the generation and the member id, a member that was expelled from the group meanwhile
     cannot commit: its transaction fails.

@@ -161,7 +161,7 @@ class TransactionCalls:
             raise self._too_long(transactions, pending.call, seconds)
         transactions.heard(pending)
         if pending.call in (Call.PREPARE, Call.COMMIT, Call.ABORT):
-            # Who counts outcomes in callbacks has heard of all of them when this returns.
+            # An application that counts outcomes in callbacks has counted all when this returns.
             self._engine.drain_callbacks(max(0.0, began + seconds - self._clock.monotonic()))
 
     def _spent(self, call: Call, began: float) -> None:

@@ -1,4 +1,4 @@
-"""What the sender asks of a network: streams of bytes, and one place to wait for all of them."""
+"""Transports, which carry bytes to brokers, and backends, which wait for all of them at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Transport(Protocol):
     def progress(self) -> str:
         """What connecting waits for and what has failed so far, in words; "" for nothing to tell.
 
-        For the error of a caller whose patience has ended.
+        For the error of a caller that waits no longer.
         """
         return ""
 
@@ -84,7 +84,7 @@ class Backend(Protocol):
     Used by one thread at a time, except for ``wake``. ``interruptible`` says that ``poll`` waits
     with ``kprod_ext.let_signals_in``, so that Ctrl-C can end it also within ``hold_signals``; what
     was ready is then reported by the next ``poll``. ``eager`` is set before a ``poll`` of a caller
-    whose answer is under way: it may look for that for some microseconds without sleeping.
+    that waits for an answer: ``poll`` may look for it for some microseconds without sleeping.
     """
 
     interruptible: bool = False

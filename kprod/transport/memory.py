@@ -165,8 +165,8 @@ class MemoryTransport(Transport):
 class MemoryBackend(Backend):
     """Connects to ``listeners``: host and port to what makes the server's end of a connection.
 
-    The mapping is looked at whenever a connection is made: where nobody listens, connections are
-    refused, and whoever is put there later is found. ``send_chunk`` is the most bytes one ``send``
+    The mapping is looked at whenever a connection is made: an address without a listener refuses
+    connections until it gets one. ``send_chunk`` is the most bytes one ``send``
     takes, and the next one none until ``poll`` has been called; ``receive_chunk`` is the most one
     ``receive`` returns. Hosts in ``unresolvable`` have no address. Nothing depends on time, except
     ``poll`` when there is nothing to report.

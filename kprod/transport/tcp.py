@@ -54,7 +54,7 @@ class NameLookup:
 
 
 class NameLookups:
-    """At most one lookup of a name at a time, whoever asks. Used by one thread.
+    """At most one lookup of a name at a time, for all connections. Used by one thread.
 
     ``resolver`` may block and raise anything; ``answered`` is called after each answer, in the
     lookup's thread, for as long as one is under way, even when nobody is interested any more.
@@ -119,7 +119,7 @@ class TcpBackend(Backend):
         resolver: Resolver | None = None,
         busy_poll: float = 0.0,
     ) -> None:
-        # Where there is but one processor, who answers cannot run while we look.
+        # With one processor only, a broker on this machine cannot answer while we look.
         self._busy_poll = busy_poll if _processors() > 1 else 0.0
         self._options = _socket_options(send_buffer_bytes, receive_buffer_bytes)
         self._silent: dict[str, Address] = {}  # by name: the address last given up on
@@ -161,7 +161,7 @@ class TcpBackend(Backend):
         return bool(self._resolving)
 
     def _begin_resolved(self) -> None:
-        """Go on with the transports whose names have been looked up."""
+        """Go on with the transports that have the answer of their lookup."""
         for transport in [known for known, lookup in self._resolving.items() if lookup.done]:
             try:
                 addresses = self._resolving.pop(transport).addresses()

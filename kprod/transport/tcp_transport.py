@@ -73,7 +73,7 @@ class TcpTransport:
         self._unresolvable = cause
 
     def failed(self, lost: ConnectionLost) -> None:
-        """Whoever was to connect could not."""
+        """The connection could not be made elsewhere: by a proxy, say."""
         self._resolving = False
         self._lost = lost
 

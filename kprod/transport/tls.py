@@ -49,7 +49,7 @@ _REASONS = {
 
 
 def explained(error: ssl.SSLError, name: str, *, shaking: bool) -> KprodError:
-    """The error for users. ``shaking``: the handshake was not over, so that it is about who we are.
+    """The error for users. ``shaking``: the handshake was not over, so identities failed.
 
     With TLS 1.3 the broker's opinion of our certificate comes after our end of the handshake.
     """
@@ -70,8 +70,8 @@ def not_tls(first: bytes, name: str) -> KprodError | None:
     """What answered instead, judged by its first bytes; None when it may be TLS."""
     if first[0] in b"\x14\x15\x16\x17":
         return None
-    who = {b"HTTP": "an HTTP server", b"SSH-": "an SSH server"}.get(first[:4])
-    found = f"it is {who}" if who else "what answered does not speak TLS"
+    server = {b"HTTP": "an HTTP server", b"SSH-": "an SSH server"}.get(first[:4])
+    found = f"it is {server}" if server else "what answered does not speak TLS"
     return TlsAuthenticationError(f"no TLS with {name}: {found}; is security_protocol right?")
 
 
@@ -84,9 +84,9 @@ _RECORD = 5  # bytes that say what follows
 class TlsTransport:
     """A ``Transport`` that speaks TLS over ``inner``. Not thread-safe.
 
-    ``watch`` tells whoever watches ``inner`` what to watch it for. OpenSSL works in memory only
-    (``ssl.MemoryBIO``): it never waits, and what it wants to write, of its own accord, too, leaves
-    with the next bytes, or as soon as ``inner`` takes any.
+    ``watch`` tells the backend of ``inner`` whether to watch it for writing. OpenSSL works in
+    memory only (``ssl.MemoryBIO``): it never waits. The bytes that it wants to write, of its own
+    accord as well, leave with the next bytes, or as soon as ``inner`` takes any.
     """
 
     takes_batches = False

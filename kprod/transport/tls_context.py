@@ -159,7 +159,7 @@ def _made(settings: TlsSettings) -> ssl.SSLContext:
         return _make(settings)
     except ConfigError as error:
         failure = error
-    failure.__traceback__ = None  # its frames hold keys, and who reports errors may show these
+    failure.__traceback__ = None  # its frames hold keys, which an error report may show
     raise failure
 
 
@@ -207,7 +207,7 @@ def _identify(context: ssl.SSLContext, settings: TlsSettings, certfile: str) -> 
         raise ConfigError(f"{where}: the private key is encrypted; set ssl_password")
 
     def load() -> None:
-        # Never None: OpenSSL would ask whoever sits at the terminal.
+        # Never None: OpenSSL would ask at the terminal.
         context.load_cert_chain(path, key_path, password=password or (lambda: ""))
 
     with _as_file(text) as path, _as_file(key) as key_path:

@@ -39,7 +39,7 @@ _SMALLEST_COORDINATOR = 4 + 4 + 2 + 3
 
 
 class CoordinatorReply(NamedTuple):
-    """Who coordinates. ``node_id`` is -1 when ``error_code`` is not 0."""
+    """The coordinator. ``node_id`` is -1 when ``error_code`` is not 0."""
 
     error_code: int
     error_message: str | None
@@ -198,7 +198,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """Who commits: a group, and which of its members in which generation, if that is known."""
+    """A group that commits; its member and generation, if they are known."""
 
     group_id: str
     generation_id: int = -1

@@ -105,13 +105,13 @@ _SILENT_FROM: Mapping[ApiKey, int] = MappingProxyType(
         ApiKey.PUSH_TELEMETRY: 0,
     }
 )
-"""First version whose answer comes at once; a throttled client is silent after it (KIP-219)."""
+"""First version that brokers answer at once; a throttled client is silent after it (KIP-219)."""
 
 _NEVER = 32_768
 
 _AVOIDED = frozenset({(ApiKey.PRODUCE, 5)})
 """Produce 5 brought LogStartOffset, but librdkafka's mock broker sends that only from 6 on, so its
-answers to 5 cannot be read. No broker needs it: whoever offers 5 also offers 4."""
+answers to 5 cannot be read. No broker needs it: one that offers 5 also offers 4."""
 
 
 def is_flexible(api: ApiKey, version: int) -> bool:

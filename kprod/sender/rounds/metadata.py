@@ -1,4 +1,4 @@
-"""Ask who leads what: by age, or because something showed that the snapshot is old."""
+"""Metadata requests: by age, or because something showed that the snapshot is old."""
 
 from __future__ import annotations
 

@@ -380,7 +380,7 @@ class ProduceRound:
         )
 
     def _renumber(self, now: float) -> None:
-        """Partitions whose sequence was refused go on under a new epoch."""
+        """Let partitions go on under a new epoch after a refused sequence."""
         for batch in self._sequences.resequence():
             self._accumulator.remove(batch)
             self._outcomes.give_up(batch, unknown_fate(batch), now)

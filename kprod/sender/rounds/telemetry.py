@@ -34,7 +34,7 @@ USUAL_INTERVAL = 300.0
 SHORTEST_INTERVAL = 0.1
 """Seconds between pushes, whatever a broker asks for: less cannot be set at Apache Kafka's."""
 UNANSWERED = 30.0
-"""Seconds until a question is asked again whose answer was lost."""
+"""Seconds until a request is repeated after its answer was lost."""
 JITTER = (0.5, 1.5)
 """Between which parts of the interval the first push is made, so that clients spread."""
 
@@ -177,7 +177,7 @@ class TelemetryRound:
         self._measure = measure
         self._clock = clock
         self._in_flight = False
-        self._node_id: int | None = None  # who was asked last
+        self._node_id: int | None = None  # the node that was asked last
         self._leave_by = FOREVER
         self._compressors: dict[int, Compressor | None] = {}
 

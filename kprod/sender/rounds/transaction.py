@@ -23,8 +23,10 @@ FOREVER = float("inf")
 SOON = 0.02
 """Seconds until something is added again while the transaction before is still being ended."""
 MARKERS = 0.0006
-"""Seconds that a cluster needs for the markers of a transaction whose end it has answered. What
-Apache Kafka gets for the next one before that is put off by 20 ms (decision 0042)."""
+"""Seconds that a cluster needs for the markers of a transaction after it has answered EndTxn.
+
+Apache Kafka puts off a request of the next transaction that comes before that by 20 ms (decision
+0042)."""
 FLUSHING = frozenset({State.COMMITTING, State.PREPARED})
 ENDING = FLUSHING | DOOMED
 PATIENCE = 1.0
@@ -57,7 +59,7 @@ class TransactionRound:
         self._network = network
         self._backoff = backoff
         self.settled = Latch()
-        self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # who, since when
+        self._coordinators: dict[Coordinator, tuple[int, float]] = {}  # node id, known since
         self._in_flight: Ask | None = None
         self._failures = 0  # in a row
         self._retry_at = 0.0
@@ -207,7 +209,7 @@ class TransactionRound:
         return found if found is Reaction.RETRY else self._coordination.answered(ask, reply)
 
     def failed(self, ask: Ask, error: KprodError, now: float, *, sent: bool) -> None:
-        """There was no answer: ask again, perhaps somebody else."""
+        """No answer came: ask again, perhaps another broker."""
         self._in_flight = None
         self._coordinators.pop(ask.coordinator, None)
         self._transactions.trouble = error
@@ -215,6 +217,6 @@ class TransactionRound:
         self._back_off(now)
 
     def end(self, error: KprodError) -> None:
-        """The producer has ended; whoever still waits is told ``error``."""
+        """The producer has ended: callers that still wait get ``error``."""
         self._transactions.end_for_good(error)
         self.settled.open()

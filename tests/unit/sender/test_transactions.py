@@ -20,9 +20,9 @@ from kprod.sender.transactions import (
     LEADS_TO,
     MOVES,
     Call,
+    Party,
     State,
     Transactions,
-    Who,
     allowed,
 )
 from kprod.types import NextStep
@@ -151,19 +151,19 @@ def test_every_state_can_be_left_and_reached() -> None:
 
 
 def test_nobody_makes_the_move_of_another() -> None:
-    assert {move for move, who in MOVES.items() if who is Who.NOBODY} == set()
-    assert [move for move, who in MOVES.items() if who is Who.HEIR] == [
+    assert {move for move, who in MOVES.items() if who is Party.NOBODY} == set()
+    assert [move for move, who in MOVES.items() if who is Party.HEIR] == [
         (State.UNINITIALIZED, State.PREPARED)  # by another process than the one that has prepared
     ]
     for (_, to), who in MOVES.items():
-        if who is Who.HEIR:
+        if who is Party.HEIR:
             continue
-        assert who is (Who.CALLER if to in LEADS_TO.values() and not _by_sender(to, who) else who)
+        assert who is (Party.CALLER if to in LEADS_TO.values() and not _by_sender(to, who) else who)
 
 
-def _by_sender(to: State, who: Who) -> bool:
+def _by_sender(to: State, who: Party) -> bool:
     """The sender begins anew with an id when the next transaction needs another epoch."""
-    return to is State.INITIALIZING and who is Who.SENDER
+    return to is State.INITIALIZING and who is Party.SENDER
 
 
 def test_a_move_that_is_not_in_the_table_ends_the_producer() -> None:
