@@ -10,7 +10,6 @@ import copy
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from kprod.backoff import ExponentialBackoff
 from kprod.buffer.batch_compression import BatchCompression
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios, decompress
@@ -22,7 +21,7 @@ from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.ready_tracker import Ready, ReadyTracker
 from kprod.buffer.split import split
 from kprod.buffer.unused_queues import retire_unused
-from kprod.clock import Clock, in_seconds
+from kprod.clock import Clock, ExponentialBackoff, in_seconds
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch

@@ -13,8 +13,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from kprod.backoff import ExponentialBackoff
-from kprod.clock import Clock
+from kprod.clock import Clock, ExponentialBackoff
 from kprod.cluster.snapshot import (
     ClusterSnapshot,
     LeaderHint,
@@ -23,8 +22,7 @@ from kprod.cluster.snapshot import (
     no_such_partition,
     topic_info,
 )
-from kprod.cluster.topic_search import Search
-from kprod.cluster.troubles import Troubles
+from kprod.cluster.troubles import Search, Troubles
 from kprod.errors import (
     AuthenticationError,
     BrokerError,

@@ -1,12 +1,37 @@
-"""The reasons why metadata is missing, by broker and by topic, in words for users."""
+"""The reasons why metadata is missing, in words for users, and the topics that callers await."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from kprod.cluster.snapshot import TopicInfo
-from kprod.cluster.topic_search import Search
 from kprod.errors import AuthenticationError, BrokerError, KprodError, KprodTimeoutError
+
+
+class Search:
+    """Of a topic, and of a partition if that is not None. Changed under the metadata's lock.
+
+    ``before`` is the topic as it was known when the search began, ``answers`` and ``refusals`` how
+    many there had been; ``seen`` is the answers at the last look, -1 before the first.
+    """
+
+    __slots__ = ("answers", "before", "partition", "refusals", "seen", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int | None,
+        before: TopicInfo | None,
+        answers: int,
+        refusals: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.before = before
+        self.answers = answers
+        self.refusals = refusals
+        self.seen = -1
+
 
 MOST_TOLD = 5
 MOST_KEPT = 50

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Unpack
 from urllib.parse import quote
 from uuid import UUID
 
-from kprod.backoff import ExponentialBackoff
+from kprod.clock import ExponentialBackoff
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
 from kprod.schema.bounded_cache import BoundedCache

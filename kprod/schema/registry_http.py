@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kprod.backoff import ExponentialBackoff
+from kprod.clock import ExponentialBackoff
 from kprod.schema.errors import (
     RETRIED,
     IncompatibleSchemaError,

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from kprod.backoff import ExponentialBackoff
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CODEC_IDS, compressor
 from kprod.buffer.queue_settings import QueueSettings
-from kprod.clock import Clock
+from kprod.clock import Clock, ExponentialBackoff
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions

@@ -60,42 +60,6 @@ class _Unanswered:
             nbytes -= len(buffer)
 
 
-class _Output:
-    """The requests of which some bytes wait for the socket, in order."""
-
-    def __init__(self) -> None:
-        self.owners: deque[_Unanswered] = deque()
-
-    def add(self, owner: _Unanswered) -> None:
-        self.owners.append(owner)
-
-    def pending(self) -> Buffers:
-        if len(self.owners) == 1:
-            return self.owners[0].left
-        return [buffer for owner in self.owners for buffer in owner.left]
-
-    def wrote(self, nbytes: int, now: float) -> list[_Unanswered]:
-        """Drop the bytes that the socket took; the requests of which none are left."""
-        finished: list[_Unanswered] = []
-        while nbytes:
-            owner = self.owners[0]
-            owner.since = now
-            if nbytes < owner.left_bytes:
-                owner.took(nbytes)
-                break
-            nbytes -= owner.left_bytes
-            owner.left, owner.left_bytes, owner.may_be_read = (), 0, True
-            finished.append(self.owners.popleft())
-        return finished
-
-    def offered(self) -> None:
-        for owner in self.owners:
-            owner.may_be_read = True
-
-    def clear(self) -> None:
-        self.owners.clear()
-
-
 class BrokerConnection:
     """One connection's protocol state. Used by the sender's thread only.
 
@@ -126,7 +90,7 @@ class BrokerConnection:
         self._login = None if login is None else Login(login, self._enqueue_newest, wake)
         self._versions: ApiVersions | None = None
         self._unanswered: deque[_Unanswered] = deque()
-        self._output = _Output()
+        self._output: deque[_Unanswered] = deque()  # some bytes of each wait for the socket
         self._next_correlation_id = 0
         self._throttled_until = 0.0
         self._useful = False
@@ -234,7 +198,7 @@ class BrokerConnection:
         return (
             self._versions is not None
             and not self.logs_in
-            and not self._output.owners
+            and not self._output
             and len(self._unanswered) < self._max_in_flight
             and now >= self._throttled_until
             and (self._login is None or now < self._login.holds_until)
@@ -260,7 +224,7 @@ class BrokerConnection:
         self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
         frame = exchange.encode(version, correlation_id, self._client_id)
         entry = _Unanswered(exchange, version, correlation_id, now, frame)
-        self._output.add(entry)
+        self._output.append(entry)
         self._unanswered.append(entry)
         self.bytes_in_flight += entry.size
         return entry.left_bytes
@@ -268,19 +232,32 @@ class BrokerConnection:
     @property
     def has_output(self) -> bool:
         """True when bytes wait for the socket."""
-        return bool(self._output.owners)
+        return bool(self._output)
 
     def pending_output(self) -> Buffers:
         """The bytes that wait for the socket, in order."""
-        return self._output.pending()
+        if len(self._output) == 1:
+            return self._output[0].left
+        return [buffer for entry in self._output for buffer in entry.left]
 
     def offered(self) -> None:
         """Whatever waits may leave before ``wrote`` tells: the transport keeps bytes of its own."""
-        self._output.offered()
+        for entry in self._output:
+            entry.may_be_read = True
 
     def wrote(self, nbytes: int, now: float) -> None:
         """The socket took ``nbytes``. Requests that expect no response end here."""
-        for entry in self._output.wrote(nbytes, now):
+        finished: list[_Unanswered] = []
+        while nbytes:
+            entry = self._output[0]
+            entry.since = now
+            if nbytes < entry.left_bytes:
+                entry.took(nbytes)
+                break
+            nbytes -= entry.left_bytes
+            entry.left, entry.left_bytes, entry.may_be_read = (), 0, True
+            finished.append(self._output.popleft())
+        for entry in finished:
             if not entry.exchange.expects_response:
                 self._unanswered.remove(entry)
                 self.bytes_in_flight -= entry.size

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kprod.backoff import ExponentialBackoff
+from kprod.clock import ExponentialBackoff
 from kprod.errors import ConnectionLost, KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import BrokerConnection
@@ -25,7 +25,6 @@ from kprod.sender.trouble_log import (
 from kprod.transport.base import Backend, Transport, views_of
 from kprod.types import Broker
 from kprod.wire.versions import ApiKey, ApiVersions
-from kprod_ext import Mutex
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,6 @@ class BrokerLink:
         self._metrics = metrics
         self._traffic = metrics.node(broker.node_id)
         self._connection: BrokerConnection | None = None
-        self._changing = Mutex()  # guards which connection it is, as others see it
         self._waits_to_write = True  # what the backend was told last
         self._takes_batches = False  # see Transport
         self._unread = False  # there was more to read than a turn has time for
@@ -125,20 +123,14 @@ class BrokerLink:
 
     @property
     def in_flight(self) -> int:
-        """Requests without a response, the handshake among them."""
-        return self._connection.in_flight if self._connection is not None else 0
+        """Requests without a response, the handshake among them. Any thread."""
+        connection = self._connection  # once: the sender may end it meanwhile
+        return connection.in_flight if connection is not None else 0
 
     @property
     def bytes_in_flight(self) -> int:
-        """The bytes of these."""
+        """The bytes of the requests without a response."""
         return self._connection.bytes_in_flight if self._connection is not None else 0
-
-    @property
-    def seen_in_flight(self) -> int:
-        """The same. Any thread: the sender may end the connection meanwhile."""
-        with self._changing:
-            connection = self._connection
-        return connection.in_flight if connection is not None else 0
 
     def idle_bootstrap(self, now: float) -> bool:
         """True when this is a connection to a bootstrap address that has nothing to do."""
@@ -245,8 +237,7 @@ class BrokerLink:
             wake=self._goes_on,
             on_versions=settings.on_versions,
         )
-        with self._changing:
-            self._connection = connection
+        self._connection = connection
         self._metrics.connections_made += 1
         connection.open(now)
         self._traffic.requests += 1
@@ -379,8 +370,7 @@ class BrokerLink:
 
     def _end(self, error: KprodError, now: float) -> None:
         transport, self.transport = self.transport, None
-        with self._changing:
-            connection, self._connection = self._connection, None
+        connection, self._connection = self._connection, None
         try:
             if transport is not None:
                 self._let_go(transport, now)

@@ -350,7 +350,7 @@ class Network:
     @property
     def in_flight(self) -> int:
         """Requests without a response. Any thread."""
-        return sum(link.seen_in_flight for link in set(self._all_links()))
+        return sum(link.in_flight for link in set(self._all_links()))
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's connections without touching them."""

@@ -15,7 +15,7 @@ EXPENSIVE = (
     *("kio", "numpy", "pandas", "pyarrow", "pyspark", "rich", "typer"),
     *("datetime", "difflib", "importlib.util", "json", "platform", "selectors", "socket", "uuid"),
     *("kprod.bulk.arrow_sending", "kprod.bulk.delivery", "kprod.bulk.rows"),
-    *("kprod.transport.tcp", "kprod.transport.memory", "kprod.intake.named_serializers"),
+    *("kprod.transport.tcp", "kprod.transport.memory"),
 )
 
 ALSO_OF_THE_TRANSPORT = ("kprod.transport.tcp", "selectors", "socket")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kprod.backoff import ExponentialBackoff
+from kprod.clock import ExponentialBackoff
 from tests.support.steady_random import SteadyRandom
 
 

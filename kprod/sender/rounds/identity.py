@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kprod.backoff import ExponentialBackoff
 from kprod.buffer.producer_id import ProducerId
+from kprod.clock import ExponentialBackoff
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.latch import Latch
 from kprod.sender.exchange import ControlRequest

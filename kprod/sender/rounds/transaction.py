@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kprod.backoff import ExponentialBackoff
 from kprod.buffer.accumulator import RecordAccumulator
+from kprod.clock import ExponentialBackoff
 from kprod.cluster.metadata import Metadata
 from kprod.errors import BrokerError, KprodError, TransactionAbortedError
 from kprod.latch import Latch

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kprod.backoff import ExponentialBackoff
-from kprod.clock import SystemClock
+from kprod.clock import ExponentialBackoff, SystemClock
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import ConnectionLost, KprodTimeoutError

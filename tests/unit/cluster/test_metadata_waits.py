@@ -10,8 +10,7 @@ from functools import partial
 
 import pytest
 
-from kprod.backoff import ExponentialBackoff
-from kprod.clock import SystemClock
+from kprod.clock import ExponentialBackoff, SystemClock
 from kprod.cluster.metadata import Metadata
 from kprod.errors import (
     BrokerError,

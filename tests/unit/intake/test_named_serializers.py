@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from kprod.config.kinds import SERIALIZERS
-from kprod.intake.named_serializers import (
+from kprod.intake.serializers import (
     NAMED_SERIALIZERS,
     float_serializer,
     int32_serializer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kprod.backoff import ExponentialBackoff
+from kprod.clock import ExponentialBackoff
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.link import BrokerLink, LinkSettings
