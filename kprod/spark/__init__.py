@@ -20,6 +20,8 @@ if find_spec("pyspark") is None:
     )
 
 from kprod.spark.errors import (
+    BatchIncomplete,
+    BatchNotCommitted,
     ExactlyOnceError,
     MarkerError,
     RowErrorLimitExceeded,
@@ -39,6 +41,8 @@ from kprod.spark.write import write
 from kprod.spark.write_result import WriteResult
 
 __all__ = [
+    "BatchIncomplete",
+    "BatchNotCommitted",
     "ExactlyOnceError",
     "MarkerError",
     "OffsetRange",

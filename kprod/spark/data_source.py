@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kprod.errors import ConfigError
+from kprod.spark.atomic_batch import abort_batch, commit_batch, end_here
 from kprod.spark.exactly_once.terms import Scope
 from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import check_placed
@@ -50,11 +51,18 @@ class BatchWriter(DataSourceArrowWriter):
         return Written(self._task.run(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have ended. Raises WriteFailed when one of them has failed for good."""
-        judge(messages, f"batch job {self._task.job}")
+        """All tasks have ended: an atomic batch is committed.
+
+        Raises WriteFailed when a task has failed for good, or the batch was not committed.
+        """
+        _commit(self._task, messages, f"batch job {self._task.job}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The job has failed: what is in the topic stays there, as with Spark's own sink."""
+        """The job has failed: what is in the topic stays there, as with Spark's own sink.
+
+        An atomic batch is aborted; one that is decided is committed.
+        """
+        abort_batch(self._task.writer, _outcomes(messages), end_here)
 
 
 class MicroBatchWriter(StreamWriter):  # type: ignore[misc]
@@ -74,13 +82,16 @@ class MicroBatchWriter(StreamWriter):  # type: ignore[misc]
         """The micro-batch is written; it may come again after a restart, and so may this call.
 
         With ``delivery="exactly_once"`` its tasks have committed all of it, and nothing is left.
+        With ``delivery="atomic"`` it is committed now.
 
-        Raises WriteFailed when a task has failed for good: that ends the query.
+        Raises WriteFailed when a task has failed for good, or an atomic batch was not committed:
+        that ends the query, and it goes on with this micro-batch when it is started again.
         """
-        judge(messages, f"micro-batch {batchId}")
+        _commit(self._task, messages, f"micro-batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """The micro-batch has failed: what is in the topic stays there."""
+        """The micro-batch has failed: as ``BatchWriter.abort``."""
+        abort_batch(self._task.writer, _outcomes(messages), end_here)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -98,9 +109,13 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> MicroBatchW
     return MicroBatchWriter(_task(options, schema, Scope.QUERY))
 
 
-def judge(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
-    """Log what the tasks wrote. Raises WriteFailed when one has failed for good."""
-    outcomes = [message.outcome for message in messages if isinstance(message, Written)]
+def _outcomes(messages: Sequence[WriterCommitMessage | None]) -> list[TaskOutcome]:
+    return [message.outcome for message in messages if isinstance(message, Written)]
+
+
+def _commit(task: JobTask, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
+    """Commit an atomic batch, and log what the tasks wrote. Raises WriteFailed."""
+    outcomes = commit_batch(task.writer, _outcomes(messages), end_here)
     reports = [found.report for found in outcomes if found.report is not None]
     seconds = max((report.seconds for report in reports), default=0.0)
     result = write_result(reports, seconds)

@@ -12,6 +12,7 @@ class Delivery(StrEnum):
 
     AT_LEAST_ONCE = "at_least_once"
     EXACTLY_ONCE = "exactly_once"
+    ATOMIC = "atomic"
 
 
 def delivery_named(name: str) -> Delivery:

@@ -60,4 +60,26 @@ class RowsChanged(ExactlyOnceError):
 
 
 class TransactionTooSlow(ExactlyOnceError):
-    """A task took more than half of the time that brokers leave a transaction open."""
+    """A task, or a whole atomic batch, took more than half of a transaction's time-out."""
+
+
+class BatchNotCommitted(ExactlyOnceError):
+    """Nothing of an atomic batch is visible: what tasks had prepared was lost before the decision.
+
+    The batch has to be written again.
+    """
+
+
+class BatchIncomplete(ExactlyOnceError):
+    """An atomic batch is decided, and not all of it is visible.
+
+    ``visible`` and ``missing`` are numbers of shards. Written again under the same name, the batch
+    is completed: the shards that are there are skipped, the others written.
+    """
+
+    def __init__(
+        self, message: str, visible: tuple[int, ...] = (), missing: tuple[int, ...] = ()
+    ) -> None:
+        self.visible = visible
+        self.missing = missing
+        super().__init__(message)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kprod.spark.exactly_once.steps import PreparedShard
 
 ACKNOWLEDGED, COMMITTED, ALREADY_THERE = "acknowledged", "committed", "already_there"
+PREPARED = "prepared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,8 @@ class PartitionReport:
     ``delivered`` is "acknowledged", or with ``delivery="exactly_once"`` "committed", by this
     attempt, or "already_there": another one had done it, and ``records``, ``bytes`` and, as far as
     they are known, ``offsets`` are what that one wrote. ``rewritten``: attempts before this one had
-    begun. ``transactional_id`` is that of the shard.
+    begun. ``transactional_id`` is that of the shard. With ``delivery="atomic"`` it is "prepared"
+    until the driver has committed the batch; ``prepared`` is what the driver needs for that.
     """
 
     task: int
@@ -59,10 +64,13 @@ class PartitionReport:
     delivered: str = ACKNOWLEDGED
     rewritten: bool = False
     transactional_id: str | None = None
+    prepared: PreparedShard | None = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only: the shape of a row with the schema ``SCHEMA``."""
-        return asdict(self)
+        told = asdict(replace(self, prepared=None))
+        del told["prepared"]
+        return told
 
 
 SCHEMA = (

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark.batch_sender import BatchPlan, BatchSender, row_sender
+from kprod.spark.delivery import Delivery
 from kprod.spark.exactly_once.placement import Layout, placed_batches, placed_items
 from kprod.spark.exactly_once.shard_task import ShardTask
 from kprod.spark.exactly_once.terms import Terms
@@ -53,8 +54,36 @@ def partition_writer(
     no records, ``delivery``) and of ``KafkaProducer``. Texts in the latter may hold ``${env:NAME}``
     or ``${file:PATH:KEY}``, which are looked up on the executor.
 
-    Raises ConfigError, on the driver already, for a bad option or one that no executor can get.
+    Raises ConfigError, on the driver already, for a bad option or one that no executor can get, and
+    for ``delivery="atomic"``: no driver commits after an action of Spark's own.
     """
+    if options.get("delivery") == Delivery.ATOMIC:
+        raise ConfigError(
+            'delivery="atomic" is for write, foreach_batch and format("kprod"), where a driver'
+            ' commits all tasks; partition_writer runs in tasks only: say "exactly_once"'
+        )
+    return task_writer(
+        topic,
+        bootstrap_servers=bootstrap_servers,
+        output=output,
+        key=key,
+        value=value,
+        timeout=timeout,
+        **options,
+    )
+
+
+def task_writer(
+    topic: str | None = None,
+    *,
+    bootstrap_servers: str | Sequence[str],
+    output: Literal["report", "none"] = "report",
+    key: str = "key",
+    value: str = "value",
+    timeout: float | None = None,
+    **options: Any,
+) -> PartitionWriter:
+    """As ``partition_writer``, for a job whose driver ends atomic batches. Raises ConfigError."""
     if output not in ("report", "none"):
         raise ConfigError(f'output: expected "report" or "none"; got {output!r}')
     own, rest = take_writer_options(options)

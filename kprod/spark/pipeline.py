@@ -15,7 +15,7 @@ from kprod.errors import ConfigError
 from kprod.spark.errors import JobFailed
 from kprod.spark.foreach_batch import foreach_batch
 from kprod.spark.local_session import session_on
-from kprod.spark.partition_writer import partition_writer
+from kprod.spark.partition_writer import task_writer
 from kprod.spark.schema_check import check_schema
 from kprod.spark.write import write
 from kprod.spark.write_result import WriteResult, add_results
@@ -111,7 +111,7 @@ def _dry_run(spark: SparkSession, pipeline: Pipeline, rows: int) -> DryRun:
     frame = _frame(spark, pipeline)
     per_task = {name: v for name, v in pipeline.options.items() if name not in OF_THE_JOB}
     servers = pipeline.bootstrap_servers
-    writer = partition_writer(pipeline.topic, bootstrap_servers=servers, **per_task)
+    writer = task_writer(pipeline.topic, bootstrap_servers=servers, **per_task)
     check_schema(frame.schema, writer)
     shown = [] if pipeline.stream else [str(row.asDict()) for row in frame.limit(rows).collect()]
     return DryRun(columns=frame.schema.simpleString(), rows=shown)

@@ -66,6 +66,12 @@ def transactional_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def transaction_seconds(options: Mapping[str, Any]) -> float:
+    """The time-out of a task's transaction. ``options`` are those of ``transactional_options``."""
+    config = config_of({**options, "transactional_id": "named by the task"})
+    return config.transaction_timeout_ms / 1000
+
+
 def config_of(options: Mapping[str, Any]) -> ProducerConfig:
     """The options as far as the driver knows them: brokers may be named on the executors only.
 

@@ -8,7 +8,7 @@ from typing import Any
 from kprod.config.reading import from_text
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
-from kprod.spark.partition_writer import PartitionWriter, partition_writer
+from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.writer_options import NAMES
 
 PREFIX = "kafka."
@@ -50,7 +50,7 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
     if "bootstrap.servers" not in producer:
         raise ConfigError("kafka.bootstrap.servers: the option is missing")
     servers = producer.pop("bootstrap.servers")
-    return partition_writer(
+    return task_writer(
         own.pop("topic", None), bootstrap_servers=servers, columns=columns, **own, **producer
     )
 

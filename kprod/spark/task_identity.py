@@ -27,11 +27,15 @@ class TaskIdentity:
     run: str = ""
 
 
+NO_TASK = TaskIdentity(application=None, stage=-1, partition=-1, attempt=-1)
+"""What a driver is."""
+
+
 def this_task() -> TaskIdentity:
     """The task of the calling thread."""
     context = TaskContext.get()
     if context is None:
-        return TaskIdentity(application=None, stage=-1, partition=-1, attempt=-1)
+        return NO_TASK
     application = context.getLocalProperty("spark.app.id")
     batch = context.getLocalProperty(BATCH)
     return TaskIdentity(

@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame
 
 from kprod.errors import ConfigError, KprodError
 from kprod.intake.arguments import check_topic
+from kprod.spark.atomic_batch import abort_batch, commit_batch, end_in_task
 from kprod.spark.errors import WriteFailed
 from kprod.spark.exactly_once.terms import Scope, Terms
 from kprod.spark.kafka_partitioning import by_kafka_partition, partition_count
-from kprod.spark.partition_writer import PartitionWriter, partition_writer
+from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.producer_options import with_large_batches
 from kprod.spark.rate_limit import RateLimit
 from kprod.spark.schema_check import check_schema
@@ -42,10 +43,11 @@ def write(
 ) -> WriteResult:
     """Write every row of ``df`` to Kafka and return when all are acknowledged.
 
-    At least once; with ``delivery="exactly_once"`` once, whatever Spark does with its tasks. With a
-    ``job_id`` once, too, when the job is started again under the same name and with the same rows:
-    for that they are shuffled into as many ``shards``, by the columns ``shard_by`` or by all of
-    them, as ``kprod.spark.sharded`` does.
+    At least once; with ``delivery="exactly_once"`` once, whatever Spark does with its tasks; with
+    ``delivery="atomic"`` once and as a whole: readers of committed records see all of it or
+    nothing. With a ``job_id`` once, too, when the job is started again under the same name and with
+    the same rows: for that they are shuffled into as many ``shards``, by the columns ``shard_by``
+    or by all of them, as ``kprod.spark.sharded`` does.
 
     Runs one Spark job, column by column (``mapInArrow``), on a classic session as well as on one of
     Spark Connect. Further options are those of ``partition_writer``. Beyond them:
@@ -59,7 +61,8 @@ def write(
 
     Raises ConfigError and SchemaError before a task starts; WriteFailed, without further attempts,
     for what no attempt can help (an unknown topic, credentials, permissions, a row that is no
-    record, a shard that came back with other rows); what Spark raises when a task has failed as
+    record, a shard that came back with other rows, an atomic batch that was not committed); what
+    Spark raises when a task has failed as
     often as it may.
     """
     return write_named(
@@ -101,7 +104,7 @@ def write_named(  # noqa: PLR0913
     limit = RateLimit(records=max_records_per_second, bytes=max_bytes_per_second)
     if repartition == "kafka":
         options = with_large_batches(options)
-    writer = partition_writer(topic, bootstrap_servers=bootstrap_servers, **options)
+    writer = task_writer(topic, bootstrap_servers=bootstrap_servers, **options)
     if topic is not None:
         check_topic(topic)
     if writer.terms is not None:
@@ -118,6 +121,8 @@ def write_named(  # noqa: PLR0913
         shared = limit.shared_by(at_once if tasks is None else min(at_once, tasks))
         writer = replace(writer, limit=shared)
     outcomes = _run(df, writer, progress)
+    if writer.terms is not None and writer.terms.is_atomic:
+        outcomes = commit_batch(writer, outcomes, end_in_task(df.sparkSession))
     reports = [found.report for found in outcomes if found.report is not None]
     result = write_result(reports, time.monotonic() - started)
     raise_failure(outcomes, result)
@@ -135,7 +140,7 @@ def _placed(
         if shard_by is not None:
             raise ConfigError("shard_by says by what, and shards= how many; the second is missing")
     elif writer.terms is None:
-        raise ConfigError('shards is for delivery="exactly_once"')
+        raise ConfigError('shards is for delivery="exactly_once" and "atomic"')
     elif repartition is not None:
         raise ConfigError("shards and repartition both say which rows a task has: give one")
     elif not is_sharded(df.schema):
@@ -154,7 +159,11 @@ def raise_failure(outcomes: Sequence[TaskOutcome], result: WriteResult | None) -
 def _run(df: DataFrame, writer: PartitionWriter, progress: bool) -> list[TaskOutcome]:
     task = JobTask(writer=writer, job=uuid.uuid4().hex)
     title = f"kprod: {writer.plan.shapes.topic or 'topics of the rows'}"
-    rows = collect(df.mapInArrow(task, OUTCOME_SCHEMA), title, progress)
+    try:
+        rows = collect(df.mapInArrow(task, OUTCOME_SCHEMA), title, progress)
+    except Exception:  # of Spark's: what tasks have prepared is given up
+        abort_batch(writer, (), end_in_task(df.sparkSession))
+        raise
     return [read_outcome(bytes(row["outcome"])) for row in rows]
 
 

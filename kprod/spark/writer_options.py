@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from kprod.errors import ConfigError
+from kprod.spark.cluster_access import need_broker_extra
 from kprod.spark.columns.column_roles import ColumnRoles
 from kprod.spark.columns.payload_format import PayloadFormat, ValueSchema, payload_format
 from kprod.spark.delivery import Delivery, delivery_named
@@ -32,9 +33,10 @@ class WriterOptions:
     counted, or goes to ``dead_letter_topic`` (``on_row_error``: "fail", "skip", "dead_letter");
     more than ``max_row_errors`` of them in one task fail it in any case.
 
-    ``delivery`` is "at_least_once" or "exactly_once". The rest is for the second: ``job_id`` names
-    a job that may be started again, ``transaction_prefix`` begins the names of transactional ids
-    and groups, and markers are committed for ``marker_topic``, by default the topic.
+    ``delivery`` is "at_least_once", "exactly_once" or "atomic". The rest is for the last two:
+    ``job_id`` names a job that may be started again, ``transaction_prefix`` begins the names of
+    transactional ids and groups, and markers are committed for ``marker_topic``, by default the
+    topic.
     """
 
     columns: Mapping[str, str] | None = None
@@ -79,16 +81,22 @@ class WriterOptions:
 
     def terms(self, topic: str | None) -> Terms | None:
         """How it is made sure that rows are there once, if it is. Raises ConfigError."""
-        if delivery_named(self.delivery) is Delivery.EXACTLY_ONCE:
-            return terms_of(
-                topic,
-                prefix=self.transaction_prefix,
-                job_id=self.job_id,
-                marker_topic=self.marker_topic,
-            )
-        if self.job_id is not None or self.marker_topic is not None:
-            raise ConfigError('job_id and marker_topic are for delivery="exactly_once"')
-        return None
+        delivery = delivery_named(self.delivery)
+        if delivery is Delivery.AT_LEAST_ONCE:
+            if self.job_id is not None or self.marker_topic is not None:
+                raise ConfigError(
+                    'job_id and marker_topic are for delivery="exactly_once" and "atomic"'
+                )
+            return None
+        if delivery is Delivery.ATOMIC:
+            need_broker_extra('delivery="atomic"')
+        return terms_of(
+            topic,
+            prefix=self.transaction_prefix,
+            job_id=self.job_id,
+            marker_topic=self.marker_topic,
+            is_atomic=delivery is Delivery.ATOMIC,
+        )
 
     def policy(self) -> RowPolicy:
         """What becomes of rows that are no records. Raises ConfigError."""

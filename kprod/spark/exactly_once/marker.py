@@ -22,7 +22,8 @@ class Marker:
     """The shard is done up to and with ``batch``, which has ``rows`` and ``bytes`` there.
 
     ``shards`` is how many the batch has, None where that cannot change. ``ranges`` are where its
-    records are; empty when there was no room for them. Immutable.
+    records are; empty when there was no room for them. ``winners`` makes a layout the decision
+    about an atomic batch, or one of ``pieces`` of it (``decision``). Immutable.
     """
 
     batch: int
@@ -31,6 +32,8 @@ class Marker:
     bytes: int = 0
     run: str = ""
     ranges: Ranges = field(default_factory=dict)
+    winners: str | None = None
+    pieces: int = 1
 
     @property
     def offset(self) -> int:
@@ -48,6 +51,8 @@ class Marker:
             "bytes": self.bytes,
             "run": self.run,
         }
+        if self.winners is not None:
+            told |= {"winners": self.winners, "pieces": self.pieces}
         whole = json.dumps({**told, "ranges": self.ranges}, separators=(",", ":"))
         if len(whole.encode()) <= MOST_BYTES:
             return whole
@@ -72,6 +77,8 @@ def read_marker(offset: int, metadata: bytes, group: str) -> Marker | None:
             bytes=int(told["bytes"]),
             run=str(told["run"]),
             ranges=dict(told.get("ranges", {})),
+            winners=told.get("winners"),
+            pieces=int(told.get("pieces", 1)),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MarkerError(

@@ -13,18 +13,25 @@ and KIP-447 (offsets that no open transaction can change). Why each step is wher
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+from kprod.spark.errors import RowsChanged
 from kprod.spark.exactly_once import rules
+from kprod.spark.exactly_once.decision import Decision, read_decision
 from kprod.spark.exactly_once.marker import Marker
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
     CompareRows,
     Delivered,
+    EndAll,
     Fenced,
-    Part,
     Pause,
     Protocol,
     ReadMarker,
+    Step,
     TakeOver,
     WriteRows,
     Written,
@@ -43,9 +50,22 @@ def deliver(shard: Shard, patience: float) -> Protocol:
     once, it would be started again, and fence the other in its turn. Raises Fenced after that, and
     what ``rules`` raise.
     """
-    begun = False
-    if shard.shards is not None:
-        begun = yield from lay_out(shard)
+    if shard.shards is None:
+        return (yield from write_once(shard, patience))
+    layout = yield from lay_out(shard)
+    delivered: Delivered
+    if layout.winners is None:
+        delivered = yield from write_once(shard, patience)
+    else:  # the batch was begun with delivery="atomic", and is decided
+        decision = yield from read_decision(shard, wait=True)
+        if decision is None or not rules.is_done(decision.layout, shard):
+            raise AssertionError(f"{shard}: its layout was on record, and is not any more")
+        delivered = yield from go_forward(shard, decision, patience)
+    return replace(delivered, rewritten=delivered.by_us and layout.run != shard.run)
+
+
+def write_once(shard: Shard, patience: float) -> Protocol:
+    """Take over the shard, and write it unless its marker says that it is written."""
     try:
         yield TakeOver(shard.transactional_id)
         marker: Marker | None = yield ReadMarker(shard.group)
@@ -54,15 +74,32 @@ def deliver(shard: Shard, patience: float) -> Protocol:
                 yield CompareRows(marker)
             return Delivered(marker=marker, by_us=False)
         written: Written = yield WriteRows(shard.transactional_id)
-        marker = _marker(shard, written)
+        marker = marker_of(shard, written)
         yield CommitMarker(shard.transactional_id, shard.group, marker)
     except Fenced:
         return (yield from _wait_for_winner(shard, patience))
-    return Delivered(marker=marker, by_us=True, rewritten=begun)
+    return Delivered(marker=marker, by_us=True)
 
 
-def lay_out(shard: Shard) -> Part:
-    """Put the number of shards on record, if nobody has; True when an earlier run had begun.
+def go_forward(shard: Shard, decision: Decision, patience: float) -> Protocol:
+    """The batch is decided: commit what was prepared of the shard, or write it if that was lost."""
+    if not decision.is_atomic:
+        return (yield from write_once(shard, patience))
+    winner = decision.winners.get(shard.number)
+    if winner is None:
+        raise RowsChanged(
+            f"{shard} had no rows when its batch was decided, and has some now: nothing was"
+            " written. Its rows are not the same when Spark computes them again"
+        )
+    yield EndAll((winner.transaction,), committed=True)  # its marker tells what came of it
+    delivered: Delivered = yield from write_once(
+        replace(shard, attempt=winner.shard.attempt), patience
+    )
+    return replace(delivered, rewritten=delivered.by_us)
+
+
+def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
+    """Put the number of shards on record, if nobody has; the layout that is there then.
 
     A register that is written once: who has taken over its id reads it first, and can be fenced
     until its own value is there.
@@ -73,7 +110,7 @@ def lay_out(shard: Shard) -> Part:
         # Not waited for: one that was begun and not ended is ended by whoever takes over next.
         layout: Marker | None = yield ReadMarker(shard.layout_id, wait=False)
         if layout is not None and rules.is_laid_out(layout, shard):
-            return layout.run != shard.run
+            return layout
         if looks:  # the first shard does it, most likely, and is quick
             looks -= 1
             yield Pause(pause)
@@ -83,14 +120,14 @@ def lay_out(shard: Shard) -> Part:
             yield TakeOver(shard.layout_id)
             layout = yield ReadMarker(shard.layout_id)
             if layout is not None and rules.is_laid_out(layout, shard):
-                return layout.run != shard.run
+                return layout
             fresh = Marker(batch=shard.batch, shards=shard.shards, run=shard.run)
             yield CommitMarker(shard.layout_id, shard.layout_id, fresh)
         except Fenced:  # by another task of the batch, most likely: it is quick
             yield Pause(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         else:
-            return False
+            return fresh
 
 
 def _wait_for_winner(shard: Shard, patience: float) -> Protocol:
@@ -106,7 +143,8 @@ def _wait_for_winner(shard: Shard, patience: float) -> Protocol:
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _marker(shard: Shard, written: Written) -> Marker:
+def marker_of(shard: Shard, written: Written) -> Marker:
+    """What says that the shard is done."""
     return Marker(
         batch=shard.batch,
         shards=shard.shards,

@@ -26,11 +26,14 @@ class Shard:
     shards: int | None
     topic: str
     run: str = ""
+    attempt: int | None = None
+    """With ``delivery="atomic"`` each attempt has a transactional id of its own."""
 
     @property
     def transactional_id(self) -> str:
         """Of the producer that writes the shard: an attempt that starts fences the others."""
-        return f"{self.prefix}.{self.job}.{self.number}"
+        attempt = "" if self.attempt is None else f"/{self.attempt}"
+        return f"{self.prefix}.{self.job}.{self.number}{attempt}"
 
     @property
     def group(self) -> str:

@@ -7,20 +7,24 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from kprod.errors import BrokerError, KprodError, ProducerFencedError
+from kprod.errors import KprodError, ProducerFencedError
 from kprod.spark.exactly_once import rules
-from kprod.spark.exactly_once.marker import Marker, Ranges, read_marker
+from kprod.spark.exactly_once.atomic import prepare
+from kprod.spark.exactly_once.marker import Marker, Ranges
 from kprod.spark.exactly_once.measuring import MeasuringProducer
+from kprod.spark.exactly_once.producer_steps import ProducerSteps, is_over
 from kprod.spark.exactly_once.protocol import deliver
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
     CompareRows,
     Delivered,
+    EndAll,
     Fenced,
     Pause,
+    Prepare,
     Protocol,
     ReadMarker,
     Step,
@@ -28,31 +32,17 @@ from kprod.spark.exactly_once.steps import (
     WriteRows,
     Written,
 )
-from kprod.spark.producer_cache import make_producer
 from kprod.spark.row_policy import RowPolicy
 from kprod.spark.task_producer import TaskProducer
-from kprod.transactional.two_phase_commit import TwoPhaseCommit
+from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
-
-CLOSING_SECONDS = 5.0
-"""For aborting what an exception has left open; after that brokers do it, at its time-out."""
-
-OVER = frozenset({47, 48, 90})
-"""INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED."""
 
 log = logging.getLogger("kprod")
 
 SendRows = Callable[[Any], None]
 """Sends the rows of the task by a ``TaskProducer``, or by what measures them."""
-
-
-class _Position(NamedTuple):
-    """An offset to commit, in the form that producers take."""
-
-    offset: int
-    metadata: str
 
 
 @dataclass(kw_only=True)
@@ -73,10 +63,10 @@ class ShardRun:
     producer: TaskProducer | None = None
 
     def __post_init__(self) -> None:
-        self._producers: dict[str, KafkaProducer] = {}
-        self._taken_over: set[str] = set()
+        self._steps = ProducerSteps(self.options, self.shard.place)
         self._open: str | None = None  # the id of the transaction that is
         self._began = 0.0
+        self._began_ms = 0
 
     def __enter__(self) -> Self:
         return self
@@ -87,13 +77,22 @@ class ShardRun:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for producer in self._producers.values():
-            producer.close(CLOSING_SECONDS)
+        self._steps.__exit__()
 
     def deliver(self) -> Delivered:
         """Write the shard unless it is written. Raises ExactlyOnceError, and as ``send`` does."""
-        limit = self._transaction_seconds(self._producer(self.shard.transactional_id))
-        protocol = deliver(self.shard, limit * rules.SHARE_OF_TIME)
+        return self._run_to_end(deliver(self.shard, self._patience))
+
+    def prepare(self, attempt: int) -> Delivered:
+        """Write the shard, and leave it prepared for the driver. Raises as ``deliver``."""
+        return self._run_to_end(prepare(self.shard, attempt, self._patience))
+
+    @property
+    def _patience(self) -> float:
+        producer = self._steps.producer(self.shard.transactional_id)
+        return self._transaction_seconds(producer) * rules.SHARE_OF_TIME
+
+    def _run_to_end(self, protocol: Protocol) -> Delivered:
         try:
             return self._run(protocol)
         except Fenced as fenced:
@@ -102,7 +101,7 @@ class ShardRun:
     def tick(self) -> None:
         """Raises TransactionTooSlow when half of the transaction's time is over."""
         if self._open is not None:
-            limit = self._transaction_seconds(self._producers[self._open])
+            limit = self._transaction_seconds(self._steps.producer(self._open))
             rules.check_time(self.shard, self._began, self.now(), limit)
 
     def _run(self, protocol: Protocol) -> Delivered:
@@ -129,53 +128,46 @@ class ShardRun:
         if isinstance(error, ProducerFencedError) or name is None:
             return isinstance(error, ProducerFencedError)
         try:
-            self._producers[name].abort_transaction()
+            self._steps.producer(name).abort_transaction()
         except ProducerFencedError:
             return True
         except KprodError as unconfirmed:
             error.add_note(f"its coordinator has not confirmed the abort: {unconfirmed}")
-        return _was_aborted(error)
+        return is_over(error)
 
     def _take(self, step: Step) -> Any:
         match step:
             case TakeOver(name):
-                self._take_over(name)
+                self._steps.take_over(name)
             case ReadMarker(group, wait):
-                return self._read(group, wait=wait)
+                asked = self.shard.transactional_id
+                return self._steps.read(group, asked=asked, wait=wait)
             case WriteRows(name):
                 return self._write(name)
             case CommitMarker(name, group, marker):
                 self._commit(name, group, marker)
+            case _:
+                return self._take_other(step)
+        return None
+
+    def _take_other(self, step: Step) -> Any:
+        match step:
+            case Prepare(name, group, marker):
+                return self._prepare(name, group, marker)
+            case EndAll(transactions, committed):
+                return self._steps.end_all(transactions, committed=committed)
             case CompareRows(marker):
                 self._compare(marker)
             case Pause(seconds):
                 self.sleep(seconds)
         return None
 
-    def _producer(self, name: str) -> KafkaProducer:
-        found = self._producers.get(name)
-        if found is None:
-            found = make_producer({**self.options, "transactional_id": name})
-            self._producers[name] = found
-        return found
-
-    def _take_over(self, name: str) -> None:
-        if name in self._taken_over:  # it was fenced, and comes back as another one
-            self._producers.pop(name).close(0)
-        self._producer(name).init_transactions()
-        self._taken_over.add(name)
-
-    def _read(self, group: str, *, wait: bool) -> Marker | None:
-        place = self.shard.place
-        asked = self._producer(self.shard.transactional_id)
-        found = TwoPhaseCommit(asked).committed_offsets(group, [place], wait=wait)[place]
-        return read_marker(found.offset, found.metadata, group)
-
     def _begin(self, name: str) -> KafkaProducer:
-        producer = self._producers[name]
+        producer = self._steps.producer(name)
         if self._open != name:
             producer.begin_transaction()
             self._open, self._began = name, self.now()
+            self._began_ms = time.time_ns() // 1_000_000
         return producer
 
     def _write(self, name: str) -> Written:
@@ -189,13 +181,21 @@ class ShardRun:
 
     def _commit(self, name: str, group: str, marker: Marker) -> None:
         if self._open != name:
-            self._producers[name].partitions_for(self.shard.topic)  # that it exists, or is made
+            topic = self.shard.topic  # it exists, or is made
+            self._steps.producer(name).partitions_for(topic)
         producer = self._begin(name)
-        position = _Position(marker.offset, marker.metadata)
-        producer.send_offsets_to_transaction({self.shard.place: position}, group)
+        self._steps.add_marker(name, group, marker)
         self.tick()
         producer.commit_transaction()
         self._open = None
+
+    def _prepare(self, name: str, group: str, marker: Marker) -> PreparedTransaction:
+        self._steps.add_marker(name, group, marker)
+        self.tick()
+        phases = TwoPhaseCommit(self._steps.producer(name))
+        prepared = phases.prepare(began_ms=self._began_ms)
+        self._open = None
+        return prepared
 
     def _compare(self, marker: Marker) -> None:
         if self.policy.on_row_error != "fail":
@@ -206,19 +206,6 @@ class ShardRun:
 
     def _transaction_seconds(self, producer: KafkaProducer) -> float:
         return producer.config.transaction_timeout_ms / 1000
-
-
-def _was_aborted(error: BaseException | None) -> bool:
-    """Whether brokers say that the transaction is over, or its epoch old.
-
-    Protocol 2 takes an abort of a producer while another one is being given its place: that one is
-    not told yet that it was fenced. The time-out is no reason: ``tick`` comes before it.
-    """
-    while error is not None:
-        if isinstance(error, BrokerError) and error.code in OVER:
-            return True
-        error = error.__cause__
-    return False
 
 
 def _ranges(task: TaskProducer) -> Ranges:

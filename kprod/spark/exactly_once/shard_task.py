@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kprod.spark.exactly_once.placement import Layout
+from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.shard_run import ShardRun
 from kprod.spark.exactly_once.steps import Delivered
 from kprod.spark.exactly_once.terms import Terms
 from kprod.spark.partition_report import (
     ALREADY_THERE,
     COMMITTED,
+    PREPARED,
     OffsetRange,
     PartitionReport,
 )
@@ -32,7 +34,7 @@ SendTo = Callable[[Any, Iterable[Any]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTask:
-    """Writes the rows of one task exactly once. Immutable; thread: one."""
+    """Writes the rows of one task exactly once, or prepares them. Immutable; thread: one."""
 
     terms: Terms
     task: TaskIdentity
@@ -54,16 +56,20 @@ class ShardTask:
             policy=self.policy,
             send_rows=lambda producer: send(producer, _ticking(items, run)),
         ) as run:
-            delivered = run.deliver()
+            if self.terms.is_atomic:
+                delivered = run.prepare(max(self.task.attempt, 0))
+            else:
+                delivered = run.deliver()
         seconds = time.monotonic() - started
-        report = self._report(delivered, run.producer, seconds, shard.transactional_id)
+        report = self._report(delivered, run.producer, seconds, shard)
         log.info("%s: %s, %d records", shard, report.delivered.replace("_", " "), report.records)
         return report
 
     def _report(
-        self, delivered: Delivered, producer: TaskProducer | None, seconds: float, name: str
+        self, delivered: Delivered, producer: TaskProducer | None, seconds: float, shard: Shard
     ) -> PartitionReport:
         ours = producer if delivered.by_us else None
+        written = shard if delivered.prepared is None else delivered.prepared.shard
         rejected = None if ours is None else ours.rejected
         marker = delivered.marker
         return PartitionReport(
@@ -84,10 +90,17 @@ class ShardTask:
             skipped=0 if rejected is None else rejected.skipped,
             dead_letters=0 if rejected is None else rejected.dead_letters,
             reasons=[] if rejected is None else rejected.reasons(),
-            delivered=COMMITTED if delivered.by_us else ALREADY_THERE,
+            delivered=_how(delivered),
             rewritten=delivered.by_us and (delivered.rewritten or self.task.attempt > 0),
-            transactional_id=name,
+            transactional_id=written.transactional_id,
+            prepared=delivered.prepared,
         )
+
+
+def _how(delivered: Delivered) -> str:
+    if delivered.prepared is not None:
+        return PREPARED
+    return COMMITTED if delivered.by_us else ALREADY_THERE
 
 
 def _ticking(items: Iterable[Any], run: ShardRun) -> Iterator[Any]:

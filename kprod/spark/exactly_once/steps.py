@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kprod.spark.exactly_once.marker import Marker, Ranges
+from kprod.spark.exactly_once.shard import Shard
+from kprod.transactional.two_phase_commit import PreparedTransaction
 
 
 class Fenced(Exception):
@@ -53,6 +55,65 @@ class CommitMarker:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitMarkers:
+    """Commit a transaction of this id that has nothing but these markers, by their groups."""
+
+    transactional_id: str
+    markers: tuple[tuple[str, Marker], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Put the marker into the open transaction of this id, and leave it prepared.
+
+    Answered by a PreparedTransaction.
+    """
+
+    transactional_id: str
+    group: str
+    marker: Marker
+
+
+@dataclass(frozen=True, slots=True)
+class EndAll:
+    """Commit or abort what is prepared, each by its producer id and epoch.
+
+    Answered by a bool for each: False, when it was ended otherwise, or taken over.
+    """
+
+    transactions: tuple[PreparedTransaction, ...]
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAll:
+    """Take over each of these ids, which aborts what is open, and leave them.
+
+    A task may be writing still. By protocol 1 an EndTxn leaves it its epoch: it would go on in a
+    new transaction, without the rows before.
+    """
+
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOpen:
+    """Which transactions of attempts at the shards of this job are open (``Shard.layout_id``).
+
+    Answered by a list of PreparedTransaction.
+    """
+
+    layout_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTime:
+    """Raise TransactionTooSlow when one has been open for half of its time-out."""
+
+    transactions: tuple[PreparedTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CompareRows:
     """Nothing is written: raise RowsChanged unless the rows are those of the marker."""
 
@@ -80,13 +141,35 @@ class Delivered:
     """The shard is done: ``marker`` says what it has.
 
     ``by_us``: this attempt has committed it. ``rewritten``: an earlier run had begun the batch.
+    ``prepared``: it is written by this attempt, and waits for the driver's decision.
     """
 
     marker: Marker
     by_us: bool
     rewritten: bool = False
+    prepared: PreparedShard | None = None
 
 
-Step: TypeAlias = TakeOver | ReadMarker | WriteRows | CommitMarker | CompareRows | Pause
+@dataclass(frozen=True, slots=True)
+class PreparedShard:
+    """What one attempt has written of an atomic batch, prepared. ``shard`` names the attempt."""
+
+    shard: Shard
+    transaction: PreparedTransaction
+
+
+Step: TypeAlias = (
+    TakeOver
+    | ReadMarker
+    | WriteRows
+    | CommitMarker
+    | CommitMarkers
+    | Prepare
+    | EndAll
+    | FenceAll
+    | ListOpen
+    | CheckTime
+    | CompareRows
+    | Pause
+)
 Protocol: TypeAlias = Generator[Step, Any, Delivered]
-Part: TypeAlias = Generator[Step, Any, bool]

@@ -11,14 +11,14 @@ from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
 from kprod.spark.exactly_once.placement import Layout
 from kprod.spark.exactly_once.shard import Shard
-from kprod.spark.task_identity import TaskIdentity
+from kprod.spark.task_identity import NO_TASK, TaskIdentity
 
 PREFIX = "kprod-spark"
 LONGEST = 200
 UNPLACED = (
-    'delivery="exactly_once" needs to know the shards of this job: its batches may be written again'
-    " by a later start, with other tasks. Say shards=8 where there is such an option; for"
-    ' format("kprod") and partition_writer write kprod.spark.sharded(df, 8)'
+    'delivery="exactly_once" and "atomic" need to know the shards of this job: its batches may be'
+    " written again by a later start, with other tasks. Say shards=8 where there is such an option;"
+    ' for format("kprod") and partition_writer write kprod.spark.sharded(df, 8)'
 )
 
 
@@ -44,7 +44,7 @@ def _fresh() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Of ``delivery="exactly_once"``. Immutable; it pickles.
+    """Of ``delivery="exactly_once"`` and ``"atomic"`` (``is_atomic``). Immutable; it pickles.
 
     ``topic`` is the one that markers are committed for. ``job_id`` is the user's. ``query`` and
     ``batch`` are a stream's, where the driver knows them; else a task asks Spark.
@@ -56,6 +56,7 @@ class Terms:
     scope: Scope = Scope.STAGE
     query: str | None = None
     batch: int | None = None
+    is_atomic: bool = False
     fresh: str = field(default_factory=_fresh)
 
     def job_name(self, task: TaskIdentity) -> JobName:
@@ -81,8 +82,9 @@ class Terms:
         query = task.query if self.query is None else self.query
         if self.job_id is None and (query is None or self.scope is not Scope.QUERY):
             raise ConfigError(
-                'delivery="exactly_once" needs a job_id here, one for each place of the program'
-                " that writes: Spark does not tell the name of the query, or it may write twice"
+                'delivery="exactly_once" and "atomic" need a job_id here, one for each place of the'
+                " program that writes: Spark does not tell the name of the query, or it may write"
+                " twice"
             )
         return ".".join(filter(None, (self.job_id, query)))
 
@@ -101,6 +103,17 @@ class Terms:
             run=task.run,
         )
 
+    def shard_of_driver(self) -> Shard | None:
+        """A shard of the batch as far as the driver knows it; None where only tasks do."""
+        try:
+            name = self.job_name(NO_TASK)
+        except ConfigError:
+            return None
+        return Shard(
+            prefix=self.prefix, job=name.job, number=0, batch=name.batch, shards=None,
+            topic=self.topic,
+        )  # fmt: skip
+
 
 def terms_of(
     topic: str | None,
@@ -108,15 +121,16 @@ def terms_of(
     prefix: Any = PREFIX,
     job_id: Any = None,
     marker_topic: Any = None,
+    is_atomic: bool = False,
 ) -> Terms:
     """The terms that options describe. Raises ConfigError."""
     place = topic if marker_topic is None else marker_topic
     if place is None:
         raise ConfigError(
-            'delivery="exactly_once" needs a topic for its markers: give topic=, or marker_topic='
-            " where the topics are those of the rows"
+            'delivery="exactly_once" and "atomic" need a topic for their markers: give topic=, or'
+            " marker_topic= where the topics are those of the rows"
         )
     for name, text in (("transaction_prefix", prefix), ("job_id", job_id)):
         if text is not None and not (isinstance(text, str) and 0 < len(text) <= LONGEST):
             raise ConfigError(f"{name}: expected a text of 1 to {LONGEST} characters; got {text!r}")
-    return Terms(topic=check_topic(place), prefix=prefix, job_id=job_id)
+    return Terms(topic=check_topic(place), prefix=prefix, job_id=job_id, is_atomic=is_atomic)

@@ -14,14 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kprod.spark.errors import ExactlyOnceError, ShardCountChanged
+from kprod.spark.exactly_once.atomic import Ending
 from kprod.spark.exactly_once.marker import Marker, read_marker
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
-    CompareRows,
-    Delivered,
+    CommitMarkers,
+    EndAll,
+    FenceAll,
     Fenced,
-    Pause,
+    ListOpen,
+    Prepare,
     Protocol,
     ReadMarker,
     Step,
@@ -29,6 +32,7 @@ from kprod.spark.exactly_once.steps import (
     WriteRows,
     Written,
 )
+from kprod.transactional.two_phase_commit import PreparedTransaction
 
 Row = tuple[int, int]
 """Batch and number."""
@@ -48,6 +52,10 @@ class Transaction:
     offsets: dict[str, tuple[int, str]] = field(default_factory=dict)
     decided: bool = False  # to commit; its markers are on their way
 
+    @property
+    def batches(self) -> set[int]:
+        return {batch for batch, _ in self.rows}
+
 
 class Brokers:
     """What is stored; ``deferred`` are markers of transactions that were decided."""
@@ -57,6 +65,8 @@ class Brokers:
         self.open: dict[str, Transaction] = {}
         self.groups: dict[str, tuple[int, str]] = {}
         self.log: Counter[Row] = Counter()
+        self.ended: dict[tuple[str, int], bool] = {}  # by name and epoch: whether committed
+        self.undecided: list[str] = []  # rows that became visible without a decision on record
         self._late: dict[str, tuple[int, str]] = {}  # markers are written, the group not told yet
         self._dice = dice
         self._stable = stable
@@ -65,7 +75,8 @@ class Brokers:
         found = self.open.get(name)
         if found is not None and found.decided:
             return WAIT
-        self.open.pop(name, None)  # aborted
+        if self.open.pop(name, None) is not None:  # aborted
+            self.ended[name, self.epochs[name]] = False
         self.epochs[name] = self.epochs.get(name, 0) + 1
         return self.epochs[name]
 
@@ -100,6 +111,53 @@ class Brokers:
     def commit(self, name: str, epoch: int) -> None:
         self.check(name, epoch)
         self.open[name].decided = True
+        self._note_undecided(name)
+
+    def end(self, name: str, epoch: int, committed: bool) -> Any:
+        """EndTxn of whoever knows the epoch: whether it has ended, or had, in this way."""
+        if self.epochs.get(name) != epoch:
+            return False
+        found = self.open.get(name)
+        if found is None:
+            return self.ended.get((name, epoch)) is committed
+        if found.decided:
+            return WAIT if committed else False
+        if committed:
+            found.decided = True
+            self._note_undecided(name)
+        else:
+            del self.open[name]
+            self.ended[name, epoch] = False
+        return True
+
+    def opened(self, prefix: str) -> list[PreparedTransaction]:
+        """What ListTransactions and DescribeTransactions tell."""
+        return [
+            PreparedTransaction(name, 1, self.epochs[name])
+            for name, one in sorted(self.open.items())
+            if name.startswith(prefix) and not one.decided
+        ]
+
+    def time_out(self) -> None:
+        """A coordinator aborts what was open for too long, in a new epoch."""
+        names = sorted(name for name, one in self.open.items() if not one.decided)
+        if names:
+            name = self._dice.choice(names)
+            del self.open[name]
+            self.ended[name, self.epochs[name]] = False
+            self.epochs[name] += 1
+
+    def _note_undecided(self, name: str) -> None:
+        """A transaction becomes visible: is the layout of its batch on record by now?"""
+        recorded = [self.groups.get("p.j", (0, ""))[0], self._late.get("p.j", (0, ""))[0]]
+        recorded += [
+            one.offsets["p.j"][0]
+            for other, one in self.open.items()
+            if one.decided and other != name and "p.j" in one.offsets
+        ]
+        for batch in self.open[name].batches:
+            if batch + 1 > max(recorded):
+                self.undecided.append(f"batch {batch} is visible in part, and not decided")
 
     def tick(self) -> None:
         """One of the markers that are on their way arrives."""
@@ -120,6 +178,7 @@ class Brokers:
             self._late[group] = one.offsets.pop(group)
         if not one.rows and not one.offsets:
             del self.open[name]
+            self.ended[name, self.epochs[name]] = True
 
     def settle(self) -> None:
         """Time-outs abort what nobody has ended; markers arrive."""
@@ -132,9 +191,11 @@ class Brokers:
 class Attempt:
     """One attempt at a shard, as far as it has come. ``result`` or ``error`` ends it."""
 
-    def __init__(self, protocol: Protocol, shard: Shard, rows: list[Row], brokers: Brokers) -> None:
+    def __init__(
+        self, protocol: Protocol | Ending, shard: Shard, rows: list[Row], brokers: Brokers
+    ) -> None:
         self.shard = shard
-        self.result: Delivered | None = None
+        self.result: Any = None
         self.error: Exception | None = None
         self._rows = rows
         self._protocol = protocol
@@ -164,6 +225,7 @@ class Attempt:
 
     def _go_on(self, resume: Callable[[], Step]) -> None:
         self._part = 0
+        self._answers: list[bool] = []
         try:
             self._step = resume()
         except StopIteration as end:
@@ -185,10 +247,26 @@ class Attempt:
                 return self._write(name)
             case CommitMarker(name, group, marker):
                 return self._commit(name, group, marker)
-            case CompareRows():
-                return None
-            case Pause():
-                return None
+        return self._take_atomic(step)
+
+    def _take_atomic(self, step: Step) -> Any:
+        brokers = self._brokers
+        match step:
+            case CommitMarkers(name, markers):
+                return self._commit_markers(name, markers)
+            case Prepare(name, group, marker):
+                epoch = self._epochs[name]
+                added = brokers.add_offset(name, epoch, group, marker)
+                return WAIT if added is WAIT else PreparedTransaction(name, 1, epoch)
+            case EndAll(transactions, committed):
+                return self._end_all(transactions, committed)
+            case FenceAll(names):
+                if self._part < len(names):
+                    self._part += brokers.take_over(names[self._part]) is not WAIT
+                    return WAIT
+            case ListOpen(layout_id):
+                return brokers.opened(f"{layout_id}.")
+        return None
 
     def _write(self, name: str) -> Any:
         """Half of the rows, then the others."""
@@ -200,6 +278,26 @@ class Attempt:
         if self._part < len(parts):
             return WAIT
         return Written(rows=len(self._rows), bytes=0)
+
+    def _end_all(self, transactions: tuple[PreparedTransaction, ...], committed: bool) -> Any:
+        """One after the other."""
+        if self._part < len(transactions):
+            one = transactions[self._part]
+            answer = self._brokers.end(one.transactional_id, one.epoch, committed)
+            if answer is not WAIT:
+                self._answers.append(answer)
+                self._part += 1
+            return WAIT
+        return tuple(self._answers)
+
+    def _commit_markers(self, name: str, markers: tuple[tuple[str, Marker], ...]) -> Any:
+        epoch = self._epochs[name]
+        if self._part < len(markers):
+            if self._brokers.add_offset(name, epoch, *markers[self._part]) is not WAIT:
+                self._part += 1
+            return WAIT
+        self._brokers.commit(name, epoch)
+        return None
 
     def _commit(self, name: str, group: str, marker: Marker) -> Any:
         epoch = self._epochs[name]
@@ -221,6 +319,7 @@ class Driver:
     def __init__(self, world: World, run: int, shards: int) -> None:
         self.shards = shards
         self.refused: int | None = None
+        self.failed = False
         self._world = world
         self._run = run
         self._tries: Counter[int] = Counter()
@@ -263,6 +362,8 @@ class Driver:
 class World:
     """A job from its first batch to the last, whatever happens to it."""
 
+    atomic = False
+
     def __init__(
         self, seed: int, deliver: Deliver, named: Named = lambda shard, _: shard, **how: bool
     ) -> None:
@@ -285,19 +386,17 @@ class World:
 
     def play(self) -> list[str]:
         """To the end; what is wrong then."""
-        driver = Driver(self, self.runs, self.dice.choice(SHARDS))
+        driver = self.driver(self.dice.choice(SHARDS))
         for _ in range(MOST_MOVES):
             if self.over:
                 break
             chance = self.dice.random()
             if driver.refused is not None:
                 driver = self._again(driver.refused)
-            elif chance < 0.004:
+            elif driver.failed or chance < 0.004:
                 driver = self._again(self.dice.choice(SHARDS))
-            elif chance < 0.02 and self.attempts:
-                self.attempts.pop(self.dice.randrange(len(self.attempts)))  # killed, or lost
             elif chance < 0.25:
-                self.brokers.tick()
+                self._brokers_move(chance)
             elif chance < 0.5:
                 driver.move()
             elif self.attempts:
@@ -307,22 +406,36 @@ class World:
                     self.attempts.remove(attempt)
         return self._judge()
 
+    def _brokers_move(self, chance: float) -> None:
+        if chance < 0.02 and self.attempts:
+            self.attempts.pop(self.dice.randrange(len(self.attempts)))  # killed, or lost
+        elif chance < 0.021:
+            self.brokers.time_out()
+        else:
+            self.brokers.tick()
+
+    def driver(self, shards: int) -> Driver:
+        """The next run."""
+        return Driver(self, self.runs, shards)
+
     def _again(self, shards: int) -> Driver:
         """The driver has died; some of its tasks have not heard of it yet."""
         self.runs += 1
         self.attempts = [one for one in self.attempts if self.dice.random() < 0.5]
-        return Driver(self, self.runs, shards)
+        return self.driver(shards)
 
     def _judge(self) -> list[str]:
         if not self.over:
             return [f"stuck in batch {self.checkpoint}"]
         while any(not one.ended for one in self.attempts):  # what was thought to be dead goes on
             self.brokers.tick()
+            if self.dice.random() < 0.01:
+                self.brokers.time_out()
             for one in self.attempts:
                 if not one.ended:
                     one.move()
         self.brokers.settle()
-        wrong = []
+        wrong = sorted(set(self.brokers.undecided)) if self.atomic else []
         for batch in range(BATCHES):
             for row in range(ROWS):
                 times = self.brokers.log[batch, row]

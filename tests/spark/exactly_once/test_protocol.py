@@ -1,4 +1,4 @@
-"""The protocol of a shard against a model of brokers, tasks and drivers, by seeds.
+"""The protocols of both modes against a model of brokers, tasks and drivers, by seeds.
 
 ``KPROD_SHARD_SEEDS`` says how many (2,000).
 """
@@ -10,6 +10,8 @@ import os
 import pytest
 
 from kprod.spark.exactly_once.protocol import deliver
+from tests.spark.exactly_once.atomic_model import AtomicWorld, Version
+from tests.spark.exactly_once.atomic_mutants import ATOMIC_MUTANTS
 from tests.spark.exactly_once.model import World
 from tests.spark.exactly_once.mutants import MUTANTS, Mutant
 
@@ -31,3 +33,20 @@ def test_every_row_is_there_once() -> None:
 def test_wrong_versions_are_found(mutant: Mutant) -> None:
     worlds = (World(seed, mutant.delivers, mutant.named, **mutant.how) for seed in range(ENOUGH))
     assert any("is there" in wrong for world in worlds for wrong in world.play())
+
+
+def test_every_batch_is_there_as_a_whole() -> None:
+    """Once, and nothing of it before it is decided."""
+    runs = 0
+    for seed in range(SEEDS):
+        world = AtomicWorld(seed, Version())
+        assert world.play() == [], f"seed {seed}"
+        runs += world.runs
+    assert runs > 2 * SEEDS, "drivers died, or failed, and were started with other shards"
+
+
+@pytest.mark.parametrize("mutant", ATOMIC_MUTANTS, ids=lambda mutant: mutant.name)
+def test_wrong_versions_of_atomic_batches_are_found(mutant: Version) -> None:
+    worlds = (AtomicWorld(seed, mutant) for seed in range(ENOUGH))
+    found = (wrong for world in worlds for wrong in world.play())
+    assert any("is there" in wrong or "visible" in wrong for wrong in found)

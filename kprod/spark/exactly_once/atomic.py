@@ -1,0 +1,203 @@
+"""How a batch becomes visible as a whole: tasks prepare their shards, the driver decides and ends.
+
+Two-phase commit (Gray 1978) with the decision in a group's offset, over transactions as they are
+without KIP-939. Why each step is where it is:
+
+1. An attempt has a transactional id of its own. So an attempt that Spark starts beside another one
+   does not fence it, and whichever of them Spark counts can be committed.
+2. The marker of a shard is in the transaction of its rows, and in a group that only this attempt
+   writes. So it tells whether a transaction that is over was committed.
+3. The driver takes over the name of the batch before it looks at the record. From then on no other
+   driver puts a decision there.
+4. All other open transactions of the job are fenced and aborted, and every prepared one is seen
+   to be open, before the decision. What was lost before it fails the batch with nothing visible.
+5. The decision is on record before the first transaction is committed. After it the batch only
+   goes forward: by this driver, by the next one, or by tasks that write what timed out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from kprod.spark.errors import BatchIncomplete, BatchNotCommitted, ExactlyOnceError
+from kprod.spark.exactly_once import rules
+from kprod.spark.exactly_once.decision import Decision, decided, read_decision
+from kprod.spark.exactly_once.marker import Marker
+from kprod.spark.exactly_once.protocol import FIRST_PAUSE, LONGEST_PAUSE, go_forward, marker_of
+from kprod.spark.exactly_once.shard import Shard
+from kprod.spark.exactly_once.steps import (
+    CheckTime,
+    CommitMarkers,
+    Delivered,
+    EndAll,
+    FenceAll,
+    Fenced,
+    ListOpen,
+    Pause,
+    Prepare,
+    PreparedShard,
+    Protocol,
+    ReadMarker,
+    Step,
+    TakeOver,
+    WriteRows,
+    Written,
+)
+from kprod.transactional.two_phase_commit import PreparedTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a batch: committed ``by_us``, or as a decision said that was on record."""
+
+    committed: bool
+    by_us: bool
+
+
+Ending: TypeAlias = Generator[Step, Any, Ended]
+
+
+def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
+    """One attempt of a task: write the shard and leave it prepared, unless the batch is decided.
+
+    Then it is committed already, or now. Raises Fenced, and what ``rules`` raise.
+    """
+    decision = yield from read_decision(shard, wait=False)
+    if decision is not None and rules.is_done(decision.layout, shard):
+        return (yield from go_forward(shard, decision, patience))
+    own = replace(shard, attempt=attempt)
+    yield TakeOver(own.transactional_id)
+    written: Written = yield WriteRows(own.transactional_id)
+    marker = marker_of(own, written)
+    prepared: PreparedTransaction = yield Prepare(own.transactional_id, own.group, marker)
+    return Delivered(marker=marker, by_us=True, prepared=PreparedShard(own, prepared))
+
+
+def commit(of: Shard, shards: int, prepared: Sequence[PreparedShard], patience: float) -> Ending:
+    """The driver's part, once all tasks are done; may be called again, by whichever driver.
+
+    ``of`` is any shard of the batch. Raises BatchNotCommitted and TransactionTooSlow with nothing
+    visible, BatchIncomplete when the batch is decided and a transaction was lost all the same,
+    Fenced when another driver has taken over and does not decide.
+    """
+    mine = tuple(one.transaction for one in prepared)
+    try:
+        yield TakeOver(of.layout_id)
+        decision = yield from _on_record(of, mine)
+        if decision is None:
+            yield from _make_sure(of, mine)
+            markers = decided(of, shards, prepared)
+            yield CommitMarkers(of.layout_id, tuple(markers))
+            yield from _end(of, prepared)
+            return Ended(committed=True, by_us=True)
+    except Fenced:
+        decision = yield from _wait_for_decision(of, patience)
+    yield from _finish(of, decision, mine)
+    return Ended(committed=True, by_us=False)
+
+
+def abort(of: Shard, prepared: Sequence[PreparedShard]) -> Ending:
+    """The batch has failed: abort what is open of it; go forward if it is decided all the same."""
+    mine = tuple(one.transaction for one in prepared)
+    yield TakeOver(of.layout_id)
+    decision = yield from _on_record(of, mine)
+    if decision is None:
+        others: list[PreparedTransaction] = yield ListOpen(of.layout_id)
+        yield EndAll(mine, committed=False)
+        yield FenceAll(_besides(others, mine))
+        return Ended(committed=False, by_us=True)
+    yield from _finish(of, decision, mine)
+    return Ended(committed=True, by_us=False)
+
+
+def _on_record(
+    of: Shard, mine: tuple[PreparedTransaction, ...]
+) -> Generator[Step, Any, Decision | None]:
+    """The decision about this batch. Where none can follow, what is mine is aborted."""
+    try:
+        found = yield from read_decision(of, wait=True)
+        is_decided = found is not None and rules.is_done(found.layout, of)
+    except ExactlyOnceError:
+        yield EndAll(mine, committed=False)
+        raise
+    return found if is_decided else None
+
+
+def _make_sure(of: Shard, mine: tuple[PreparedTransaction, ...]) -> Generator[Step, Any, None]:
+    """Abort what lost, and see that all that is mine can be committed."""
+    opened: list[PreparedTransaction] = yield ListOpen(of.layout_id)
+    yield FenceAll(_besides(opened, mine))
+    still = {one[:3] for one in opened}
+    lost = [one.transactional_id for one in mine if one[:3] not in still]
+    try:
+        if lost:
+            raise BatchNotCommitted(
+                f"batch {of.batch} of {of.layout_id!r} was not committed, and nothing of it is"
+                f" visible: {len(lost)} of {len(mine)} transactions were ended by their time-out or"
+                f" by another run ({', '.join(lost[:3])}). Write it again; set"
+                " transaction_timeout_ms higher, if it was the time-out"
+            )
+        yield CheckTime(mine)
+    except ExactlyOnceError:
+        yield EndAll(mine, committed=False)
+        raise
+
+
+def _finish(
+    of: Shard, decision: Decision, mine: tuple[PreparedTransaction, ...]
+) -> Generator[Step, Any, None]:
+    """Go forward with a decision that is on record, and abort what is mine and does not count."""
+    winners = list(decision.winners.values())
+    counted = {one.transaction[:3] for one in winners}
+    yield EndAll(tuple(one for one in mine if one[:3] not in counted), committed=False)
+    if decision.is_atomic:
+        yield from _end(of, winners)
+
+
+def _end(of: Shard, winners: Sequence[PreparedShard]) -> Generator[Step, Any, None]:
+    done: Sequence[bool] = yield EndAll(tuple(one.transaction for one in winners), committed=True)
+    missing: list[int] = []
+    for one, committed in zip(winners, done, strict=True):
+        if not committed:  # by us; the marker tells whether somebody else has
+            marker: Marker | None = yield ReadMarker(one.shard.group)
+            if not rules.was_won(marker, one.shard):
+                missing.append(one.shard.number)
+    if missing:
+        visible = tuple(one.shard.number for one in winners if one.shard.number not in missing)
+        raise BatchIncomplete(
+            f"batch {of.batch} of {of.layout_id!r} is decided, and not all of it is visible:"
+            f" transactions of shards {_some(missing)} were aborted before they could be committed,"
+            f" those of {_some(visible)} were committed. Write the batch again under the same name"
+            " (start the query again, or the job with its job_id): shards that are there are"
+            " skipped, the others are written",
+            visible,
+            tuple(missing),
+        )
+
+
+def _wait_for_decision(of: Shard, patience: float) -> Generator[Step, Any, Decision]:
+    """Another driver has taken over: it decides, or nobody does."""
+    waited, pause = 0.0, FIRST_PAUSE
+    while True:
+        found = yield from read_decision(of, wait=False)
+        if found is not None and rules.is_done(found.layout, of):
+            return found
+        if waited >= patience:
+            raise Fenced(f"batch {of.batch} of {of.layout_id!r}: another driver has taken over")
+        yield Pause(pause)
+        waited += pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _besides(
+    found: Sequence[PreparedTransaction], mine: Sequence[PreparedTransaction]
+) -> tuple[str, ...]:
+    known = {one.transactional_id for one in mine}
+    return tuple(one.transactional_id for one in found if one.transactional_id not in known)
+
+
+def _some(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:20]))
+    return f"{shown} and {len(numbers) - 20} more" if len(numbers) > 20 else shown or "none"

@@ -1,0 +1,154 @@
+"""Steps of the protocols that need a producer, or a list of the brokers' transactions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+
+from kprod.errors import BrokerError, KprodError, ProducerFencedError
+from kprod.spark.cluster_access import cluster_access
+from kprod.spark.exactly_once.marker import Marker, read_marker
+from kprod.spark.producer_cache import make_producer
+from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
+from kprod.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kprod.producer import KafkaProducer
+
+CLOSING_SECONDS = 5.0
+"""For aborting what an exception has left open; after that brokers do it, at its time-out."""
+AT_ONCE = 8
+"""Transactions that are ended at the same time, each by a producer of its own."""
+OVER = frozenset({47, 48, 49, 90})
+"""INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class _Position(NamedTuple):
+    """An offset to commit, in the form that producers take."""
+
+    offset: int
+    metadata: str
+
+
+class ProducerSteps:
+    """Producers by transactional id, for one attempt at a shard or one end of a batch.
+
+    ``place`` is what markers are committed for. Thread: one. A context manager: its end closes the
+    producers, which aborts what is open and leaves what is prepared.
+    """
+
+    def __init__(self, options: Mapping[str, Any], place: TopicPartition) -> None:
+        self.place = place
+        self._options = options
+        self._producers: dict[str, KafkaProducer] = {}
+        self._taken_over: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for producer in self._producers.values():
+            producer.close(CLOSING_SECONDS)
+
+    def producer(self, name: str) -> KafkaProducer:
+        """The producer of this transactional id, made when first asked for."""
+        found = self._producers.get(name)
+        if found is None:
+            found = self._producers[name] = self._made(name)
+        return found
+
+    def take_over(self, name: str) -> None:
+        """``TakeOver``."""
+        if name in self._taken_over:  # it was fenced, and comes back as another one
+            self._producers.pop(name).close(0)
+        self.producer(name).init_transactions()
+        self._taken_over.add(name)
+
+    def read(self, group: str, *, asked: str, wait: bool) -> Marker | None:
+        """``ReadMarker``, asked by the producer that is called ``asked``."""
+        offsets = TwoPhaseCommit(self.producer(asked))
+        found = offsets.committed_offsets(group, [self.place], wait=wait)[self.place]
+        return read_marker(found.offset, found.metadata, group)
+
+    def add_marker(self, name: str, group: str, marker: Marker) -> None:
+        """Put a marker into the open transaction of ``name``."""
+        position = _Position(marker.offset, marker.metadata)
+        self.producer(name).send_offsets_to_transaction({self.place: position}, group)
+
+    def end_all(
+        self, transactions: Sequence[PreparedTransaction], *, committed: bool
+    ) -> tuple[bool, ...]:
+        """``EndAll``. Raises what is no answer about a transaction, as TransactionTimeoutError."""
+        return self._side_by_side(lambda one: self._end(one, committed), transactions)
+
+    def fence_all(self, names: Sequence[str]) -> None:
+        """``FenceAll``."""
+        self._side_by_side(self._fence, names)
+
+    def opened(self, layout_id: str) -> list[PreparedTransaction]:
+        """``ListOpen``. Raises UnsupportedVersionError for brokers before Apache Kafka 3.0."""
+        from kprod.broker.open_transactions import open_transactions
+
+        access = cluster_access(self._options)
+        found = open_transactions(
+            access.bootstrap_servers,
+            states=("Ongoing",),
+            timeout=access.timeout,
+            security=access.security,
+        )
+        attempt = re.compile(re.escape(layout_id) + r"\.\d+/\d+")
+        return [
+            PreparedTransaction(one.transactional_id, one.producer_id, one.epoch)
+            for one in found
+            if attempt.fullmatch(one.transactional_id)
+        ]
+
+    def _made(self, name: str) -> KafkaProducer:
+        return make_producer({**self._options, "transactional_id": name})
+
+    def _end(self, prepared: PreparedTransaction, committed: bool) -> bool:
+        producer = self._made(prepared.transactional_id)
+        try:
+            TwoPhaseCommit(producer).resume(prepared)
+            if committed:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+        except KprodError as error:
+            if isinstance(error, ProducerFencedError) or is_over(error):
+                return False
+            raise
+        finally:
+            producer.close(CLOSING_SECONDS)
+        return True
+
+    def _fence(self, name: str) -> None:
+        producer = self._made(name)
+        try:
+            producer.init_transactions()
+        finally:
+            producer.close(CLOSING_SECONDS)
+
+    def _side_by_side(self, call: Callable[[T], R], items: Sequence[T]) -> tuple[R, ...]:
+        if len(items) < 2:
+            return tuple(map(call, items))
+        with ThreadPoolExecutor(min(AT_ONCE, len(items))) as threads:
+            return tuple(threads.map(call, items))
+
+
+def is_over(error: BaseException | None) -> bool:
+    """Whether brokers say that the transaction is over, or its epoch old.
+
+    Protocol 2 takes an abort of a producer while another one is being given its place: that one is
+    not told yet that it was fenced. In a task the time-out is no reason: ``tick`` comes before it.
+    """
+    while error is not None:
+        if isinstance(error, BrokerError) and error.code in OVER:
+            return True
+        error = error.__cause__
+    return False

@@ -1,0 +1,307 @@
+"""An atomic batch without Spark: tasks that prepare, drivers that end it, judged by a consumer."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker, TransactionConfig
+from kprod.broker.open_transactions import open_transactions
+from kprod.errors import ProducerFencedError
+from kprod.spark.errors import (
+    BatchIncomplete,
+    BatchNotCommitted,
+    MarkerError,
+    RowsChanged,
+    ShardCountChanged,
+    StaleBatch,
+    TransactionTooSlow,
+)
+from kprod.spark.exactly_once.batch_end import BatchEnd
+from kprod.spark.exactly_once.decision import decided
+from kprod.spark.exactly_once.marker import Marker
+from kprod.spark.exactly_once.shard import Shard
+from kprod.spark.exactly_once.shard_run import ShardRun
+from kprod.spark.exactly_once.steps import Delivered, PreparedShard
+from kprod.spark.producer_options import job_options, transactional_options
+from kprod.spark.row_policy import RowPolicy
+from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
+from tests.spark.exactly_once.test_shards import deliver
+from tests.support.committed_records import committed
+
+PARTITIONS = 2
+TIMEOUT = 600.0
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["protocol-1", "protocol-2"])
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    config = TransactionConfig(transaction_version=request.param)
+    with EmbeddedBroker(default_partitions=PARTITIONS, transaction_config=config) as broker:
+        yield broker.bootstrap_servers
+
+
+def options(servers: str) -> dict[str, Any]:
+    return transactional_options(job_options({"bootstrap_servers": servers}))
+
+
+def shard(topic: str, number: int = 0, **values: Any) -> Shard:
+    given = {"prefix": "p", "job": topic, "batch": 0, "shards": 2, "run": "first", **values}
+    return Shard(number=number, topic=topic, **given)
+
+
+def write(servers: str, wanted: Shard, rows: Sequence[bytes], attempt: int = 0) -> Delivered:
+    def send_rows(producer: Any) -> None:
+        for row in rows:
+            producer.send(wanted.topic, row)
+
+    with ShardRun(
+        shard=wanted,
+        options=options(servers),
+        timeout=None,
+        policy=RowPolicy(),
+        send_rows=send_rows,
+    ) as run:
+        return run.prepare(attempt)
+
+
+def rows_of(number: int) -> list[bytes]:
+    return [b"%d of %d" % (row, number) for row in range(10)]
+
+
+def prepared(servers: str, topic: str, **values: Any) -> list[PreparedShard]:
+    """Both shards of a batch, by one attempt each."""
+    found = [write(servers, shard(topic, n, **values), rows_of(n)).prepared for n in (0, 1)]
+    return [one for one in found if one is not None]
+
+
+def end(servers: str, topic: str, of: Sequence[PreparedShard], **values: Any) -> BatchEnd:
+    made = BatchEnd(
+        of=shard(topic, **values),
+        shards=2,
+        prepared=tuple(of),
+        options=options(servers),
+        transaction_timeout=TIMEOUT,
+    )
+    shipped: BatchEnd = pickle.loads(pickle.dumps(made))
+    return shipped
+
+
+def assert_there(servers: str, topic: str, expected: Sequence[bytes]) -> None:
+    """Committed, once each, and nothing is left open."""
+    assert sorted(committed(servers, topic, PARTITIONS)) == sorted(expected)
+    assert not [one for one in open_transactions(servers) if topic in one.transactional_id]
+
+
+BOTH = rows_of(0) + rows_of(1)
+
+
+def test_nothing_is_visible_before_the_end_and_all_of_it_after(servers: str) -> None:
+    waiting = prepared(servers, "whole")
+    assert {one.transaction.transactional_id for one in waiting} == {"p.whole.0/0", "p.whole.1/0"}
+    assert all(one.transaction.began_ms for one in waiting)
+    assert len(open_transactions(servers)) == 2
+    ended = end(servers, "whole", waiting)
+    assert ended.commit().by_us
+    assert_there(servers, "whole", BOTH)
+    assert not ended.commit().by_us, "called again, it finds its decision"
+    assert ended.abort().committed, "and goes forward"
+    assert_there(servers, "whole", BOTH)
+    again = [write(servers, shard("whole", n, run="second"), rows_of(n)) for n in (0, 1)]
+    assert [(one.by_us, one.prepared) for one in again] == [(False, None)] * 2
+    assert_there(servers, "whole", BOTH)
+
+
+def test_an_abort_leaves_nothing(servers: str) -> None:
+    waiting = prepared(servers, "aborted")
+    write(servers, shard("aborted", 1), rows_of(1), attempt=3)
+    assert not end(servers, "aborted", waiting[:1]).abort().committed
+    assert_there(servers, "aborted", [])
+    assert end(servers, "aborted", prepared(servers, "aborted")).commit().by_us
+    assert_there(servers, "aborted", BOTH)
+
+
+def test_attempts_that_lost_are_aborted(servers: str) -> None:
+    """A copy that was denied has written, and nobody told it."""
+    waiting = prepared(servers, "denied")
+    write(servers, shard("denied", 0), rows_of(0), attempt=1)
+    end(servers, "denied", waiting).commit()
+    assert_there(servers, "denied", BOTH)
+
+
+def test_another_run_with_another_number_of_shards_begins_anew(servers: str) -> None:
+    """Before the decision: what the first run has left is fenced."""
+    prepared(servers, "fewer")
+    only = write(servers, shard("fewer", 0, shards=1, run="second"), BOTH).prepared
+    assert only is not None
+    last = replace(end(servers, "fewer", [only], shards=1), shards=1)
+    assert last.commit().by_us
+    assert_there(servers, "fewer", BOTH)
+
+
+def test_after_the_decision_the_number_of_shards_stays(servers: str) -> None:
+    end(servers, "decided", prepared(servers, "decided")).commit()
+    with pytest.raises(ShardCountChanged, match="begun with 2 shards, and now has 3"):
+        write(servers, shard("decided", 2, shards=3), [b"third"])
+    with pytest.raises(RowsChanged, match="now has 9 of"):
+        write(servers, shard("decided", 1), rows_of(1)[1:])
+    assert_there(servers, "decided", BOTH)
+
+
+class Dies(Exception):
+    """The driver."""
+
+
+@pytest.mark.parametrize("ends", [0, 1], ids=["after the decision", "between two ends"])
+@pytest.mark.parametrize("then", ["driver", "tasks", "exactly once"])
+def test_a_driver_that_dies_behind_its_decision(servers: str, ends: int, then: str) -> None:
+    topic = f"dies-{ends}-{then.replace(' ', '-')}"
+    waiting = prepared(servers, topic)
+    decide(servers, topic, waiting)
+    for one in waiting[:ends]:
+        with KafkaProducer(
+            **options(servers), transactional_id=one.transaction.transactional_id
+        ) as producer:
+            TwoPhaseCommit(producer).resume(one.transaction)
+            producer.commit_transaction()
+    if then == "driver":
+        assert not end(servers, topic, waiting).commit().by_us
+    elif then == "tasks":
+        later = [write(servers, shard(topic, n, run="second"), rows_of(n)) for n in (0, 1)]
+        assert not any(one.by_us for one in later), "what was prepared is committed, not rewritten"
+    else:
+        for n in (0, 1):
+            deliver(servers, shard(topic, n, run="second"), lambda p, n=n: send(p, topic, n))
+    assert_there(servers, topic, BOTH)
+
+
+def send(producer: Any, topic: str, number: int) -> None:
+    for row in rows_of(number):
+        producer.send(topic, row)
+
+
+def decide(servers: str, topic: str, waiting: Sequence[PreparedShard]) -> None:
+    """The decision is on record, and that is all."""
+    of = shard(topic)
+    producer = KafkaProducer(**options(servers), transactional_id=of.layout_id)
+    with producer, producer.transaction() as transaction:
+        for group, marker in decided(of, 2, waiting):
+            transaction.send_offsets({of.place: marker_offset(marker)}, group)
+
+
+def marker_offset(marker: Marker) -> Any:
+    class Position:
+        offset = marker.offset
+        metadata = marker.metadata
+
+    return Position()
+
+
+def time_out(servers: str, one: PreparedShard) -> None:
+    """As a coordinator does: in another epoch."""
+    with KafkaProducer(
+        **options(servers), transactional_id=one.transaction.transactional_id
+    ) as producer:
+        producer.init_transactions()
+
+
+def test_what_timed_out_before_the_decision_fails_the_batch(servers: str) -> None:
+    waiting = prepared(servers, "timed-out")
+    time_out(servers, waiting[1])
+    with pytest.raises(BatchNotCommitted, match="nothing of it is visible: 1 of 2 transactions"):
+        end(servers, "timed-out", waiting).commit()
+    assert_there(servers, "timed-out", [])
+    end(servers, "timed-out", prepared(servers, "timed-out")).commit()
+    assert_there(servers, "timed-out", BOTH)
+
+
+def test_what_timed_out_after_the_decision_is_written_anew(servers: str) -> None:
+    waiting = prepared(servers, "late")
+    decide(servers, "late", waiting)
+    time_out(servers, waiting[1])
+    for call in (end(servers, "late", waiting).commit, end(servers, "late", waiting).abort):
+        with pytest.raises(BatchIncomplete, match="of shards 1 were aborted") as raised:
+            call()
+        assert (raised.value.visible, raised.value.missing) == ((0,), (1,))
+    again = [write(servers, shard("late", n, run="second"), rows_of(n)) for n in (0, 1)]
+    assert [(one.by_us, one.rewritten) for one in again] == [(False, False), (True, True)]
+    assert end(servers, "late", []).commit().committed
+    assert_there(servers, "late", BOTH)
+
+
+def test_half_of_the_time_of_a_transaction_is_the_limit_of_a_batch(servers: str) -> None:
+    waiting = prepared(servers, "slow")
+    old = [
+        replace(one, transaction=one.transaction._replace(began_ms=began - 301_000))
+        for one in waiting
+        if (began := one.transaction.began_ms) is not None
+    ]
+    with pytest.raises(TransactionTooSlow, match=r"nothing of it is visible.*set transaction_t"):
+        end(servers, "slow", old).commit()
+    assert_there(servers, "slow", [])
+
+
+def test_a_driver_that_was_left_behind_commits_nothing(servers: str) -> None:
+    """Its own transactions are aborted: another run has decided, with others."""
+    mine = [write(servers, shard("behind", n), rows_of(n), attempt=5).prepared for n in (0, 1)]
+    theirs = prepared(servers, "behind", run="second")
+    decide(servers, "behind", theirs)
+    left = [one for one in mine if one is not None]
+    assert not end(servers, "behind", left).commit().by_us
+    assert_there(servers, "behind", BOTH)
+    end(servers, "behind", prepared(servers, "behind", batch=1), batch=1).commit()
+    with pytest.raises(StaleBatch):
+        end(servers, "behind", left).commit()
+    assert_there(servers, "behind", BOTH + BOTH)
+
+
+def test_an_attempt_that_was_fenced_fails(servers: str) -> None:
+    def send_rows(producer: Any) -> None:
+        producer.send("fenced", b"row")
+        time_out(servers, PreparedShard(shard("fenced"), PreparedTransaction("p.fenced.0/0", 0, 0)))
+
+    run = ShardRun(
+        shard=shard("fenced"),
+        options=options(servers),
+        timeout=None,
+        policy=RowPolicy(),
+        send_rows=send_rows,
+    )
+    with run, pytest.raises(ProducerFencedError):
+        run.prepare(0)
+    assert_there(servers, "fenced", [])
+
+
+def test_a_decision_about_many_shards_has_several_pieces(servers: str) -> None:
+    of = shard("many", shards=600)
+    waiting = [
+        PreparedShard(
+            replace(of, number=n, attempt=n % 3),
+            PreparedTransaction(f"p.many.{n}/{n % 3}", 10**9 + n, 7, level=2),
+        )
+        for n in range(0, 600, 2)
+    ]
+    pieces = decided(of, 600, waiting)
+    assert len(pieces) > 1
+    assert all(len(marker.metadata) <= 4_000 for _, marker in pieces)
+    with KafkaProducer(**options(servers), transactional_id=of.layout_id) as producer:
+        producer.partitions_for("many")
+        with producer.transaction() as transaction:
+            for group, marker in pieces:
+                transaction.send_offsets({of.place: marker_offset(marker)}, group)
+    with pytest.raises(BatchIncomplete) as raised:
+        replace(end(servers, "many", [], shards=600), prepared=()).commit()
+    assert len(raised.value.missing) == 300
+
+
+def test_a_group_that_something_else_uses_is_left_alone(servers: str) -> None:
+    waiting = prepared(servers, "used")
+    other = KafkaProducer(**options(servers), transactional_id="other")
+    with other, other.transaction() as transaction:
+        transaction.send_offsets({("used", 0): 9}, "p.used")
+    with pytest.raises(MarkerError, match="give the job another transaction_prefix"):
+        end(servers, "used", waiting).commit()
