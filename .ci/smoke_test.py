@@ -31,7 +31,7 @@ def main() -> None:
     assert kprod.__version__ == version("kprod")
     assert (files(kprod) / "py.typed").is_file()
     assert (files(kprod_ext) / "py.typed").is_file()
-    assert (files(kprod_ext) / "checksum.pyi").is_file()
+    assert (files(kprod_ext) / "batch.pyi").is_file()
     assert not stale_extensions()
     if find_spec("kio") is None:
         without_a_broker()

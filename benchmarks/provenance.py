@@ -11,8 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import crc32c
+
 from benchmarks.rivals.clients import PACKAGES
-from kprod_ext.checksum import path
 
 ROOT = Path(__file__).parents[1]
 CPU_INFO = Path("/proc/cpuinfo")
@@ -29,7 +30,7 @@ def provenance() -> dict[str, Any]:
             **_versions(),
             "librdkafka": _librdkafka(),
         },
-        "paths": {"crc32c": path()},
+        "paths": {"crc32c": "hardware" if crc32c.hardware_based else "software"},
         "machine": {
             "cpu": _first(CPU_INFO, "model name") or platform.processor(),
             "cores": os.cpu_count(),

@@ -6,13 +6,7 @@ Depends on nothing in ``kprod`` and raises only built-in exceptions.
 from __future__ import annotations
 
 from kprod_ext.arrow import ArrowChunk, ArrowSource
-from kprod_ext.batch import (
-    MemoryRecordsBuilder,
-    ProducerBatch,
-    SealedBatch,
-    SealedPiece,
-    batch_size_upper_bound,
-)
+from kprod_ext.batch import MemoryRecordsBuilder, ProducerBatch, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.bulk import BulkAppender, BulkStop, BulkTurn, RecordRun, SentRecords
 from kprod_ext.futures import FutureRecordMetadata
@@ -68,8 +62,6 @@ __all__ = [
     "RecordChunk",
     "RecordClock",
     "RecordRun",
-    "SealedBatch",
-    "SealedPiece",
     "SentRecords",
     "StickyPartition",
     "TopicAppender",

@@ -93,9 +93,6 @@ cdef class MemoryRecordsBuilder:
     cdef int16_t _producer_epoch
     cdef int32_t _base_sequence
     cdef bint _transactional
-    cdef bint _is_summed
-    cdef uint32_t _records_sum      # if so: the checksum of the records
-    cdef bint _sum_is_due           # of a closed batch: its checksum is still to be written
 
     cpdef void close_for_append(self) noexcept
     cpdef void set_producer_state(
@@ -111,26 +108,19 @@ cdef class MemoryRecordsBuilder:
         self, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence
     ) except *
     cpdef object build(self)
+    cpdef list pieces(self)
 
     # For compiled callers: as take_record, but it raises where that says REFUSED; and that raising.
     cdef Py_ssize_t try_append_record(self, const Record* record) except -1
     cdef int refuse(self, const Record* record) except -1
 
-    # For whoever has just written the last record, which is still in the processor's caches.
-    cdef void sum_records(self) noexcept nogil
-
-    # For whoever is about to read a closed batch, which nobody else uses meanwhile.
-    cdef void finish_checksum(self) noexcept nogil
-
     cdef Py_ssize_t _append(self, const Record* record) except -1
     cdef Py_ssize_t _body_size(self, int64_t offset, const Record* record) except -1
     cdef bint _has_to_compress(self) except -1
-    cdef bytes copied(self)
     cdef object _records(self)
     cdef int _become(self, object compressed) except -1
     cdef int _give_up_excess(self) except -1
-    cdef uint32_t _checksum(self) noexcept nogil
-    cdef uint32_t _sum_from(self, Py_ssize_t start) noexcept nogil
+    cdef uint32_t _checksum(self) except? 0
     cdef int _seal(self) except -1
     cdef int _check_usable(self) except -1
 
@@ -449,23 +439,3 @@ cdef class ProducerBatch(MemoryRecordsBuilder):
     cdef public bint overtaken
     cdef public SharedFlag is_taken     # by the sender, from its queue: no caller compresses it
     cdef ProducerBatch following        # in its queue; guarded by the queue's lock
-
-
-cdef class SealedBatch:
-    cdef MemoryRecordsBuilder _builder
-    cdef Py_buffer _lent            # of the builder's memory, which stays while this is here
-    cdef readonly Py_ssize_t size
-
-    cpdef list pieces(self)
-
-    # For readers of the bytes that have no view of them: their address, NULL when they do not lie
-    # in a row, once `finish` was called, which needs no interpreter. The caller keeps the batch
-    # alive meanwhile.
-    cdef char* data(self) noexcept nogil
-    cdef void finish(self) noexcept nogil
-
-
-cdef class SealedPiece:
-    cdef SealedBatch batch
-    cdef char* data                 # read after batch.finish()
-    cdef readonly Py_ssize_t size

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Any, Final
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -143,6 +143,14 @@ class MemoryRecordsBuilder:
         Raises RuntimeError before ``close``, BufferError once the buffer was given back.
         """
 
+    def pieces(self) -> list[memoryview]:
+        """The whole batch, read-only, in order: a view for each chunk of memory. Without a record
+        there is none.
+
+        Each view lends the buffer, as that of ``build``. Raises RuntimeError before ``close``,
+        BufferError once the buffer was given back.
+        """
+
     @property
     def record_count(self) -> int: ...
     @property
@@ -232,8 +240,8 @@ class ProducerBatch(MemoryRecordsBuilder):
     @property
     def buffer(self) -> PooledBuffer: ...
     @property
-    def records(self) -> SealedBatch | None:
-        """The bytes of a closed batch, None before ``close`` and after ``release``."""
+    def records(self) -> list[memoryview] | None:
+        """The ``pieces`` of a closed batch, None before ``close`` and after ``release``."""
 
     @property
     def size(self) -> int:
@@ -258,34 +266,3 @@ class ProducerBatch(MemoryRecordsBuilder):
 
         Raises ValueError the second time.
         """
-
-@final
-class SealedBatch:
-    """The whole of a closed batch, read-only; empty when it has no record.
-
-    Its checksum is written when a view of it is taken, or by ``send_buffers``. Lends the builder's
-    buffer: while it or a view of it lives, the memory is not reused. Raises RuntimeError before
-    ``close``, BufferError once the buffer was given back. One thread at a time. A view of a batch
-    that has grown into several chunks is one of a copy; ``pieces`` are the bytes where they are.
-    """
-
-    def __new__(cls, builder: MemoryRecordsBuilder) -> SealedBatch: ...
-    def __len__(self) -> int: ...
-    @property
-    def size(self) -> int:
-        """Bytes, as ``len``."""
-    def pieces(self) -> list[SealedBatch | SealedPiece]:
-        """What lies in a row in memory, in order: the batch itself, or a piece for each chunk."""
-
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
-@final
-class SealedPiece:
-    """A part of a batch, read-only; ``SealedBatch.pieces`` makes them. As the batch otherwise."""
-
-    def __new__(cls, batch: SealedBatch) -> SealedPiece: ...
-    def __len__(self) -> int: ...
-    @property
-    def size(self) -> int:
-        """Bytes, as ``len``."""
-    def __buffer__(self, flags: int, /) -> memoryview: ...

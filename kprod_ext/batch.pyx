@@ -1,18 +1,24 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""One batch: its records, the header in front of them, and its bytes on the way to the socket.
+"""One batch: its records, and the header in front of them.
 
 After ``org.apache.kafka.common.record.MemoryRecordsBuilder``, for magic 2. Its stages: open;
 closed for append (no more records, header not written); closed (the batch is complete).
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
-from libc.string cimport memcpy, memmove
+from libc.string cimport memmove
 
-from kprod_ext.buffer_pool cimport BufferPool, Chunk, PooledBuffer, chunk_data, chunk_size
-from kprod_ext.checksum cimport checksum, checksum_onwards, joined
+from kprod_ext.buffer_pool cimport (
+    BufferPool,
+    Chunk,
+    PooledBuffer,
+    chunk_data,
+    chunk_size,
+    view_of,
+)
 from kprod_ext.futures cimport track, untrack
 from kprod_ext.record cimport (
     BATCH_LENGTH_END,
@@ -41,9 +47,23 @@ RECORD_OVERHEAD = LAID_OUT_OVERHEAD
 cdef enum:
     LAST_CODEC = 4      # zstd
     NO_SEQUENCE = -1
+    HOLD_GIL = 0        # of crc32c's gil_release_mode
 
 cdef double ESTIMATION_MARGIN = 1.05    # COMPRESSION_RATE_ESTIMATION_FACTOR
 cdef double LARGEST_RATIO = 1e6         # with it, the estimate is still an exact integer
+cdef object crc32c = None               # of the package: see load_crc32c
+
+
+cdef int load_crc32c() except -1:
+    """Import the package with the first batch: it brings a dozen modules, ``email`` among them.
+
+    The first batch is a caller's, and an import in the sender's thread could meet the end of the
+    interpreter.
+    """
+    global crc32c
+    import crc32c as package
+    crc32c = package.crc32c
+    return 0
 
 
 cpdef Py_ssize_t batch_size_upper_bound(
@@ -97,6 +117,8 @@ cdef class MemoryRecordsBuilder:
         self._producer_epoch = -1
         self._base_sequence = -1
         self._check_usable()
+        if crc32c is None:
+            load_crc32c()
         self._tail = &self._own
         clear_tail(self._tail)
         self._tail.builder = <void*>self
@@ -212,25 +234,22 @@ cdef class MemoryRecordsBuilder:
             raise RuntimeError("the batch is not closed")
         if self._tail.record_count == 0:
             return memoryview(b"")
-        whole = memoryview(self._buffer)
-        if self._buffer.chunks != NULL:
-            return memoryview(self.copied())
-        whole = whole[:self._tail.end].toreadonly()
-        self.finish_checksum()
-        return whole
+        if self._buffer.chunks == NULL:
+            return view_of(self._buffer, self._buffer.data, self._tail.end)
+        return memoryview(b"".join(self.pieces()))
 
-    cdef bytes copied(self):
-        """A copy of the whole closed batch, in a row."""
-        cdef bytes whole = PyBytes_FromStringAndSize(NULL, self._tail.end)
-        cdef char* out = PyBytes_AS_STRING(whole) + self._first_used
+    cpdef list pieces(self):
+        """The whole closed batch as read-only views, in order: one for each chunk of memory."""
+        cdef list found = []
         cdef Chunk* chunk = self._buffer.chunks
-        self.finish_checksum()
-        memcpy(PyBytes_AS_STRING(whole), self._buffer.data, <size_t>self._first_used)
+        if not self.is_closed:
+            raise RuntimeError("the batch is not closed")
+        if self._tail.record_count > 0:
+            found.append(view_of(self._buffer, self._buffer.data, self._first_used))
         while chunk != NULL:
-            memcpy(out, chunk_data(chunk), <size_t>chunk.used)
-            out += chunk.used
+            found.append(view_of(self._buffer, chunk_data(chunk), chunk.used))
             chunk = chunk.next
-        return whole
+        return found
 
     @property
     def record_count(self):
@@ -308,7 +327,9 @@ cdef class MemoryRecordsBuilder:
 
     cdef object _records(self):
         """While this view is out the memory stays, even if the batch is given up meanwhile."""
-        return memoryview(self._buffer)[HEADER_SIZE:self._tail.end].toreadonly()
+        return view_of(
+            self._buffer, self._buffer.data + HEADER_SIZE, self._tail.end - HEADER_SIZE
+        )
 
     cdef int _become(self, object compressed) except -1:
         """Replace the records by their compressed form, if that is smaller."""
@@ -336,43 +357,28 @@ cdef class MemoryRecordsBuilder:
             self._tail.data = self._buffer.data
         return 0
 
-    cdef void sum_records(self) noexcept nogil:
-        """Begin the checksum with what is certain already: no record comes after these."""
-        if (
-            self.closed_for_append
-            and not self._is_summed
-            and self.compression == NO_COMPRESSION
-            and not self._buffer.given_back
-        ):
-            leave_chunk(self)
-            self._records_sum = self._sum_from(HEADER_SIZE)
-            self._is_summed = True
+    cdef uint32_t _checksum(self) except? 0:
+        """The CRC-32C of what follows its own field.
 
-    cdef void finish_checksum(self) noexcept nogil:
-        if self._sum_is_due:
-            put_batch_crc(self._buffer.data, self._checksum())
-            self._sum_is_due = False
-
-    cdef uint32_t _checksum(self) noexcept nogil:
-        if not self._is_summed:
-            return self._sum_from(CRC_START)
-        return joined(
-            checksum(self._buffer.data + CRC_START, HEADER_SIZE - CRC_START),
-            self._records_sum,
-            self._tail.end - HEADER_SIZE,
+        The GIL is held throughout: to get it back may take longer than to sum a batch.
+        """
+        cdef object crc = crc32c(
+            PyMemoryView_FromMemory(
+                self._buffer.data + CRC_START, self._first_used - CRC_START, PyBUF_READ
+            ),
+            0,
+            HOLD_GIL,
         )
-
-    cdef uint32_t _sum_from(self, Py_ssize_t start) noexcept nogil:
-        """The checksum of all from ``start`` on, which is not behind the header."""
-        cdef uint32_t crc = checksum(self._buffer.data + start, self._first_used - start)
         cdef Chunk* chunk = self._buffer.chunks
         while chunk != NULL:
-            crc = checksum_onwards(crc, chunk_data(chunk), chunk.used)
+            crc = crc32c(
+                PyMemoryView_FromMemory(chunk_data(chunk), chunk.used, PyBUF_READ), crc, HOLD_GIL
+            )
             chunk = chunk.next
         return crc
 
     cdef int _seal(self) except -1:
-        """Write the header; the checksum follows when the batch is first read."""
+        """Write the header."""
         cdef BatchHeader header
         cdef int bits = TRANSACTIONAL_BIT if self._transactional else 0
         header.batch_length = self._tail.end - BATCH_LENGTH_END
@@ -386,7 +392,7 @@ cdef class MemoryRecordsBuilder:
         header.record_count = self._tail.record_count
         leave_chunk(self)
         put_batch_header(self._buffer.data, &header)
-        self._sum_is_due = True
+        put_batch_crc(self._buffer.data, self._checksum())
         return 0
 
     cdef int _check_usable(self) except -1:
@@ -411,7 +417,7 @@ cdef class ProducerBatch(MemoryRecordsBuilder):
 
     @property
     def records(self):
-        return SealedBatch(self) if self.is_closed and not self._buffer.given_back else None
+        return self.pieces() if self.is_closed and not self._buffer.given_back else None
 
     @property
     def size(self):
@@ -452,75 +458,3 @@ cdef class ProducerBatch(MemoryRecordsBuilder):
             f"<ProducerBatch {self.tp} records={self.record_count} attempts={self.attempts}"
             f" sequence={self.base_sequence}>"
         )
-
-
-@cython.final
-@cython.no_gc           # as the builder, which does not refer to this
-cdef class SealedBatch:
-    """Read-only bytes, as soon as somebody asks for a view of them."""
-
-    def __cinit__(self, MemoryRecordsBuilder builder not None):
-        if not builder.is_closed:
-            raise RuntimeError("the batch is not closed")
-        PyObject_GetBuffer(builder._buffer, &self._lent, PyBUF_SIMPLE)
-        self._builder = builder
-        self.size = builder._tail.end if builder._tail.record_count > 0 else 0
-
-    def __dealloc__(self):
-        PyBuffer_Release(&self._lent)
-
-    def __len__(self):
-        return self.size
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        cdef bytes copy
-        if self.data() != NULL:
-            self.finish()
-            PyBuffer_FillInfo(view, self, self.data(), self.size, True, flags)
-        else:
-            copy = self._builder.copied()
-            PyBuffer_FillInfo(view, copy, PyBytes_AS_STRING(copy), self.size, True, flags)
-
-    cpdef list pieces(self):
-        """The batch itself where it lies in a row, else a piece for each row."""
-        cdef list found
-        cdef Chunk* chunk = self._builder._buffer.chunks
-        if self.data() != NULL:
-            return [self]
-        found = [piece_of(self, <char*>self._lent.buf, self._builder._first_used)]
-        while chunk != NULL:
-            found.append(piece_of(self, chunk_data(chunk), chunk.used))
-            chunk = chunk.next
-        return found
-
-    @cython.nonecheck(False)
-    cdef char* data(self) noexcept nogil:
-        if self._builder._buffer.chunks != NULL and self.size > 0:
-            return NULL
-        return <char*>self._lent.buf
-
-    @cython.nonecheck(False)
-    cdef void finish(self) noexcept nogil:
-        self._builder.finish_checksum()
-
-
-@cython.final
-@cython.no_gc           # as the batch, which does not refer to this
-cdef class SealedPiece:
-    """A part of a closed batch that lies in a row in memory."""
-
-    def __cinit__(self, SealedBatch batch not None):
-        self.batch = batch
-
-    def __len__(self):
-        return self.size
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        self.batch.finish()
-        PyBuffer_FillInfo(view, self, self.data, self.size, True, flags)
-
-
-cdef SealedPiece piece_of(SealedBatch batch, char* data, Py_ssize_t size):
-    cdef SealedPiece piece = SealedPiece.__new__(SealedPiece, batch)
-    piece.data, piece.size = data, size
-    return piece

@@ -59,6 +59,9 @@ cdef class PooledBuffer:
     cdef bint given_back                # guarded by the pool's lock
 
 
+cdef object view_of(PooledBuffer buffer, char* data, Py_ssize_t size)
+
+
 @cython.final
 @cython.no_gc           # refers to waiters, a waiter to a lock: no cycle
 cdef class BufferPool:

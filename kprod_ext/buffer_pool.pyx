@@ -9,7 +9,7 @@ and a waiter that leaves early gives it to the next. While anybody waits, nothin
 """
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 
 import threading
@@ -53,6 +53,30 @@ cdef class PooledBuffer:
         elif self.data != NULL:
             PyMem_RawFree(self.data)
             free_blocks(<Block*>self.chunks)
+
+
+@cython.final
+@cython.no_gc
+cdef class _Part:
+    """Bytes in a row of a PooledBuffer: views of them are views of the buffer."""
+
+    cdef Py_buffer _lent
+    cdef char* _data
+    cdef Py_ssize_t _size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self._data, self._size, True, flags)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self._lent)
+
+
+cdef object view_of(PooledBuffer buffer, char* data, Py_ssize_t size):
+    """A read-only view of a part of the buffer's memory, wherever that part is."""
+    cdef _Part part = _Part.__new__(_Part)
+    PyObject_GetBuffer(buffer, &part._lent, PyBUF_SIMPLE)
+    part._data, part._size = data, size
+    return memoryview(part)
 
 
 @cython.final

@@ -506,8 +506,6 @@ cdef class BulkAppender:
         if not holds_first(<MemoryRecordsBuilder>spare.builder, record):
             return False
         self._begun += 1
-        if run.builder != NULL:
-            (<MemoryRecordsBuilder>run.builder).sum_records()
         spare.partition, spare.first, spare.count = partition, run.first, run.count
         run.builder = spare.builder
         run.first = run.count = 0
@@ -529,7 +527,6 @@ cdef class BulkAppender:
             if run.builder != NULL:
                 self.record_bytes = bytes_per_record(<MemoryRecordsBuilder>run.builder)
                 if is_full(<MemoryRecordsBuilder>run.builder):
-                    (<MemoryRecordsBuilder>run.builder).sum_records()
                     self._full[self._full_count] = self._locked[i]
                     self._full_count += 1
             run.locked = False

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, final
 
-from kprod_ext.batch import SealedBatch, SealedPiece
-
 @final
 class Poller:
     """Waits for file descriptors, by poll(2); another thread can end a wait.
@@ -39,13 +37,10 @@ class Poller:
     def abandon(self) -> None:
         """As ``close``, in a forked child: a thread of the parent may have been at any place."""
 
-def send_buffers(
-    fd: int, buffers: Sequence[bytes | memoryview | SealedBatch | SealedPiece], /
-) -> int:
+def send_buffers(fd: int, buffers: Sequence[bytes | memoryview], /) -> int:
     """Send the buffers in order, at most IOV_MAX of them; how many bytes were taken, maybe 0.
 
-    One system call, which never blocks. What batches still need for their checksums is done in the
-    same stretch without the GIL. Raises OSError, and what a signal handler raises.
+    One system call, which never blocks. Raises OSError, and what a signal handler raises.
     """
 
 def receive(fd: int, limit: int, /) -> bytes | None:

@@ -9,7 +9,6 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
-from kprod_ext.batch cimport SealedBatch, SealedPiece
 from kprod_ext.shared cimport RecordLock, release_lock, take_lock
 
 # Waiting for file descriptors, at first without going to sleep where the caller asks for that.
@@ -292,8 +291,7 @@ cdef class Poller:
 # Moving bytes through a socket that does not block, with one system call and few steps.
 #
 # A small call holds the interpreter: to take it back from a thread that computes may need
-# milliseconds, and the call itself a microsecond. A large one does not, and makes the checksums of
-# the batches it sends on the way.
+# milliseconds, and the call itself a microsecond. A large one does not.
 
 cdef extern from *:
     """
@@ -332,61 +330,37 @@ cdef enum:
     SMALL = 64 * 1024  # bytes that are copied in less time than others may take the interpreter for
 
 
-cdef struct Held:
-    void *batch             # of a piece that is a SealedBatch or part of one, else NULL
-    Py_buffer view          # of another piece
-
-
 def send_buffers(int fd, buffers, /):
     """Send the buffers in order, at most IOV_MAX of them; how many bytes were taken, maybe 0."""
     cdef tuple pieces = tuple(buffers)      # which keeps them alive
     cdef int count = <int>min(len(pieces), IOV_MAX)
-    cdef Held few[FEW]
+    cdef Py_buffer few[FEW]
     cdef iovec few_places[FEW]
-    cdef Held *held = few
+    cdef Py_buffer *views = few
     cdef iovec *places = few_places
     cdef void *many = NULL
     cdef int number = 0
     if count > FEW:
-        many = malloc(count * (sizeof(Held) + sizeof(iovec)))
+        many = malloc(count * (sizeof(Py_buffer) + sizeof(iovec)))
         if many == NULL:
             raise MemoryError()
-        held = <Held *>many
-        places = <iovec *>(held + count)
+        views = <Py_buffer *>many
+        places = <iovec *>(views + count)
     try:
         while number < count:
-            _hold(pieces[number], &held[number], &places[number])
+            PyObject_GetBuffer(pieces[number], &views[number], PyBUF_SIMPLE)
+            places[number].iov_base = views[number].buf
+            places[number].iov_len = <size_t>views[number].len
             number += 1
-        return _send(fd, held, places, count)
+        return _send(fd, places, count)
     finally:
         while number > 0:
             number -= 1
-            if held[number].batch == NULL:
-                PyBuffer_Release(&held[number].view)
+            PyBuffer_Release(&views[number])
         free(many)
 
 
-cdef int _hold(object piece, Held *held, iovec *place) except -1:
-    cdef SealedBatch batch
-    cdef SealedPiece part
-    held.batch = NULL
-    if type(piece) is SealedBatch:          # a view of it would want its checksum now
-        batch = piece
-        if batch.data() != NULL:
-            held.batch = <void *>batch
-            place.iov_base, place.iov_len = batch.data(), <size_t>batch.size
-            return 0
-    elif type(piece) is SealedPiece:        # likewise
-        part = piece
-        held.batch = <void *>part.batch
-        place.iov_base, place.iov_len = part.data, <size_t>part.size
-        return 0
-    PyObject_GetBuffer(piece, &held.view, PyBUF_SIMPLE)
-    place.iov_base, place.iov_len = held.view.buf, <size_t>held.view.len
-    return 0
-
-
-cdef Py_ssize_t _send(int fd, Held *held, iovec *places, int count) except -1:
+cdef Py_ssize_t _send(int fd, iovec *places, int count) except -1:
     cdef size_t size = 0
     cdef Py_ssize_t taken
     cdef int number
@@ -394,23 +368,15 @@ cdef Py_ssize_t _send(int fd, Held *held, iovec *places, int count) except -1:
         size += places[number].iov_len
     while True:
         if size <= SMALL:
-            taken = _finish_and_send(fd, held, places, count)
+            taken = kprod_sendmsg(fd, places, count)
         else:
             with nogil:
-                taken = _finish_and_send(fd, held, places, count)
+                taken = kprod_sendmsg(fd, places, count)
         if taken >= 0:
             return taken
         if errno == EAGAIN:
             return 0
         _go_on()
-
-
-cdef Py_ssize_t _finish_and_send(int fd, Held *held, iovec *places, int count) noexcept nogil:
-    cdef int number
-    for number in range(count):
-        if held[number].batch != NULL:
-            (<SealedBatch>held[number].batch).finish()
-    return kprod_sendmsg(fd, places, count)
 
 
 def receive(int fd, Py_ssize_t limit, /):

@@ -4,18 +4,20 @@ from typing import final
 
 from typing_extensions import Buffer
 
-from kprod_ext.batch import SealedBatch, SealedPiece
-
 @final
 class PartitionBatch:
-    """One finished record batch and where it goes. ``topic_id`` is needed from version 13 on."""
+    """One finished record batch and where it goes.
+
+    ``topic_id`` is needed from version 13 on. ``records`` is the batch in one or more pieces, in
+    order, ``size`` their bytes together.
+    """
 
     def __init__(
         self,
         topic: str,
         topic_id: bytes | None,
         partition: int,
-        records: memoryview | SealedBatch,
+        records: list[bytes] | list[memoryview],
     ) -> None: ...
     @property
     def topic(self) -> str: ...
@@ -24,14 +26,16 @@ class PartitionBatch:
     @property
     def partition(self) -> int: ...
     @property
-    def records(self) -> memoryview | SealedBatch: ...
+    def records(self) -> list[bytes] | list[memoryview]: ...
+    @property
+    def size(self) -> int: ...
 
 def frame_produce(
     head: bytes,
     version: int,
     correlation_id: int,
     topics: list[tuple[bytes, list[PartitionBatch]]],
-) -> list[bytes | memoryview | SealedBatch | SealedPiece]:
+) -> list[bytes | memoryview]:
     """The pieces of a Produce request: ``head``, then the topics, each its encoded name or id and
     its batches.
     """

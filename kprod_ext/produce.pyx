@@ -10,7 +10,6 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kprod_ext.batch cimport SealedBatch
 from kprod_ext.record cimport get_int16, get_int32, get_int64, put_int32
 
 from kprod_ext.peer_text import LONGEST as _LONGEST_TEXT, decoded, printable
@@ -27,16 +26,24 @@ cdef enum:
 
 @cython.final
 cdef class PartitionBatch:
-    """One finished record batch and where it goes. ``topic_id`` is needed from version 13 on."""
+    """One finished record batch and where it goes."""
 
-    def __init__(self, str topic not None, topic_id, int32_t partition, records):
+    cdef readonly str topic
+    cdef readonly object topic_id
+    cdef readonly int32_t partition
+    cdef readonly list records
+    cdef readonly Py_ssize_t size
+
+    def __init__(self, str topic not None, topic_id, int32_t partition, list records not None):
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
         self.records = records
+        for piece in records:
+            self.size += len(piece)
 
     def __repr__(self):
-        return f"<PartitionBatch {self.topic}-{self.partition} {len(self.records)} bytes>"
+        return f"<PartitionBatch {self.topic}-{self.partition} {self.size} bytes>"
 
 
 cdef struct Piece:
@@ -96,16 +103,13 @@ cdef Py_ssize_t put_topics(Piece* piece, list topics, list pieces) except -1:
         put_bytes(piece, <bytes>topic[0])
         put_length(piece, len(<list>topic[1]))
         for batch in <list>topic[1]:
-            length = len(batch.records)
+            length = batch.size
             put_int32(piece.data + piece.used, batch.partition)
             piece.used += 4
             put_length(piece, length)
             size += piece.used + length
             pieces.append(cut(piece))
-            if type(batch.records) is SealedBatch:
-                pieces.extend((<SealedBatch>batch.records).pieces())
-            else:
-                pieces.append(batch.records)
+            pieces.extend(batch.records)
             put_no_tags(piece)
         put_no_tags(piece)
     put_no_tags(piece)
@@ -169,13 +173,19 @@ cdef int64_t LONGEST_STRING = _LONGEST_TEXT  # bytes; a longer one may have to b
 
 @cython.final
 cdef class PartitionResponse:
-    """What became of one batch.
+    """The answer for one batch."""
 
-    ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
-    ``log_append_time_ms`` (milliseconds since the epoch) is -1 unless the broker set it,
-    ``log_start_offset`` is -1 when not told. ``record_errors`` holds (index in the batch, message).
-    ``leader_id`` and ``leader_epoch`` are the broker's hint, -1 when there is none.
-    """
+    cdef readonly object topic
+    cdef readonly object topic_id
+    cdef readonly int32_t partition
+    cdef readonly int error_code
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t log_append_time_ms
+    cdef readonly int64_t log_start_offset
+    cdef readonly list record_errors
+    cdef readonly object error_message
+    cdef readonly int32_t leader_id
+    cdef readonly int32_t leader_epoch
 
     def __init__(
         self,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
+from crc32c import crc32c
+
 from benchmarks.kernels.kernel import Kernel, Work
 from benchmarks.sink.sink_process import SinkProcess
 from kprod_ext import (
@@ -15,7 +17,6 @@ from kprod_ext import (
     batch_size_upper_bound,
     murmur2,
 )
-from kprod_ext.checksum import crc32c
 from tests.support.partition_queues import new_queue
 
 RECORDS = 1_000

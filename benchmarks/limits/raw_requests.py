@@ -12,8 +12,6 @@ from kprod_ext import (
     MemoryRecordsBuilder,
     PartitionBatch,
     PooledBuffer,
-    SealedBatch,
-    SealedPiece,
 )
 
 VERSION = 9
@@ -24,7 +22,7 @@ TIMESTAMP_MS = 1_700_000_000_000
 class RawRequest(NamedTuple):
     """One request as pieces for ``sendmsg``: the records are views of the memory of batches."""
 
-    pieces: Sequence[bytes | memoryview | SealedBatch | SealedPiece]
+    pieces: Sequence[bytes | memoryview]
     records: int
 
     @property
@@ -46,7 +44,7 @@ def raw_request(values: Sequence[bytes], batch_size: int) -> RawRequest:
         builder = _filled(pool.allocate(batch_size, 0.0), values[used:], batch_size)
         used += builder.record_count
         if builder.record_count:
-            batches.append(PartitionBatch(TOPIC, None, partition, builder.build()))
+            batches.append(PartitionBatch(TOPIC, None, partition, builder.pieces()))
     pieces = encode_produce_request(
         VERSION, 1, "limits", acks=-1, timeout_ms=30_000, batches=batches
     )

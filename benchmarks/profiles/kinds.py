@@ -32,7 +32,7 @@ _BY_NAME = {
     "partition_queue": RECORDS,
     "batch": RECORDS,
     "libc": RECORDS,  # nearly all of it is memmove
-    "checksum": CHECKSUM,
+    "_crc32c": CHECKSUM,
     "lz4": CODEC,
     "_block": CODEC,
     "_frame": CODEC,

@@ -30,9 +30,9 @@ def split(
     all, the broker finds theirs out of order. Their memory is their own, outside
     ``buffer_memory``, for the sender cannot wait for it. Thread: the sender's only.
     """
-    if batch.records is None or batch.record_count < 2:
+    if batch.record_count < 2:
         raise AssertionError(f"{batch!r} cannot be split")
-    encoded = decompress(batch.compression, memoryview(batch.records)[HEADER_BYTES:])
+    encoded = decompress(batch.compression, batch.build()[HEADER_BYTES:])
     records = list(read_records(memoryview(encoded), batch.base_timestamp))
     firsts = _firsts(records, count)
     ends = [*firsts[1:], len(records)]

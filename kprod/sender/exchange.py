@@ -7,9 +7,8 @@ from typing import Protocol, TypeAlias
 
 from kprod.errors import KprodError
 from kprod.wire.versions import ApiKey
-from kprod_ext import SealedBatch, SealedPiece
 
-Buffers: TypeAlias = Sequence[bytes | memoryview | SealedBatch | SealedPiece]
+Buffers: TypeAlias = Sequence[bytes | memoryview]
 
 
 class Failed(Protocol):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kprod.clock import ExponentialBackoff
 from kprod.errors import ConnectionLost, KprodError
@@ -22,7 +21,7 @@ from kprod.sender.trouble_log import (
     silent_setup,
     slow_setup,
 )
-from kprod.transport.base import Backend, Transport, views_of
+from kprod.transport.base import Backend, Transport
 from kprod.types import Broker
 from kprod.wire.versions import ApiKey, ApiVersions
 
@@ -88,7 +87,6 @@ class BrokerLink:
         self._traffic = metrics.node(broker.node_id)
         self._connection: BrokerConnection | None = None
         self._waits_to_write = True  # what the backend was told last
-        self._takes_batches = False  # see Transport
         self._unread = False  # there was more to read than a turn has time for
         self._setup_began = -FOREVER
         self._setup_limit = 0.0
@@ -189,7 +187,6 @@ class BrokerLink:
         try:
             self.transport = self._backend.dial(self.broker.host, self.broker.port)
             self._waits_to_write = True
-            self._takes_batches = getattr(self.transport, "takes_batches", False)
         except Exception as error:
             explained = self._explain(error, now)
             self._tell(explained, now)
@@ -319,12 +316,9 @@ class BrokerLink:
 
     def _write_some(self, transport: Transport, connection: BrokerConnection) -> int:
         # The views die here: what wrote() ends must find its memory free to be used again.
-        buffers: Sequence[Any] = connection.pending_output()
         if not getattr(transport, "tells_all", False):
             connection.offered()
-        if not self._takes_batches:
-            buffers = views_of(buffers)
-        return transport.send(buffers)
+        return transport.send(connection.pending_output())
 
     def check_deadlines(self, now: float) -> None:
         """End a connection that is too slow to come up, to answer, or was idle for too long."""

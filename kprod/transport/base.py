@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from kprod_ext import SealedBatch, SealedPiece
-
-_SEALED = (SealedBatch, SealedPiece)
-
 
 class Transport(Protocol):
     """One byte stream to a broker that never blocks. Used by one thread only.
@@ -16,16 +12,11 @@ class Transport(Protocol):
     It connects by steps (``advance``) and carries bytes once that is done. Every failure is a
     ConnectionLost naming host, port and cause; after one, only ``close`` makes sense.
 
-    ``takes_batches``: ``send`` is also given objects that are bytes-like and nothing else
-    (``kprod_ext.SealedBatch``, or its pieces), of which a view costs least where no other thread
-    waits for it.
-
     ``tells_all``: what ``send`` has not told as taken has not left and never will, also when it
     raises. Without that promise a request counts as one that the broker may have read as soon as
     it was offered.
     """
 
-    takes_batches: bool = False
     tells_all: bool = False
 
     def advance(self) -> bool:
@@ -61,13 +52,6 @@ class Transport(Protocol):
     def close(self) -> None:
         """Give everything back, without waiting for the peer. Idempotent; raises nothing."""
         ...
-
-
-def views_of(
-    buffers: Sequence[bytes | memoryview | SealedBatch | SealedPiece],
-) -> Sequence[bytes | memoryview]:
-    """What a transport is given that does not take batches."""
-    return [memoryview(one) if isinstance(one, _SEALED) else one for one in buffers]
 
 
 class Readiness(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kprod.errors import ConnectionLost
-from kprod_ext import Poller, SealedBatch, SealedPiece, receive, send_buffers
+from kprod_ext import Poller, receive, send_buffers
 
 _CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
 
@@ -31,7 +31,6 @@ class TcpTransport:
     Has its sockets watched by ``poller``, with itself as data. Not thread-safe.
     """
 
-    takes_batches = True
     tells_all = True
 
     def __init__(
@@ -174,7 +173,7 @@ class TcpTransport:
 
     # Moving bytes -------------------------------------------------------------------------------
 
-    def send(self, buffers: Sequence[bytes | memoryview | SealedBatch | SealedPiece]) -> int:
+    def send(self, buffers: Sequence[bytes | memoryview]) -> int:
         """See ``Transport.send``. One system call; at most IOV_MAX buffers of one call are sent."""
         if self._resolving:
             return 0

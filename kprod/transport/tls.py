@@ -89,7 +89,6 @@ class TlsTransport:
     accord as well, leave with the next bytes, or as soon as ``inner`` takes any.
     """
 
-    takes_batches = False
     tells_all = False  # OpenSSL has bytes that a later call may let go
 
     def __init__(

@@ -15,7 +15,6 @@ from kprod.types import Broker
 from kprod.wire.framing import encode_request_header
 from kprod.wire.primitives import UNLIMITED, WireWriter
 from kprod.wire.versions import ApiKey, is_flexible
-from kprod_ext.batch import SealedBatch, SealedPiece
 from kprod_ext.produce import (
     PartitionBatch,
     PartitionResponse,
@@ -39,7 +38,7 @@ def encode_produce_request(
     timeout_ms: int,
     batches: list[PartitionBatch],
     transactional_id: str | None = None,
-) -> list[bytes | memoryview | SealedBatch | SealedPiece]:
+) -> list[bytes | memoryview]:
     """A whole frame, size prefix included, as pieces to be sent in order.
 
     The records of ``batches`` are among the pieces as they are: their memory must stay as it is

@@ -18,7 +18,11 @@ EXPENSIVE = (
     *("kprod.transport.tcp", "kprod.transport.memory"),
 )
 
-ALSO_OF_THE_TRANSPORT = ("kprod.transport.tcp", "selectors", "socket")
+WITH_THE_FIRST_RECORD = {
+    *("kprod.transport.tcp", "selectors", "socket"),
+    *("crc32c", "datetime", "email", "importlib.metadata", "importlib.util"),
+}
+"""The transport, and the package for checksums with what it imports."""
 SENDING = """
 producer = kprod.KafkaProducer(bootstrap_servers=sys.argv[1])
 producer.send("t", b"value", key=b"key").get(timeout=10)
@@ -59,10 +63,10 @@ def test_import_kprod_pulls_in_nothing_expensive() -> None:
     assert loaded("import kprod, sys") == set()
 
 
-def test_the_first_record_pulls_in_the_transport() -> None:
+def test_the_first_record_pulls_in_transport_and_checksum() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         found = loaded(f"import kprod, sys\n{SENDING}", broker.bootstrap_servers)
-    assert found == set(ALSO_OF_THE_TRANSPORT)
+    assert found == WITH_THE_FIRST_RECORD
 
 
 def test_no_module_is_imported_first_in_a_thread_of_the_producer() -> None:

@@ -15,7 +15,7 @@ from benchmarks.profiles.tables import HEAD, rows
     [
         ("/venv/kprod_ext/send.cpython-311-x86_64-linux-gnu.so", "records"),
         ("/lib/x86_64-linux-gnu/libc.so.6", "records"),
-        ("/venv/kprod_ext/checksum.cpython-311-x86_64-linux-gnu.so", "checksum"),
+        ("/venv/crc32c/_crc32c.cpython-311-x86_64-linux-gnu.so", "checksum"),
         ("/venv/lz4/block/_block.cpython-311-x86_64-linux-gnu.so", "codec"),
         ("/venv/zstandard/backend_c.cpython-311-x86_64-linux-gnu.so", "codec"),
         ("/venv/kprod/sender/loop.cpython-311-x86_64-linux-gnu.so", "engine"),

@@ -11,7 +11,6 @@ from kprod_ext import (
     BufferPool,
     MemoryRecordsBuilder,
     PooledBuffer,
-    SealedBatch,
     send_buffers,
 )
 from tests.support.batch_writing import HEADER_BYTES, new_builder
@@ -40,10 +39,10 @@ class Growing:
         for number, value in enumerate(values):
             assert self.builder.try_append(number, b"key", value)
 
-    def close(self) -> SealedBatch:
+    def close(self) -> list[memoryview]:
         self.builder.set_producer_state(7, 1, 3)
         self.builder.close()
-        return SealedBatch(self.builder)
+        return self.builder.pieces()
 
 
 def plain(values: list[bytes]) -> bytes:
@@ -69,11 +68,9 @@ def test_its_bytes_are_those_of_a_batch_in_one_piece(values: list[bytes]) -> Non
     if len(values[0]) > CHUNK:  # the first record has to fit into the memory there is
         values = [b"first", *values]
     growing.fill(values)
-    batch = growing.close()
-    pieces = batch.pieces()
+    pieces = growing.close()
     assert len(pieces) > 3
-    assert b"".join(pieces) == bytes(batch) == growing.builder.build() == plain(values)
-    assert sum(map(len, pieces)) == len(batch) == batch.size
+    assert b"".join(pieces) == growing.builder.build() == plain(values)
 
 
 def test_the_record_that_fills_it_is_told_of_once_and_before_it_has_to_grow() -> None:
@@ -109,15 +106,14 @@ def test_a_lone_record_takes_no_more_than_without() -> None:
     growing = Growing()
     growing.fill([VALUE])
     assert growing.used == CHUNK
-    batch = growing.close()
-    assert batch.pieces() == [batch]
+    assert len(growing.close()) == 1
 
 
 def test_all_memory_is_counted_and_goes_back() -> None:
     growing = Growing()
     growing.fill([VALUE] * 100)
     assert growing.used == CHUNK + growing.buffer.chunk_bytes
-    assert growing.buffer.chunk_bytes == (len(growing.close().pieces()) - 1) * CHUNK
+    assert growing.buffer.chunk_bytes == (len(growing.close()) - 1) * CHUNK
     growing.pool.deallocate(growing.buffer)
     assert growing.used == 0
 
@@ -149,7 +145,7 @@ def test_without_memory_it_takes_no_more() -> None:
         taken += 1
     assert growing.builder.closed_for_append
     assert growing.used == 3 * CHUNK
-    assert bytes(growing.close()) == plain([VALUE] * taken)
+    assert b"".join(growing.close()) == plain([VALUE] * taken)
 
 
 def test_it_does_not_overtake_a_thread_that_waits_for_memory() -> None:
@@ -177,9 +173,7 @@ def test_its_memory_stays_while_a_piece_is_out() -> None:
     growing = Growing(memory=20 * CHUNK)
     values = [VALUE] * 100
     growing.fill(values)
-    batch = growing.close()
-    views = [memoryview(piece) for piece in batch.pieces()]
-    del batch
+    views = growing.close()
     growing.pool.deallocate(growing.buffer)
     assert growing.used == 0
     others = [growing.pool.allocate(CHUNK, 0) for _ in range(20)]
@@ -192,11 +186,11 @@ def test_another_producer_state_changes_the_header_only() -> None:
     growing = Growing()
     values = [VALUE] * 50
     growing.fill(values)
-    first = bytes(growing.close())
+    first = b"".join(growing.close())
     growing.builder.reopen_producer_state(9, 2, 0)
-    assert bytes(SealedBatch(growing.builder)) != first
+    assert b"".join(growing.builder.pieces()) != first
     growing.builder.reopen_producer_state(7, 1, 3)
-    assert bytes(SealedBatch(growing.builder)) == first == plain(values)
+    assert b"".join(growing.builder.pieces()) == first == plain(values)
 
 
 @pytest.mark.parametrize("records", [30, 3000])
@@ -216,9 +210,8 @@ def test_a_socket_gets_its_pieces_with_the_checksum(records: int) -> None:
     reader = threading.Thread(target=read)
     with ours, theirs:
         reader.start()
-        batch = growing.close()
         ours.setblocking(False)
-        left = [*pieces, *batch.pieces()]
+        left = [*pieces, *growing.close()]
         while left:
             taken = send_buffers(ours.fileno(), left)
             while left and taken >= len(left[0]):
@@ -228,16 +221,6 @@ def test_a_socket_gets_its_pieces_with_the_checksum(records: int) -> None:
         ours.shutdown(socket.SHUT_WR)
         reader.join()
     assert bytes(found) == b"before" + plain(values)
-
-
-def test_a_batch_in_chunks_can_be_sent_as_one_buffer() -> None:
-    growing = Growing()
-    growing.fill([VALUE] * 20)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        batch = growing.close()
-        assert send_buffers(ours.fileno(), [batch]) == len(batch)
-        assert theirs.recv(1 << 16) == plain([VALUE] * 20)
 
 
 def test_records_to_be_compressed_stay_in_a_row() -> None:

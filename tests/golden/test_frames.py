@@ -41,7 +41,7 @@ def produce(version: int, correlation_id: int, topic_id: bytes | None) -> str:
         CLIENT,
         acks=-1,
         timeout_ms=30_000,
-        batches=[PartitionBatch("t", topic_id, 0, memoryview(BATCH))],
+        batches=[PartitionBatch("t", topic_id, 0, [BATCH])],
     )
     return b"".join(pieces).hex()
 

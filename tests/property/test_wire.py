@@ -44,7 +44,7 @@ def batches(draw: st.DrawFn) -> list[PartitionBatch]:
         return []
     found = []
     for partition, topic in enumerate(draw(st.lists(st.sampled_from(sorted(topics)), max_size=8))):
-        records = memoryview(draw(st.binary(max_size=300)))
+        records = [memoryview(part) for part in draw(st.lists(st.binary(max_size=300), max_size=3))]
         found.append(PartitionBatch(topic, topics[topic], partition, records))
     return found
 
@@ -89,7 +89,7 @@ def grouped(version: int, sent: list[PartitionBatch]) -> list[tuple[str | bytes,
         (
             batch.topic_id if version >= 13 and batch.topic_id else batch.topic,
             batch.partition,
-            bytes(batch.records),
+            b"".join(batch.records),
         )
         for batch in ranked
     ]

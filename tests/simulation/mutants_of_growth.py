@@ -9,7 +9,7 @@ from kprod.cluster.snapshot import Leadership
 from kprod.sender.exchange import Buffers
 from kprod.sender.sequences import PartitionSequence, Sequences, advance
 from kprod.sender.window import Window
-from kprod_ext import AppendContext, SealedPiece
+from kprod_ext import AppendContext
 from kprod_ext.batch import ProducerBatch
 
 Encode = Callable[..., Buffers]
@@ -47,7 +47,7 @@ def _pieces_by(change: Callable[[list[Any]], Sequence[Any]]) -> Callable[[Encode
             changed: list[Any] = []
             pieces: list[Any] = []
             for buffer in (*real(*request), b""):
-                if isinstance(buffer, SealedPiece):
+                if isinstance(buffer, memoryview):
                     pieces.append(buffer)
                     continue
                 changed += [*change(pieces), buffer]

@@ -126,7 +126,6 @@ class Accumulating:
 
 def read(batch: ProducerBatch) -> RecordBatch:
     """The bytes of a sealed batch, as a reader that is not the writer sees them."""
-    assert batch.records is not None
-    (found,) = read_batches(memoryview(batch.records))
+    (found,) = read_batches(batch.build())
     assert found.crc_ok
     return found

@@ -108,8 +108,8 @@ def test_it_makes_the_bytes_that_the_sender_would_make(rig: Accumulating) -> Non
     for number in range(5):
         fill(alone, 1, start=2 * number)
         expected += drain_all(alone)
-    made = [bytes(batch.records or b"") for batch in drain_all(rig)]
-    assert made[:4] == [bytes(batch.records or b"") for batch in expected[:4]]
+    made = [bytes(batch.build()) for batch in drain_all(rig)]
+    assert made[:4] == [bytes(batch.build()) for batch in expected[:4]]
 
 
 def test_memory_that_compression_saves_is_free_at_once(rig: Accumulating, codec: Codec) -> None:

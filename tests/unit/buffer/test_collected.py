@@ -32,12 +32,12 @@ def drained() -> tuple[Accumulating, ProducerBatch]:
 
 def test_nothing_of_a_batch_is_seen_while_all_goes_well() -> None:
     rig, batch = drained()
-    parts = batch, batch.delivery, batch.buffer, batch.records
-    assert [gc.is_tracked(part) for part in parts] == [False] * 4
+    parts = batch, batch.delivery, batch.buffer
+    assert [gc.is_tracked(part) for part in parts] == [False] * 3
     batch.attempt(rig.clock.now, None)
     batch.delivery.succeed(0, -1)
     batch.delivery.on_done(lambda: None)
-    assert [gc.is_tracked(part) for part in parts] == [False] * 4
+    assert [gc.is_tracked(part) for part in parts] == [False] * 3
 
 
 def ring_through_a_failed_attempt(witness: Witness) -> None:

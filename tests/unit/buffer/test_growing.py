@@ -95,10 +95,10 @@ def test_what_comes_when_it_was_taken_begins_another() -> None:
     for _ in range(3):
         rig.append()
     (batch,) = rig.drain()
-    before = bytes(batch.records or b"")
+    before = bytes(batch.build())
     rig.append()
     assert batch.record_count == 3
-    assert bytes(batch.records or b"") == before
+    assert bytes(batch.build()) == before
     assert sizes(rig) == [1]
 
 
@@ -150,13 +150,13 @@ def test_a_batch_that_failed_is_sent_again_as_it_was() -> None:
     for _ in range(9):
         rig.append()
     (batch,) = rig.drain()
-    sent = bytes(batch.records or b"")
+    sent = bytes(batch.build())
     rig.attempt(batch)
     rig.append()
     rig.clock.advance(10)
     (again,) = rig.drain()
     assert again is batch
-    assert bytes(again.records or b"") == sent
+    assert bytes(again.build()) == sent
 
 
 def test_a_grown_batch_is_cut_in_two() -> None:

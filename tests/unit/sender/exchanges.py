@@ -5,7 +5,6 @@ from __future__ import annotations
 from kprod.errors import KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
 from kprod.wire.versions import ApiKey
-from kprod_ext import SealedBatch
 from tests.support.kio_messages import encode
 from tests.support.scripted_cluster import OFFERED, api_versions
 
@@ -17,7 +16,7 @@ class Noted:
 
     def __init__(
         self,
-        *buffers: bytes | SealedBatch,
+        *buffers: bytes,
         api: ApiKey = ApiKey.METADATA,
         expects_response: bool = True,
         throttle_ms: int = 0,

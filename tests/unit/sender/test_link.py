@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 import pytest
 
 from kprod.errors import ConnectionLost, KprodError, ProtocolError
 from kprod.sender.exchange import Buffers
-from kprod.transport.memory import MemoryTransport
-from kprod_ext import BufferPool, PooledBuffer, SealedBatch
-from tests.support.batch_writing import new_builder
+from kprod_ext import BufferPool, PooledBuffer
 from tests.support.fake_clock import FakeClock
 from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.exchanges import Noted, answer
@@ -45,33 +42,6 @@ def test_it_works_one_byte_at_a_time_in_both_directions() -> None:
     while not request.ends:
         rig.poll()
     assert request.ends == [("answered", b"body")]
-
-
-class OthersTransport(MemoryTransport):
-    """One that slices what it is given, as the interface allows, and takes only what that names."""
-
-    def send(self, buffers: Sequence[bytes | memoryview]) -> int:
-        assert {type(buffer) for buffer in buffers} <= {bytes, memoryview}
-        return super().send([buffer[:] for buffer in buffers])
-
-
-class OthersBackend(VirtualBackend):
-    def dial(self, host: str, port: int) -> MemoryTransport:
-        transport = super().dial(host, port)
-        transport.__class__ = OthersTransport
-        return transport
-
-
-def test_a_transport_that_knows_no_batches_is_given_views_of_them() -> None:
-    server = RawServer()
-    rig = LinkRig(server, OthersBackend(FakeClock(), {("host", 9092): server.accept}))
-    rig.connect()
-    builder = new_builder()
-    builder.append(1, b"key", b"value")
-    builder.close()
-    batch = SealedBatch(builder)
-    rig.link.send(Noted(len(batch).to_bytes(4, "big"), batch), rig.clock.now)
-    assert server.ends[0].frames[1:] == [bytes(builder.build())]
 
 
 # Failures -----------------------------------------------------------------------------------------

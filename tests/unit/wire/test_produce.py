@@ -8,7 +8,7 @@ from kprod.errors import ProtocolError, UnsupportedVersionError
 from kprod.types import Broker
 from kprod.wire.produce import decode_produce_response, encode_produce_request
 from kprod.wire.versions import ApiKey
-from kprod_ext import PartitionBatch, PartitionResponse, SealedBatch, SealedPiece
+from kprod_ext import PartitionBatch, PartitionResponse
 from tests.support.kio_messages import decode_request, request_schema
 from tests.support.wire_samples import TOPIC_ID, produce_response
 
@@ -16,12 +16,11 @@ RECORDS = [memoryview(bytes([65 + at]) * (at + 1) * 50) for at in range(4)]
 
 
 def batch(topic: str, partition: int, records: memoryview, topic_id: int = 0) -> PartitionBatch:
-    return PartitionBatch(topic, UUID(int=topic_id).bytes if topic_id else None, partition, records)
+    known = UUID(int=topic_id).bytes if topic_id else None
+    return PartitionBatch(topic, known, partition, [records])
 
 
-def encode(
-    version: int, *batches: PartitionBatch
-) -> list[bytes | memoryview | SealedBatch | SealedPiece]:
+def encode(version: int, *batches: PartitionBatch) -> list[bytes | memoryview]:
     return encode_produce_request(
         version,
         1,

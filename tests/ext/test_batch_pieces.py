@@ -1,4 +1,4 @@
-"""The bytes of a closed batch, and when their checksum is made."""
+"""The bytes of a closed batch, on the way to the socket."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from crc32c import crc32c
 
-from kprod_ext import BufferPool, MemoryRecordsBuilder, SealedBatch, send_buffers
+from kprod_ext import BufferPool, MemoryRecordsBuilder, send_buffers
 from tests.support.batch_writing import new_builder
 
 Pair = tuple[socket.socket, socket.socket]
@@ -32,7 +33,7 @@ def closed(records: int, sequence: int = 3) -> MemoryRecordsBuilder:
     return builder
 
 
-def sent(pair: Pair, buffers: list[bytes | memoryview | SealedBatch]) -> bytes:
+def sent(pair: Pair, buffers: list[bytes | memoryview]) -> bytes:
     """What arrives of all of them, however many calls it takes."""
     ours, theirs = pair
     ours.setblocking(False)
@@ -58,18 +59,16 @@ def sent(pair: Pair, buffers: list[bytes | memoryview | SealedBatch]) -> bytes:
 @pytest.mark.parametrize("records", [0, 1, SMALL, LARGE])
 def test_it_is_what_the_builder_builds(records: int) -> None:
     builder = closed(records)
-    batch = SealedBatch(builder)
-    assert len(batch) == batch.size == len(builder.build())
-    assert bytes(batch) == bytes(closed(records).build())
+    assert b"".join(builder.pieces()) == builder.build() == closed(records).build()
 
 
 @pytest.mark.parametrize("records", [SMALL, LARGE])
 @pytest.mark.parametrize("batches", [1, 6, 40])
 def test_it_is_sent_with_its_checksum(pair: Pair, records: int, batches: int) -> None:
-    buffers: list[bytes | memoryview | SealedBatch] = []
+    buffers: list[bytes | memoryview] = []
     expected = b""
     for number in range(batches):
-        buffers += (b"before", SealedBatch(closed(records, number)))
+        buffers += (b"before", *closed(records, number).pieces())
         expected += b"before" + bytes(closed(records, number).build())
     assert sent(pair, buffers) == expected
 
@@ -77,22 +76,24 @@ def test_it_is_sent_with_its_checksum(pair: Pair, records: int, batches: int) ->
 @pytest.mark.parametrize("records", [SMALL, LARGE])
 def test_new_producer_state_wants_a_new_checksum(pair: Pair, records: int) -> None:
     builder = closed(records)
-    first = bytes(SealedBatch(builder))
+    first = bytes(builder.build())
     builder.reopen_producer_state(9, 2, 0)
-    again = sent(pair, [SealedBatch(builder)])
+    again = sent(pair, [*builder.pieces()])
     builder.reopen_producer_state(7, 1, 3)
     assert again != first
-    assert bytes(SealedBatch(builder)) == first
+    assert crc32c(again[21:]) == int.from_bytes(again[17:21], "big")
+    assert bytes(builder.build()) == first
 
 
-def test_a_batch_that_is_open_is_not_sealed() -> None:
+def test_a_batch_that_is_open_has_no_pieces() -> None:
     with pytest.raises(RuntimeError, match="not closed"):
-        SealedBatch(new_builder())
+        new_builder().pieces()
 
 
 def test_it_is_read_only() -> None:
+    (piece,) = closed(SMALL).pieces()
     with pytest.raises(TypeError):
-        memoryview(SealedBatch(closed(SMALL)))[0] = 1
+        piece[0] = 1
 
 
 def test_it_lends_the_memory() -> None:
@@ -101,15 +102,13 @@ def test_it_lends_the_memory() -> None:
     builder = MemoryRecordsBuilder(buffer, write_limit=1000)
     builder.append(1, None, b"value")
     builder.close()
-    batch = SealedBatch(builder)
+    (view,) = builder.pieces()
     with pytest.raises(BufferError):
         builder.reopen_producer_state(1, 1, 1)
-    expected = bytes(batch)
-    view = memoryview(batch)
-    del batch
+    expected = bytes(view)
     pool.deallocate(buffer)
     other = pool.allocate(1000, 0)
     memoryview(other)[:] = b"\xff" * 1000
     assert bytes(view) == expected
     with pytest.raises(BufferError):
-        SealedBatch(builder)
+        builder.pieces()
