@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, get_args
 from urllib.parse import quote
 from uuid import UUID
 
@@ -22,13 +22,16 @@ from kprod.schema.registry_security import (
     concealed,
     tls_settings,
 )
-from kprod.schema.schema import RegisteredSchema, Schema, SchemaReference
+from kprod.schema.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+from kprod_ext.peer_text import printable
 
 T = TypeVar("T")
 
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 1.0
 """Seconds between attempts, doubled from the first to the longest."""
+MOST_ID = 0x7FFF_FFFF
+TYPES = get_args(SchemaType)
 
 
 class SchemaRegistry:
@@ -140,10 +143,9 @@ class SchemaRegistry:
         """The refusal with what the registry says is different, if it says it when asked."""
         path = f"/compatibility/subjects/{_part(subject)}/versions/latest?verbose=true"
         try:
-            told = self._ask("POST", path, schema.as_json()).get("messages") or ()
-        except (RegistryError, AttributeError):
-            told = ()
-        differences = "; ".join(str(each) for each in told if str(each) not in str(error))
+            differences = _differences(self._ask("POST", path, schema.as_json()), str(error))
+        except RegistryError:
+            differences = ""
         text = f"subject {subject!r}: {error}" + (f": {differences}" if differences else "")
         return IncompatibleSchemaError(text, error.status, error.code)
 
@@ -185,25 +187,52 @@ def _normalized(normalize: bool) -> str:
     return "?normalize=true" if normalize else ""
 
 
+def _differences(told: Any, said: str) -> str:
+    """What differs in the registry's words, without those that ``said`` has: one line."""
+    messages = told.get("messages") if isinstance(told, dict) else None
+    texts = [str(each) for each in messages] if isinstance(messages, list) else []
+    return printable("; ".join(text for text in texts if text not in said))
+
+
 def _answer(told: Any, schema: Schema | None = None) -> RegisteredSchema:
     """What the registry answered; it repeats the schema or it does not."""
     try:
         guid = told.get("guid")
         return RegisteredSchema(
             schema or _schema(told),
-            int(told["id"]),
-            None if told.get("version") is None else int(told["version"]),
+            _number("id", told["id"]),
+            None if told.get("version") is None else _number("version", told["version"]),
             None if guid is None else UUID(guid),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RegistryError(
-            f"the schema registry's answer has no {error}: is this its address?"
+            f"the schema registry's answer has no {printable(str(error))}: is this its address?"
         ) from None
 
 
 def _schema(told: Mapping[str, Any]) -> Schema:
     references = tuple(
-        SchemaReference(each["name"], each["subject"], int(each["version"]))
+        SchemaReference(
+            _text("name", each["name"]),
+            _text("subject", each["subject"]),
+            _number("version", each["version"]),
+        )
         for each in told.get("references") or ()
     )
-    return Schema(told["schema"], told.get("schemaType") or "AVRO", references)
+    kind: Any = told.get("schemaType") or "AVRO"
+    if kind not in TYPES:
+        raise ValueError(f"schemaType of {', '.join(TYPES)}")
+    return Schema(_text("schema", told["schema"]), kind, references)
+
+
+def _number(name: str, told: Any) -> int:
+    """Records have four bytes for an id."""
+    if type(told) is not int or not 0 <= told <= MOST_ID:
+        raise ValueError(f"{name} from 0 to {MOST_ID}")
+    return told
+
+
+def _text(name: str, told: Any) -> str:
+    if not isinstance(told, str):
+        raise ValueError(f"{name} that is text")
+    return told

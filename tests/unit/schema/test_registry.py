@@ -103,6 +103,23 @@ def test_incompatibility_is_told_in_words(fake: FakeRegistry) -> None:
     assert not raised.value.retriable
 
 
+@pytest.mark.parametrize(
+    "messages", [["\x1b[31mred\nline"] * 3, ["x" * 5000] * 1000, [{"of": "a type"}] * 9, "text", 5]
+)
+def test_differences_are_told_in_one_line_of_bounded_length(
+    fake: FakeRegistry, messages: Any
+) -> None:
+    def told(asked: Asked) -> tuple[int, Any]:
+        is_question = asked.path.startswith("/compatibility")
+        return (200, {"messages": messages}) if is_question else (409, {"message": "no"})
+
+    fake.odd = told
+    with pytest.raises(IncompatibleSchemaError) as raised:
+        SchemaRegistry(fake.url).register("orders-value", ORDER)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 2500
+
+
 def test_latest_is_asked_for_again_when_it_is_too_old(fake: FakeRegistry) -> None:
     registry = SchemaRegistry(fake.url)
     fake.register("s", {"schema": "1"})
@@ -140,11 +157,27 @@ def test_other_refusals_are_final(fake: FakeRegistry, status: int, words: str) -
     assert len(fake.asked) == 1
 
 
-@pytest.mark.parametrize("body", [b"<html>", b'{"ok": true}', b"[]", b'{"id": "one"}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"<html>", b'{"ok": true}', b"[]"),
+        *(b'{"id": "one"}', b'{"id": 1e400}', b'{"id": -1}', b'{"id": 2147483648}'),
+        *(b'{"id": 1, "version": 1e400}', b'{"id": 1, "guid": 5}', b'{"id": 1, "guid": "\\n"}'),
+    ],
+)
 def test_an_answer_that_is_none(fake: FakeRegistry, body: bytes) -> None:
     fake.odd = lambda _: (200, body)
     with pytest.raises(RegistryError, match="is this its address"):
         SchemaRegistry(fake.url, timeout_ms=200).register("s", ORDER)
+
+
+@pytest.mark.parametrize(
+    "schema", [b"5", b"null", b'"{}", "schemaType": 5', b'"{}", "references": [5]']
+)
+def test_a_schema_that_is_none(fake: FakeRegistry, schema: bytes) -> None:
+    fake.odd = lambda _: (200, b'{"id": 1, "schema": ' + schema + b"}")
+    with pytest.raises(RegistryError, match="is this its address"):
+        SchemaRegistry(fake.url, timeout_ms=200).latest("s")
 
 
 def test_silence_ends(fake: FakeRegistry) -> None:
