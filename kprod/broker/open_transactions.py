@@ -16,11 +16,12 @@ from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 
-__all__ = ["OPEN", "OpenTransaction", "open_transactions"]
+__all__ = ["OPEN", "OpenTransaction", "described_transaction", "open_transactions"]
 
 OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """Kafka's names for the states in which readers of committed records wait."""
 _DEFAULT_TIMEOUT: Final = 30.0
+_NOT_COORDINATOR: Final = 16
 _GONE: Final = 105
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 _RETRY_PAUSE: Final = 0.05
@@ -62,6 +63,28 @@ def open_transactions(
                 if described.state in states:
                     found[described.transactional_id] = described
     return [found[name] for name in sorted(found)]
+
+
+def described_transaction(
+    bootstrap_servers: str,
+    transactional_id: str,
+    *,
+    timeout: float = _DEFAULT_TIMEOUT,
+    security: ClientSecurity = NO_SECURITY,
+) -> OpenTransaction | None:
+    """What the coordinator of this id knows, in whatever state; None: no such id. Raises as above.
+
+    Asks one broker after the other, for the coordinator is one of them.
+    """
+    with ClusterClient(bootstrap_servers, time.monotonic() + timeout, security) as cluster:
+        for broker in cluster.brokers():
+            wanted = {"transactional_ids": [transactional_id]}
+            (state,) = broker.call(ApiKey.DESCRIBE_TRANSACTIONS, wanted).transaction_states
+            if not state.error_code:
+                return _read(state)
+            if state.error_code not in (_GONE, _NOT_COORDINATOR):
+                raise BrokerError(state.error_code, f"DescribeTransactions {transactional_id!r}")
+    return None
 
 
 def _listed(broker: BrokerClient, states: Collection[str]) -> list[str]:

@@ -14,6 +14,7 @@ from kprod.cli.perf.command import perf
 from kprod.cli.pipeline_command import pipeline
 from kprod.cli.produce_command import produce
 from kprod.cli.topics_command import topics
+from kprod.cli.transactions_command import transactions
 from kprod.cli.verifiable_producer_command import verifiable_producer
 from kprod.version import VERSION
 
@@ -53,3 +54,4 @@ app.command()(verifiable_producer)
 app.command()(pipeline)
 app.add_typer(log, name="log")
 app.add_typer(topics, name="topics")
+app.add_typer(transactions, name="transactions")
