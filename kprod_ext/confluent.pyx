@@ -389,7 +389,8 @@ cdef class Producing:
 
     def _use(self, native, unassigned):
         """From now on."""
-        self._native, self._unassigned, self._unassigned_topics = native, unassigned, unassigned.queues
+        self._native, self._unassigned = native, unassigned
+        self._unassigned_topics = unassigned.queues
 
     def produce(
         self,
