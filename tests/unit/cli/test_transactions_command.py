@@ -39,8 +39,8 @@ def prepare(broker: EmbeddedBroker, name: str) -> None:
         TwoPhaseCommit(producer).prepare()
 
 
-def values(broker: EmbeddedBroker) -> list[bytes | None]:
-    return [record.value for record in broker.records("orders", committed=True)]
+def values(broker: EmbeddedBroker) -> list[bytes]:
+    return [record.value or b"" for record in broker.records("orders", committed=True)]
 
 
 def test_what_is_open_is_listed(broker: EmbeddedBroker) -> None:
