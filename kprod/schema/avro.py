@@ -8,7 +8,7 @@ from typing import Any
 
 from kprod.errors import ConfigError
 from kprod.schema.avro_names import full_name, inlined
-from kprod.schema.encoding import AvroEncoding
+from kprod.schema.encoding import AvroEncoding, parsed_json, unusable
 from kprod.schema.registry import SchemaRegistry
 from kprod.schema.schema import Schema, SchemaReference
 from kprod.schema.serializer import SchemaSerializer
@@ -67,12 +67,15 @@ def complete(schema: Schema, registry: SchemaRegistry) -> str:
         return schema.text
     definitions: dict[str, Any] = {}
     _gather(schema, registry, definitions)
-    return json.dumps(inlined(json.loads(schema.text), definitions))
+    try:
+        return json.dumps(inlined(parsed_json(schema.text), definitions))
+    except RecursionError as error:
+        raise unusable(error) from None
 
 
 def _gather(schema: Schema, registry: SchemaRegistry, definitions: dict[str, Any]) -> None:
     for reference in schema.references:
         if reference.name not in definitions:
             found = registry.version(reference.subject, reference.version).schema
-            definitions[reference.name] = json.loads(found.text)
+            definitions[reference.name] = parsed_json(found.text)
             _gather(found, registry, definitions)

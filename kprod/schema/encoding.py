@@ -10,6 +10,7 @@ from io import BytesIO
 from typing import Any, Protocol
 
 from kprod.errors import ConfigError
+from kprod_ext.peer_text import printable
 
 Encode = Callable[[Any], bytes]
 _NEEDED = "pip install 'kprod[schema]'"
@@ -24,6 +25,19 @@ class Encoding(Protocol):
         Raises ConfigError for a schema that cannot be used.
         """
         ...
+
+
+def parsed_json(text: str) -> Any:
+    """A schema's JSON. Raises ConfigError."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise unusable(error) from None
+
+
+def unusable(error: Exception) -> ConfigError:
+    """What to raise for a schema; its text may come from a registry, so it is told in one line."""
+    return ConfigError(f"schema: {type(error).__name__}: {printable(str(error))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +69,7 @@ class AvroEncoding:
         try:
             return parse_schema(json.loads(self.text))
         except Exception as error:  # one of fastavro's many
-            raise ConfigError(f"schema: {type(error).__name__}: {error}") from error
+            raise unusable(error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +101,16 @@ class JsonEncoding:
             from referencing.jsonschema import DRAFT202012
         except ImportError:
             raise ConfigError(f"JSON Schema needs jsonschema: {_NEEDED}") from None
-        try:
-            schema = json.loads(self.text)
-        except ValueError as error:
-            raise ConfigError(f"schema: expected a JSON Schema: {error}") from None
+        schema = parsed_json(self.text)
         kind = validator_for(schema, default=Draft202012Validator)
         try:
             kind.check_schema(schema)
         except SchemaError as error:
-            raise ConfigError(f"schema: {error.message}") from None
+            raise ConfigError(f"schema: {printable(error.message)}") from None
+        except RecursionError as error:
+            raise unusable(error) from None
         known: Any = Registry().with_resources(
-            (uri, Resource.from_contents(json.loads(found), default_specification=DRAFT202012))
+            (uri, Resource.from_contents(parsed_json(found), default_specification=DRAFT202012))
             for uri, found in self.resources
         )
         return kind(schema, registry=known)

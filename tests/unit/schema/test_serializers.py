@@ -117,6 +117,30 @@ def test_the_latest_version_is_written(fake: FakeRegistry, registry: SchemaRegis
     assert without_schema.serialize("orders", [], {"id": 7, "note": None}) == encoded
 
 
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        *((AvroSerializer, text) for text in ("nonsense\x1b[31m", DEEP, '"\\u001b[31m\\n"', "{}")),
+        *((JsonSchemaSerializer, text) for text in ("nonsense", DEEP, '{"type": "\\u001b[31m"}')),
+        *((kind, '"int"') for kind in (AvroSerializer, JsonSchemaSerializer)),
+    ],
+)
+def test_what_a_registry_has_may_be_no_schema(
+    fake: FakeRegistry, registry: SchemaRegistry, kind: Any, text: str
+) -> None:
+    """Its text is told in one line; the last two refer to what is no schema."""
+    reference = {"name": "R", "subject": "r", "version": 1}
+    fake.register("r", {"schema": DEEP})
+    fake.register("orders-value", {"schema": text, "references": [reference]})
+    with pytest.raises(ConfigError) as raised:
+        kind(registry, use_latest_version=True).serialize("orders", [], 5)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 1200
+
+
 def test_references_are_followed(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     fake.register("customers", {"schema": json.dumps(CUSTOMER)})
     references = [SchemaReference("shop.Customer", "customers", 1)]
