@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.callbacks import Callbacks
@@ -27,7 +26,7 @@ from kprod.sender.outcomes import Outcomes
 from kprod.sender.process import refuse_green_threads
 from kprod.sender.rounds.identity import IdentityRound
 from kprod.sender.rounds.metadata import MetadataRound
-from kprod.sender.rounds.produce import LoadWatcher, ProduceRound, ProduceSettings
+from kprod.sender.rounds.produce import LoadWatcher, ProduceRound
 from kprod.sender.rounds.telemetry import Telemetry, TelemetryRound
 from kprod.sender.rounds.transaction import TransactionRound
 from kprod.sender.sequences import ProducerIdentity, Sequences
@@ -36,8 +35,6 @@ from kprod.sender.transactions import Transactions
 from kprod.sender.trouble_log import UnreadFailures
 from kprod.wire.versions import ApiKey, ApiVersions
 from kprod_ext import BufferPool, RecordClock
-
-VersionsWatcher: TypeAlias = Callable[[ApiVersions], None]
 
 RENEWED_AT = (0.85, 0.95)
 """Between which parts of its lifetime a login is repeated (Kafka: the same)."""
@@ -62,46 +59,202 @@ def assemble(
     None: one that asks ``clock``.
     """
     refuse_green_threads()
-    rng = rng or random.Random()
-    retry_backoff = _backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
-    metadata = Metadata(
-        clock=clock,
-        max_age=config.metadata_max_age_ms / 1000,
-        max_idle=config.metadata_max_idle_ms / 1000,
-        backoff=retry_backoff,
-    )
-    transactions = _transactions(config)
-    telemetry = Telemetry(rng.uniform) if config.enable_metrics_push else None
-    watchers = [part.told for part in (transactions, telemetry) if part is not None]
-    network = _network(config, metrics, clock, metadata, rng, watchers)
-    leadership = SenderLeadership(network, clock)
-    metadata.subscribe(MetadataListener(wanted=leadership.wake))
-    told = (leadership, callbacks, record_clock)
-    accumulator = _accumulator(config, metrics, retry_backoff, clock, *told, transactions)
-    identity = ProducerIdentity()
-    coordination = None
-    if transactions is not None:
-        coordination = Coordination(transactions, identity, lambda: outcomes.drained)
-    sequences = _sequences(config, identity, coordination)
-    outcomes = _outcomes(config, accumulator, metadata, sequences, metrics, network, clock)
-    parts = (accumulator, metadata, network, sequences, outcomes, _produce_settings(config))
-    identity_round: IdentitySource = IdentityRound(sequences, network, retry_backoff)
-    if transactions is not None and coordination is not None:
-        others = (identity, accumulator, outcomes, metadata, network, retry_backoff)
-        identity_round = TransactionRound(transactions, coordination, *others)
-    metrics.look_up(partial(_gauges, metrics, accumulator, metadata, network))
+    parts = _Parts(config, metrics, clock, rng or random.Random(), callbacks, record_clock)
     return Sender(
-        accumulator,
-        metadata,
-        network,
-        _metadata_round(config, metadata, network),
-        identity_round,
-        ProduceRound(*parts, load_watcher),
+        parts.accumulator,
+        parts.metadata,
+        parts.network,
+        parts.metadata_round(),
+        parts.identity_round(),
+        parts.produce_round(load_watcher),
         clock,
-        leadership,
-        transactions,
-        _telemetry_round(config, telemetry, network, metrics, clock),
+        parts.leadership,
+        parts.transactions,
+        parts.telemetry_round(),
     )
+
+
+class _Parts:
+    """The parts that the rounds of a sender share, each made of those before it."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        metrics: ProducerMetrics,
+        clock: Clock,
+        rng: random.Random,
+        callbacks: Callbacks | None,
+        record_clock: RecordClock | None,
+    ) -> None:
+        self._config, self._metrics, self._clock, self._rng = config, metrics, clock, rng
+        self._retry_backoff = self._backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._goes_back = config.metadata_recovery_strategy == "rebootstrap"
+        self._telemetry = Telemetry(rng.uniform) if config.enable_metrics_push else None
+        self.transactions: Transactions | None = None
+        if config.transactional_id is not None:
+            timeout_ms = config.transaction_timeout_ms
+            self.transactions = Transactions(config.transactional_id, timeout_ms)
+        self.metadata = Metadata(
+            clock=clock,
+            max_age=config.metadata_max_age_ms / 1000,
+            max_idle=config.metadata_max_idle_ms / 1000,
+            backoff=self._retry_backoff,
+        )
+        self.network = self._network()
+        self.leadership = SenderLeadership(self.network, clock)
+        self.metadata.subscribe(MetadataListener(wanted=self.leadership.wake))
+        self.accumulator = self._accumulator(callbacks, record_clock)
+        self._identity = ProducerIdentity()
+        self._coordination: Coordination | None = None
+        if self.transactions is not None:
+            drained = partial(_drained, self)
+            self._coordination = Coordination(self.transactions, self._identity, drained)
+        self._sequences = Sequences(
+            idempotent=config.enable_idempotence,
+            max_in_flight=config.max_in_flight_requests_per_connection,
+            identity=self._identity,
+            transaction=self._coordination,
+        )
+        self.outcomes = self._outcomes()
+        metrics.look_up(partial(_gauges, metrics, self.accumulator, self.metadata, self.network))
+
+    def _backoff(self, initial_ms: float, maximum_ms: float) -> ExponentialBackoff:
+        return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000, self._rng)
+
+    # The rounds -----------------------------------------------------------------------------------
+
+    def metadata_round(self) -> MetadataRound:
+        after = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        return MetadataRound(
+            self.metadata,
+            self.network,
+            allow_auto_create=self._config.allow_auto_create_topics,
+            rebootstrap_after=after if self._goes_back else float("inf"),
+        )
+
+    def identity_round(self) -> IdentitySource:
+        if self.transactions is None or self._coordination is None:
+            return IdentityRound(self._sequences, self.network, self._retry_backoff)
+        return TransactionRound(
+            self.transactions,
+            self._coordination,
+            self._identity,
+            self.accumulator,
+            self.outcomes,
+            self.metadata,
+            self.network,
+            self._retry_backoff,
+        )
+
+    def produce_round(self, load_watcher: LoadWatcher | None) -> ProduceRound:
+        return ProduceRound(
+            self.accumulator,
+            self.metadata,
+            self.network,
+            self._sequences,
+            self.outcomes,
+            request_timeout_ms=self._config.request_timeout_ms,
+            delivery_timeout=self._config.delivery_timeout_ms / 1000,
+            max_request_size=self._config.max_request_size,
+            max_in_flight=self._config.max_in_flight_requests_per_connection,
+            load_watcher=load_watcher,
+        )
+
+    def telemetry_round(self) -> TelemetryRound | None:
+        if self._telemetry is None:
+            return None
+        named = self._config.transactional_id
+        resource = {} if named is None else {"transactional_id": named}
+        payload = TelemetryPayload(self._clock.wall_ms() * 1_000_000, resource)
+        measure = self._metrics.groups
+        return TelemetryRound(self._telemetry, payload, self.network, measure, self._clock)
+
+    # What they share ------------------------------------------------------------------------------
+
+    def _network(self) -> Network:
+        config = self._config
+        return Network(
+            open_network(config),
+            config.bootstrap_servers,
+            self._link_settings(),
+            self._metrics,
+            self._clock,
+            self.metadata.connection_failed,
+            self._rng,
+            goes_back=self._goes_back,
+        )
+
+    def _link_settings(self) -> LinkSettings:
+        config = self._config
+        identity = (ApiKey.INIT_PRODUCER_ID,) if config.enable_idempotence else ()
+        return LinkSettings(
+            client_id=config.client_id,
+            max_in_flight=config.max_in_flight_requests_per_connection,
+            max_frame_bytes=config.receive_message_max_bytes,
+            request_timeout=config.request_timeout_ms / 1000,
+            setup=self._backoff(
+                config.socket_connection_setup_timeout_ms,
+                config.socket_connection_setup_timeout_max_ms,
+            ),
+            idle_timeout=config.connections_max_idle_ms / 1000,
+            reconnect=self._backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+            needed=(ApiKey.METADATA, ApiKey.PRODUCE, *identity),
+            login=self._login(),
+            on_versions=self._learn_versions,
+        )
+
+    def _learn_versions(self, versions: ApiVersions) -> None:
+        if self.transactions is not None:
+            self.transactions.told(versions)
+        if self._telemetry is not None:
+            self._telemetry.told(versions)
+
+    def _login(self) -> Callable[[str], LoginSettings] | None:
+        mechanism = mechanism_of(self._config)
+        if mechanism is None:
+            return None
+        part = partial(self._rng.uniform, *RENEWED_AT)
+        steps = steps_of(mechanism)
+        return lambda host: LoginSettings(mechanism.name, partial(steps, host), part)
+
+    def _accumulator(
+        self, callbacks: Callbacks | None, record_clock: RecordClock | None
+    ) -> RecordAccumulator:
+        config, transactions = self._config, self.transactions
+        usual = _queue_settings(config)
+        own = {options.topic: _queue_settings(options) for options in config.topic_options}
+        return RecordAccumulator(
+            BufferPool(config.buffer_memory, config.batch_size),
+            clock=self._clock,
+            batch_size=config.batch_size,
+            batch_max_size=config.batch_max_size,
+            settings=lambda topic: own.get(topic, usual),
+            retry_backoff=self._retry_backoff,
+            wake=self.leadership.wake,
+            look_within=self.leadership.look_within,
+            wait=self.leadership.wait,
+            callbacks=callbacks,
+            record_clock=record_clock,
+            exhausted=self._metrics.found_no_room,
+            refusal=None if transactions is None else transactions.refusal,
+        )
+
+    def _outcomes(self) -> Outcomes:
+        return Outcomes(
+            self.accumulator,
+            self.metadata,
+            self._sequences,
+            self._metrics,
+            retries=self._config.retries,
+            delivery_timeout=self._config.delivery_timeout_ms / 1000,
+            trouble_with=self.network.trouble,
+            troubles=self.network.troubles,
+            unread=UnreadFailures(self._config.client_id, self._clock.monotonic),
+        )
+
+
+def _drained(parts: _Parts) -> bool:
+    return parts.outcomes.drained
 
 
 def _gauges(
@@ -124,127 +277,6 @@ def _gauges(
     }
 
 
-def _telemetry_round(
-    config: ProducerConfig,
-    telemetry: Telemetry | None,
-    network: Network,
-    metrics: ProducerMetrics,
-    clock: Clock,
-) -> TelemetryRound | None:
-    if telemetry is None:
-        return None
-    named = config.transactional_id
-    resource = {} if named is None else {"transactional_id": named}
-    payload = TelemetryPayload(clock.wall_ms() * 1_000_000, resource)
-    return TelemetryRound(telemetry, payload, network, metrics.groups, clock)
-
-
-def _outcomes(
-    config: ProducerConfig,
-    accumulator: RecordAccumulator,
-    metadata: Metadata,
-    sequences: Sequences,
-    metrics: ProducerMetrics,
-    network: Network,
-    clock: Clock,
-) -> Outcomes:
-    return Outcomes(
-        accumulator,
-        metadata,
-        sequences,
-        metrics,
-        retries=config.retries,
-        delivery_timeout=config.delivery_timeout_ms / 1000,
-        trouble_with=network.trouble,
-        troubles=network.troubles,
-        unread=UnreadFailures(config.client_id, clock.monotonic),
-    )
-
-
-def _network(
-    config: ProducerConfig,
-    metrics: ProducerMetrics,
-    clock: Clock,
-    metadata: Metadata,
-    rng: random.Random,
-    watchers: Sequence[VersionsWatcher],
-) -> Network:
-    return Network(
-        open_network(config),
-        config.bootstrap_servers,
-        _link_settings(config, rng, watchers),
-        metrics,
-        clock,
-        metadata.connection_failed,
-        rng,
-        goes_back=config.metadata_recovery_strategy == "rebootstrap",
-    )
-
-
-def _produce_settings(config: ProducerConfig) -> ProduceSettings:
-    return ProduceSettings(
-        config.request_timeout_ms,
-        config.delivery_timeout_ms / 1000,
-        config.max_request_size,
-        config.max_in_flight_requests_per_connection,
-    )
-
-
-def _metadata_round(config: ProducerConfig, metadata: Metadata, network: Network) -> MetadataRound:
-    rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
-    after = config.metadata_recovery_rebootstrap_trigger_ms / 1000
-    return MetadataRound(
-        metadata,
-        network,
-        allow_auto_create=config.allow_auto_create_topics,
-        rebootstrap_after=after if rebootstraps else float("inf"),
-    )
-
-
-def _accumulator(
-    config: ProducerConfig,
-    metrics: ProducerMetrics,
-    retry_backoff: ExponentialBackoff,
-    clock: Clock,
-    leadership: SenderLeadership,
-    callbacks: Callbacks | None,
-    record_clock: RecordClock | None,
-    transactions: Transactions | None,
-) -> RecordAccumulator:
-    return RecordAccumulator(
-        BufferPool(config.buffer_memory, config.batch_size),
-        clock=clock,
-        batch_size=config.batch_size,
-        batch_max_size=config.batch_max_size,
-        settings=_settings_by_topic(config),
-        retry_backoff=retry_backoff,
-        wake=leadership.wake,
-        look_within=leadership.look_within,
-        wait=leadership.wait,
-        callbacks=callbacks,
-        record_clock=record_clock,
-        exhausted=metrics.found_no_room,
-        refusal=None if transactions is None else transactions.refusal,
-    )
-
-
-def _sequences(
-    config: ProducerConfig, identity: ProducerIdentity, transaction: Coordination | None
-) -> Sequences:
-    return Sequences(
-        idempotent=config.enable_idempotence,
-        max_in_flight=config.max_in_flight_requests_per_connection,
-        identity=identity,
-        transaction=transaction,
-    )
-
-
-def _settings_by_topic(config: ProducerConfig) -> Callable[[str], QueueSettings]:
-    usual = _queue_settings(config)
-    own = {options.topic: _queue_settings(options) for options in config.topic_options}
-    return lambda topic: own.get(topic, usual)
-
-
 def _queue_settings(options: ProducerConfig | TopicOptions) -> QueueSettings:
     codec = options.compression_type or "none"
     return QueueSettings(
@@ -253,56 +285,3 @@ def _queue_settings(options: ProducerConfig | TopicOptions) -> QueueSettings:
         codec=CODEC_IDS[codec],
         compress=compressor(codec, options.compression_level),
     )
-
-
-def _transactions(config: ProducerConfig) -> Transactions | None:
-    if config.transactional_id is None:
-        return None
-    return Transactions(config.transactional_id, config.transaction_timeout_ms)
-
-
-def _link_settings(
-    config: ProducerConfig, rng: random.Random, watchers: Sequence[VersionsWatcher]
-) -> LinkSettings:
-    return LinkSettings(
-        client_id=config.client_id,
-        max_in_flight=config.max_in_flight_requests_per_connection,
-        max_frame_bytes=config.receive_message_max_bytes,
-        request_timeout=config.request_timeout_ms / 1000,
-        setup=_backoff(
-            config.socket_connection_setup_timeout_ms,
-            config.socket_connection_setup_timeout_max_ms,
-            rng,
-        ),
-        idle_timeout=config.connections_max_idle_ms / 1000,
-        reconnect=_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, rng),
-        needed=_needed(config),
-        login=_login(config, rng),
-        on_versions=_all_of(watchers),
-    )
-
-
-def _all_of(watchers: Sequence[VersionsWatcher]) -> VersionsWatcher | None:
-    def tell(versions: ApiVersions) -> None:
-        for watcher in watchers:
-            watcher(versions)
-
-    return tell if watchers else None
-
-
-def _login(config: ProducerConfig, rng: random.Random) -> Callable[[str], LoginSettings] | None:
-    mechanism = mechanism_of(config)
-    if mechanism is None:
-        return None
-    part = partial(rng.uniform, *RENEWED_AT)
-    steps = steps_of(mechanism)
-    return lambda host: LoginSettings(mechanism.name, partial(steps, host), part)
-
-
-def _needed(config: ProducerConfig) -> tuple[ApiKey, ...]:
-    identity = (ApiKey.INIT_PRODUCER_ID,) if config.enable_idempotence else ()
-    return (ApiKey.METADATA, ApiKey.PRODUCE, *identity)
-
-
-def _backoff(initial_ms: float, maximum_ms: float, rng: random.Random) -> ExponentialBackoff:
-    return ExponentialBackoff(initial_ms / 1000, maximum_ms / 1000, rng)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kprod.errors import UnsupportedVersionError
 
@@ -35,79 +36,48 @@ class ApiKey(IntEnum):
     PUSH_TELEMETRY = 72
 
 
-SUPPORTED: Mapping[ApiKey, tuple[int, int]] = MappingProxyType(
-    {
-        ApiKey.PRODUCE: (3, 13),
-        ApiKey.FETCH: (4, 18),
-        ApiKey.LIST_OFFSETS: (1, 11),
-        ApiKey.METADATA: (4, 13),
-        # From 7 on open transactions are waited for; 8 and later ask for several groups.
-        ApiKey.OFFSET_FETCH: (7, 7),
-        ApiKey.FIND_COORDINATOR: (1, 6),  # version 0 knows the coordinators of groups only
-        # Version 0 announces messages that are not in frames of Kafka's (before Kafka 1.0).
-        ApiKey.SASL_HANDSHAKE: (1, 1),
-        ApiKey.API_VERSIONS: (0, 4),
-        ApiKey.CREATE_TOPICS: (2, 7),
-        ApiKey.INIT_PRODUCER_ID: (0, 5),
-        # From version 4 on the request is one brokers send each other.
-        ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
-        ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
-        ApiKey.END_TXN: (0, 5),
-        ApiKey.TXN_OFFSET_COMMIT: (0, 5),
-        ApiKey.DESCRIBE_CONFIGS: (1, 4),
-        ApiKey.SASL_AUTHENTICATE: (0, 2),
-        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0),
-        ApiKey.PUSH_TELEMETRY: (0, 0),
-    }
-)
-"""First and last version of each API that kprod can use."""
+class _Api(NamedTuple):
+    """One row: the versions that kprod can use, and what changes with the version."""
 
-FLEXIBLE_FROM: Mapping[ApiKey, int] = MappingProxyType(
-    {
-        ApiKey.PRODUCE: 9,
-        ApiKey.FETCH: 12,
-        ApiKey.LIST_OFFSETS: 6,
-        ApiKey.METADATA: 9,
-        ApiKey.OFFSET_FETCH: 6,
-        ApiKey.FIND_COORDINATOR: 3,
-        ApiKey.API_VERSIONS: 3,
-        ApiKey.CREATE_TOPICS: 5,
-        ApiKey.INIT_PRODUCER_ID: 2,
-        ApiKey.ADD_PARTITIONS_TO_TXN: 3,
-        ApiKey.ADD_OFFSETS_TO_TXN: 3,
-        ApiKey.END_TXN: 3,
-        ApiKey.TXN_OFFSET_COMMIT: 3,
-        ApiKey.DESCRIBE_CONFIGS: 4,
-        ApiKey.SASL_AUTHENTICATE: 2,
-        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 0,
-        ApiKey.PUSH_TELEMETRY: 0,
-    }
-)
-"""First version with compact encodings and tagged fields; an API not listed has none."""
+    first: int
+    last: int
+    flexible_from: int
+    silent_from: int
 
-_SILENT_FROM: Mapping[ApiKey, int] = MappingProxyType(
-    {
-        ApiKey.PRODUCE: 6,
-        ApiKey.FETCH: 8,
-        ApiKey.LIST_OFFSETS: 3,
-        ApiKey.METADATA: 6,
-        ApiKey.OFFSET_FETCH: 4,
-        ApiKey.FIND_COORDINATOR: 2,
-        ApiKey.API_VERSIONS: 2,
-        ApiKey.CREATE_TOPICS: 3,
-        ApiKey.INIT_PRODUCER_ID: 1,
-        ApiKey.ADD_PARTITIONS_TO_TXN: 1,
-        ApiKey.ADD_OFFSETS_TO_TXN: 1,
-        ApiKey.END_TXN: 1,
-        ApiKey.TXN_OFFSET_COMMIT: 1,
-        ApiKey.DESCRIBE_CONFIGS: 2,
-        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 0,
-        ApiKey.PUSH_TELEMETRY: 0,
-    }
-)
-"""First version that brokers answer at once; a throttled client is silent after it (KIP-219)."""
 
 _NEVER = 32_768
+
+_APIS: Mapping[ApiKey, _Api] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: _Api(3, 13, flexible_from=9, silent_from=6),
+        ApiKey.FETCH: _Api(4, 18, flexible_from=12, silent_from=8),
+        ApiKey.LIST_OFFSETS: _Api(1, 11, flexible_from=6, silent_from=3),
+        ApiKey.METADATA: _Api(4, 13, flexible_from=9, silent_from=6),
+        # From 7 on open transactions are waited for; 8 and later ask for several groups.
+        ApiKey.OFFSET_FETCH: _Api(7, 7, flexible_from=6, silent_from=4),
+        # Version 0 knows the coordinators of groups only.
+        ApiKey.FIND_COORDINATOR: _Api(1, 6, flexible_from=3, silent_from=2),
+        # Version 0 announces messages that are not in frames of Kafka's (before Kafka 1.0).
+        ApiKey.SASL_HANDSHAKE: _Api(1, 1, flexible_from=_NEVER, silent_from=_NEVER),
+        ApiKey.API_VERSIONS: _Api(0, 4, flexible_from=3, silent_from=2),
+        ApiKey.CREATE_TOPICS: _Api(2, 7, flexible_from=5, silent_from=3),
+        ApiKey.INIT_PRODUCER_ID: _Api(0, 5, flexible_from=2, silent_from=1),
+        # From version 4 on the request is one brokers send each other.
+        ApiKey.ADD_PARTITIONS_TO_TXN: _Api(0, 3, flexible_from=3, silent_from=1),
+        ApiKey.ADD_OFFSETS_TO_TXN: _Api(0, 4, flexible_from=3, silent_from=1),
+        ApiKey.END_TXN: _Api(0, 5, flexible_from=3, silent_from=1),
+        ApiKey.TXN_OFFSET_COMMIT: _Api(0, 5, flexible_from=3, silent_from=1),
+        ApiKey.DESCRIBE_CONFIGS: _Api(1, 4, flexible_from=4, silent_from=2),
+        ApiKey.SASL_AUTHENTICATE: _Api(0, 2, flexible_from=2, silent_from=_NEVER),
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _Api(0, 0, flexible_from=0, silent_from=0),
+        ApiKey.PUSH_TELEMETRY: _Api(0, 0, flexible_from=0, silent_from=0),
+    }
+)
+
+SUPPORTED: Mapping[ApiKey, tuple[int, int]] = MappingProxyType(
+    {api: (row.first, row.last) for api, row in _APIS.items()}
+)
+"""First and last version of each API that kprod can use."""
 
 _AVOIDED = frozenset({(ApiKey.PRODUCE, 5)})
 """Produce 5 brought LogStartOffset, but librdkafka's mock broker sends that only from 6 on, so its
@@ -116,12 +86,12 @@ answers to 5 cannot be read. No broker needs it: one that offers 5 also offers 4
 
 def is_flexible(api: ApiKey, version: int) -> bool:
     """Whether this version of the request uses compact encodings and tagged fields."""
-    return version >= FLEXIBLE_FROM.get(api, _NEVER)
+    return version >= _APIS[api].flexible_from
 
 
 def asks_for_silence(api: ApiKey, version: int) -> bool:
     """Whether a throttle time in the answer is still to come: older ones were held back for it."""
-    return version >= _SILENT_FROM.get(api, _NEVER)
+    return version >= _APIS[api].silent_from
 
 
 class ApiVersions:

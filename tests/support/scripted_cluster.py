@@ -16,7 +16,7 @@ from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.transport.memory import ServerEnd
 from kprod.types import TopicPartition
 from kprod.wire.framing import FrameReader
-from kprod.wire.versions import FLEXIBLE_FROM, ApiKey
+from kprod.wire.versions import ApiKey, is_flexible
 from tests.support.kio_messages import build, decode_request, encode, request_schema
 from tests.support.kio_messages import response_schema as responses
 
@@ -55,7 +55,7 @@ A ConnectionError cuts the connection.
 
 def frame(heard: Heard, entity: Any) -> bytes:
     """A response with its header and size."""
-    flexible = heard.version >= FLEXIBLE_FROM[heard.api] and heard.api is not ApiKey.API_VERSIONS
+    flexible = is_flexible(heard.api, heard.version) and heard.api is not ApiKey.API_VERSIONS
     tags = b"\x00" if flexible else b""
     message = heard.correlation_id.to_bytes(4, "big") + tags + bytes(encode(entity))
     return len(message).to_bytes(4, "big") + message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Protocol
@@ -193,23 +192,11 @@ PART_OF_TIMEOUT = 0.1
 turns ten times slower carries it all the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceSettings:
-    """How batches are sent.
-
-    ``delivery_timeout`` is seconds, ``request_timeout_ms`` the broker's limit.
-    """
-
-    request_timeout_ms: int
-    delivery_timeout: float
-    max_request_size: int
-    max_in_flight: int
-
-
 class ProduceRound:
     """Takes ready batches to their leaders, one request per node and turn.
 
-    Thread: the sender's only.
+    ``delivery_timeout`` is seconds, ``request_timeout_ms`` the broker's limit. Thread: the sender's
+    only.
     """
 
     def __init__(
@@ -219,7 +206,11 @@ class ProduceRound:
         network: Network,
         sequences: Sequences,
         outcomes: Outcomes,
-        settings: ProduceSettings,
+        *,
+        request_timeout_ms: int,
+        delivery_timeout: float,
+        max_request_size: int,
+        max_in_flight: int,
         load_watcher: LoadWatcher | None = None,
     ) -> None:
         self._accumulator = accumulator
@@ -227,10 +218,10 @@ class ProduceRound:
         self._network = network
         self._sequences = sequences
         self._outcomes = outcomes
-        self._request_timeout_ms = settings.request_timeout_ms
-        self._delivery_timeout = settings.delivery_timeout
-        self._max_request_size = settings.max_request_size
-        self._most_under_way = settings.max_in_flight * settings.max_request_size
+        self._request_timeout_ms = request_timeout_ms
+        self._delivery_timeout = delivery_timeout
+        self._max_request_size = max_request_size
+        self._most_under_way = max_in_flight * max_request_size
         self._windows: dict[int, Window] = {}  # by node
         self._load_watcher = load_watcher
         self._requests = 0
