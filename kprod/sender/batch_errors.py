@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from kprod.cluster.metadata import Metadata
 from kprod.errors import (
     BrokerError,
     DeliveryTimeoutError,
@@ -13,70 +11,31 @@ from kprod.errors import (
     KprodError,
     RecordTooLargeError,
 )
-from kprod.sender.retry import OUT_OF_ORDER_SEQUENCE, TOO_LARGE
-from kprod.sender.sequences import Sequences
+from kprod.sender.retry import OUT_OF_ORDER_SEQUENCE
 from kprod.types import Persisted, TopicPartition
 from kprod_ext.batch import ProducerBatch
 
 
-class FinalErrors:
-    """Makes the errors of futures. Thread: the sender's only.
+def too_large(batch: ProducerBatch) -> KprodError:
+    """The error of a batch that the broker takes for larger than the topic allows."""
+    return RecordTooLargeError(
+        f"the broker refused a batch of {batch.size} bytes, {batch.record_count} records,"
+        f" for {batch.tp}: larger than the topic's max.message.bytes"
+    )
 
-    ``trouble_with`` tells for a node why it takes no request now, None for no reason;
-    ``delivery_timeout`` is seconds.
+
+def expired(batch: ProducerBatch, limit: float, state: str, cause: KprodError | None) -> KprodError:
+    """The error of a batch that was not acknowledged for ``limit`` seconds.
+
+    ``state`` says where it was, ``cause`` is the last error that kept it there, if any is known.
     """
-
-    def __init__(
-        self,
-        metadata: Metadata,
-        sequences: Sequences,
-        trouble_with: Callable[[int, float], KprodError | None],
-        delivery_timeout: float,
-    ) -> None:
-        self._metadata = metadata
-        self._sequences = sequences
-        self._trouble_with = trouble_with
-        self._delivery_timeout = delivery_timeout
-
-    def expired(self, batch: ProducerBatch, limit: float, state: str, now: float) -> KprodError:
-        """The batch was not acknowledged for ``limit`` seconds; ``state`` says where it was."""
-        cause = batch.last_error or self._metadata.trouble(batch.tp.topic)
-        if cause is None and self._sequences.needs_producer_id:
-            cause = self._sequences.identity.trouble
-        if cause is None and (leader := self._metadata.snapshot.leader(batch.tp)) is not None:
-            cause = self._trouble_with(leader.leader_id, now)
-        error = DeliveryTimeoutError(
-            f"{batch.record_count} records for {batch.tp} were not acknowledged within"
-            f" delivery_timeout_ms ({limit * 1000:.0f} ms) of the first: {state} after"
-            f" {batch.attempts} attempts"
-            + ("" if cause is None else f"; the last error was: {cause}")
-        )
-        error.__cause__ = cause
-        return error
-
-    def final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
-        """The error for the batch's futures, with what is known of the log in ``persisted``."""
-        final = self._in_the_users_words(batch, error, now)
-        final.persisted = Persisted.MAYBE if batch.maybe_written else Persisted.NO
-        return final
-
-    def _in_the_users_words(
-        self, batch: ProducerBatch, error: KprodError, now: float
-    ) -> KprodError:
-        if isinstance(error, BrokerError) and error.code in TOO_LARGE:
-            return RecordTooLargeError(
-                f"the broker refused a batch of {batch.size} bytes, {batch.record_count} records,"
-                f" for {batch.tp}: larger than the topic's max.message.bytes"
-            )
-        if isinstance(error, DeliveryTimeoutError):
-            return error
-        if not error.retriable:
-            return copy.copy(error)
-        if now >= batch.created_at + self._delivery_timeout:
-            return self.expired(batch, self._delivery_timeout, "no time was left", now)
-        worn_out = copy.copy(error)
-        worn_out.add_note(f"retries were used up after {batch.attempts} attempts")
-        return worn_out
+    error = DeliveryTimeoutError(
+        f"{batch.record_count} records for {batch.tp} were not acknowledged within"
+        f" delivery_timeout_ms ({limit * 1000:.0f} ms) of the first: {state} after"
+        f" {batch.attempts} attempts" + ("" if cause is None else f"; the last error was: {cause}")
+    )
+    error.__cause__ = cause
+    return error
 
 
 def unknown_fate(batch: ProducerBatch) -> KprodError:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import LeaderHint, Leadership
-from kprod.errors import BrokerError, KprodError
+from kprod.errors import BrokerError, DeliveryTimeoutError, KprodError
 from kprod.metrics.producer_metrics import ProducerMetrics
-from kprod.sender.batch_errors import FinalErrors, errors_by_record, unknown_fate
+from kprod.sender.batch_errors import errors_by_record, expired, too_large, unknown_fate
 from kprod.sender.retry import (
     DUPLICATE_SEQUENCE,
     FATAL,
+    TOO_LARGE,
     Attempt,
     Verdict,
     judge,
@@ -108,7 +110,7 @@ class Outcomes:
         self._metrics = metrics
         self._retries = retries
         self._delivery_timeout = delivery_timeout
-        self._final_errors = FinalErrors(metadata, sequences, trouble_with, delivery_timeout)
+        self._trouble_with = trouble_with
         self._troubles = troubles
         self._unread = unread
         self._on_wire: dict[ProducerBatch, None] = {}  # in the order of leaving
@@ -295,13 +297,37 @@ class Outcomes:
 
     def give_up(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """End a batch that is neither queued nor on the wire with ``error``."""
-        final = self._final_errors.final(batch, error, now)
+        final = self._final(batch, error, now)
         self._unresolved.discard(batch)
         self._sequences.resolved(batch)
         if self._sequences.all_resolved(batch.tp):
             self._end_unresolved(batch.tp)
         batch.release()
         self._fail(batch, final)
+
+    def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
+        """The error for the futures; its ``persisted`` says what is known of the log."""
+        limit = self._delivery_timeout
+        if isinstance(error, BrokerError) and error.code in TOO_LARGE:
+            final = too_large(batch)
+        elif isinstance(error, DeliveryTimeoutError):
+            final = error
+        elif error.retriable and self._out_of_time(batch, now):
+            final = self._expired(batch, limit, "no time was left", now)
+        else:
+            final = copy.copy(error)
+            if error.retriable:
+                final.add_note(f"retries were used up after {batch.attempts} attempts")
+        final.persisted = Persisted.MAYBE if batch.maybe_written else Persisted.NO
+        return final
+
+    def _expired(self, batch: ProducerBatch, limit: float, state: str, now: float) -> KprodError:
+        cause = batch.last_error or self._metadata.trouble(batch.tp.topic)
+        if cause is None and self._sequences.needs_producer_id:
+            cause = self._sequences.identity.trouble
+        if cause is None and (leader := self._metadata.snapshot.leader(batch.tp)) is not None:
+            cause = self._trouble_with(leader.leader_id, now)
+        return expired(batch, limit, state, cause)
 
     def _end_unresolved(self, tp: TopicPartition) -> None:
         """No later batch of the partition will tell what became of them."""
@@ -320,13 +346,13 @@ class Outcomes:
             state = "the broker refused its repetition"
         else:
             state = "it was still queued"
-        self.end(batch, self._final_errors.expired(batch, limit, state, now), now)
+        self.end(batch, self._expired(batch, limit, state, now), now)
 
     def end(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """End a batch with ``error``: on the wire (its request goes on), held, or taken out."""
         if batch.on_wire:
             batch.maybe_written = True
-            self._fail(batch, self._final_errors.final(batch, error, now))
+            self._fail(batch, self._final(batch, error, now))
         else:
             self.give_up(batch, error, now)
 

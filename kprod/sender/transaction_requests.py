@@ -165,7 +165,7 @@ class CommitOffsets(Ask):
     api = ApiKey.TXN_OFFSET_COMMIT
 
     def __init__(
-        self, of: Request, member: wire.GroupMember, offsets: Sequence[wire.OffsetToCommit]
+        self, of: Request, member: wire.GroupMetadata, offsets: Sequence[wire.OffsetToCommit]
     ) -> None:
         super().__init__(of)
         self.version_cap = None if of.implicit else 4

@@ -27,7 +27,7 @@ from kprod.errors import (
 from kprod.sender.pending import Pending, PendingQueue
 from kprod.sender_log import SenderLog
 from kprod.types import TopicPartition
-from kprod.wire.transactions import CommittedOffset, GroupMember, OffsetToCommit
+from kprod.wire.transactions import CommittedOffset, GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiVersions
 from kprod_ext import Mutex
 
@@ -145,7 +145,7 @@ class PendingOffsets(PendingCall):
 
     __slots__ = ("left", "member", "offsets")
 
-    def __init__(self, offsets: tuple[OffsetToCommit, ...], member: GroupMember) -> None:
+    def __init__(self, offsets: tuple[OffsetToCommit, ...], member: GroupMetadata) -> None:
         super().__init__(Call.OFFSETS)
         self.offsets = offsets
         self.member = member
@@ -244,7 +244,7 @@ class Transactions:
         return begun
 
     def start_offsets(
-        self, offsets: tuple[OffsetToCommit, ...], member: GroupMember
+        self, offsets: tuple[OffsetToCommit, ...], member: GroupMetadata
     ) -> PendingOffsets:
         """Add offsets to the transaction; the same ones again are waited for. Raises as ``start``.
 

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from kprod.errors import InvalidRecordError, RecordTypeError
 from kprod.types import TopicPartition
-from kprod.wire.transactions import GroupMember, OffsetToCommit
+from kprod.wire.transactions import GroupMetadata, OffsetToCommit
+
+__all__ = ["GroupMetadata", "Offsets", "group_member", "offsets_to_commit"]
 
 MAX_INT64 = 2**63 - 1
-
-
-class GroupMetadata(NamedTuple):
-    """A consumer group, and the member that asks (KIP-447).
-
-    With the generation and the member id, a member that was expelled from the group meanwhile
-    cannot commit: its transaction fails.
-    """
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 Offsets: TypeAlias = Mapping[Any, Any] | Iterable[Any]
@@ -32,13 +21,13 @@ and perhaps ``metadata`` and ``leader_epoch``, as kafka-python's OffsetAndMetada
 ``topic``, ``partition`` and ``offset``, as confluent-kafka's TopicPartition."""
 
 
-def group_member(group: object) -> GroupMember:
+def group_member(group: object) -> GroupMetadata:
     """The member of a group, from the id of the group or an object with ``group_id``.
 
     Raises RecordTypeError for anything else, InvalidRecordError for an empty id.
     """
     if isinstance(group, str):
-        member = GroupMember(group)
+        member = GroupMetadata(group)
     else:
         group_id = getattr(group, "group_id", None)
         if not isinstance(group_id, str):
@@ -46,7 +35,7 @@ def group_member(group: object) -> GroupMember:
                 "group_metadata: expected a group id, or an object with group_id, generation_id,"
                 f" member_id and group_instance_id, got {type(group).__name__}"
             )
-        member = GroupMember(
+        member = GroupMetadata(
             group_id,
             _number("generation_id", getattr(group, "generation_id", -1)),
             getattr(group, "member_id", "") or "",

@@ -42,7 +42,6 @@ class TcpTransport:
     ) -> None:
         self.name = name
         self._resolving = addresses is None
-        self._unresolvable: Exception | None = None
         self._lost: ConnectionLost | None = None
         self._untried = list(reversed(addresses or ()))
         self._options = options
@@ -68,8 +67,9 @@ class TcpTransport:
 
     def unresolvable(self, cause: Exception) -> None:
         """The name stands for nothing."""
-        self._resolving = False
-        self._unresolvable = cause
+        lost = ConnectionLost(f"cannot resolve {self.name}: {cause}")
+        lost.__cause__ = cause
+        self.failed(lost)
 
     def failed(self, lost: ConnectionLost) -> None:
         """The connection could not be made elsewhere: by a proxy, say."""
@@ -164,10 +164,6 @@ class TcpTransport:
             return ConnectionLost(f"the connection to {self.name} is closed")
         if self._lost is not None:
             return self._lost
-        if self._unresolvable is not None:
-            lost = ConnectionLost(f"cannot resolve {self.name}: {self._unresolvable}")
-            lost.__cause__ = self._unresolvable
-            return lost
         causes = "; ".join(self._failures) or "the name has no address"
         return ConnectionLost(f"cannot connect to {self.name} ({causes})")
 

@@ -197,8 +197,12 @@ class OffsetToCommit(NamedTuple):
     metadata: str | None = ""
 
 
-class GroupMember(NamedTuple):
-    """A group that commits; its member and generation, if they are known."""
+class GroupMetadata(NamedTuple):
+    """A consumer group, and the member that commits (KIP-447).
+
+    With the generation and the member id, a member that was expelled from the group meanwhile
+    cannot commit: its transaction fails.
+    """
 
     group_id: str
     generation_id: int = -1
@@ -212,7 +216,7 @@ def encode_txn_offset_commit_request(
     client_id: str,
     transactional_id: str,
     producer: tuple[int, int],
-    member: GroupMember,
+    member: GroupMetadata,
     offsets: Iterable[OffsetToCommit],
 ) -> bytes:
     """A whole frame of version 0 to 5. Before version 3 the broker is not told of the member."""

@@ -23,7 +23,7 @@ from kprod.errors import KprodError
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.transport.memory import ServerEnd
 from kprod.wire.framing import FrameReader
-from kprod.wire.transactions import GroupMember, OffsetToCommit
+from kprod.wire.transactions import GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support import hostile_answers as told
@@ -233,7 +233,7 @@ class Bench:
                 transactions.begin()
                 return
             if call is Call.OFFSETS:
-                pending: Any = transactions.start_offsets(OFFSETS, GroupMember("group"))
+                pending: Any = transactions.start_offsets(OFFSETS, GroupMetadata("group"))
             else:
                 pending = transactions.start(call)
             self.rig.sender.metadata.wake()

@@ -146,7 +146,7 @@ class ForgetsTheMember(CommitOffsets):
     """The group is not told which of its members asks."""
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        self.member = wire.GroupMember(self.member.group_id)
+        self.member = wire.GroupMetadata(self.member.group_id)
         return super().encode(version, correlation_id, client_id)
 
 

@@ -33,7 +33,7 @@ from kprod.wire.control import InitProducerIdReply
 from kprod.wire.transactions import (
     CodeReply,
     EndTxnReply,
-    GroupMember,
+    GroupMetadata,
     OffsetToCommit,
     PartitionsReply,
 )
@@ -48,7 +48,7 @@ PROBES = 30
 PASSING = (14, 51)
 ENDED = ("committed", "aborted")
 LOST = ConnectionLost("the connection broke")
-MEMBER = GroupMember("group")
+MEMBER = GroupMetadata("group")
 
 
 class Walk:

@@ -22,7 +22,7 @@ from kprod.wire.control import InitProducerIdReply
 from kprod.wire.transactions import (
     CodeReply,
     EndTxnReply,
-    GroupMember,
+    GroupMetadata,
     OffsetToCommit,
     PartitionsReply,
 )
@@ -30,7 +30,7 @@ from kprod.wire.versions import ApiVersions
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OFFSETS = (OffsetToCommit("in", 0, 7), OffsetToCommit("in", 1, 9))
-MEMBER = GroupMember("group")
+MEMBER = GroupMetadata("group")
 
 
 class Dialogue:

@@ -26,11 +26,11 @@ from kprod.sender.transactions import (
     allowed,
 )
 from kprod.types import NextStep
-from kprod.wire.transactions import GroupMember, OffsetToCommit
+from kprod.wire.transactions import GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiVersions
 
 OFFSETS = (OffsetToCommit("t", 0, 7),)
-MEMBER = GroupMember("g")
+MEMBER = GroupMetadata("g")
 FENCED = ProducerFencedError("fenced")
 FAILED = BrokerError(48, "t-0")
 
@@ -228,7 +228,7 @@ def test_the_same_offsets_are_waited_for_and_others_come_after_them() -> None:
     transactions = in_state(State.IN_TRANSACTION)
     first = transactions.start_offsets(OFFSETS, MEMBER)
     assert transactions.start_offsets(OFFSETS, MEMBER) is first
-    second = transactions.start_offsets(OFFSETS, GroupMember("other"))
+    second = transactions.start_offsets(OFFSETS, GroupMetadata("other"))
     assert transactions.next_offsets() is first
     transactions.offsets_sent(first)
     assert transactions.next_offsets() is second

@@ -123,7 +123,7 @@ def test_add_offsets(api: ApiKey, version: int) -> None:
 
 @each(ApiKey.TXN_OFFSET_COMMIT)
 def test_txn_offset_commit(api: ApiKey, version: int) -> None:
-    member = wire.GroupMember("group", 4, "member", "instance")
+    member = wire.GroupMetadata("group", 4, "member", "instance")
     offsets = [wire.OffsetToCommit("a", 0, 5, 2, "note"), wire.OffsetToCommit("a", 1, 2**40)]
     frame = wire.encode_txn_offset_commit_request(version, 7, "me", "tx", PRODUCER, member, offsets)
     body = read(api, version, "TxnOffsetCommitRequest", frame)
