@@ -17,7 +17,7 @@ from kprod.buffer.producer_id import ProducerId
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.row_checks import RowChecks
 from kprod.bulk.writing import BulkParts, BulkWriting
-from kprod.cluster.metadata import Metadata
+from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
 from kprod.intake.partitioner import DefaultPartitioner
@@ -30,10 +30,13 @@ TIME = 1_700_000_000_000
 
 
 class Known(Metadata):
-    """Knows one cluster and asks nobody."""
+    """Knows one cluster, which never changes, and asks no broker."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot = snapshot
+
+    def subscribe(self, listener: MetadataListener) -> None:
+        pass
 
     def await_topic(self, name: str, *_: object) -> TopicInfo:
         topic = self.snapshot.topic(name)
