@@ -20,7 +20,7 @@ IN_WORKERS := -n auto --maxprocesses=4
 QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
-.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign sanitize lint lint-style lint-types lint-cython lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map docs clean FORCE
+.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign frameworks sanitize lint lint-style lint-types lint-cython lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map docs clean FORCE
 
 # The downloads go on while the extensions are compiled.
 build:
@@ -58,6 +58,17 @@ oldest: build
 campaign: build
 	$(PIP_INSTALL) grpcio grpcio-status googleapis-common-protos  # no wheels for 3.14t: not in dev
 	$(BIN)/python -m tests.fault.campaign $(ARGS)
+
+# The programs of docs/frameworks.md, with the frameworks in environments of their own.
+frameworks: build build/frameworks/others/ready build/frameworks/airflow/ready
+	KPROD_FRAMEWORKS=$(CURDIR)/build/frameworks $(BIN)/python -m pytest -q tests/frameworks $(ARGS)
+
+build/frameworks/others/ready: tests/frameworks/requirements.txt
+build/frameworks/airflow/ready: tests/frameworks/requirements-airflow.txt
+build/frameworks/%/ready:
+	@echo "Installing frameworks into $(@D): minutes the first time."
+	$(BIN)/python -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --no-compile -r $^ lz4 zstandard cramjam scramp && touch $@
 
 # Afterwards the extensions are compiled for release again, by the next target that needs them.
 sanitize:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import sys
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -83,6 +84,8 @@ class AIOKafkaProducer:
         if loop is not None:
             warnings.warn("The `loop` parameter has been deprecated", DeprecationWarning, 2)
         self._loop = loop or asyncio.get_running_loop()
+        if "acks" in options and options["acks"] is _not_given():
+            del options["acks"]
         _check(options)
         if options.get("transactional_id") is not None:
             options["enable_idempotence"] = True
@@ -363,6 +366,11 @@ def _translating() -> Iterator[None]:
         yield
     except KprodError as error:
         raise for_aiokafka(error) from error
+
+
+def _not_given() -> object:
+    """What aiokafka has as the default of ``acks``: frameworks pass it on."""
+    return getattr(sys.modules.get("aiokafka.producer.producer"), "_missing", ...)
 
 
 def _check(options: dict[str, Any]) -> None:

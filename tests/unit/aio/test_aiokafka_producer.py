@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
+import aiokafka
 import aiokafka.errors as theirs
 import pytest
 from aiokafka import structs
@@ -73,6 +75,17 @@ def test_nobody_to_tell_the_offset_means_no_result(servers: str) -> None:
         async with AIOKafkaProducer(bootstrap_servers=servers, acks=0) as producer:
             assert await producer.send_and_wait("t", b"v") is None
             assert await (await producer.send("t", b"v")) is None
+
+    asyncio.run(main())
+
+
+def test_aiokafkas_own_default_of_acks_is_no_value(servers: str) -> None:
+    """FastStream passes it on."""
+    default = inspect.signature(aiokafka.AIOKafkaProducer).parameters["acks"].default
+
+    async def main() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=servers, acks=default) as producer:
+            assert await producer.send_and_wait("t", b"v") is not None
 
     asyncio.run(main())
 
