@@ -164,7 +164,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return DeadLetters(config.dead_letter_topic, make, self._metrics, f"kprod-{name}", seconds)
 
     def _record_clock(self) -> RecordClock:
-        """What stamps records without a time, on every path; for a subclass to replace."""
+        """The clock for records without a timestamp, on every path; a subclass may replace it."""
         return RecordClock()
 
     if TYPE_CHECKING:  # it is compiled: kprod_ext/compiled_send.pyx
@@ -249,7 +249,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return future
 
     def _bulk_parts(self) -> BulkParts | None:
-        """What bulk calls need; nothing in it refers to the producer, or none were ever dropped."""
+        """The parts that bulk calls need. None refers to the producer, so a dropped one can end."""
         if self._compiled_partitioner is None:
             return None
         return BulkParts(
@@ -383,7 +383,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
 
     @property
     def cluster(self) -> ClusterSnapshot:
-        """What is known of the cluster now: an immutable snapshot, which may be empty."""
+        """The cluster as it is known now: an immutable snapshot, which may be empty."""
         return self._metadata.snapshot
 
     @property
@@ -396,7 +396,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return self._sender.network.connected
 
     def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id by which brokers know the metrics that they are told of this producer (KIP-714).
+        """The id under which brokers get the metrics of this producer (KIP-714).
 
         Waits at most ``timeout`` seconds, None for ``max_block_ms``. Raises KprodTimeoutError when
         no broker has given one, and IllegalStateError with ``enable_metrics_push=False``.

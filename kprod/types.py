@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""What a serializer may return: any C-contiguous buffer of bytes."""
+"""The result of a serializer: any C-contiguous buffer of bytes."""
 
 Header: TypeAlias = tuple[str, bytes | None]
 """One record header: a text key, and a value that may be null."""
@@ -61,14 +61,14 @@ class RecordMetadata(NamedTuple):
 
 
 class Persisted(enum.Enum):
-    """What a failure says about the log: ``NO``, not in it; ``MAYBE``, in it at most once."""
+    """Whether a failed record is in the log: ``NO``, or ``MAYBE``, at most once."""
 
     NO = "no"
     MAYBE = "maybe"
 
 
 class NextStep(enum.Enum):
-    """What an application may do after an error of a transaction (the classes of KIP-1050).
+    """The next step of an application after an error of a transaction (the classes of KIP-1050).
 
     ``ABORT``: abort the transaction, and begin another one. ``RETRY_CALL``: call the same method
     again; what it asked for goes on meanwhile. ``START_AGAIN``: close the producer, and let a new
@@ -100,7 +100,7 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """What became of a producer's records, in counts since the producer was made.
+    """The outcomes of a producer's records, in counts since the producer was made.
 
     ``delivered`` were acknowledged, ``failed`` ended in an error, ``pending`` have no outcome yet.
     """

@@ -1,1 +1,1 @@
-"""What is known about the cluster: an immutable snapshot, and the cell that publishes it."""
+"""The cluster as the producer knows it: an immutable snapshot, and the cell that publishes it."""

@@ -138,7 +138,7 @@ class Metadata:
                 changed.wait(left)
 
     def search(self, topic: str, partition: int | None) -> Search:
-        """What ``look`` takes: somebody begins to wait for a topic, and a partition if not None."""
+        """The argument of ``look``: a caller begins to wait for a topic, or a partition of it."""
         return Search(topic, partition, self.snapshot.topic(topic), self._answers, self._refusals)
 
     def look(self, search: Search) -> tuple[TopicInfo | None, bool, Latch]:
@@ -238,7 +238,7 @@ class Metadata:
             return self._troubles.cause(topic)
 
     def age(self, now: float) -> float:
-        """Seconds since the cluster last told of itself; 0 before it did. Any thread."""
+        """Seconds since the last answer about the cluster; 0 before the first. Any thread."""
         last = self._last_success
         return now - last if last > -FOREVER else 0.0
 

@@ -92,7 +92,7 @@ class ClusterSnapshot:
     cluster_id: str | None = None
 
     def topic(self, name: str) -> TopicInfo | None:
-        """What is known of a topic, None when nothing is."""
+        """The topic, None for one that is not known."""
         return self.topics.get(name)
 
     def leader(self, tp: TopicPartition) -> PartitionInfo | None:

@@ -1,1 +1,1 @@
-"""What happens to a record in the caller's thread, before any lock."""
+"""The way of a record in the caller's thread, before any lock."""

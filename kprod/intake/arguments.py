@@ -245,7 +245,7 @@ class SizeLimits:
             raise self.error(record.topic, size)
 
     def error(self, topic: str, size: int) -> RecordTooLargeError:
-        """What is told of a record that takes ``size`` bytes; -1: more than the format allows."""
+        """The error for a record that takes ``size`` bytes; -1: more than the format allows."""
         if size < 0:
             return RecordTooLargeError(
                 f"a record for topic {topic!r}: the record is larger than the format allows (2 GiB)"

@@ -38,7 +38,7 @@ class CallablePartitioner:
         self._function = function
 
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
-        """What the function chose. Raises PartitionError."""
+        """The choice of the function. Raises PartitionError."""
         try:
             chosen = self._function(key, _numbers(len(topic.partitions)), topic.available)
         except Exception as error:
@@ -56,7 +56,7 @@ class CheckedPartitioner:
         self._partitioner = partitioner
 
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
-        """What the partitioner chose. Raises PartitionError."""
+        """The choice of the partitioner. Raises PartitionError."""
         try:
             chosen = self._partitioner.choose(topic, key)
         except Exception as error:

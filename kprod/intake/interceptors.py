@@ -15,7 +15,7 @@ _log = logging.getLogger("kprod.intake.interceptors")
 
 
 class _Inside(threading.local):
-    """What this thread is in the middle of."""
+    """The kinds of hooks that this thread is running."""
 
     sending: bool = False
     telling: bool = False
@@ -27,7 +27,7 @@ class Interceptors:
     An interceptor has any of ``on_send(record) -> record``, ``on_acknowledgement(metadata)`` and
     ``on_send_error(record, error)``. As in Kafka, ``on_send`` sees the partition that the
     application names, or None: it is chosen after the hooks, which may change the key. A record
-    that was queued has its partition when ``on_send_error`` is told of it; metadata always has. An
+    that was queued has its partition when ``on_send_error`` gets it; metadata always has. An
     exception of a hook is logged and goes no further. What a hook, or a handler of that log, itself
     sends through the same producer passes that kind of hook by. Thread-safe if the hooks are:
     ``on_send`` runs in the threads that send, and so does ``on_send_error`` for a record that is
@@ -43,7 +43,7 @@ class Interceptors:
 
     @property
     def watch_outcomes(self) -> bool:
-        """Whether any hook wants to be told of outcomes; if not, none need be reported."""
+        """Whether any hook takes outcomes; if not, none need be reported."""
         return bool(self._on_acknowledgement or self._on_send_error)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -116,7 +116,7 @@ def _name(hook: Any) -> str:
 
 
 def closable(plugins: Iterable[Any]) -> list[Any]:
-    """Those with a ``close()``, once even if they are there twice.
+    """The plug-ins with a ``close()``, each once even if it is named twice.
 
     Classes are left out: nothing of theirs is open.
     """

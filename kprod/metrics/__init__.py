@@ -1,4 +1,4 @@
-"""What a producer counts, under Kafka's own metric names."""
+"""The metrics of a producer, under Kafka's own names."""
 
 from __future__ import annotations
 

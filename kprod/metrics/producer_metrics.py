@@ -102,7 +102,7 @@ NANOSECONDS = 1e9
 
 
 class Mark(NamedTuple):
-    """What all counters said when a window ended; the peaks are that window's."""
+    """The values of all counters at the end of a window; the peaks are that window's."""
 
     time: float
     producer: Values
@@ -228,7 +228,7 @@ class ProducerMetrics(ProducerCounters):
         return counters
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Keep nothing of these topics but what they add to the sums."""
+        """Forget these topics; their counts stay in the sums."""
         with self._lock:
             for name in topics:
                 gone = self.topics.get(name)

@@ -178,7 +178,7 @@ TRANSACTION_TIMES: tuple[Gauge, ...] = tuple(
         ("abort", "abort_transaction"),
     )
 )
-"""What a producer with transactions waits for; of one without they are 0 (KIP-761)."""
+"""Times of a producer with transactions; 0 for one without (KIP-761)."""
 
 PRODUCER_GAUGES: tuple[Gauge, ...] = (
     Gauge("buffer-total-bytes", "bytes", "`buffer_memory`"),

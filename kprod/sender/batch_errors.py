@@ -55,8 +55,8 @@ def errors_by_record(error: KprodError, tp: TopicPartition, records: int) -> Per
     """The errors of the records of a batch that ended in ``error``; empty for one and the same.
 
     Records the broker has named get its error with its text about them. The others get
-    InvalidBatchError: nothing is wrong with them, they were in bad company (Kafka's ``Sender``
-    tells them so by a plain KafkaException).
+    InvalidBatchError: nothing is wrong with them, the broker refused others of their batch (Kafka's
+    ``Sender`` gives them a plain KafkaException).
     """
     if not isinstance(error, BrokerError):
         return ()

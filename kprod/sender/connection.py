@@ -28,7 +28,7 @@ FOREVER = float("inf")
 MAX_FRAME_OF_STRANGERS = 512 * 1024
 """Of a broker that has not told its versions yet, or to which we have not logged in."""
 SETUP = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""What comes before a connection is of use: other libraries and the application take part."""
+"""The requests before a connection is of use: other libraries and the application take part."""
 LONG_ANSWERS = frozenset({ApiKey.METADATA, ApiKey.PRODUCE})
 """Their answers may be as long as the option allows; the request limits them."""
 LONGEST_OTHER_ANSWER = 1024 * 1024
@@ -98,7 +98,7 @@ class BrokerConnection:
         self.responses = 0  # so many came
         self.bytes_in_flight = 0  # of all requests without a response
         self.mistake: BaseException | None = None
-        """What an exchange raised that no broker is to blame for: memory has run out, say."""
+        """The exception of an exchange for which no broker is to blame: memory has run out, say."""
 
     @property
     def established(self) -> bool:

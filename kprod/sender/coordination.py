@@ -1,4 +1,4 @@
-"""What is to be asked of the coordinators, and what their answers change (KIP-98, KIP-890).
+"""The next request to a coordinator, and the effect of each answer (KIP-98, KIP-890).
 
 One question at a time, as Kafka's ``TransactionManager``: the coordinator takes one change after
 the other anyway. Two protocols: in the first, partitions and groups are added to a transaction
@@ -187,7 +187,7 @@ class Coordination:
         return False
 
     def _take_up(self) -> None:
-        """What another process has prepared is ended under its producer's id and epoch.
+        """End what another process has prepared under its producer's id and epoch.
 
         How far the sequence numbers of the partitions are is not known: another epoch follows.
         """

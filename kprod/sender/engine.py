@@ -1,4 +1,4 @@
-"""What a producer runs in one process: the sender, its thread, the callbacks; and their rest."""
+"""The engine of a producer in one process: the sender, its thread, the callbacks, their end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Engine:
         self._last = last
         self._stopping = False
         callbacks.start()
-        self._told = logging.NOTSET  # how the end was told of
+        self._told = logging.NOTSET  # the level of the last line about the end
         self._thread = SenderThread(sender, f"kprod-sender-{client_id}", self._settled)
         self._thread.start()
 
@@ -188,7 +188,7 @@ class Engine:
         return max(0.0, deadline - self._sender.clock.monotonic())
 
     def report(self) -> DeliveryReport:
-        """What became of the records until now."""
+        """The counts of records by outcome until now."""
         pending = sum(map(_pending, self._sender.accumulator.incomplete.copy()))
         failed = self._metrics.records_failed + self._thread.disowned
         return DeliveryReport(self._metrics.records_sent, failed, pending)

@@ -50,7 +50,7 @@ class Exchange(Protocol):
 
 
 def connection_ends(error: KprodError, now: float, *, sent: bool) -> None:
-    """What a request of the handshake does when it fails: the connection ends, with a reason."""
+    """Nothing: the connection of a failed handshake ends anyway, with a reason."""
 
 
 class ControlRequest:

@@ -1,4 +1,4 @@
-"""Which thread runs the sender: its own thread, or a caller that waits for an outcome anyway.
+"""The thread that runs the sender: its own, or a caller that waits for an outcome anyway.
 
 A lone ``send(...).get()`` would pay for two changes of thread, there and back, which cost more than
 the work itself. So the sender's thread gives up the lead when it has nothing to do. A caller that
@@ -31,7 +31,7 @@ DEEP = 200
 
 
 class Work(Protocol):
-    """What the leader does."""
+    """The work of the leader: the sender."""
 
     def run_once(self, longest: float) -> None:
         """See ``Sender.run_once``."""
@@ -44,7 +44,7 @@ class Work(Protocol):
 
     @property
     def broken_by(self) -> BaseException | None:
-        """What the last turn broke off with."""
+        """The exception that broke off the last turn."""
         ...
 
 

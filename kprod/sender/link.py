@@ -28,7 +28,7 @@ from kprod.wire.versions import ApiKey, ApiVersions
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What every link of a producer shares; times in seconds.
+    """The settings that all links of a producer share; times in seconds.
 
     ``setup`` is the time to connect and shake hands, longer after each time it was too short
     (KIP-601). ``needed``: the APIs without which a broker is of no use. ``login`` tells for a host
@@ -52,7 +52,7 @@ FOREVER = float("inf")
 LONG_SILENCE = 5.0
 """Seconds that a broker may ask for before the log tells of it."""
 OFTEN = 60.0
-"""Seconds; a connection that is lost while idle twice within them is told of in the log."""
+"""Seconds; the log names a connection that is lost while idle twice within them."""
 RECEIVE_BYTES = 32 * 1024
 """Of one system call: answers are small, and for more than this memory comes from the kernel."""
 READS_PER_TURN = 32
@@ -172,7 +172,7 @@ class BrokerLink:
         return self._last_active + self._settings.idle_timeout
 
     def becomes(self, broker: Broker) -> None:
-        """What was reached by a bootstrap address turned out to be ``broker``."""
+        """The bootstrap address turned out to be that of ``broker``."""
         self.broker = broker
         self._traffic = self._metrics.node(broker.node_id)
 
@@ -217,7 +217,7 @@ class BrokerLink:
             self._write(now)  # also what reading brought up: the handshake may ask again
 
     def _raise_mistake(self, error: Exception) -> None:
-        """What an exchange leaves half done breaks off the turn; all else costs the connection."""
+        """An exchange that is half done breaks off the turn; other errors cost the connection."""
         if self._connection is not None and self._connection.mistake is error:
             raise error
 
@@ -400,7 +400,7 @@ class BrokerLink:
         self._on_failure(str(self.broker), error)
 
     def _explain(self, error: Exception, now: float) -> KprodError:
-        """What is told of ``error``. Raises nothing: what failed must be ended in any case."""
+        """The error that callers get. Raises nothing: the connection must end anyway."""
         try:
             return self._named(error, now)
         except Exception:  # no memory for that, or a log handler that raises

@@ -306,7 +306,7 @@ class Network:
                 link.close(now)
 
     def _let_leaving_go(self, now: float) -> None:
-        """What a broker was sent before it left the list is answered, or its time limit ends it."""
+        """End links of brokers that left the list, once their requests have ended."""
         for link in self._leaving:
             if link.connected and not link.in_flight:
                 link.close(now)

@@ -185,7 +185,7 @@ class Outcomes:
     def _tell_apart(
         self, unresolved: list[ProducerBatch], acknowledged: ProducerBatch, base_offset: int
     ) -> None:
-        """What ``acknowledged``, the first one after them, says of unresolved batches."""
+        """Settle unresolved batches by ``acknowledged``, the first batch after them."""
         roomy = self._sequences.leaves_room(acknowledged, base_offset)
         for batch in unresolved:
             if roomy and proves(acknowledged, batch):

@@ -40,7 +40,7 @@ def refuse_green_threads() -> None:
 log = logging.getLogger(__name__)
 
 STATUS = 128 + signal.SIGTERM
-"""What a shell says of a process that SIGTERM has ended."""
+"""The exit status that a shell gives a process that SIGTERM has ended."""
 
 
 _ends = False
@@ -97,7 +97,7 @@ BEFORE_QUEUES = 20
 
 _finalized: set[int] = set()  # processes in which multiprocessing's end is ours, too
 _engines: dict[Engine, float] = {}
-"""What runs in this process, and the seconds it may take to stop at exit."""
+"""The engines of this process, and the seconds that each may take to stop at exit."""
 _producers: weakref.WeakSet[Living] = weakref.WeakSet()
 
 

@@ -27,7 +27,7 @@ DOMAIN = "org.apache.kafka."
 EVERYTHING = "*"
 SCOPE = ("kprod", VERSION)
 LENGTHS_BYTES = 12
-"""What lengths of messages around the metrics may take beyond those around none."""
+"""Bytes for lengths of messages around metrics, beyond those around none."""
 METRIC_FRAME_BYTES = 6
 """Tag and length of each."""
 
@@ -54,7 +54,7 @@ _ORDER = list(_GROUPS)
 
 
 class Wanted(NamedTuple):
-    """What a broker subscribed to: prefixes of names, the kind of sums, and the largest size."""
+    """A broker's subscription: prefixes of names, the kind of sums, and the largest size."""
 
     metrics: tuple[str, ...]
     delta: bool
@@ -105,7 +105,7 @@ class TelemetryPayload:
 
     def taken(self) -> None:
         """A broker has what was written last: the next differences begin there."""
-        # Sums that were left out go on counting from what was told of them before.
+        # Sums that were left out go on counting from their last value that a broker has.
         self._taken.update(self._written)
         self._taken_at = self._written_at
 

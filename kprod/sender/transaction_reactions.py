@@ -40,7 +40,7 @@ Brokers say the second by ``INVALID_TXN_STATE``, those with KAFKA-20785 by ``PRO
 coordinator takes an abort of that producer in the second case only.
 """
 LOST = frozenset({INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING})
-"""What the coordinator knows of this producer is not what the producer knows."""
+"""Coordinator and producer disagree about the state of the producer."""
 REFUSALS = frozenset(
     {
         CLUSTER_AUTHORIZATION_FAILED,
@@ -55,7 +55,7 @@ MOVED = frozenset({COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 
 
 class Reaction(enum.Enum):
-    """What to do after an error code.
+    """The reaction to an error code.
 
     ``RETRY_SOON``: ask again in a moment, for the transaction before is still being ended.
     ``RETRY``: ask again after a back-off. ``FIND_AGAIN``: find the coordinator anew first.
@@ -116,7 +116,7 @@ _BY_CODE: tuple[tuple[frozenset[int], Reaction], ...] = (
 
 
 def reaction(api: ApiKey, code: int, *, implicit: bool = False) -> Reaction:
-    """What to do when a coordinator answers ``api`` with ``code``, which is not 0.
+    """The reaction to ``code``, which is not 0, in a coordinator's answer to ``api``.
 
     ``implicit``: the brokers add partitions to the transaction themselves (KIP-890). Then a
     transaction that is not there any more may have been ended by its coordinator, after its

@@ -192,7 +192,7 @@ class CommitOffsets(Ask):
 
 
 class FetchOffsets(Ask):
-    """What has a group committed? Told when no transaction can change it any more."""
+    """The committed offsets of a group, told when no transaction can change them any more."""
 
     api = ApiKey.OFFSET_FETCH
 

@@ -89,7 +89,7 @@ the coordinator gives."""
 
 
 class Call(enum.Enum):
-    """What an application asks for, by the name of the method."""
+    """The calls of an application, by the name of the method."""
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"

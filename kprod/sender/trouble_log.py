@@ -21,7 +21,7 @@ from kprod.types import Broker
 
 
 def as_lost(error: KprodError) -> KprodError:
-    """What the requests of a connection are told that ended because of ``error``.
+    """The error for the requests of a connection that ended because of ``error``.
 
     That the broker will not know us any more is about the next connection: they go out again on it.
     """

@@ -29,7 +29,7 @@ class Transport(Protocol):
         ...
 
     def progress(self) -> str:
-        """What connecting waits for and what has failed so far, in words; "" for nothing to tell.
+        """The state of connecting, in words: what it waits for, what has failed; "" for nothing.
 
         For the error of a caller that waits no longer.
         """

@@ -12,7 +12,7 @@ from kprod.transport.base import Backend, Readiness, Transport
 
 
 class ServerEnd(Protocol):
-    """What sits at the other end of one connection."""
+    """The server's end of one connection."""
 
     def receive(self, data: bytes) -> bytes:
         """Take bytes from the client, in whatever pieces they come; what to answer, maybe b"".
@@ -154,7 +154,7 @@ class MemoryTransport(Transport):
         return self._server is not None and not self._failure
 
     def readiness(self) -> Readiness | None:
-        """What can be done now, None when that is nothing or nobody asked."""
+        """The readiness of the transport; None when it is not watched, or not ready."""
         if not self._watched:
             return None
         readable = bool(self._inbound or self._ended or self._failure)
@@ -267,7 +267,7 @@ class MemoryBackend(Backend):
 
     @property
     def connections(self) -> list[MemoryTransport]:
-        """Those that stand, in the order they were dialled. Any thread."""
+        """The open connections, in the order they were dialled. Any thread."""
         with self._changed:
             return [transport for transport in self._transports if transport.connected]
 

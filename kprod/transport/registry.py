@@ -62,7 +62,7 @@ def _factory(name: str) -> BackendFactory:
 
 
 def _installed(name: str) -> BackendFactory:
-    """What an installed package names so. Loads that package and no other."""
+    """The factory that an installed package names so. Loads that package and no other."""
     from importlib.metadata import entry_points  # 10 ms, for names that are not our own
 
     found = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}

@@ -87,7 +87,7 @@ Called in a thread of its own, several at a time for several names.
 
 
 def resolve(host: str, port: int) -> list[Address]:
-    """What the system's resolver says, in its order of preference (RFC 6724). Blocks."""
+    """The answer of the system's resolver, in its order of preference (RFC 6724). Blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
 
@@ -148,7 +148,7 @@ class TcpBackend(Backend):
         return transport
 
     def _known(self, host: str, port: int) -> list[Address] | None:
-        """What needs nobody's answer; None when the resolver has to be asked."""
+        """The addresses, if no resolver is needed for them; else None."""
         return _read_as_number(host, port) if self._reads_numbers else None
 
     def _begin(self, transport: TcpTransport, addresses: list[Address]) -> None:

@@ -198,13 +198,13 @@ class TcpTransport:
     # Being waited for ---------------------------------------------------------------------------
 
     def watch(self, *, write: bool) -> None:
-        """Be told of readability, and of writability if ``write``."""
+        """Watch for readability, and for writability if ``write``."""
         if self._fd >= 0 and self._writing is not write:
             self._poller.watch(self._fd, self, write)
             self._writing = write
 
     def unwatch(self) -> None:
-        """Be told of nothing."""
+        """Watch for nothing."""
         if self._writing is not None:
             self._poller.forget(self._fd)
             self._writing = None

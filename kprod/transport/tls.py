@@ -67,7 +67,7 @@ def explained(error: ssl.SSLError, name: str, *, shaking: bool) -> KprodError:
 
 
 def not_tls(first: bytes, name: str) -> KprodError | None:
-    """What answered instead, judged by its first bytes; None when it may be TLS."""
+    """The error for another protocol, judged by the first bytes; None when it may be TLS."""
     if first[0] in b"\x14\x15\x16\x17":
         return None
     server = {b"HTTP": "an HTTP server", b"SSH-": "an SSH server"}.get(first[:4])
@@ -118,7 +118,7 @@ class TlsTransport:
 
     @property
     def engine(self) -> ssl.SSLObject:
-        """What was agreed on: ``version()``, ``cipher()``, ``session``, ..."""
+        """The agreement of both ends: ``version()``, ``cipher()``, ``session``, ..."""
         return self._engine
 
     @property
@@ -269,7 +269,7 @@ class TlsTransport:
                 return
 
     def _decrypt(self, limit: int) -> bytes | None:
-        """What one record holds, at most ``limit``; None for want of bytes, b"" at the end."""
+        """At most ``limit`` bytes of one record; None when more is needed, b"" at the end."""
         if not (self._incoming.pending or self._engine.pending() or self._ended):
             return None
         try:

@@ -49,7 +49,7 @@ _CONVERT = "convert it: keytool -importkeystore -srckeystore FILE -destkeystore 
 
 
 class Stamp(NamedTuple):
-    """What changes when a file does."""
+    """The state of a file, which changes with its content."""
 
     modified_ns: int
     size: int

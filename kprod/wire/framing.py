@@ -81,7 +81,7 @@ class FrameReader:
 
 
 def _hint(prefix: bytes) -> str:
-    """What the peer probably is, judged by the first four bytes of what should be a frame."""
+    """A guess at the peer by the first four bytes of what should be a frame."""
     if prefix == b"HTTP":
         return "this is an HTTP server, not a Kafka broker"
     if prefix == b"SSH-":

@@ -53,7 +53,7 @@ def string(field: int, text: str) -> bytes:
 
 
 class Temporality(IntEnum):
-    """What a sum counts from: the one told before, or the beginning."""
+    """The start of a sum: the last one that was sent, or the beginning."""
 
     DELTA = 1
     CUMULATIVE = 2

@@ -228,7 +228,7 @@ class WireWriter:
             self._out += _NO_TAGS
 
     def take(self) -> bytes:
-        """What was written since the last call."""
+        """The bytes since the last call."""
         taken = bytes(self._out)
         self._out.clear()
         return taken

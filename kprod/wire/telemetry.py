@@ -19,11 +19,11 @@ _THROTTLE_AND_ERROR = struct.Struct(">ih")
 _INTERVAL_SIZE_AND_DELTA = struct.Struct(">ii?")
 
 NO_ID = bytes(16)
-"""What a client has for an id until a broker gives it one."""
+"""The id of a client until a broker gives it one."""
 
 
 class Subscription(NamedTuple):
-    """What brokers want to be told of a client's metrics, and how.
+    """The metrics that brokers want of a client, and how.
 
     ``instance_id`` is None where the answer has none. ``codecs`` are the numbers of the
     compression codecs that are taken, the best first. ``metrics`` are prefixes of names.
@@ -83,7 +83,7 @@ class Push(NamedTuple):
 
 
 class PushReply(NamedTuple):
-    """What became of a push."""
+    """The answer to a push."""
 
     error_code: int
     throttle_ms: int

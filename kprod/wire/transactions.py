@@ -21,7 +21,7 @@ _THROTTLE_AND_ERROR = struct.Struct(">ih")
 _PARTITION_RESULT = struct.Struct(">ih")
 
 GROUP, TRANSACTION = 0, 1
-"""What a coordinator is wanted for."""
+"""The kinds of coordinators."""
 
 PartitionResults = list[tuple[str, int, int]]
 """Topic, partition and error code."""
@@ -93,7 +93,7 @@ _SMALLEST_TOPIC = 3
 
 
 class PartitionsReply(NamedTuple):
-    """What became of each partition."""
+    """An error code for each partition."""
 
     results: PartitionResults
     throttle_ms: int
@@ -219,7 +219,7 @@ def encode_txn_offset_commit_request(
     member: GroupMetadata,
     offsets: Iterable[OffsetToCommit],
 ) -> bytes:
-    """A whole frame of version 0 to 5. Before version 3 the broker is not told of the member."""
+    """A whole frame of version 0 to 5. Before version 3 it has no member."""
     out = begin_request(ApiKey.TXN_OFFSET_COMMIT, version, correlation_id, client_id)
     out.string(transactional_id)
     out.string(member.group_id)
@@ -309,7 +309,7 @@ _STABLE = b"\x01"
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for a partition; ``offset`` is -1 when it has nothing."""
+    """The committed offset of a group for a partition; ``offset`` is -1 when it has none."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Which APIs and versions kprod uses, and which of them a broker shares.
+"""The APIs and versions that kprod uses, and those that a broker shares.
 
 Source: KIP-35 (negotiation), KIP-482 (flexible versions), the message schemas of Apache Kafka 4.2.
 """

@@ -27,7 +27,7 @@ from kprod_ext.produce import PartitionBatch, PartitionResponse
 
 
 class LoadWatcher(Protocol):
-    """Spreads records by load, and is told of it once per turn, in the sender's thread."""
+    """Spreads records by load; the sender's thread measures it once per turn."""
 
     @property
     def topics(self) -> Container[str]:
@@ -254,7 +254,7 @@ class ProduceRound:
         return 0.0 if more else min(ready.next_check, self._next_expiry - now)
 
     def _look(self, snapshot: ClusterSnapshot, now: float) -> Ready:
-        """What could be sent now, under sequence numbers that fit."""
+        """The batches that could be sent now, under sequence numbers that fit."""
         self._renumber(now)
         changed = self._sequences.take_changed()
         if changed:
@@ -291,7 +291,7 @@ class ProduceRound:
         return False
 
     def _longest_unserved(self, node_id: int, asked: list[int]) -> list[int]:
-        """What was not served for longest comes first: a busy group would keep others waiting."""
+        """``asked``, longest unserved first: a busy group would keep others waiting."""
         return sorted(asked, key=lambda acks: self._last_request.get((node_id, acks), 0))
 
     def _request(self, node_id: int, acks: int, snapshot: ClusterSnapshot, now: float) -> bool:
