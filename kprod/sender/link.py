@@ -202,24 +202,29 @@ class BrokerLink:
 
     def moved(self, now: float, readable: bool, writable: bool) -> None:
         """The transport can go on: connecting, reading or writing."""
-        failure = None
-        try:
-            if self._connection is None:
-                self._advance(now)
-            elif readable:
-                self._read(now)
-        except Exception as error:
-            self._raise_mistake(error)
-            failure = self._explain(error, now)
-        if failure is not None:
-            self.drop(failure, now)
-        elif self._connection is not None and (writable or self._connection.has_output):
+        if self._connection is None:
+            goes_on = self._attempt(self._advance, now)
+        else:
+            goes_on = not readable or self._attempt(self._read, now)
+        if goes_on and self._connection is not None and (writable or self._connection.has_output):
             self._write(now)  # also what reading brought up: the handshake may ask again
 
-    def _raise_mistake(self, error: Exception) -> None:
-        """An exchange that is half done breaks off the turn; other errors cost the connection."""
-        if self._connection is not None and self._connection.mistake is error:
-            raise error
+    def _attempt(self, act: Callable[[float], None], now: float) -> bool:
+        """Call ``act``; False when it failed, and the connection has ended.
+
+        An exchange that is half done breaks off the turn; other errors cost the connection.
+        """
+        try:
+            act(now)
+        except Exception as error:
+            if self._connection is not None and self._connection.mistake is error:
+                raise
+            failure = self._explain(error, now)
+        else:
+            return True
+        # After the except clause: the traceback refers to the views that were being written.
+        self.drop(failure, now)
+        return False
 
     def _advance(self, now: float) -> None:
         if self.transport is None or not self.transport.advance():
@@ -246,21 +251,15 @@ class BrokerLink:
         self._backend.wake()
 
     def tend(self, now: float) -> None:
-        """Go on with a login, or with reading; what fails ends the connection."""
-        if self._connection is None:
-            return
-        failure = None
-        try:
+        """Go on with a login, or with reading; a failure ends the connection."""
+        if self._attempt(self._go_on, now) and self._connection is not None:
+            self._write(now)
+
+    def _go_on(self, now: float) -> None:
+        if self._connection is not None:
             self._connection.tend_login(now)
             if self._unread:
                 self._read(now)
-        except Exception as error:
-            self._raise_mistake(error)
-            failure = self._explain(error, now)
-        if failure is not None:
-            self.drop(failure, now)
-        elif self._connection.has_output:
-            self._write(now)
 
     def _read(self, now: float) -> None:
         connection, self._unread = self._connection, False
@@ -290,15 +289,7 @@ class BrokerLink:
         self._goes_on()
 
     def _write(self, now: float) -> None:
-        failure = None
-        try:
-            self._write_all(now)
-        except Exception as error:
-            self._raise_mistake(error)
-            failure = self._explain(error, now)
-        # After the except clause: the traceback refers to the views that were being written.
-        if failure is not None:
-            self.drop(failure, now)
+        self._attempt(self._write_all, now)
 
     def _write_all(self, now: float) -> None:
         if self.transport is None or self._connection is None:
