@@ -9,13 +9,6 @@ taken by a ``with`` statement on the lock itself, which is a single step.
 from __future__ import annotations
 
 import threading
-import time
-
-from kprod_ext import Mutex
-
-ATTEMPTS = 10
-PAUSE = 0.004
-"""Seconds between two attempts."""
 
 
 class Latch:
@@ -25,29 +18,13 @@ class Latch:
 
     def __init__(self) -> None:
         self.is_open = False
-        self._lock = Mutex()  # guards _bells and opening
+        self._lock = threading.Lock()  # guards _bells and opening
         # One for each thread that waits; it holds it. A tuple, for most batches are waited for by
         # nobody, and what the garbage collector has to walk over is made once per batch.
         self._bells: tuple[threading.Lock, ...] = ()
 
     def open(self) -> None:
-        """Let everybody through. Calling it again finishes a call that was interrupted.
-
-        Somebody waits for it: it is tried again when there is no memory for it, for a moment.
-        """
-        attempts = 0
-        while True:
-            try:
-                self._open()
-            except MemoryError:
-                attempts += 1
-                if attempts == ATTEMPTS:
-                    raise
-                time.sleep(PAUSE)
-            else:
-                return
-
-    def _open(self) -> None:
+        """Let every thread through. Calling it again finishes a call that was interrupted."""
         with self._lock:
             self.is_open = True
             for bell in self._bells:

@@ -11,7 +11,6 @@ from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.bulk import BulkAppender, BulkStop, BulkTurn, RecordRun, SentRecords
 from kprod_ext.futures import FutureRecordMetadata
 from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signal
-from kprod_ext.mutex import Mutex
 from kprod_ext.network import Poller, receive, send_buffers
 from kprod_ext.partition_queue import (
     AppendContext,
@@ -51,7 +50,6 @@ __all__ = [
     "CompiledSend",
     "FutureRecordMetadata",
     "MemoryRecordsBuilder",
-    "Mutex",
     "ObjectChunk",
     "PartitionBatch",
     "PartitionQueue",

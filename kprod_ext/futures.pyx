@@ -75,7 +75,7 @@ cdef class BatchOutcome:
             settles = not self.done
             if not settles and (self._told or self._telling):
                 return False
-            # Else an earlier call was left by an exception, say for want of memory: go on with it.
+            # Else an exception ended an earlier call: this one goes on with it.
             if settles:
                 if parts or error is not None:
                     track(self)
@@ -109,16 +109,15 @@ cdef class BatchOutcome:
 
     cdef int _tell_waiters(self) except -1:
         """Tell those not told yet, in the order of their records. Without any, that was all."""
-        cdef list taken = []
+        cdef list taken
         take_lock(&self._lock)
         try:
             if self._waiters is None:
                 self._end_telling()
                 return 0
             self._waiters.sort(key=_by_index)
-            for _, tell in self._waiters:
-                taken.append(tell)
-            self._waiters = None        # last: what fails before this is done again
+            taken = [tell for _, tell in self._waiters]
+            self._waiters = None        # last: a call that failed before is made again
         finally:
             release_lock(&self._lock)
         self.callbacks.put(taken)

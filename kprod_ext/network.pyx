@@ -105,8 +105,7 @@ cdef class Poller:
     cdef pollfd *_places    # the first is the bell's
     cdef int _count
     cdef int _room
-    cdef list _data         # one for each place, at least; behind those it is None
-    cdef dict _numbers      # of places, by descriptor
+    cdef list _data         # one for each place
     cdef int[2] _bell
     cdef RecordLock _lock  # taken to ring the bell or to give it back
     cdef bint _closed
@@ -116,7 +115,6 @@ cdef class Poller:
     def __cinit__(self):
         self._closed = True
         self._data = [None]
-        self._numbers = {}
         self._make_room()
         if kprod_open_bell(self._bell) < 0:
             PyErr_SetFromErrno(OSError)
@@ -138,44 +136,38 @@ cdef class Poller:
         self._room = room
         return 0
 
+    cdef int _place_of(self, int fd) noexcept:
+        """Where ``fd`` is watched, or would be. poll(2) walks over all of them, too."""
+        cdef int place = 1
+        while place < self._count and self._places[place].fd != fd:
+            place += 1
+        return place
+
     def watch(self, int fd, data, bint write, /):
         """Watch ``fd`` for reading, and for writing if ``write``, from now on; report ``data``."""
-        cdef object known = self._numbers.get(fd)
-        cdef int number = self._count if known is None else known
-        if number == self._room:
+        cdef int place = self._place_of(fd)
+        if place == self._room:
             self._make_room()
-        if known is None:
-            if number == len(self._data):
-                self._data.append(None)
-            self._numbers[fd] = number
+        if place == self._count:
+            self._data.append(data)
             self._count += 1
-        self._data[number] = data
-        self._places[number].fd = fd
-        self._places[number].events = POLLIN | POLLOUT if write else POLLIN
+        self._data[place] = data
+        self._places[place].fd = fd
+        self._places[place].events = POLLIN | POLLOUT if write else POLLIN
 
     def forget(self, int fd, /):
         """Do not watch ``fd`` any more. Idempotent."""
-        cdef object key = fd
-        cdef int last = self._count - 1
-        cdef object moved = self._places[last].fd
-        cdef object known = self._numbers.get(key)
-        cdef int number
-        if known is None:
+        cdef int place = self._place_of(fd)
+        if place == self._count:
             return
-        # From here on nothing takes memory, nor gives it back, which may fail, too: a descriptor
-        # of which half is forgotten would wake the loop for ever, or bring another one's data.
-        number = known
-        del self._numbers[key]
-        if number < last:  # the last one moves to where the forgotten one was
-            self._data[number] = self._data[last]
-            self._places[number] = self._places[last]
-            self._numbers[moved] = known
-        self._data[last] = None
-        self._count = last
+        self._count -= 1
+        self._places[place] = self._places[self._count]
+        self._data[place] = self._data[self._count]
+        self._data.pop()
 
     def watched(self):
         """The data of every descriptor that is watched."""
-        return self._data[1:self._count]
+        return self._data[1:]
 
     def wait(self, timeout, double eager=0.0, /):
         """Wait at most ``timeout`` seconds (None: without limit) for a descriptor or ``wake``."""
@@ -275,7 +267,6 @@ cdef class Poller:
 
     cdef int _let_go(self) except -1:
         self._data = [None]
-        self._numbers = {}
         self._count = 1
         return 0
 

@@ -7,6 +7,7 @@ one lock, memory is waited for outside every lock, and closing misses no batch.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -26,7 +27,6 @@ from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
 from kprod.types import BytesLike, Header, TopicPartition
-from kprod_ext import Mutex
 from kprod_ext.batch import ProducerBatch, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.partition_queue import AppendContext, AppendResult, PartitionQueue
@@ -85,7 +85,7 @@ class RecordAccumulator:
         self._batch_compression = BatchCompression(wake)
         self._ended_by: KprodError | None = None  # what appends raise since the sender has ended
         self._flushes = 0
-        self._flush_lock = Mutex()  # guards _flushes
+        self._flush_lock = threading.Lock()  # guards _flushes
         self._hurry = False  # when the sender looked last
         self._waits = wait
         self._context = AppendContext(

@@ -8,11 +8,12 @@ are busy, the interpreter is free for the sender meanwhile, and no other thread 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from kprod.buffer.compression import Compressor
 from kprod.sender_log import SenderLog
-from kprod_ext import Mutex, hold_signals
+from kprod_ext import hold_signals
 from kprod_ext.batch import ProducerBatch
 
 log = SenderLog(__name__)
@@ -29,7 +30,7 @@ class BatchCompression:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._lock = Mutex()  # guards all below
+        self._lock = threading.Lock()  # guards all below
         self._waiting: dict[ProducerBatch, Compressor] = {}  # in the order of filling
         self._at_work: dict[ProducerBatch, bool] = {}  # by callers; True: the sender wants it
 
@@ -84,9 +85,7 @@ class BatchCompression:
         except Exception:
             pass  # the sender, whose turn it is again, meets it, too, and tells of it
         finally:
-            # Not by ``with``, which takes memory: without, the batch would stay here for ever.
-            self._lock.acquire()
-            wanted = self._at_work.pop(batch)
-            self._lock.release()
+            with self._lock:
+                wanted = self._at_work.pop(batch)
             if wanted:
                 self._wake()

@@ -11,7 +11,6 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 from kprod.latch import Latch
-from kprod_ext import Mutex
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +27,8 @@ class Callbacks:
 
     They run in a daemon thread that starts with ``start``, or with the first of them: one that
     blocks delays other callbacks, but no request and no answer. Without a ``thread_name``, after
-    ``stop``, and when the system has no thread for us or no memory for the queue, they run at once
-    in the thread that puts them.
+    ``stop``, and when the system has no thread for us, they run at once in the thread that puts
+    them.
 
     ``crowded`` is True while more than ``most_waiting`` wait, until half of those have run.
     """
@@ -40,7 +39,7 @@ class Callbacks:
         self._thread_name = thread_name
         self._thread: threading.Thread | None = None
         self._queue: SimpleQueue[Sequence[Callback] | Latch | None] = SimpleQueue()
-        self._lock = Mutex()  # guards what follows, _thread and crowded
+        self._lock = threading.Lock()  # guards what follows, _thread and crowded
         self._stopped = thread_name is None
         self._put = 0
         self._room = Latch()  # opens when it is no longer crowded
@@ -79,17 +78,13 @@ class Callbacks:
                 callback()
 
     def _queued(self, callbacks: Sequence[Callback]) -> bool:
-        """Leave them to the thread; False when there is none, or no memory for that."""
+        """Leave them to the thread; False when there is none."""
         with self._lock:
             if not self._has_thread():
                 return False
-            try:
-                put = self._put + len(callbacks)
-                crowded = self.crowded or put - self._ran > self._most_waiting
-                self._queue.put(callbacks)
-            except MemoryError:
-                return False
-            self._put, self.crowded = put, crowded
+            self._queue.put(callbacks)
+            self._put += len(callbacks)
+            self.crowded = self.crowded or self.waiting > self._most_waiting
             return True
 
     def _has_thread(self) -> bool:
@@ -164,7 +159,7 @@ class Callbacks:
     def _goes_on(self) -> bool:
         try:
             return self._run_next()
-        except MemoryError:  # between two callbacks: the next look goes on with those that are left
+        except MemoryError:  # the next call goes on with the callbacks that are left
             return True
 
     def _run_next(self) -> bool:
@@ -177,11 +172,8 @@ class Callbacks:
                 callbacks.open()
                 return True
             self._taken, self._next = callbacks, 0
-        self._running.acquire()  # not by ``with``: leaving one takes memory, see ``Mutex``
-        try:
+        with self._running:
             self._run_taken()
-        finally:
-            self._running.release()
         if self.crowded and self.waiting <= self._most_waiting // 2:
             self._let_in()
         return True
@@ -189,21 +181,20 @@ class Callbacks:
     def _run_taken(self) -> None:
         while self._next < len(self._taken):
             callback = self._taken[self._next]
-            ran = self._ran + 1
             self._next += 1  # before it runs: nothing runs twice
             if not self._abandoned:
                 _run_safely(callback)
-            self._ran = ran
+            self._ran += 1
         self._taken = ()
 
     def _let_in(self) -> None:
         with self._lock:
             self.crowded = False
-            self._room.open()  # the next to wait makes another one: here there may be no memory
+            self._room.open()  # the next thread that waits makes another one
 
 
 def _run_safely(callback: Callback) -> None:
-    """Whoever put it has caught and logged its errors; what comes here is an error of the log."""
+    """A callback logs its own errors: what it raises is an error of that log."""
     try:
         callback()
     except BaseException:

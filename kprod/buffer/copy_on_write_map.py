@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
-
-from kprod_ext import Mutex
 
 
 class CopyOnWriteMap:
@@ -19,7 +18,7 @@ class CopyOnWriteMap:
     __slots__ = ("_entries", "_most", "_writing")
 
     def __init__(self) -> None:
-        self._writing = Mutex()  # guards changing _entries, and walking over them
+        self._writing = threading.Lock()  # guards changing _entries, and walking over them
         self._entries: dict[Hashable, Any] = {}
         self._most = 0  # that were there at the same time since _entries was made
 
@@ -51,13 +50,10 @@ class CopyOnWriteMap:
 
     def _shrink(self) -> None:
         """Give back the room of what was removed, which a dict keeps; ``_writing`` is held."""
-        try:
-            entries = dict(self._entries)
-        except MemoryError:
-            return  # it stays as large as it is
         # A reader may go on with the former one. It lacks what is added from now on, which
         # get_or_create looks for here.
-        self._entries, self._most = entries, len(entries)
+        self._entries = dict(self._entries)
+        self._most = len(self._entries)
 
     def values(self) -> list[Any]:
         """The entries there are at this moment."""

@@ -141,12 +141,7 @@ class ReadyTracker:
             queue = self.noted.popleft()
             if queue.look != self._looks:  # each once
                 queue.look = self._looks
-                try:
-                    self._consider(queue, now)
-                except BaseException:
-                    # Memory has run out, say. This turn is over; nothing else would note it.
-                    self.noted.appendleft(queue)
-                    raise
+                self._consider(queue, now)
 
     def _follow(self, snapshot: ClusterSnapshot) -> None:
         if snapshot != self._snapshot:

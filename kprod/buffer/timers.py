@@ -67,13 +67,8 @@ class Timers:
         """Let go of entries that are out of date, and of their keys, once they are many."""
         if len(self._line) + len(self._heap) <= 2 * len(self._times) + SLACK:
             return
-        try:
-            times = dict(self._times)  # a dict that was large once stays it
-            line = deque(sorted(times.values()))
-        except MemoryError:
-            pass  # nothing is wrong yet: later, then
-        else:
-            self._times, self._line, self._heap = times, line, []
+        self._times = dict(self._times)  # a dict never shrinks by itself
+        self._line, self._heap = deque(sorted(self._times.values())), []
 
     def first(self) -> float:
         """When the first key is due; infinite when there is none."""

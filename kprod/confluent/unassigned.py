@@ -13,7 +13,6 @@ from kprod.confluent.errors import raise_unless_unassigned
 from kprod.errors import BufferFullError, KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.producer import KafkaProducer
-from kprod_ext import Mutex
 
 monotonic = SystemClock.monotonic
 
@@ -68,7 +67,7 @@ class UnassignedRecords:
         self._assign = assign
         self._fail = fail
         self._timeout = timeout
-        self._lock = Mutex()  # guards the queues
+        self._lock = threading.Lock()  # guards the queues
         self.queues: dict[str, deque[Unassigned]] = {}
 
     def add(self, record: Unassigned) -> None:

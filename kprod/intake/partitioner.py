@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import zlib
 from collections.abc import Callable, Container, Iterator
 from itertools import count
@@ -12,7 +13,7 @@ from kprod.cluster.snapshot import NO_LEADER, TopicInfo
 from kprod.errors import PartitionError
 from kprod.intake.queue_loads import QueueLoads
 from kprod.types import BytesLike
-from kprod_ext import Mutex, StickyPartition, fnv1a, partition_for_key
+from kprod_ext import StickyPartition, fnv1a, partition_for_key
 
 
 class KeyHash(NamedTuple):
@@ -93,7 +94,7 @@ class DefaultPartitioner:
         self._partition_of = key_hash.partition if key_hash is not None else None
         self._empty_is_a_key = key_hash is not None and key_hash.empty_is_a_key
         self._loads = loads
-        self._lock = Mutex()  # guards what follows; choose() reads _sticky without it
+        self._lock = threading.Lock()  # guards what follows; choose() reads _sticky without it
         self._rng = rng if rng is not None else random.Random()
         self._sticky: dict[str, StickyPartition] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
@@ -10,7 +11,6 @@ from typing import Any, Self
 from kprod.errors import IllegalStateError, KprodError
 from kprod.kafka.errors import KafkaTimeoutError, RetriableError, translated
 from kprod.types import RecordMetadata
-from kprod_ext import Mutex
 from kprod_ext.futures import FutureRecordMetadata as NativeFuture
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Future:
         self.value: Any = None
         self.exception: BaseException | None = None
         self._waiting: list[tuple[bool, Callable[[Any], object]]] = []
-        self._lock = Mutex()  # guards all of the above until it is done
+        self._lock = threading.Lock()  # guards all of the above until it is done
 
     def succeeded(self) -> bool:
         """True once it has a value."""

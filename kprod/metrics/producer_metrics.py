@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
@@ -15,7 +16,6 @@ from kprod.metrics.table import (
     Values,
     View,
 )
-from kprod_ext import Mutex
 
 
 class Batch(Protocol):
@@ -162,7 +162,7 @@ class ProducerMetrics(ProducerCounters):
         self._window = window
         self._marks: tuple[Mark, ...] = ()
         self._spent = dict.fromkeys((gauge.name for gauge in TRANSACTION_TIMES), 0.0)
-        self._lock = Mutex()  # guards what callers count, marks, and that topics leave
+        self._lock = threading.Lock()  # guards what callers count, marks, and that topics leave
 
     # The sender's thread --------------------------------------------------------------------------
 

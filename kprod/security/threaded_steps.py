@@ -9,7 +9,6 @@ from functools import partial
 
 from kprod.errors import KprodError
 from kprod.security.steps import Conversation, Message, respond
-from kprod_ext import Mutex
 
 MOST_THREADS = 32
 """Of one producer: an issuer of tokens may hang, and connections are tried again meanwhile."""
@@ -24,7 +23,7 @@ class StepThreads:
     """
 
     def __init__(self) -> None:
-        self._lock = Mutex()  # guards both
+        self._lock = threading.Lock()  # guards both
         self._running = 0
         self._waiting: deque[Callable[[], None]] = deque(maxlen=MOST_WAITING)
 

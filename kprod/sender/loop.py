@@ -23,7 +23,7 @@ from kprod.sender.transactions import Transactions
 from kprod.sender.trouble_log import forget_frames
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply
-from kprod_ext import Mutex, raised_by_signal
+from kprod_ext import raised_by_signal
 
 
 class Purge(Pending):
@@ -279,7 +279,7 @@ class SenderThread:
         self._leadership = sender.leadership
         self._leadership.work = sender
         self._settled = Latch()  # opens after ``ended``
-        self._lock = Mutex()  # guards changing _stop_at
+        self._lock = threading.Lock()  # guards changing _stop_at
         self._stop_at = FOREVER
         # Made now: at the end there may be no memory for them.
         self._error = ProducerClosedError(CLOSED)

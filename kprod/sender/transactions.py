@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -29,7 +30,6 @@ from kprod.sender_log import SenderLog
 from kprod.types import TopicPartition
 from kprod.wire.transactions import CommittedOffset, GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiVersions
-from kprod_ext import Mutex
 
 log = SenderLog(__name__)
 
@@ -197,7 +197,7 @@ class Transactions:
         self._offsets: list[PendingOffsets] = []
         self._unheard: list[PendingOffsets] = []  # sent, but the call had timed out by then
         self._closing = False
-        self._lock = Mutex()  # guards all of the above
+        self._lock = threading.Lock()  # guards all of the above
 
     # Callers --------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from urllib.parse import unquote, urlsplit
 from kprod.errors import ConnectionLost
 from kprod.transport.tcp import TcpBackend
 from kprod.transport.tcp_transport import TcpTransport
-from kprod_ext import Mutex
 from kprod_ext.peer_text import printable
 
 LONGEST_HEAD = 64 * 1024
@@ -153,7 +152,7 @@ class _Request:
         self.connected: socket.socket | None = None
         self.problem = ""
         self.done = False
-        self._lock = Mutex()  # guards whether anybody still wants the connection
+        self._lock = threading.Lock()  # guards whether anybody still wants the connection
         self._dropped = False
         self._thread = threading.Thread(
             target=self._ask, args=(url, host, port, wake), name=f"kprod-proxy-{host}", daemon=True

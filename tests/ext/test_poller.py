@@ -70,26 +70,6 @@ def test_a_broken_descriptor_is_ready_for_what_it_is_watched_for(
     assert poller.wait(LONG) == [("it", True, True)]
 
 
-@pytest.mark.alone  # no allocation fails for threads that other tests left behind
-def test_what_there_was_no_memory_to_watch_disturbs_nothing_else(poller: Poller) -> None:
-    hooks = pytest.importorskip("_testcapi", reason="this Python cannot let malloc fail")
-    numbers = range(10_000, 10_040)  # of no open file: each is ready at once
-    refused = 0
-    for number in numbers:
-        for failing in range(3):
-            hooks.set_nomemory(failing, failing + 1)
-            try:
-                poller.watch(number, "lost", False)
-            except MemoryError:
-                refused += 1
-            finally:
-                hooks.remove_mem_hooks()
-        poller.watch(number, number, False)
-    assert refused > 5
-    assert poller.watched() == list(numbers)
-    assert [number for number, _, _ in poller.wait(0)] == list(numbers)
-
-
 def test_what_is_forgotten_is_not_told_of(poller: Poller) -> None:
     ends = [os.pipe() for _ in range(20)]
     for number, (_, writing) in enumerate(ends):
