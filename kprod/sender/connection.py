@@ -91,6 +91,7 @@ class BrokerConnection:
         self._versions: ApiVersions | None = None
         self._unanswered: deque[_Unanswered] = deque()
         self._output: deque[_Unanswered] = deque()  # some bytes of each wait for the socket
+        self.is_sending = False  # a transport has the output: an exception leaves open what left
         self._next_correlation_id = 0
         self._throttled_until = 0.0
         self._useful = False
@@ -257,6 +258,7 @@ class BrokerConnection:
             nbytes -= entry.left_bytes
             entry.left, entry.left_bytes, entry.may_be_read = (), 0, True
             finished.append(self._output.popleft())
+        self.is_sending = False
         for entry in finished:
             if not entry.exchange.expects_response:
                 self._unanswered.remove(entry)
@@ -351,7 +353,8 @@ class BrokerConnection:
             entry = self._unanswered.popleft()
             entry.left = ()  # its views: the memory goes back to the pool
             try:
-                entry.exchange.failed(error, now, sent=entry.may_be_read)
+                in_doubt = self.is_sending and entry.left_bytes > 0
+                entry.exchange.failed(error, now, sent=entry.may_be_read or in_doubt)
             except Exception as raised:
                 mistake = raised
         if mistake is not None:

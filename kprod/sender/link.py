@@ -296,10 +296,10 @@ class BrokerLink:
             return
         while self._connection.has_output:
             taken = self._write_some(self.transport, self._connection)
+            self._connection.wrote(taken, now)
             if not taken:
                 break
             self._traffic.bytes_out += taken
-            self._connection.wrote(taken, now)
         waits = self._connection.has_output
         if waits != self._waits_to_write:
             self._backend.watch(self.transport, write=waits)
@@ -309,7 +309,12 @@ class BrokerLink:
         # The views die here: what wrote() ends must find its memory free to be used again.
         if not getattr(transport, "tells_all", False):
             connection.offered()
-        return transport.send(connection.pending_output())
+        connection.is_sending = True
+        try:
+            return transport.send(connection.pending_output())
+        except ConnectionLost:  # the transport has told of all that left
+            connection.is_sending = False
+            raise
 
     def check_deadlines(self, now: float) -> None:
         """End a connection that is too slow to come up, to answer, or was idle for too long."""

@@ -207,6 +207,9 @@ class Sender:
         """Refuse new records; end those without an outcome in ``error``, and every connection."""
         self.accumulator.close()
         self.metadata.close()
+        if self.broken_by is not None:  # the turn may have taken a batch off the wire, and no more
+            for batch in self.accumulator.incomplete.copy():
+                batch.maybe_written = batch.maybe_written or batch.attempts > 0
         try:
             self._end_records(error)
         finally:
@@ -255,8 +258,7 @@ class Sender:
         certain = self._sends_no_more  # first: it may come to that while we look
         told = 0
         for batch in self.accumulator.incomplete.copy():
-            half_done = self.broken_by is not None and batch.attempts > 0
-            known = certain and not (batch.on_wire or batch.maybe_written or half_done)
+            known = certain and not (batch.on_wire or batch.maybe_written)
             if batch.delivery.fail(never_left if known else maybe):
                 told += batch.record_count
         return told
