@@ -10,8 +10,8 @@ from functools import partial
 from kprod.aio.loop_threads import call_soon
 from kprod.buffer.awaiting import in_slices
 from kprod.cluster.metadata import Metadata, MetadataListener
+from kprod.cluster.metadata_errors import Search
 from kprod.cluster.snapshot import TopicInfo
-from kprod.cluster.troubles import Search
 from kprod.errors import KprodError
 
 STEPS_OF_A_FAILURE = 8

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kprod.clock import Clock, ExponentialBackoff
+from kprod.cluster.metadata_errors import MetadataErrors, Search
 from kprod.cluster.snapshot import (
     ClusterSnapshot,
     LeaderHint,
@@ -23,7 +24,6 @@ from kprod.cluster.snapshot import (
     no_such_partition,
     topic_info,
 )
-from kprod.cluster.troubles import Search, Troubles
 from kprod.errors import (
     AuthenticationError,
     BrokerError,
@@ -87,7 +87,7 @@ class Metadata:
         self._full_wanted = False
         self._in_flight = False
         self._answers = 0
-        self._troubles = Troubles()
+        self._errors = MetadataErrors()
         self._refusals = 0  # connections that ended in an AuthenticationError
         self._closed = False
         self._ended_by: KprodError | None = None  # what is raised then, if the sender broke off
@@ -185,7 +185,7 @@ class Metadata:
                     raise self._end("closed while the cluster was looked up")
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
-                    raise self._troubles.no_cluster(timeout)
+                    raise self._errors.no_cluster(timeout)
                 asked = not (self._full_wanted or self._in_flight)
                 self._full_wanted = self._full_wanted or asked
                 self._quiet_until = -FOREVER
@@ -217,25 +217,25 @@ class Metadata:
         return news
 
     def _raise_refusal(self, topic: str, since: int) -> None:
-        refused = self._troubles.topics.get(topic)
+        refused = self._errors.topics.get(topic)
         if refused is not None and not refused.retriable and self._answers > since >= 0:
             raise copy.copy(refused)  # others may get it, too, and it must not grow with each
 
     def _raise_unauthenticated(self) -> None:
         """Trying again rarely helps (Kafka: ``Metadata.fatalError``); the sender does meanwhile."""
-        refused = self._troubles.unauthenticated
+        refused = self._errors.unauthenticated
         if refused is not None:
             raise copy.copy(refused)
 
     def not_found(self, search: Search, timeout: float) -> KprodTimeoutError:
         """The error of a search that was given up after ``timeout`` seconds."""
         with self._lock:
-            return self._troubles.not_found(search, self.snapshot.topic(search.topic), timeout)
+            return self._errors.not_found(search, self.snapshot.topic(search.topic), timeout)
 
     def trouble(self, topic: str) -> KprodError | None:
         """Why nothing new is known of ``topic``, as far as a broker or a connection told."""
         with self._lock:
-            return self._troubles.cause(topic)
+            return self._errors.cause(topic)
 
     def age(self, now: float) -> float:
         """Seconds since the last answer about the cluster; 0 before the first. Any thread."""
@@ -312,8 +312,8 @@ class Metadata:
         with self._lock:
             self._quiet_until = -FOREVER
             usable = [topic for topic in reply.topics if topic.name and topic.error_code == 0]
-            self._troubles.answered((topic.name or "", topic.error_code) for topic in reply.topics)
-            errors = self._troubles.topics
+            self._errors.answered((topic.name or "", topic.error_code) for topic in reply.topics)
+            errors = self._errors.topics
             # Not only those the answer mentions: one it leaves out would be due at once, for ever.
             self._new_topics = self._new_topics - self._asked  # a set that was large stays it
             self._asked = set()
@@ -346,7 +346,7 @@ class Metadata:
             self._quiet_until = -FOREVER
             self._failures += 1
             self._last_attempt = now
-            self._troubles.request_failed(error)
+            self._errors.request_failed(error)
             self._tell_waiters()
         for listener in self._listeners:
             listener.changed()
@@ -354,7 +354,7 @@ class Metadata:
     def connection_failed(self, broker: str, error: KprodError) -> None:
         """A broker cannot be reached: the leaders may have moved, and waiters want to know why."""
         with self._lock:
-            self._troubles.broker_failed(broker, error)
+            self._errors.broker_failed(broker, error)
             self._ask_for_all()
             if isinstance(error, AuthenticationError):
                 self._refusals += 1

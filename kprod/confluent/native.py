@@ -51,7 +51,7 @@ class NativeProducer(KafkaProducer):
         addresses count while no broker is known. The sender's thread.
         """
         network = self._sender.network
-        return network.troubles.come_up if network.out_of_reach else None
+        return network.log.come_up if network.out_of_reach else None
 
     def know(self, topic: str, timeout: float) -> None:
         """Wait at most ``timeout`` seconds until records of ``topic`` can be queued at once."""

@@ -16,6 +16,7 @@ from kprod.config import ProducerConfig
 from kprod.config.topic_options import TopicOptions
 from kprod.metrics import ProducerMetrics
 from kprod.security.composition import mechanism_of, open_network, steps_of
+from kprod.sender.connection_log import UnreadFailures
 from kprod.sender.coordination import Coordination
 from kprod.sender.leadership import SenderLeadership
 from kprod.sender.link import LinkSettings
@@ -32,7 +33,6 @@ from kprod.sender.rounds.transaction import TransactionRound
 from kprod.sender.sequences import ProducerIdentity, Sequences
 from kprod.sender.telemetry_payload import TelemetryPayload
 from kprod.sender.transactions import Transactions
-from kprod.sender.trouble_log import UnreadFailures
 from kprod.wire.versions import ApiKey, ApiVersions
 from kprod_ext import BufferPool, RecordClock
 
@@ -248,7 +248,7 @@ class _Parts:
             retries=self._config.retries,
             delivery_timeout=self._config.delivery_timeout_ms / 1000,
             trouble_with=self.network.trouble,
-            troubles=self.network.troubles,
+            log=self.network.log,
             unread=UnreadFailures(self._config.client_id, self._clock.monotonic),
         )
 

@@ -10,10 +10,8 @@ from kprod.clock import ExponentialBackoff
 from kprod.errors import ConnectionLost, KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.sender.connection import BrokerConnection
-from kprod.sender.exchange import Exchange
-from kprod.sender.login import LoginSettings
-from kprod.sender.trouble_log import (
-    TroubleLog,
+from kprod.sender.connection_log import (
+    ConnectionLog,
     as_lost,
     forget_frames,
     named,
@@ -21,6 +19,8 @@ from kprod.sender.trouble_log import (
     silent_setup,
     slow_setup,
 )
+from kprod.sender.exchange import Exchange
+from kprod.sender.login import LoginSettings
 from kprod.transport.base import Backend, Transport
 from kprod.types import Broker
 from kprod.wire.versions import ApiKey, ApiVersions
@@ -73,14 +73,14 @@ class BrokerLink:
         settings: LinkSettings,
         metrics: ProducerMetrics,
         on_failure: Callable[[str, KprodError], None],
-        troubles: TroubleLog,
+        log: ConnectionLog,
         tended: deque[BrokerLink] | None = None,
     ) -> None:
         self.broker = broker
         self._tended = deque() if tended is None else tended  # links that can go on with a login
         self.transport: Transport | None = None
         self._on_failure = on_failure
-        self._troubles = troubles
+        self._log = log
         self._backend = backend
         self._settings = settings
         self._metrics = metrics
@@ -183,7 +183,7 @@ class BrokerLink:
         self._setup_began = self._last_active = now
         self._coming_up = True
         self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
-        self._troubles.detail("connecting to %s", self.broker)
+        self._log.detail("connecting to %s", self.broker)
         try:
             self.transport = self._backend.dial(self.broker.host, self.broker.port)
             self._waits_to_write = True
@@ -279,10 +279,10 @@ class BrokerLink:
             self._traffic.responses += connection.responses - seen
             silence = connection.throttled_for(now)
             if silence >= LONG_SILENCE:
-                self._troubles.seldom(f"silence {self.broker}", silenced(self.broker, silence), now)
+                self._log.seldom(f"silence {self.broker}", silenced(self.broker, silence), now)
             if self._coming_up and connection.established:
                 self._coming_up, self._setups_too_long = False, 0
-                self._troubles.works(str(self.broker), now)
+                self._log.works(str(self.broker), now)
             if len(chunk) < RECEIVE_BYTES:
                 return
         self._unread = True
@@ -355,7 +355,7 @@ class BrokerLink:
     def close(self, now: float) -> None:
         """End the connection on purpose."""
         if self.transport is not None:
-            self._troubles.detail("closing the connection to %s", self.broker)
+            self._log.detail("closing the connection to %s", self.broker)
         self._end(ConnectionLost(f"the connection to {self.broker} was closed"), now)
 
     def _end(self, error: KprodError, now: float) -> None:
@@ -381,13 +381,13 @@ class BrokerLink:
             finally:
                 transport.close()
         except Exception as error:
-            self._troubles.mistake(f"{self.broker}: the connection could not be closed", error, now)
+            self._log.mistake(f"{self.broker}: the connection could not be closed", error, now)
 
     def _tell(self, error: KprodError, now: float, *, quietly: bool = False) -> None:
         if quietly:  # nobody misses anything: brokers close connections that are idle
-            self._troubles.detail("%s", error)
+            self._log.detail("%s", error)
         else:
-            self._troubles.failed(str(self.broker), error, now)
+            self._log.failed(str(self.broker), error, now)
 
     def _back_off(self, error: KprodError, now: float) -> None:
         self._failures += 1
@@ -408,6 +408,6 @@ class BrokerLink:
         explained = named(error, self.broker, new=new)
         if not isinstance(error, KprodError):
             what = f"{self.broker}: unexpected failure of the connection"
-            self._troubles.mistake(what, error, now)
+            self._log.mistake(what, error, now)
         forget_frames(error)
         return explained

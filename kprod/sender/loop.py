@@ -13,6 +13,7 @@ from kprod.clock import Clock, in_seconds
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
 from kprod.latch import Latch
+from kprod.sender.connection_log import forget_frames
 from kprod.sender.leadership import SenderLeadership
 from kprod.sender.network import Network
 from kprod.sender.pending import Pending, PendingQueue
@@ -20,7 +21,6 @@ from kprod.sender.rounds.metadata import MetadataQuery, MetadataRound
 from kprod.sender.rounds.produce import ProduceRound
 from kprod.sender.rounds.telemetry import TelemetryRound
 from kprod.sender.transactions import Transactions
-from kprod.sender.trouble_log import forget_frames
 from kprod.types import Persisted
 from kprod.wire.control import MetadataReply
 from kprod_ext import raised_by_signal
@@ -404,7 +404,7 @@ class SenderThread:
     def _log_cause(self) -> None:
         cause, sender = self._sender.broken_by, self._sender
         if cause is not None:
-            sender.network.troubles.mistake(BROKE_OFF, cause, sender.clock.monotonic())
+            sender.network.log.mistake(BROKE_OFF, cause, sender.clock.monotonic())
             forget_frames(cause)  # they hold memory of batches
 
     def _abort(self) -> None:

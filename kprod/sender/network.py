@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from kprod.clock import Clock
 from kprod.errors import KprodError, UnsupportedVersionError
 from kprod.metrics import ProducerMetrics
+from kprod.sender.connection_log import ConnectionLog
 from kprod.sender.exchange import Exchange
 from kprod.sender.link import BrokerLink, LinkSettings
-from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.base import Backend, Readiness
 from kprod.types import Broker
 from kprod.wire.versions import ApiKey
@@ -46,7 +46,7 @@ class Network:
         self._metrics = metrics
         self._clock = clock
         self._on_failure = on_failure
-        self.troubles = TroubleLog(settings.client_id)
+        self.log = ConnectionLog(settings.client_id)
         self._rng = rng or random.Random()
         self._patient_until: float | None = None  # None: nobody waits for a broker to ask
         self._adopted: Mapping[int, Broker] = {}
@@ -71,7 +71,7 @@ class Network:
             self._settings,
             self._metrics,
             self._on_failure,
-            self.troubles,
+            self.log,
             self._tended,
         )
 
@@ -345,7 +345,7 @@ class Network:
         """
         brokers = [link for node_id, link in self._links.items() if node_id >= 0]
         links = brokers or self._links.values()
-        return all(self.troubles.is_failing(str(link.broker)) for link in links)
+        return all(self.log.is_failing(str(link.broker)) for link in links)
 
     @property
     def in_flight(self) -> int:

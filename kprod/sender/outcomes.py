@@ -12,6 +12,7 @@ from kprod.cluster.snapshot import LeaderHint, Leadership
 from kprod.errors import BrokerError, DeliveryTimeoutError, KprodError
 from kprod.metrics.producer_metrics import ProducerMetrics
 from kprod.sender.batch_errors import errors_by_record, expired, too_large, unknown_fate
+from kprod.sender.connection_log import ConnectionLog, UnreadFailures
 from kprod.sender.retry import (
     DUPLICATE_SEQUENCE,
     FATAL,
@@ -21,7 +22,6 @@ from kprod.sender.retry import (
     judge,
 )
 from kprod.sender.sequences import Sequences
-from kprod.sender.trouble_log import TroubleLog, UnreadFailures
 from kprod.sender_log import SenderLog
 from kprod.types import Persisted, TopicPartition
 from kprod_ext.batch import ProducerBatch
@@ -101,7 +101,7 @@ class Outcomes:
         retries: int,
         delivery_timeout: float,
         trouble_with: Callable[[int, float], KprodError | None],
-        troubles: TroubleLog,
+        log: ConnectionLog,
         unread: UnreadFailures,
     ) -> None:
         self._accumulator = accumulator
@@ -111,7 +111,7 @@ class Outcomes:
         self._retries = retries
         self._delivery_timeout = delivery_timeout
         self._trouble_with = trouble_with
-        self._troubles = troubles
+        self._log = log
         self._unread = unread
         self._on_wire: dict[ProducerBatch, None] = {}  # in the order of leaving
         self._unresolved = UnresolvedBatches()
@@ -162,7 +162,7 @@ class Outcomes:
     def answered_unasked(self, node_id: int, partition: str, now: float) -> None:
         """An answer of the node names ``partition``, of which there was nothing in the request."""
         what = f"broker {node_id} answers for partitions that were not asked for"
-        self._troubles.seldom(what, f"{what}, {partition} among them", now)
+        self._log.seldom(what, f"{what}, {partition} among them", now)
 
     def leaders_moved(self, hints: Mapping[TopicPartition, LeaderHint]) -> None:
         """The answer to a request named the new leaders of partitions it has refused."""

@@ -77,7 +77,7 @@ class IdentityRound:
             self._sequences.identity.trouble = None
             self._sequences.identity.producer = ProducerId(reply.producer_id, reply.producer_epoch)
             self.settled.open()
-            self._network.troubles.detail("%s", self._sequences.identity.producer)
+            self._network.log.detail("%s", self._sequences.identity.producer)
         return reply.throttle_ms
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
@@ -100,9 +100,9 @@ class IdentityRound:
             )
             self._sequences.identity.fatal = error
             self.settled.open()
-            self._network.troubles.warn(f"this producer can send nothing: {error}")
+            self._network.log.warn(f"this producer can send nothing: {error}")
         elif self._failures == 1 and not isinstance(error, ConnectionLost):  # that one is logged
-            self._network.troubles.warn(f"records wait for a producer id, asked again: {error}")
+            self._network.log.warn(f"records wait for a producer id, asked again: {error}")
 
     def end(self, error: KprodError) -> None:
         """The producer has ended: no id will come."""

@@ -120,7 +120,7 @@ class MetadataRound:
         return FOREVER
 
     def _rebootstrap(self, why: str, now: float) -> None:
-        self._network.troubles.warn(f"asking the bootstrap servers about the cluster: {why}")
+        self._network.log.warn(f"asking the bootstrap servers about the cluster: {why}")
         self._metadata.rebootstrap()
         self._network.rebootstrap(now)
         self._asking_since = now
@@ -132,7 +132,7 @@ class MetadataRound:
         self._metadata.request_version = version
         if self._metadata.answered(reply, now):
             if known.is_of_another(reply.cluster_id):
-                self._network.troubles.warn(
+                self._network.log.warn(
                     f"another cluster answers, {reply.cluster_id}, no longer {known.cluster_id}:"
                     " do the bootstrap servers lead to both?"
                 )
@@ -144,11 +144,11 @@ class MetadataRound:
         return reply.throttle_ms
 
     def _tell(self, known: ClusterSnapshot, fresh: ClusterSnapshot) -> None:
-        troubles = self._network.troubles
-        if troubles.tells_details and fresh != known:
+        log = self._network.log
+        if log.tells_details and fresh != known:
             changed = [topic.name for topic in fresh if known.topic(topic.name) != topic]
             more = ", ..." if len(changed) > MOST_TOLD else ""
-            troubles.detail(
+            log.detail(
                 "cluster %s has %s; %d topics are in use, %d of them new or changed: %s",
                 *(fresh.cluster_id, ", ".join(map(str, fresh.brokers.values()))),
                 *(len(fresh.topics), len(changed), ", ".join(changed[:MOST_TOLD]) + more),
@@ -156,5 +156,5 @@ class MetadataRound:
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """Try again after the back-off."""
-        self._network.troubles.detail("asking about the cluster has failed: %s", error)
+        self._network.log.detail("asking about the cluster has failed: %s", error)
         self._metadata.failed(error, now)

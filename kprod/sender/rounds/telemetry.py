@@ -253,7 +253,7 @@ class TelemetryRound:
         self.telemetry.subscribed(reply, now)
         if self.telemetry.instance_id != known:
             named = self.telemetry.own_id.hex()
-            self._network.troubles.detail("client telemetry knows it by the id %s", named)
+            self._network.log.detail("client telemetry knows it by the id %s", named)
         self._tell(reply.error_code)
         return reply.throttle_ms
 
@@ -270,12 +270,12 @@ class TelemetryRound:
         if code:
             ends = "no more of it" if self.telemetry.over else "it goes on"
             what = "client telemetry was refused with error %d; %s"
-            self._network.troubles.detail(what, code, ends)
+            self._network.log.detail(what, code, ends)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         """No answer: it is for another time."""
         self._in_flight = False
-        self._network.troubles.detail("client telemetry: %s", error)
+        self._network.log.detail("client telemetry: %s", error)
         self.telemetry.lost(now)
 
     # The end --------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ def test_who_is_called_within_the_work_must_not_wait_for_it(broker: BrokerProces
     lone = Lone(broker.bootstrap_servers, request_timeout_ms=300)
     meddling = Meddling(lone, broker)
     lone.settle_in()
-    logger = logging.getLogger("kprod.sender.trouble_log")
+    logger = logging.getLogger("kprod.sender.connection_log")
     logger.addHandler(meddling)
     propagates, logger.propagate = logger.propagate, False
     try:

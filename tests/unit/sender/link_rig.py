@@ -7,8 +7,8 @@ from typing import Protocol
 from kprod.clock import ExponentialBackoff
 from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
+from kprod.sender.connection_log import ConnectionLog
 from kprod.sender.link import BrokerLink, LinkSettings
-from kprod.sender.trouble_log import TroubleLog
 from kprod.transport.memory import MemoryTransport, ServerEnd
 from kprod.types import Broker
 from tests.support.fake_clock import FakeClock
@@ -60,7 +60,7 @@ class LinkRig:
             settings,
             self.metrics,
             lambda broker, error: self.errors.append(error),
-            TroubleLog("client"),
+            ConnectionLog("client"),
         )
 
     @property

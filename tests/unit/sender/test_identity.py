@@ -88,7 +88,7 @@ def test_the_reason_why_there_is_no_id_is_told_once_and_with_the_record(
     error = future.exception
     assert isinstance(error, DeliveryTimeoutError)
     assert "INVALID_REQUEST (42): asking for a producer id" in str(error)
-    told = [r for r in caplog.records if r.name == "kprod.sender.trouble_log"]
+    told = [r for r in caplog.records if r.name == "kprod.sender.connection_log"]
     assert len([r for r in told if "asked again: INVALID_REQUEST" in r.getMessage()]) == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.errors import BrokerError, DeliveryTimeoutError
-from kprod.sender.trouble_log import INTERVAL, KEPT, UnreadFailures
+from kprod.sender.connection_log import INTERVAL, KEPT, UnreadFailures
 from tests.support.fake_clock import FakeClock
 
 TIMEOUT = DeliveryTimeoutError("not acknowledged")

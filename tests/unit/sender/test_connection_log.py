@@ -7,15 +7,15 @@ import logging
 import pytest
 
 from kprod.errors import ConnectionLost
-from kprod.sender.trouble_log import INTERVAL, KEPT, TroubleLog
+from kprod.sender.connection_log import INTERVAL, KEPT, ConnectionLog
 
 ONE = "broker 1 at one:9092"
 REFUSED = ConnectionLost(f"{ONE}: Connection refused")
 
 
 @pytest.fixture
-def troubles() -> TroubleLog:
-    return TroubleLog("my-client")
+def log() -> ConnectionLog:
+    return ConnectionLog("my-client")
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -24,74 +24,74 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_the_first_failure_is_told_at_once(
-    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+    log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    troubles.failed(ONE, REFUSED, 0.0)
+    log.failed(ONE, REFUSED, 0.0)
     assert told(caplog) == ["my-client: broker 1 at one:9092: Connection refused"]
     (record,) = [record for record in caplog.records if record.message == told(caplog)[0]]
     assert record.levelno == logging.WARNING
 
 
 def test_the_next_ones_are_counted_and_told_after_a_minute(
-    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+    log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for second in range(int(INTERVAL) * 3 + 1):
-        troubles.failed(ONE, REFUSED, float(second))
+        log.failed(ONE, REFUSED, float(second))
     assert len(told(caplog)) == 4
     assert told(caplog)[1:] == [f"my-client: {REFUSED} (59 more failures in the last 60 s)"] * 3
 
 
-def test_every_broker_is_told_of(troubles: TroubleLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_broker_is_told_of(log: ConnectionLog, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(3):
-        troubles.failed(f"broker {number}", ConnectionLost(f"broker {number}: gone"), 0.0)
+        log.failed(f"broker {number}", ConnectionLost(f"broker {number}: gone"), 0.0)
     assert [message[-14:] for message in told(caplog)] == [f"broker {n}: gone" for n in range(3)]
 
 
 def test_that_it_works_again_is_told_once(
-    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+    log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    troubles.works(ONE, 0.0)
+    log.works(ONE, 0.0)
     assert told(caplog) == []
     for second in range(10):
-        troubles.failed(ONE, REFUSED, float(second))
-    troubles.works(ONE, 12.0)
-    troubles.works(ONE, 13.0)
+        log.failed(ONE, REFUSED, float(second))
+    log.works(ONE, 12.0)
+    log.works(ONE, 13.0)
     assert told(caplog)[1:] == [f"my-client: {ONE} is connected again after 12 s, 10 failures"]
 
 
 def test_a_broker_that_comes_and_goes_is_told_of_twice_a_minute(
-    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+    log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for second in range(int(INTERVAL) * 10):
-        troubles.failed(ONE, REFUSED, second + 0.0)
-        troubles.works(ONE, second + 0.5)
+        log.failed(ONE, REFUSED, second + 0.0)
+        log.works(ONE, second + 0.5)
     assert len(told(caplog)) == 20
     assert told(caplog)[-1].endswith("after 0.5 s, 1 failures")
 
 
 def test_what_is_remembered_is_bounded(
-    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+    log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(KEPT + 1):
-        troubles.failed(f"broker {number}", REFUSED, float(number))
+        log.failed(f"broker {number}", REFUSED, float(number))
     caplog.clear()
-    troubles.failed(f"broker {KEPT}", REFUSED, 0.0)
+    log.failed(f"broker {KEPT}", REFUSED, 0.0)
     assert told(caplog) == []
-    troubles.failed("broker 0", REFUSED, 0.0)
+    log.failed("broker 0", REFUSED, 0.0)
     assert len(told(caplog)) == 1
 
 
 def test_a_mistake_is_told_with_its_stack_and_not_every_time(
-    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+    log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for second in range(int(INTERVAL) * 2):
-        troubles.mistake("it could not be closed", ZeroDivisionError("a mistake"), float(second))
+        log.mistake("it could not be closed", ZeroDivisionError("a mistake"), float(second))
     assert told(caplog) == ["my-client: it could not be closed\nZeroDivisionError: a mistake"] * 2
 
 
 def test_mistakes_that_are_remembered_are_bounded(
-    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+    log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(2 * KEPT):
-        troubles.mistake(f"mistake {number}", ZeroDivisionError(), 0.0)
+        log.mistake(f"mistake {number}", ZeroDivisionError(), 0.0)
     assert len(told(caplog)) == 2 * KEPT

@@ -126,7 +126,7 @@ class RateLimit:
         return latest or _Line(now)
 
 
-class TroubleLog:
+class ConnectionLog:
     """One line per broker and ``INTERVAL``, with the number of those left out; one when it works.
 
     At DEBUG every connection that is made, fails or ends has a line. Thread: the sender's only.

@@ -45,7 +45,7 @@ _MEANINGS = {
 }
 
 
-class Troubles:
+class MetadataErrors:
     """The latest failure of every broker, the latest refusal of every topic. Not thread-safe."""
 
     def __init__(self) -> None:
