@@ -1,10 +1,10 @@
-"""The Spark job of the demo, run as a process: ``python -m kprod.cli.demo.flights_job``."""
+"""The Spark job of the demo, as a process: ``python -m kprod.cli.demo.flights_job DIRECTORY``"""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def keyed_flights(columns: Sequence[str]) -> str:
 
 
 def run(
-    csv: Path, bootstrap_servers: str, topic: str, options: Mapping[str, Any], scratch: Path
+    csv: Path, scratch: Path, bootstrap_servers: str, topic: str, options: Mapping[str, Any]
 ) -> Written:
     """Write the flights of ``csv`` to ``topic``, as JSON, and return what the tasks report."""
     with csv.open() as lines:
@@ -66,19 +66,11 @@ def run(
 
 
 def main() -> None:
-    """Run the job the command line describes and leave its account in a file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--csv", type=Path, required=True)
-    parser.add_argument("--bootstrap-servers", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--options", type=Path, required=True)
-    parser.add_argument("--scratch", type=Path, required=True)
-    parser.add_argument("--report", type=Path, required=True)
-    given = parser.parse_args()
-    when_parent_ends(lambda: os._exit(1))  # the JVM follows: its own pipe closes with us
-    options = json.loads(given.options.read_text())
-    written = run(given.csv, given.bootstrap_servers, given.topic, options, given.scratch)
-    written.save(given.report)
+    """Run the job that ``job.json`` describes, in the directory that the command line names."""
+    work = Path(sys.argv[1])
+    when_parent_ends(lambda: os._exit(1))  # the JVM follows: its own pipe closes with this process
+    job = json.loads((work / "job.json").read_text())
+    run(work / "flights.csv", scratch=work / "spark", **job).save(work / "report.json")
 
 
 if __name__ == "__main__":

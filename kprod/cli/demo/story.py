@@ -9,18 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kprod.cli.child_process import BrokerProcess
 from kprod.cli.client_options import reader_security
 from kprod.cli.demo.flights import Flights, Tally
 from kprod.cli.demo.report import Report, Screen
-from kprod.cli.demo.writers import PlainWriter, SparkWriter, Target
+from kprod.cli.demo.writers import Target, write_plainly, write_with_spark
 from kprod.cli.exits import Stopped, stop_signals
 from kprod.errors import KprodError
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +122,13 @@ class Story:
             self._screen.say(f"{delivered:,} of {flights:,} flights were in the topic by then.")
 
     def _write_and_judge(self, flights: Flights, target: Target, work: Path) -> Report:
-        options = self._plan.options
-        writer = SparkWriter(work, options) if self._plan.spark else PlainWriter(options)
-        with self._screen.bar(writer.title, len(flights), before=writer.before) as progress:
-            written = writer.write(flights, target, progress)
+        options, count = self._plan.options, len(flights)
+        if self._plan.spark:
+            with self._screen.bar("Spark is writing", count, before="Spark is starting") as tell:
+                written = write_with_spark(flights, target, options, tell, work)
+        else:
+            with self._screen.bar("Writing", count, before="Connecting") as tell:
+                written = write_plainly(flights, target, options, tell)
         started = time.monotonic()
         tally = Tally(flights)
         with self._screen.bar("Reading back", len(flights)) as progress:

@@ -17,8 +17,8 @@ from kprod.cli.client_options import open_producer
 from kprod.cli.demo.flights import Flights
 from kprod.cli.exits import CommandFailure
 from kprod.cli.figures import producer_options
+from kprod.config.option import plain_name
 from kprod.errors import BrokerError, KprodError
-from kprod.producer import KafkaProducer
 
 if TYPE_CHECKING:
     from kprod.broker.cluster_client import ClientSecurity
@@ -94,50 +94,41 @@ LOOK_EVERY = 2_000  # records
 LAST_SECONDS = 1.0  # after Ctrl-C, for what is on its way
 
 
-class PlainWriter:
-    """One producer in this process, one record after the other."""
+def write_plainly(
+    flights: Flights, target: Target, options: Mapping[str, Any], progress: Callable[[int], None]
+) -> Written:
+    """Write every flight by one producer with ``options``, one record after the other.
 
-    title = "Writing"
-    before = "Connecting"
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        """``options`` are those of the producer."""
-        self._options = {"linger_ms": LINGER_MS} if not _names_linger(options) else {}
-        self._options.update(options)
-
-    def write(self, flights: Flights, target: Target, progress: Callable[[int], None]) -> Written:
-        """Write every flight; tell ``progress`` how many are acknowledged meanwhile.
-
-        Raises CommandFailure when a record is not delivered.
-        """
-        failures: list[KprodError] = []
-        sent_bytes = 0
-        started = time.monotonic()
-        producer = open_producer(target.bootstrap_servers, self._options)
-        try:
-            for row in range(len(flights)):
-                key, value = flights.key(row), as_json(flights, row)
-                producer.send(target.topic, value, key).add_errback(failures.append)
-                sent_bytes += len(key or b"") + len(value)
-                if row % LOOK_EVERY == 0:
-                    progress(_acknowledged(producer))
-            report = producer.close()
-        except KprodError as error:
-            raise CommandFailure(f"a record could not be sent: {error}") from error
-        finally:
-            producer.close(timeout=LAST_SECONDS)  # when interrupted; else it is closed already
-        if report.failed:
-            first = next(iter(failures), "not told in time")
-            raise CommandFailure(f"{report.failed:,} records failed; the first: {first}")
-        seconds = time.monotonic() - started
-        told = producer_options(producer.config)
-        return Written(records=report.delivered, bytes=sent_bytes, seconds=seconds, options=told)
+    ``progress`` gets the number of acknowledged flights meanwhile. Raises CommandFailure when a
+    record is not delivered.
+    """
+    failures: list[KprodError] = []
+    sent_bytes = 0
+    started = time.monotonic()
+    lingering = {} if _names_linger(options) else {"linger_ms": LINGER_MS}
+    producer = open_producer(target.bootstrap_servers, lingering | dict(options))
+    try:
+        for row in range(len(flights)):
+            key, value = flights.key(row), as_json(flights, row)
+            producer.send(target.topic, value, key).add_errback(failures.append)
+            sent_bytes += len(key or b"") + len(value)
+            if row % LOOK_EVERY == 0:
+                progress(int(producer.metrics()["producer-metrics"]["record-send-total"]))
+        report = producer.close()
+    except KprodError as error:
+        raise CommandFailure(f"a record could not be sent: {error}") from error
+    finally:
+        producer.close(timeout=LAST_SECONDS)  # when interrupted; else it is closed already
+    if report.failed:
+        first = next(iter(failures), "not told in time")
+        raise CommandFailure(f"{report.failed:,} records failed; the first: {first}")
+    seconds = time.monotonic() - started
+    told = producer_options(producer.config)
+    return Written(records=report.delivered, bytes=sent_bytes, seconds=seconds, options=told)
 
 
 def _names_linger(options: Mapping[str, Any]) -> bool:
-    return any(
-        name.replace(".", "_") in ("linger_ms", "queue_buffering_max_ms") for name in options
-    )
+    return not {"linger_ms", "queue_buffering_max_ms"}.isdisjoint(map(plain_name, options))
 
 
 def as_json(flights: Flights, row: int) -> bytes:
@@ -146,60 +137,39 @@ def as_json(flights: Flights, row: int) -> bytes:
     return json.dumps({"row": row, "task": 0, **fields}, separators=(",", ":")).encode()
 
 
-def _acknowledged(producer: KafkaProducer) -> int:
-    return int(producer.metrics()["producer-metrics"]["record-send-total"])
-
-
 POLL_EVERY = 0.25  # seconds between two looks at the topic
 STOP_SECONDS = 5.0
 LAST_LINES = 30  # of the job's log, when it fails
 
 
-class SparkWriter:
-    """Writes the flights with Spark. Its JVM and Python workers end with the call of ``write``.
+def write_with_spark(
+    flights: Flights,
+    target: Target,
+    options: Mapping[str, Any],
+    progress: Callable[[int], None],
+    work: Path,
+) -> Written:
+    """Write every flight by a Spark job; its JVM and Python workers end with this call.
 
     In a process of its own, because a JVM that was started inside this one would stay until this
-    one ends, and would print between the lines of the demo.
+    one ends, and would print between the lines of the demo. ``work`` is a directory for temporary
+    files. ``progress`` gets the number of flights in the topic meanwhile. Raises CommandFailure
+    with the end of Spark's log when the job fails.
     """
-
-    title = "Spark is writing"
-    before = "Spark is starting"
-
-    def __init__(self, work: Path, options: Mapping[str, Any]) -> None:
-        """``work`` is a directory for temporary files, ``options`` are those of the producer."""
-        self._work = work
-        self._options = options
-
-    def write(self, flights: Flights, target: Target, progress: Callable[[int], None]) -> Written:
-        """Write every flight; tell ``progress`` how many are in the topic meanwhile.
-
-        Raises CommandFailure with the end of Spark's log when the job fails.
-        """
-        flights.write_csv(self._work / "flights.csv")
-        # In a file of a directory that is ours alone: others see the command line.
-        (self._work / "options.json").write_text(json.dumps(dict(self._options)))
-        report = self._work / "report.json"
-        job = ChildSession(self._command(target, report), self._work / "spark.log")
-        try:
-            while job.exit_code is None:
-                time.sleep(POLL_EVERY)
-                with suppress(KprodError):  # the job itself will say if the broker is gone
-                    progress(sum(target.written().values()))
-            if job.exit_code != 0:
-                last = "\n".join(job.output().splitlines()[-LAST_LINES:])
-                raise CommandFailure(f"the Spark job failed:\n{last}")
-            return Written.load(report)
-        finally:
-            job.stop(STOP_SECONDS)
-
-    def _command(self, target: Target, report: Path) -> list[str]:
-        arguments = {
-            "--csv": self._work / "flights.csv",
-            "--bootstrap-servers": target.bootstrap_servers,
-            "--topic": target.topic,
-            "--options": self._work / "options.json",
-            "--scratch": self._work / "spark",
-            "--report": report,
-        }
-        flat = [str(part) for pair in arguments.items() for part in pair]
-        return [sys.executable, "-m", "kprod.cli.demo.flights_job", *flat]
+    flights.write_csv(work / "flights.csv")
+    # In a file of a directory that is ours alone: other users see the command line.
+    job = {"bootstrap_servers": target.bootstrap_servers, "topic": target.topic}
+    (work / "job.json").write_text(json.dumps({**job, "options": dict(options)}))
+    command = [sys.executable, "-m", "kprod.cli.demo.flights_job", str(work)]
+    session = ChildSession(command, work / "spark.log")
+    try:
+        while session.exit_code is None:
+            time.sleep(POLL_EVERY)
+            with suppress(KprodError):  # the job itself will say if the broker is gone
+                progress(sum(target.written().values()))
+        if session.exit_code != 0:
+            last = "\n".join(session.output().splitlines()[-LAST_LINES:])
+            raise CommandFailure(f"the Spark job failed:\n{last}")
+        return Written.load(work / "report.json")
+    finally:
+        session.stop(STOP_SECONDS)
