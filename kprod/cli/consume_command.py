@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import enum
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -24,12 +23,8 @@ if TYPE_CHECKING:
     from kprod.broker.records.record_batch import StoredRecord
 
 
-class Format(enum.StrEnum):
-    """How a record becomes a line."""
-
-    VALUE = "value"
-    KEY_VALUE = "key-value"
-    JSON = "json"
+Format: TypeAlias = Literal["value", "key-value", "json"]
+"""How a record becomes a line."""
 
 
 def consume(
@@ -44,7 +39,7 @@ def consume(
     ] = None,
     output: Annotated[
         Format, typer.Option("--format", help="How a record becomes a line.")
-    ] = Format.VALUE,
+    ] = "value",
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop behind the records that the topic holds now.")
@@ -95,9 +90,9 @@ def _print(
 
 
 def _line(partition: int, record: StoredRecord, output: Format) -> str:
-    if output is Format.VALUE:
+    if output == "value":
         return _text(record.value)
-    if output is Format.KEY_VALUE:
+    if output == "key-value":
         return f"{_text(record.key)}\t{_text(record.value)}"
     fields: dict[str, object] = {
         "partition": partition,

@@ -134,43 +134,31 @@ class Choice(NamedTuple):
     meanings: Mapping[Any, Any]
     type_name: str
     expected: str
-    refusals: Mapping[Any, str] = _NOTHING
 
     def convert(self, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, str | int | None):
             raise Refused
         spelled = value.strip().lower() if isinstance(value, str) else value
-        if spelled in self.refusals:
-            raise Refused(self.refusals[spelled])
         if spelled not in self.meanings:
             raise Refused
         return self.meanings[spelled]
 
 
-class TransactionalId:
-    """Text that names a producer across its lives; None for a producer without transactions."""
+class ProtocolText(NamedTuple):
+    """Text as Kafka's protocol carries it, or None. ``least`` is its least number of bytes."""
 
-    type_name = "str or None"
-    expected = "text of 1 to 32767 bytes in UTF-8, or None"
+    least: int = 0
+    type_name: str = "str or None"
 
-    def convert(self, value: Any) -> str | None:
-        if value is None:
-            return None
-        if not isinstance(value, str) or not value:
-            raise Refused
-        return ClientId().convert(value)
-
-
-class ClientId:
-    """Text for the broker's logs and quotas; None and "" ask for a name made here."""
-
-    type_name = "str or None"
-    expected = "text of at most 32767 bytes in UTF-8, or None"
+    @property
+    def expected(self) -> str:
+        size = f"{self.least} to" if self.least else "at most"
+        return f"text of {size} 32767 bytes in UTF-8, or None"
 
     def convert(self, value: Any) -> str | None:
         if value is None:
             return None
-        if not isinstance(value, str):
+        if not isinstance(value, str) or len(value) < self.least:
             raise Refused
         try:
             size = len(value.encode())

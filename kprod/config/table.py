@@ -11,11 +11,10 @@ from kprod.config.kinds import (
     MAX_INT32,
     MAX_INT64,
     Choice,
-    ClientId,
     InterceptorPlugins,
     PartitionerPlugin,
+    ProtocolText,
     SerializerPlugin,
-    TransactionalId,
     TransportPlugin,
     Truth,
     WholeNumber,
@@ -92,7 +91,7 @@ _ROWS = (
     Option(
         "client_id",
         None,
-        ClientId(),
+        ProtocolText(),
         "Name shown in the brokers' logs and used for quotas. None makes `kprod-producer-N`.",
     ),
     Option(
@@ -121,7 +120,7 @@ _ROWS = (
     Option(
         "transactional_id",
         None,
-        TransactionalId(),
+        ProtocolText(1),
         "Name under which a producer's transactions are known to the cluster; the same one each"
         " time the same work is taken up again. It makes `init_transactions` and what follows"
         " possible, and everything else impossible outside a transaction. Needs idempotence.",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from rich.console import Console
@@ -31,32 +30,6 @@ if TYPE_CHECKING:
     from kprod.cli.perf.measurement import Measured
 
 
-class Codec(Enum):
-    """What ``--compression`` takes."""
-
-    NONE = "none"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-class Acks(Enum):
-    """What ``--acks`` takes."""
-
-    ALL = "all"
-    LEADER = "1"
-    NONE = "0"
-
-
-class CallName(Enum):
-    """What ``--call`` takes: the keys of ``calls.CALLS``."""
-
-    SEND = "send"
-    SEND_MANY = "send_many"
-    SEND_ARROW = "send_arrow"
-
-
 Topic: TypeAlias = Annotated[str, typer.Option(help="Where the records go.")]
 Partitions: TypeAlias = Annotated[
     int | None,
@@ -73,10 +46,14 @@ PayloadFile: TypeAlias = Annotated[
 Keys: TypeAlias = Annotated[
     int, typer.Option(min=0, max=10_000_000, help="Different keys; 0 for none.")
 ]
-Compression: TypeAlias = Annotated[Codec, typer.Option(help="Codec of the batches.")]
-CallOption: TypeAlias = Annotated[CallName, typer.Option(help="The call that sends.")]
-AcksOption: TypeAlias = Annotated[
-    Acks, typer.Option(help="Replicas that must have a record; less than all is not idempotent.")
+Compression: TypeAlias = Annotated[
+    Literal["none", "gzip", "snappy", "lz4", "zstd"], typer.Option(help="Codec of the batches.")
+]
+CallName: TypeAlias = Literal["send", "send_many", "send_arrow"]
+Call: TypeAlias = Annotated[CallName, typer.Option(help="The call that sends.")]
+Acks: TypeAlias = Annotated[
+    Literal["all", "1", "0"],
+    typer.Option(help="Replicas that must have a record; less than all is not idempotent."),
 ]
 Rate: TypeAlias = Annotated[
     float | None, typer.Option(min=1, help="Records a second. Without it: all that will go.")
@@ -102,9 +79,9 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     size: Size = 100,
     payload_file: PayloadFile = None,
     keys: Keys = 0,
-    compression: Compression = Codec.NONE,
-    call: CallOption = CallName.SEND,
-    acks: AcksOption = Acks.ALL,
+    compression: Compression = "none",
+    call: Call = "send",
+    acks: Acks = "all",
     rate: Rate = None,
     warm_up: WarmUp = 1_000,
     option: Options = None,
@@ -119,12 +96,12 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """
     if bootstrap_servers is not None and partitions is not None:
         raise typer.BadParameter("--partitions is about the embedded broker's topic")
-    if call is CallName.SEND_ARROW and find_spec("pyarrow") is None:
+    if call == "send_arrow" and find_spec("pyarrow") is None:
         raise typer.BadParameter("--call send_arrow needs pyarrow: pip install pyarrow")
     workload = Workload(
         topic=topic, records=records, values=_values(payload_file, size), keys=keys, rate=rate
     )
-    options = with_config(config, _options(option, acks=acks.value, compression=compression.value))
+    options = with_config(config, _options(option, acks=acks, compression=compression))
     bootstrap_servers = take_servers(options, bootstrap_servers)
     console = Console(stderr=as_json)
     try:
@@ -134,7 +111,7 @@ def perf(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             _cluster(bootstrap_servers, topic, partitions or 6) as (address, broker_cpu),
         ):
             producer = open_producer(address, options)
-            measured, code = _measure(producer, broker_cpu, workload, call.value, warm_up, console)
+            measured, code = _measure(producer, broker_cpu, workload, call, warm_up, console)
     except Stopped as stopped:
         raise typer.Exit(stopped.exit_code) from None
     _show(measured, console, as_json=as_json)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kprod.config import Option
-from kprod.config.kinds import ClientId, Refused
+from kprod.config.kinds import ProtocolText, Refused
 
-PASSWORD = Option("broker_password", None, ClientId(), "A secret.", ("pass.word",), secret=True)
+PASSWORD = Option("broker_password", None, ProtocolText(), "A secret.", ("pass.word",), secret=True)
 
 
 def test_spellings() -> None:
