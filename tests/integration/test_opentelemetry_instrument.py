@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kprod.broker import EmbeddedBroker
 
 APP = """
@@ -20,6 +22,18 @@ producer = KafkaProducer(bootstrap_servers=sys.argv[1])
 producer.send("t", b"v").get(timeout=30)
 producer.close()
 """
+ASSIGNED = """
+import sys
+import confluent_kafka
+import kprod.confluent
+
+confluent_kafka.Producer = kprod.confluent.Producer  # which contrib has wrapped by then
+
+producer = confluent_kafka.Producer({"bootstrap.servers": sys.argv[1]})
+producer.produce("t", b"v")
+producer.flush()
+producer.close()
+"""
 WATCHED = {
     "OTEL_TRACES_EXPORTER": "console",
     "OTEL_METRICS_EXPORTER": "console",
@@ -28,9 +42,12 @@ WATCHED = {
 }
 
 
-def test_a_program_is_traced_and_metered_without_a_line_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [APP, ASSIGNED], ids=["imported", "assigned"])
+def test_a_program_is_traced_and_metered_without_a_line_of_its_own(
+    tmp_path: Path, code: str
+) -> None:
     app = tmp_path / "app.py"
-    app.write_text(APP)
+    app.write_text(code)
     command = Path(sys.executable).with_name("opentelemetry-instrument")
     with EmbeddedBroker(topics={"t": 1}) as broker:
         ran = subprocess.run(

@@ -1,0 +1,91 @@
+"""AWS Glue's schema registry, by aws-glue-schema-registry: an extra of its own
+
+>>> from kprod.schema.glue import GlueSerializer
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+from uuid import UUID
+
+from kprod.errors import ConfigError
+from kprod.intake.serializers import WouldWait
+from kprod.schema.errors import RegistryError
+
+
+class GlueSerializer:
+    """Writes objects in Glue's wire format: a version byte, a compression byte, the schema's UUID.
+
+    ``client`` is an ``aws_schema_registry.SchemaRegistryClient``, ``schema`` an ``AvroSchema`` or
+    ``JsonSchema`` of that package; ``naming`` its ``schema_naming_strategy``, by default
+    ``TOPIC-value`` and ``TOPIC-key``. A schema that is not there is made with
+    ``compatibility_mode``. None stays null. The first record of a topic asks Glue; in ``kprod.aio``
+    only its task waits. ``send`` raises RegistryError for what Glue refuses. Thread-safe. Raises
+    ConfigError where the package is missing.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        schema: Any,
+        *,
+        is_key: bool = False,
+        compatibility_mode: str = "BACKWARD",
+        naming: Callable[[str, bool, Any], str] | None = None,
+    ) -> None:
+        try:
+            from aws_schema_registry.codec import encode
+            from aws_schema_registry.naming import topic_name_strategy
+        except ImportError:
+            raise ConfigError(
+                "AWS Glue needs aws-glue-schema-registry: pip install 'kprod[glue]'"
+            ) from None
+        self._client = client
+        self._schema = schema
+        self._is_key = is_key
+        self._mode = compatibility_mode
+        self._naming = naming or topic_name_strategy
+        self._encode = encode
+        self._versions: dict[str, UUID] = {}
+        self._waits = True
+
+    def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
+        """The bytes of ``data``. Raises what the schema says of data that does not fit."""
+        if data is None:
+            return None
+        self.ensure_ready(topic)
+        encoded: bytes = self._encode(self._schema.write(data), self._versions[topic])
+        return encoded
+
+    def ensure_ready(self, topic: str) -> None:
+        """Ask Glue about the topic if that has to be done, or raise WouldWait."""
+        if topic in self._versions:
+            return
+        if not self._waits:
+            raise WouldWait(partial(self._ask, topic))
+        self._ask(topic)
+
+    def without_waiting(self) -> Self:
+        """One that raises ``WouldWait`` instead of waiting for Glue; for event loops."""
+        twin = copy.copy(self)
+        twin._waits = False
+        return twin
+
+    def _ask(self, topic: str) -> None:
+        from aws_schema_registry.exception import SchemaRegistryException
+
+        name = self._naming(topic, self._is_key, self._schema)
+        try:
+            found = self._client.get_or_register_schema_version(
+                definition=str(self._schema),
+                schema_name=name,
+                data_format=self._schema.data_format,
+                compatibility_mode=self._mode,
+            )
+        except SchemaRegistryException as error:
+            cause = error.__cause__ or error
+            raise RegistryError(f"AWS Glue, schema {name!r}: {error}: {cause}") from error
+        self._versions[topic] = found.version_id
