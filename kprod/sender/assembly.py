@@ -28,10 +28,9 @@ from kprod.sender.process import refuse_green_threads
 from kprod.sender.rounds.identity import IdentityRound
 from kprod.sender.rounds.metadata import MetadataRound
 from kprod.sender.rounds.produce import LoadWatcher, ProduceRound
-from kprod.sender.rounds.telemetry import Telemetry, TelemetryRound
+from kprod.sender.rounds.telemetry import Telemetry, TelemetryPayload, TelemetryRound
 from kprod.sender.rounds.transaction import TransactionRound
 from kprod.sender.sequences import ProducerIdentity, Sequences
-from kprod.sender.telemetry_payload import TelemetryPayload
 from kprod.sender.transactions import Transactions
 from kprod.wire.versions import ApiKey, ApiVersions
 from kprod_ext import BufferPool, RecordClock

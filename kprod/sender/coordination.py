@@ -22,8 +22,9 @@ from kprod.errors import (
     UnsupportedVersionError,
 )
 from kprod.sender.sequences import ProducerIdentity
-from kprod.sender.transaction_reactions import AGAIN, LATE, Reaction, reaction
 from kprod.sender.transaction_requests import (
+    AGAIN,
+    LATE,
     AddOffsets,
     AddPartitions,
     Ask,
@@ -32,7 +33,9 @@ from kprod.sender.transaction_requests import (
     FetchOffsets,
     FindCoordinator,
     InitProducerId,
+    Reaction,
     Request,
+    reaction,
 )
 from kprod.sender.transactions import OPEN, PendingOffsets, State, Transactions
 from kprod.sender_log import SenderLog

@@ -1,16 +1,130 @@
-"""The requests by which brokers ask clients for their metrics, and are told them.
+"""Client telemetry (KIP-714): the requests, and metrics in the protobuf of OpenTelemetry.
 
-Source: KIP-714; the message schemas of Apache Kafka 4.2.
+Source: the message schemas of Apache Kafka 4.2; opentelemetry/proto/metrics/v1/metrics.proto,
+common.proto and resource.proto, release 1.0 and later, in which the numbers of fields no longer
+change; the Protocol Buffers documentation, "Encoding". A field that has its default value may be
+left out (proto3).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from typing import NamedTuple
 
 from kprod.wire.framing import begin_request, framed
 from kprod.wire.primitives import WireReader
 from kprod.wire.versions import ApiKey, is_flexible
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_DOUBLE = struct.Struct("<d")
+_UINT64 = struct.Struct("<Q")
+
+
+def uvarint(value: int) -> bytes:
+    """A number of at least 0 in groups of 7 bits, lowest first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field of the types uint32, uint64, bool or enum; not below 0."""
+    return uvarint(field << 3 | _VARINT) + uvarint(value)
+
+
+def fixed64(field: int, value: int) -> bytes:
+    """A field of the type fixed64."""
+    return uvarint(field << 3 | _FIXED64) + _UINT64.pack(value)
+
+
+def double(field: int, value: float) -> bytes:
+    """A field of the type double."""
+    return uvarint(field << 3 | _FIXED64) + _DOUBLE.pack(value)
+
+
+def message(field: int, content: bytes) -> bytes:
+    """A field that is a message, or bytes."""
+    return uvarint(field << 3 | _BYTES) + uvarint(len(content)) + content
+
+
+def string(field: int, text: str) -> bytes:
+    """A field of the type string."""
+    return message(field, text.encode())
+
+
+class Temporality(IntEnum):
+    """The start of a sum: the last one that was sent, or the beginning."""
+
+    DELTA = 1
+    CUMULATIVE = 2
+
+
+class Point(NamedTuple):
+    """One number at one moment. Times are nanoseconds since the epoch."""
+
+    value: float
+    since: int
+    at: int
+    attributes: Mapping[str, str]
+
+
+def gauge(name: str, unit: str, point: Point) -> bytes:
+    """A ``Metric`` that goes up and down."""
+    return _metric(name, unit) + message(_GAUGE, message(_POINTS, _written(point, since=False)))
+
+
+def monotonic_sum(name: str, unit: str, point: Point, temporality: Temporality) -> bytes:
+    """A ``Metric`` that only grows; ``point.since`` is what it counts from."""
+    points = message(_POINTS, _written(point, since=True))
+    told = number(_TEMPORALITY, temporality) + number(_MONOTONIC, 1)
+    return _metric(name, unit) + message(_SUM, points + told)
+
+
+def metrics_data(
+    resource: Mapping[str, str], scope: tuple[str, str], metrics: Iterable[bytes]
+) -> bytes:
+    """A whole ``MetricsData``: of one resource, one scope (name and version), and its metrics."""
+    name, version = scope
+    head = message(_SCOPE, string(_SCOPE_NAME, name) + string(_SCOPE_VERSION, version))
+    of_scope = head + b"".join(message(_METRICS, metric) for metric in metrics)
+    described = message(_RESOURCE, _attributes(_RESOURCE_ATTRIBUTES, resource))
+    return message(_RESOURCE_METRICS, described + message(_SCOPE_METRICS, of_scope))
+
+
+# Numbers of fields, message by message.
+_RESOURCE_METRICS = 1  # MetricsData
+_RESOURCE, _SCOPE_METRICS = 1, 2  # ResourceMetrics
+_RESOURCE_ATTRIBUTES = 1  # Resource
+_SCOPE, _METRICS = 1, 2  # ScopeMetrics
+_SCOPE_NAME, _SCOPE_VERSION = 1, 2  # InstrumentationScope
+_NAME, _UNIT, _GAUGE, _SUM = 1, 3, 5, 7  # Metric
+_POINTS, _TEMPORALITY, _MONOTONIC = 1, 2, 3  # Gauge and Sum
+_SINCE, _AT, _AS_DOUBLE, _POINT_ATTRIBUTES = 2, 3, 4, 7  # NumberDataPoint
+_KEY, _VALUE, _STRING_VALUE = 1, 2, 1  # KeyValue, AnyValue
+
+
+def _metric(name: str, unit: str) -> bytes:
+    return string(_NAME, name) + (string(_UNIT, unit) if unit else b"")
+
+
+def _written(point: Point, *, since: bool) -> bytes:
+    begin = fixed64(_SINCE, point.since) if since else b""
+    value = fixed64(_AT, point.at) + double(_AS_DOUBLE, point.value)
+    return begin + value + _attributes(_POINT_ATTRIBUTES, point.attributes)
+
+
+def _attributes(field: int, values: Mapping[str, str]) -> bytes:
+    pairs = (
+        string(_KEY, key) + message(_VALUE, string(_STRING_VALUE, value))
+        for key, value in values.items()
+    )
+    return b"".join(message(field, pair) for pair in pairs)
+
 
 _INT8 = struct.Struct(">b")
 _INT32 = struct.Struct(">i")

@@ -15,8 +15,7 @@ from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.sender.outcomes import Outcomes
 from kprod.sender.sequences import ProducerIdentity
-from kprod.sender.transaction_reactions import Reaction, reaction
-from kprod.sender.transaction_requests import Ask, Coordinator, FindCoordinator
+from kprod.sender.transaction_requests import Ask, Coordinator, FindCoordinator, Reaction, reaction
 from kprod.sender.transactions import DOOMED, State, Transactions
 
 FOREVER = float("inf")

@@ -7,8 +7,14 @@ from typing import Any
 
 from kprod.errors import BrokerError, KprodError
 from kprod.sender.coordination import Coordination
-from kprod.sender.transaction_reactions import PRODUCER_FENCED, Reaction
-from kprod.sender.transaction_requests import AddPartitions, Ask, CommitOffsets, EndTransaction
+from kprod.sender.transaction_requests import (
+    PRODUCER_FENCED,
+    AddPartitions,
+    Ask,
+    CommitOffsets,
+    EndTransaction,
+    Reaction,
+)
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.types import TopicPartition
 

@@ -7,7 +7,6 @@ from typing import Any
 from kprod.buffer.producer_id import ProducerId
 from kprod.sender.coordination import Coordination
 from kprod.sender.sequences import ProducerIdentity, Sequences
-from kprod.sender.transaction_reactions import Reaction
 from kprod.sender.transaction_requests import (
     AddOffsets,
     AddPartitions,
@@ -15,6 +14,7 @@ from kprod.sender.transaction_requests import (
     CommitOffsets,
     EndTransaction,
     InitProducerId,
+    Reaction,
 )
 from kprod.sender.transactions import Call, Transactions
 from kprod.types import TopicPartition

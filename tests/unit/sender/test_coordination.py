@@ -12,14 +12,17 @@ from kprod.errors import (
     TransactionAbortableError,
     TransactionError,
 )
-from kprod.sender.transaction_reactions import AGAIN, LATE, Reaction, reaction
 from kprod.sender.transaction_requests import (
+    AGAIN,
+    LATE,
     AddOffsets,
     AddPartitions,
     Ask,
     CommitOffsets,
     EndTransaction,
     InitProducerId,
+    Reaction,
+    reaction,
 )
 from kprod.sender.transactions import Call, State
 from kprod.types import NextStep, TopicPartition

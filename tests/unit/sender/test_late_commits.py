@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.errors import ConnectionLost, ProducerFencedError, TransactionAbortableError
-from kprod.sender.transaction_reactions import Reaction
-from kprod.sender.transaction_requests import EndTransaction
+from kprod.sender.transaction_requests import EndTransaction, Reaction
 from kprod.sender.transactions import Call
 from tests.unit.sender.coordinating import T0, Dialogue
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kprod.errors import BrokerError, ProducerClosedError, UnsupportedVersionError
-from kprod.sender.transaction_reactions import Reaction
-from kprod.sender.transaction_requests import FetchOffsets, FindCoordinator, InitProducerId
+from kprod.sender.transaction_requests import (
+    FetchOffsets,
+    FindCoordinator,
+    InitProducerId,
+    Reaction,
+)
 from kprod.sender.transactions import Call, OffsetFetch
 from kprod.wire.transactions import GROUP, CommittedOffset, CoordinatorReply, OffsetsReply
 from tests.unit.sender.coordinating import T0, Dialogue

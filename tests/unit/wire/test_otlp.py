@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.wire.otlp import Point, Temporality, gauge, metrics_data, monotonic_sum, uvarint
+from kprod.wire.telemetry import Point, Temporality, gauge, metrics_data, monotonic_sum, uvarint
 from tests.support.metrics_data import ToldMetric, read_metrics, read_resource, read_scope
 
 BEGIN, NOW = 1_700_000_000_000_000_000, 1_700_000_300_000_000_000
