@@ -40,7 +40,7 @@ from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.process import exit_on_sigterm, forget, watch_over
 from kprod.transactional.transaction_calls import TransactionCalls
 from kprod.types import DeliveryReport, Headers, ProducerRecord, TopicPartition
-from kprod_ext import BulkTurn, CompiledSend, RecordClock
+from kprod_ext import CompiledSend, RecordClock
 from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
@@ -260,7 +260,6 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             wake=self._wake,
             blocking_time=partial(self._engine.blocking_time, self._max_block),
             largest=self._size_limits.largest_payload,
-            turn=BulkTurn(),
         )
 
     def _await_callbacks(self, deadline: float) -> None:

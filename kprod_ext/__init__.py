@@ -8,7 +8,7 @@ from __future__ import annotations
 from kprod_ext.arrow import ArrowChunk, ArrowSource
 from kprod_ext.batch import MemoryRecordsBuilder, ProducerBatch, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
-from kprod_ext.bulk import BulkAppender, BulkStop, BulkTurn, RecordRun, SentRecords
+from kprod_ext.bulk import BulkAppender, BulkStop, SentRecords
 from kprod_ext.futures import FutureRecordMetadata
 from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signal
 from kprod_ext.network import Poller, receive, send_buffers
@@ -46,7 +46,6 @@ __all__ = [
     "BufferPool",
     "BulkAppender",
     "BulkStop",
-    "BulkTurn",
     "CompiledSend",
     "FutureRecordMetadata",
     "MemoryRecordsBuilder",
@@ -59,7 +58,6 @@ __all__ = [
     "ProducerBatch",
     "RecordChunk",
     "RecordClock",
-    "RecordRun",
     "SentRecords",
     "StickyPartition",
     "TopicAppender",

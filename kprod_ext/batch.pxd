@@ -14,7 +14,6 @@ from kprod_ext.buffer_pool cimport BufferPool, Chunk, PooledBuffer, add_chunk, c
 from kprod_ext.record cimport (
     HEADER_SIZE,
     Record,
-    batch_bound,
     body_size,
     payload_size,
     put_record,
@@ -412,12 +411,6 @@ cdef inline Py_ssize_t take_record(
     if builder._buffer.given_back and not builder.closed_for_append:
         return REFUSED
     return take_record_at(builder._tail, record, True)
-
-
-@cython.nonecheck(False)
-cdef inline bint holds_first(MemoryRecordsBuilder builder, const Record* record) noexcept nogil:
-    """Whether an empty batch has memory for the record, without growing and whatever its time."""
-    return builder._tail.record_count == 0 and 0 <= batch_bound(record) <= builder._buffer.capacity
 
 
 cdef class ProducerBatch(MemoryRecordsBuilder):

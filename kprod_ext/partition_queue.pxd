@@ -40,8 +40,8 @@ cdef class StickyPartition:
     cdef readonly Py_ssize_t batch_size
     cdef RecordLock _lock               # guards counting
 
-    cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept
-    cdef Py_ssize_t produced(self) noexcept
+    cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept nogil
+    cdef Py_ssize_t left(self, bint batch_ready) noexcept nogil
 
 
 # Threads that may write into open batches without the GIL; changed with the GIL held. After a fork
@@ -125,10 +125,7 @@ cdef class PartitionQueue:
     cdef AppendResult append_to_new_batch(self, Record* record, PooledBuffer buffer)
     cpdef void batch_filled(self) except *
 
-    # `now_open` takes the lock: the delivery of the open batch, and how many records it has.
-    cdef object now_open(self, Py_ssize_t* records)
-
-    cdef ProducerBatch _new_batch(self, PooledBuffer buffer, bint has_delivery)
+    cdef ProducerBatch _new_batch(self, PooledBuffer buffer)
     cdef int _push(
         self,
         ProducerBatch batch,

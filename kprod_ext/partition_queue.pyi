@@ -159,12 +159,6 @@ class PartitionQueue:
     def batch_filled(self) -> None:
         """A record has filled the open batch: the sender should look."""
 
-    def spares(self, count: int) -> list[ProducerBatch]:
-        """At most ``count`` batches of no partition yet, as there is memory without waiting."""
-
-    def publish(self, batch: ProducerBatch) -> bool:
-        """Queue a spare batch that has records; False when this queue takes none."""
-
     def shut(self) -> None:
         """Take no more records into the open batch. When this returns, no append is under way."""
 

@@ -61,7 +61,7 @@ cdef class StickyPartition:
         """Count a record of nbytes; whether the partition has had its share now."""
         return self.count(nbytes, batch_ready)
 
-    cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept:
+    cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept nogil:
         take_lock(&self._lock)
         self._produced += nbytes
         if self._produced >= share_of(self.batch_size, batch_ready):
@@ -69,13 +69,13 @@ cdef class StickyPartition:
         release_lock(&self._lock)
         return self.spent
 
-    cdef Py_ssize_t produced(self) noexcept:
-        """Bytes that it got until now."""
-        cdef Py_ssize_t produced
+    cdef Py_ssize_t left(self, bint batch_ready) noexcept nogil:
+        """Bytes until it has had its share."""
+        cdef Py_ssize_t left
         take_lock(&self._lock)
-        produced = self._produced
+        left = share_of(self.batch_size, batch_ready) - self._produced
         release_lock(&self._lock)
-        return produced
+        return left
 
 
 cdef class AppendContext:
@@ -223,7 +223,7 @@ cdef class PartitionQueue:
                     buffer = context.pool.take(max(context.batch_size, batch_bound(record)))
                     if buffer is None:
                         return None
-                batch = self._new_batch(buffer, True)
+                batch = self._new_batch(buffer)
             result = AppendResult.__new__(AppendResult)
             result.future = new_future()
             filled = self._open_batch()
@@ -231,11 +231,9 @@ cdef class PartitionQueue:
                 self._tell(result, filled)
                 return result
 
-    cdef ProducerBatch _new_batch(self, PooledBuffer buffer, bint has_delivery):
+    cdef ProducerBatch _new_batch(self, PooledBuffer buffer):
         cdef AppendContext context = self.context
-        cdef object delivery = None
-        if has_delivery:
-            delivery = context._delivery_type(self.tp, self.hurry, context.callbacks, self.wait)
+        delivery = context._delivery_type(self.tp, self.hurry, context.callbacks, self.wait)
         cdef Py_ssize_t most = min(context.batch_max_size, self.batch_max_size, self.grows_to)
         codec = self.settings.codec
         return context._batch_type(
@@ -343,38 +341,6 @@ cdef class PartitionQueue:
         self.context._noted(self)
         self.context._wake()
 
-    def spares(self, Py_ssize_t count):
-        """At most ``count`` batches of no partition yet, as there is memory without waiting."""
-        cdef list found = []
-        cdef PooledBuffer buffer
-        while len(found) < count:
-            buffer = self.context.pool.take(self.context.batch_size)
-            if buffer is None:
-                break
-            found.append(self._new_batch(buffer, False))
-        return found
-
-    def publish(self, ProducerBatch batch not None):
-        """Queue a spare batch that has records; False when this queue takes none."""
-        cdef AppendContext context = self.context
-        cdef Py_ssize_t shuts
-        cdef bint published = False
-        batch.tp, batch.created_at = self.tp, context._now()
-        batch.delivery = context._delivery_type(self.tp, self.hurry, context.callbacks, self.wait)
-        while not published:
-            shuts = context.shuts
-            if self.retired or context.refuses():
-                return False
-            take_lock(&self.tail.lock)
-            try:
-                if not self.retired and context.shuts == shuts:
-                    self._admit(batch)
-                    self._link(batch)
-                    published = True
-            finally:
-                release_lock(&self.tail.lock)
-        return True
-
     def shut(self):
         """Take no more records into the open batch. When this returns, no append is under way."""
         take_lock(&self.tail.lock)
@@ -390,15 +356,6 @@ cdef class PartitionQueue:
         batch = self._open
         release_lock(&self.tail.lock)
         return batch
-
-    cdef object now_open(self, Py_ssize_t* records):
-        cdef object delivery = None
-        take_lock(&self.tail.lock)
-        if self._open is not None:
-            delivery = self._open.delivery
-        records[0] = self.tail.record_count
-        release_lock(&self.tail.lock)
-        return delivery
 
     @property
     def depth(self):

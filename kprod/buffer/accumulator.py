@@ -34,9 +34,6 @@ from kprod_ext.record_clock import RecordClock
 
 Taken: TypeAlias = list[tuple[ProducerBatch, Leadership]]
 
-SPARE_BYTES = 1024 * 1024
-"""Of all batches that one call fills before it queues them, about: so many stay in the caches."""
-
 
 def _nothing(*_: object) -> None:
     """What is to be done where nobody asked for anything."""
@@ -168,36 +165,6 @@ class RecordAccumulator:
                 "the producer was closed while send() waited for memory"
             ) from None
 
-    def spare_batches(self, tp: TopicPartition, count: int) -> list[ProducerBatch]:
-        """At most ``count`` batches for the topic of ``tp``, as there is memory without waiting.
-
-        Together they take at most ``SPARE_BYTES`` and a quarter of the memory there is. Each that
-        was filled must be published; the memory of the others goes back when they are dropped.
-        """
-        queue = self._queue(tp)
-        if queue.settings.codec:  # who fills one after the other can help to compress in between
-            return []
-        most = min(SPARE_BYTES, self.pool.total // 4) // self.batch_size
-        return queue.spares(min(count, most))
-
-    def largest_batch(self, tp: TopicPartition) -> int:
-        """Bytes that a batch of ``tp`` which is begun now grows to."""
-        queue = self._queue(tp)
-        return max(self.batch_size, min(self.batch_max_size, queue.batch_max_size, queue.grows_to))
-
-    def publish(self, tp: TopicPartition, spare: ProducerBatch) -> BatchDelivery:
-        """Queue a filled batch; its delivery, which has failed after ``close``."""
-        queue = self._queue(tp)
-        while not queue.publish(spare):
-            refused = self._refused()
-            if refused is not None:
-                spare.delivery.fail(refused)
-                spare.release()
-                break
-            queue = self._queue(tp)
-        delivery: BatchDelivery = spare.delivery
-        return delivery
-
     def _queue(self, tp: TopicPartition) -> PartitionQueue:
         """The queue of a partition, made when it is used for the first time."""
         queue: PartitionQueue | None = self._queues.get(tp)
@@ -242,11 +209,6 @@ class RecordAccumulator:
     def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
         """Where records of a partition that was used before may be appended directly."""
         return self._queue(tp)
-
-    def filled(self, tp: TopicPartition) -> None:
-        """A record that was appended directly has filled the open batch of ``tp``."""
-        if (queue := self._queues.get(tp)) is not None:
-            self._ready_tracker.note(queue)
 
     def begin_flush(self) -> None:
         """Make every batch sendable, however young, until ``end_flush``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from kprod.buffer.delivery import NO_OFFSET, BatchDelivery
@@ -10,20 +11,24 @@ from kprod.bulk.report import BulkProgress, BulkReport, OffsetRange
 from kprod.clock import SystemClock
 from kprod.errors import DeliveryError, KprodError, KprodTimeoutError
 from kprod.types import Persisted, RecordMetadata, TopicPartition
-from kprod_ext import RecordRun, SentRecords
+from kprod_ext import SentRecords
 
 UNKNOWN = -1
 
-Piece: TypeAlias = tuple[RecordRun, BatchDelivery, int, int, int]
-"""Part of a run: the run, the delivery that has its outcomes, the index of its first record there,
-how many records of the run come before it, and how many it has."""
+Run: TypeAlias = tuple[BatchDelivery, int, int]
+"""Records that follow each other in a batch: its delivery, the first one's index, how many."""
+
+Piece: TypeAlias = tuple[BatchDelivery, int, Run]
+"""Part of a run: the delivery that has its outcomes, the index of its first record there, and
+which part it is."""
 
 
 class BulkDelivery:
     """The outcomes of the records of one ``send_many`` or ``send_arrow``. Thread-safe.
 
-    It holds one small object per batch and one to four bytes per record, and no record. ``len`` is
-    the number of records that were queued, numbered from 0 in the order in which they were given.
+    It holds the outcomes of batches, twelve bytes for each run of records that follow each other in
+    one, and no record. ``len`` is the number of records that were queued, numbered from 0 in the
+    order in which they were given.
     ``await`` gives what ``get`` returns. Pickling is refused: it belongs to its process.
     """
 
@@ -36,7 +41,11 @@ class BulkDelivery:
     @property
     def is_done(self) -> bool:
         """True once every record was acknowledged or has failed."""
-        return all(run.delivery.done for run in self._sent.runs)
+        return all(delivery.done for delivery, _, _ in self._runs)
+
+    @cached_property
+    def _runs(self) -> list[Run]:
+        return self._sent.runs()
 
     def get(self, timeout: float | None = None) -> BulkReport:
         """Wait at most ``timeout`` seconds (None: no limit) until every record has its outcome.
@@ -65,7 +74,7 @@ class BulkDelivery:
         failed: list[tuple[BatchDelivery, int]] = []
         pending, waits_for = 0, None
         # One look at each: the sender goes on meanwhile.
-        for _, piece, _, _, count in pieces:
+        for piece, _, (_, _, count) in pieces:
             # A batch whose records end differently has its parts before it is done.
             if not piece.done or piece.is_split:
                 pending += count
@@ -111,54 +120,44 @@ class BulkDelivery:
 
         Whether they may be in the log all the same is told by ``persisted`` of their errors.
         """
-        return self._sent.records_of(
-            [
-                (run.place, run.ordinal + at, count)
-                for run, piece, _, at, count in self._pieces()
-                if piece.done and piece.error
-            ]
-        )
+        return self._sent.records_of([run for p, _, run in self._pieces() if p.done and p.error])
 
     @property
     def exceptions(self) -> list[KprodError]:
         """Why records have failed so far: one error for each batch that did."""
-        return [p.error for _, p, *_ in self._pieces() if p.done and p.error]
+        return [p.error for p, *_ in self._pieces() if p.done and p.error]
 
     def __await__(self) -> Generator[Any, None, BulkReport]:
         self._hurry()
-        for run in self._sent.runs:
-            if not run.delivery.done:
-                yield from run.delivery.wait_in_loop()
+        for delivery, _, _ in self._runs:
+            if not delivery.done:
+                yield from delivery.wait_in_loop()
         return self.get(0)
 
     def _wait(self, timeout: float | None) -> bool:
         clock = SystemClock()
         deadline = None if timeout is None else clock.monotonic() + timeout
         self._hurry()
-        for run in self._sent.runs:
-            if run.delivery.done:
+        for delivery, _, _ in self._runs:
+            if delivery.done:
                 continue
             left = None if deadline is None else max(0.0, deadline - clock.monotonic())
-            if not run.delivery.wait(left):
+            if not delivery.wait(left):
                 return False
         return True
 
     def _hurry(self) -> None:
         """Somebody waits: no batch need linger any more."""
-        for run in self._sent.runs:
-            run.delivery.hasten()
+        for delivery, _, _ in self._runs:
+            delivery.hasten()
 
     def _pieces(self) -> Iterator[Piece]:
         """The runs, cut where their batches were split."""
-        for run in self._sent.runs:
-            delivery = run.delivery
-            if not delivery.is_split:  # as nearly every one
-                yield run, delivery, run.first, 0, run.count
-                continue
-            before = 0
-            for piece, index, count in delivery.pieces(run.first, run.count):
-                yield run, piece, index, before, count
-                before += count
+        for delivery, first, count in self._runs:
+            start = first
+            for piece, index, part in delivery.pieces(first, count):
+                yield piece, index, (delivery, start, part)
+                start += part
 
     def _failure(self, failed: list[tuple[BatchDelivery, int]], pending: int) -> DeliveryError:
         records = sum(count for _, count in failed)
@@ -189,16 +188,16 @@ class BulkDelivery:
 
 def _offsets(pieces: list[Piece]) -> dict[TopicPartition, OffsetRange]:
     """Where acknowledged records are, by partition."""
-    seen: dict[int, tuple[TopicPartition, int, int, int]] = {}
-    for run, piece, index, _, count in pieces:
-        tp, first, last, records = seen.get(run.place) or (piece.tp, NO_OFFSET, NO_OFFSET, 0)
+    seen: dict[TopicPartition, tuple[int, int, int]] = {}
+    for piece, index, (_, _, count) in pieces:
+        first, last, records = seen.get(piece.tp) or (NO_OFFSET, NO_OFFSET, 0)
         base = piece.base_offset
         if base != NO_OFFSET:
             lowest, highest = base + index, base + index + count - 1
             first = lowest if first == NO_OFFSET or lowest < first else first
             last = highest if highest > last else last
-        seen[run.place] = tp, first, last, records + count
-    return {tp: OffsetRange(*found) for tp, *found in seen.values()}
+        seen[piece.tp] = first, last, records + count
+    return {tp: OffsetRange(*found) for tp, found in seen.items()}
 
 
 def _offset(delivery: BatchDelivery, index: int) -> int:

@@ -11,7 +11,6 @@ from kprod.bulk.partial_failure import accounted
 from kprod.bulk.row_checks import RowChecks
 from kprod.bulk.rows import Block, Rows
 from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
-from kprod.types import TopicPartition
 from kprod_ext import SentRecords
 from kprod_ext.futures import FutureRecordMetadata
 
@@ -27,7 +26,6 @@ class OneByOne:
         self.delivery = BulkDelivery(self._sent)
         self._send = send
         self._topic = topic
-        self._places: dict[TopicPartition, int] = {}  # an interceptor may send a record elsewhere
 
     def send(
         self,
@@ -43,8 +41,7 @@ class OneByOne:
         except OF_THE_RECORD as error:
             error.args = (f"record {self._sent.count}: {error}",)
             raise
-        place = self._places.setdefault(future.topic_partition, len(self._places))
-        self._sent.add(place, future.delivery, future.index)
+        self._sent.add(future.delivery, future.index)
 
 
 def send_one_by_one(

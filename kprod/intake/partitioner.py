@@ -120,10 +120,13 @@ class DefaultPartitioner:
             sticky = self._sticky.items()
             self._sticky = {topic: each for topic, each in sticky if topic not in topics}
 
-    def ahead(self, topic: TopicInfo, count: int) -> list[StickyPartition]:
-        """Partitions drawn for when the sticky one has had its share; see ``goes_on``."""
+    def upcoming(self, topic: TopicInfo, count: int) -> list[StickyPartition]:
+        """The sticky partition, and ``count`` more, drawn for when it has had its share.
+
+        Who writes to them tells by ``goes_on`` which one is in use. Those not used are dropped.
+        """
         with self._lock:
-            return [self._drawn(topic) for _ in range(count)]
+            return [self._stick(topic), *self._drawn(topic, count)]
 
     def goes_on(self, topic: TopicInfo, sticky: StickyPartition) -> None:
         """Records without a key go to ``sticky`` now, which was drawn ahead."""
@@ -132,25 +135,29 @@ class DefaultPartitioner:
 
     def _choose_again(self, topic: TopicInfo) -> int:
         with self._lock:
-            sticky = self._sticky.get(topic.name)
-            # Looked at again: of several threads that found the partition without a leader only the
-            # first draws, the others follow it and so fill the same batch.
-            if sticky is None or sticky.spent or not _usable(topic, sticky.partition):
-                sticky = self._sticky[topic.name] = self._drawn(topic)
-            return sticky.partition
+            return self._stick(topic).partition
 
-    def _drawn(self, topic: TopicInfo) -> StickyPartition:
-        drawn = self._loads.draw(topic, self._rng) if self._loads is not None else None
+    def _stick(self, topic: TopicInfo) -> StickyPartition:
+        sticky = self._sticky.get(topic.name)
+        # Looked at again: of several threads that found the partition without a leader only the
+        # first draws, the others follow it and so fill the same batch.
+        if sticky is None or sticky.spent or not _usable(topic, sticky.partition):
+            (sticky,) = self._drawn(topic)
+            self._sticky[topic.name] = sticky
+        return sticky
+
+    def _drawn(self, topic: TopicInfo, count: int = 1) -> list[StickyPartition]:
+        drawn = self._loads.draw(topic, self._rng, count) if self._loads is not None else None
         if drawn is None:
-            drawn = self._rng.choice(topic.available or range(len(topic.partitions)))
-        return StickyPartition(drawn, self._batch_size)
+            drawn = self._rng.choices(topic.available or range(len(topic.partitions)), k=count)
+        return [StickyPartition(partition, self._batch_size) for partition in drawn]
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
         """Count towards the switch to another partition."""
         with self._lock:
             sticky = self._sticky.get(topic.name)
             if sticky is not None and self._counted(sticky, partition, nbytes, batch_ready):
-                self._sticky[topic.name] = self._drawn(topic)
+                (self._sticky[topic.name],) = self._drawn(topic)
 
     def count(self, topic: str, partition: int, nbytes: int, batch_ready: bool) -> None:
         """As ``appended``, for a caller without the topic: it switches with the next record."""

@@ -116,11 +116,13 @@ class QueueLoads:
         waiting = self._waiting_since.items()
         return frozenset(node for node, since in waiting if now - since > limit)
 
-    def draw(self, topic: TopicInfo, rng: random.Random) -> int | None:
-        """One of the topic's partitions that have a leader; None when all are equally good."""
+    def draw(self, topic: TopicInfo, rng: random.Random, count: int = 1) -> list[int] | None:
+        """``count`` of the topic's partitions with a leader; None when all are equally good."""
         self.topics.add(topic.name)
         table = self._table(self._look, topic)
-        return None if table is None else table.partition(rng.randrange(table.total))
+        if table is None:
+            return None
+        return [table.partition(n) for n in rng.choices(range(table.total), k=count)]
 
     def _table(self, look: _Look, topic: TopicInfo) -> LoadTable | None:
         made_for, table = look.tables.get(topic.name, (None, None))

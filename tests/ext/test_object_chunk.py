@@ -9,7 +9,6 @@ import pytest
 from kprod_ext import (
     BulkAppender,
     BulkStop,
-    BulkTurn,
     ObjectChunk,
     RecordChunk,
     SentRecords,
@@ -158,12 +157,12 @@ def test_plain_means_bytes_that_are_small_enough() -> None:
 
 def test_an_appender_without_batches_says_what_it_needs() -> None:
     chunk = ObjectChunk(4, 1000, Asked())
-    appender = BulkAppender(TopicAppender(2, 1000), BulkTurn(), SentRecords())
+    appender = BulkAppender(TopicAppender(2, 1000), SentRecords())
     chunk.load([b"x"])
-    assert appender.write(chunk, [], [], print) is BulkStop.NO_STICKY
+    assert appender.write(chunk) is BulkStop.NO_STICKY
     chunk.load([b"x"], None, None, 1)
-    assert appender.write(chunk, [], [], print) is BulkStop.NOT_ADMITTED
+    assert appender.write(chunk) is BulkStop.NOT_ADMITTED
     assert appender.partition == 1
     chunk.load([b"x"], None, None, 5)
-    assert appender.write(chunk, [], [], print) is BulkStop.NOT_ADMITTED
+    assert appender.write(chunk) is BulkStop.NOT_ADMITTED
     assert appender.partition == 5

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from kprod.types import TopicPartition
 from kprod_ext import BufferPool, PartitionQueue, RecordClock, TopicAppender
 from tests.support.batch_writing import new_builder
-from tests.support.partition_queues import SETTINGS, TP, new_batch, new_context, new_queue
+from tests.support.partition_queues import SETTINGS, TP, new_context, new_queue
 
 VALUE = bytes(100)
 
@@ -88,7 +87,6 @@ def test_nothing_is_queued_while_it_is_refused() -> None:
     queue.shut()
     context.closed = True
     assert queue.append(1, None, b"x", ()) is None
-    assert not queue.publish(new_batch(tp=TopicPartition("other", 1)))
 
 
 @pytest.mark.parametrize(("shuts", "index"), [(False, 1), (True, 0)])
@@ -111,16 +109,6 @@ def test_what_comes_while_a_batch_is_made_is_seen_before_it_is_queued(
     result = queue.append(6, None, b"second", ())
     assert (result.future.index, result.future.timestamp) == (index, 6)
     assert [batch.record_count for batch in queue.take_all()] == [2 - shuts] + [1] * shuts
-
-
-def test_a_spare_batch_is_published_whole() -> None:
-    queue = new_queue()
-    (spare,) = queue.spares(1)
-    assert spare.try_append(1, None, b"spare") > 0
-    queue.append(1, None, b"open", ())
-    assert queue.publish(spare)
-    assert queue.append(1, None, b"behind", ()).future.delivery is spare.delivery
-    assert [batch.record_count for batch in queue.take_all()] == [1, 2]
 
 
 def test_batches_that_come_back_keep_the_order_of_leaving() -> None:

@@ -1,4 +1,4 @@
-"""From a record's number to its batch and back, whatever the number of places."""
+"""From a record's number to its batch and back, whatever the order of the batches."""
 
 from __future__ import annotations
 
@@ -11,48 +11,55 @@ from hypothesis import strategies as st
 
 from kprod_ext import SentRecords
 
+Batch = tuple[int, int]
+"""Stands for a delivery: a partition, and which of its batches."""
 
-def model(places: list[int], batch: int) -> list[tuple[tuple[int, int], int]]:
-    """The (place, batch), index of every record when batches of a place hold ``batch`` each."""
+
+def model(partitions: list[int], records: int) -> list[tuple[Batch, int]]:
+    """Batch and index of every record when the batches hold ``records`` each."""
     seen: dict[int, int] = defaultdict(int)
     found = []
-    for place in places:
-        found.append(((place, seen[place] // batch), seen[place] % batch))
-        seen[place] += 1
+    for partition in partitions:
+        found.append(((partition, seen[partition] // records), seen[partition] % records))
+        seen[partition] += 1
     return found
 
 
-def sent_as(places: list[int], batch: int) -> SentRecords:
+def sent_as(partitions: list[int], records: int) -> SentRecords:
     sent = SentRecords()
-    deliveries: dict[tuple[int, int], tuple[int, int]] = {}
-    for place, (key, index) in zip(places, model(places, batch), strict=True):
-        sent.add(place, deliveries.setdefault(key, key), index)
+    for batch, index in model(partitions, records):
+        sent.add(batch, index)
     return sent
 
 
-@given(
-    st.lists(st.sampled_from([0, 1, 7, 255, 256, 65_535, 65_536, 2**31 - 1]), max_size=80),
-    st.integers(1, 9),
-)
-def test_every_record_is_found(places: list[int], batch: int) -> None:
-    # The largest number makes the lookup allocate by it: a place is a partition or a small count.
-    places = [min(place, 100_000) for place in places]
-    sent = sent_as(places, batch)
-    assert sent.count == len(places)
-    assert [sent.locate(n) for n in range(len(places))] == model(places, batch)
-    assert sum(run.count for run in sent.runs) == len(places)
-    assert len(sent.runs) == len({key for key, _ in model(places, batch)})
+@given(st.lists(st.integers(0, 5), max_size=80), st.integers(1, 9))
+def test_every_record_is_found(partitions: list[int], records: int) -> None:
+    sent, wanted = sent_as(partitions, records), model(partitions, records)
+    assert sent.count == len(partitions)
+    assert [sent.locate(n) for n in range(len(partitions))] == wanted
+    counts: dict[Batch, int] = defaultdict(int)
+    for batch, _ in wanted:
+        counts[batch] += 1
+    assert sent.runs() == [(batch, 0, count) for batch, count in counts.items()]
 
 
 @given(st.lists(st.integers(0, 3), max_size=120), st.integers(1, 9), st.data())
 def test_records_of_some_batches_are_listed(
-    places: list[int], batch: int, data: st.DataObject
+    partitions: list[int], records: int, data: st.DataObject
 ) -> None:
-    sent = sent_as(places, batch)
-    chosen = [run for run in sent.runs if data.draw(st.booleans())]
-    wanted = {run.delivery for run in chosen}
-    listed = sent.records_of([(run.place, run.ordinal, run.count) for run in chosen])
-    assert listed == [n for n, (key, _) in enumerate(model(places, batch)) if key in wanted]
+    sent = sent_as(partitions, records)
+    chosen = [run for run in sent.runs() if data.draw(st.booleans())]
+    wanted = {batch for batch, _, _ in chosen}
+    found = model(partitions, records)
+    assert sent.records_of(chosen) == [n for n, (batch, _) in enumerate(found) if batch in wanted]
+
+
+@given(st.lists(st.integers(0, 2), max_size=60), st.integers(1, 9), st.integers(0, 9))
+def test_a_part_of_a_batch_is_listed(partitions: list[int], records: int, first: int) -> None:
+    sent, found = sent_as(partitions, records), model(partitions, records)
+    pieces = [(batch, first, 2) for batch, _, _ in sent.runs()]
+    wanted = [n for n, (_, index) in enumerate(found) if first <= index < first + 2]
+    assert sent.records_of(pieces) == wanted
 
 
 def test_what_is_not_there_is_not_found() -> None:
@@ -61,23 +68,27 @@ def test_what_is_not_there_is_not_found() -> None:
         with pytest.raises(IndexError):
             sent.locate(number)
     assert sent.records_of([]) == []
-    for place in (-1, 2**32):
-        with pytest.raises(ValueError, match="no place"):
-            sent.add(place, None, 0)
+    with pytest.raises(KeyError):
+        sent.records_of([((7, 7), 0, 1)])
+    for index in (-1, 2**32):
+        with pytest.raises(ValueError, match="no record of a batch"):
+            sent.add((0, 0), index)
+    assert SentRecords().runs() == []
 
 
 def test_a_gap_in_a_batch_begins_a_new_run() -> None:
     sent = SentRecords()
-    delivery = object()
-    for index in (0, 1, 5, 6):  # 2 to 4 are somebody else's
-        sent.add(3, delivery, index)
-    assert [(run.ordinal, run.first, run.count) for run in sent.runs] == [(0, 0, 2), (2, 5, 2)]
-    assert [sent.locate(n)[1] for n in range(4)] == [0, 1, 5, 6]
+    for index in (0, 1, 5, 6):  # 2 to 4 are another call's
+        sent.add("batch", index)
+        sent.add("other", index // 2 * 3)
+    assert [run for run in sent.runs() if run[0] == "batch"] == [("batch", 0, 2), ("batch", 5, 2)]
+    assert [sent.locate(n)[1] for n in range(0, 8, 2)] == [0, 1, 5, 6]
 
 
-def test_many_records_take_little_memory_each() -> None:
+def test_many_runs_are_kept() -> None:
     sent = SentRecords()
     rng = random.Random(1)
-    for n in range(10_000):
-        sent.add(rng.randrange(4), "batch", n)
-    assert sent.locate(9_999)[1] == 9_999
+    indices = [rng.randrange(2**32) for _ in range(10_000)]
+    for index in indices:
+        sent.add("batch", index)
+    assert [sent.locate(n)[1] for n in range(10_000)] == indices

@@ -8,7 +8,7 @@ import pytest
 
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.partial_failure import accounted
-from tests.property.test_bulk_spares import Sending, load
+from tests.property.test_bulk_writing import Sending, load
 from tests.unit.buffer.accumulating import read
 
 hooks = pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")

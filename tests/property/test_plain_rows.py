@@ -16,7 +16,7 @@ from kprod.bulk.row_sending import HELD_ROWS, PLAIN_ROWS, send_rows
 from kprod.bulk.rows import Rows
 from kprod.errors import SerializationError
 from kprod_ext import ObjectChunk
-from tests.property.test_bulk_spares import Sending
+from tests.property.test_bulk_writing import Sending
 from tests.unit.buffer.accumulating import BATCH, read
 
 Row = tuple[bytes | None, bytes | None]
@@ -41,10 +41,10 @@ def send(
     values: list[Any],
     keys: list[Any] | None = None,
     wake: Callable[[], None] = lambda: None,
-    sending: Sending | None = None,
+    memory: int = 1000,
 ) -> tuple[BulkDelivery, list[Row]]:
-    sending = sending or Sending(1, leaders=(1,))
-    parts = sending.parts(wake=wake)
+    sending = Sending(1, leaders=(1,), memory=memory, wake=wake)
+    parts = sending.parts()
     checks = RowChecks("t", lambda *_: None)
     delivery = send_rows(parts, "t", Rows(values, keys=keys), checks)
     return delivery, queued(sending)
@@ -150,7 +150,7 @@ def test_what_is_put_into_a_list_meanwhile_is_checked() -> None:
 @pytest.mark.parametrize("more", [-1, 0, 1, PLAIN_ROWS])
 def test_many_rows_are_held_some_at_a_time(more: int) -> None:
     values = [b"%d" % n for n in range(HELD_ROWS + more)]
-    delivery, rows = send(values, sending=Sending(1, leaders=(1,), memory=2000))
+    delivery, rows = send(values, memory=2000)
     assert len(delivery) == len(values)
     assert [value for _, value in rows] == values
 

@@ -31,9 +31,9 @@ def send(outcomes: Acknowledgements, batch: BatchDelivery, count: int) -> None:
 def call(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
     """A bulk call that has put so many records into each of the batches, from their first on."""
     sent = SentRecords()
-    for place, (batch, count) in enumerate(parts):
+    for batch, count in parts:
         for index in range(count):
-            sent.add(place, batch, index)
+            sent.add(batch, index)
     return BulkDelivery(sent)
 
 

@@ -77,8 +77,12 @@ class Accumulating:
             self.pool,
             clock=self.clock,
             retry_backoff=ExponentialBackoff(1, 8, SteadyRandom()),
-            wake=lambda: self.wakes.append(None),
-            **{"batch_size": BATCH, "settings": lambda topic: settings, **options},
+            **{
+                "batch_size": BATCH,
+                "settings": lambda topic: settings,
+                "wake": lambda: self.wakes.append(None),
+                **options,
+            },
         )
 
     @property

@@ -191,17 +191,6 @@ def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
     assert by_partition == {0: [4, 4, 4], 1: [10, 2]}
 
 
-def test_batches_are_filled_ahead_up_to_their_largest_size() -> None:
-    rig = growing()
-    (spare,) = rig.accumulator.spare_batches(TopicPartition("t", 0), 1)
-    while spare.try_append(1000, None, VALUE):
-        pass
-    rig.accumulator.publish(TopicPartition("t", 0), spare)
-    (batch,) = rig.drain()
-    assert batch.record_count == 10
-    assert read(batch).record_count == 10
-
-
 def test_without_more_room_batches_are_as_large_as_they_are_ready() -> None:
     for options in ({}, {"batch_max_size": BATCH}, {"batch_max_size": 1}):
         rig = Accumulating(100, **options)

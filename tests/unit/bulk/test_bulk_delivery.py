@@ -80,9 +80,9 @@ def batch_of(partition: int) -> BatchDelivery:
 def handle_of(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
     """Of a call that has put so many records into each of the batches, from their first on."""
     sent = SentRecords()
-    for place, (batch, count) in enumerate(parts):
+    for batch, count in parts:
         for index in range(count):
-            sent.add(place, batch, index)
+            sent.add(batch, index)
     return BulkDelivery(sent)
 
 

@@ -26,7 +26,7 @@ class Finish:
         if not self.sent.count:
             batch = BatchDelivery(TopicPartition("t", 0), hurry=lambda: None)
             for index in range(2):
-                self.sent.add(0, batch, index)
+                self.sent.add(batch, index)
 
 
 def test_a_call_that_ends_well_is_finished_once() -> None:

@@ -1,4 +1,4 @@
-"""A bulk call that fills batches ahead puts every record where a loop of appends puts it."""
+"""A bulk call puts every record where a loop of appends puts it, and holds no memory back."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
-from kprod_ext import BufferPool, BulkTurn, MemoryRecordsBuilder, ObjectChunk, TopicAppenders
+from kprod_ext import BufferPool, MemoryRecordsBuilder, ObjectChunk, TopicAppenders
 from tests.unit.buffer.accumulating import BATCH, Accumulating, cluster, read
 
 PARTITIONS = 3
 TIME = 1_700_000_000_000
+
+
+def nothing() -> None:
+    """What a wake-up does when no test asks for more."""
 
 
 class Known(Metadata):
@@ -53,11 +57,16 @@ class Sending:
     leaders: tuple[int, ...] = (1, 1, 1)
     batch_size: int = BATCH
     codec: str = "none"
+    wake: Callable[[], None] = nothing
     around: Accumulating = field(init=False)
 
     def __post_init__(self) -> None:
         self.around = Accumulating(
-            self.memory, batch_size=self.batch_size, compression=self.codec, compress=gzip.compress
+            self.memory,
+            batch_size=self.batch_size,
+            compression=self.codec,
+            compress=gzip.compress,
+            wake=self.wake,
         )
         self.partitioner = DefaultPartitioner(self.batch_size, random.Random(self.seed))
         self.cluster = cluster(leaders=self.leaders)
@@ -71,9 +80,7 @@ class Sending:
             )
             self.partitioner.appended(self.topic, partition, appended.nbytes, appended.batch_ready)
 
-    def parts(
-        self, metadata: Metadata | None = None, wake: Callable[[], None] = lambda: None
-    ) -> BulkParts:
+    def parts(self, metadata: Metadata | None = None) -> BulkParts:
         accumulator, known = self.around.accumulator, metadata or Known(self.cluster)
         return BulkParts(
             accumulator=accumulator,
@@ -82,16 +89,13 @@ class Sending:
             ),
             metadata=known,
             partitioner=self.partitioner,
-            wake=wake,
+            wake=self.wake,
             blocking_time=lambda: 0.0,
             largest=BATCH * 100,
-            turn=BulkTurn(),
         )
 
-    def writing(
-        self, metadata: Metadata | None = None, wake: Callable[[], None] = lambda: None
-    ) -> BulkWriting:
-        return BulkWriting(self.parts(metadata, wake), "t")
+    def writing(self, metadata: Metadata | None = None) -> BulkWriting:
+        return BulkWriting(self.parts(metadata), "t")
 
     def queued(self) -> list[tuple[int, list[bytes | None]]]:
         """Partition and values of every batch."""
@@ -119,7 +123,7 @@ def by_partition(queued: list[tuple[int, list[bytes | None]]]) -> list[list[list
 
 
 def sizes(most: int = 880) -> st.SearchStrategy[list[int]]:
-    """Of records that fit into a spare batch, whatever comes around them."""
+    """Of records that fit into a batch, whatever comes around them."""
     return st.lists(st.integers(8, most), min_size=1, max_size=120)
 
 
@@ -152,7 +156,7 @@ def test_when_memory_ends_what_came_before_is_queued(
     try:
         writing.write(load(values))
     except BufferFullError:
-        assert sending.around.pool.available < BATCH  # nothing is held back in spare batches
+        assert sending.around.pool.available < BATCH
     writing.finish()
     sent = writing.sent.count
     delivery = BulkDelivery(writing.sent)
@@ -193,8 +197,7 @@ def test_values_alone_are_written_as_any_record(
     assert written == values
 
 
-def test_batches_that_were_filled_at_once_get_any_header() -> None:
-    """The sum of their records is made before the header is known, and again used for another."""
+def test_batches_of_a_bulk_call_get_any_header() -> None:
     values = values_of([400] * 11)
     sending = Sending(1, leaders=(1,))
     writing = sending.writing()
@@ -211,30 +214,11 @@ def test_batches_that_were_filled_at_once_get_any_header() -> None:
     assert [record.value for batch in batches for record in read(batch).records()] == values
 
 
-def test_what_is_filled_when_the_producer_is_closed_fails_at_once() -> None:
+def test_a_closed_accumulator_takes_nothing() -> None:
     sending = Sending(1)
-    accumulator = sending.around.accumulator
-    (spare,) = accumulator.spare_batches(TopicPartition("t", 0), 1)
-    assert spare.try_append(TIME, None, b"value")
-    accumulator.close()
-    delivery = accumulator.publish(TopicPartition("t", 0), spare)
-    assert isinstance(delivery.error, ProducerClosedError)
-    assert (sending.around.used, len(accumulator.incomplete)) == (0, 0)
+    sending.around.accumulator.close()
     with pytest.raises(ProducerClosedError):
         sending.writing().write(load([b"value"]))
-
-
-def test_spare_batches_take_what_is_free_and_at_most_a_quarter() -> None:
-    around, tp = Accumulating(batches=8), TopicPartition("t", 0)
-    spares = around.accumulator.spare_batches(tp, 100)
-    assert (len(spares), around.used) == (2, 2 * BATCH)
-    spares.clear()
-    assert around.used == 0
-    held = [around.pool.allocate(BATCH, 0) for _ in range(8)]
-    assert around.accumulator.spare_batches(tp, 100) == []
-    assert len(held) == 8
-    around.accumulator.close()
-    assert around.accumulator.spare_batches(tp, 100) == []
 
 
 def test_who_waits_for_a_partition_holds_no_memory_meanwhile() -> None:
@@ -257,14 +241,14 @@ def test_who_waits_for_a_partition_holds_no_memory_meanwhile() -> None:
 def test_a_call_that_is_interrupted_keeps_no_memory() -> None:
     """Who keeps the exception keeps, by its traceback, all that the call referred to."""
     for interrupted in range(1, 20):
-        sending = Sending(1)
         left = iter(range(interrupted))
 
         def wake(left: Iterator[int] = left, last: int = interrupted - 1) -> None:
             if next(left, None) == last:
                 raise KeyboardInterrupt
 
-        writing = sending.writing(wake=wake)
+        sending = Sending(1, wake=wake)
+        writing = sending.writing()
         try:
             writing.write(load([bytes(400)] * 7 + [bytes(2000)] + [bytes(400)] * 12))
         except KeyboardInterrupt:
