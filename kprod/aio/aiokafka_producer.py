@@ -257,8 +257,14 @@ class AIOKafkaProducer:
 
     def _serialized(self, key: Any, value: Any) -> tuple[Any, Any]:
         """As aiokafka, which does not know the topic of a batch yet."""
-        wire_key = key if self._key is None else self._key("", [], key)
-        wire_value = value if self._value is None else self._value("", [], value)
+        try:
+            wire_key = key if self._key is None else self._key("", [], key)
+            wire_value = value if self._value is None else self._value("", [], value)
+        except WouldWait:  # it asks a registry about a topic, and the batch has none yet
+            raise TypeError(
+                "a batch has no topic while it is filled, and the serializer needs one: send the"
+                " records one by one, or serialize them and use a producer without serializers"
+            ) from None
         return wire_key, wire_value
 
     async def send_batch(

@@ -79,6 +79,35 @@ def test_others_go_on(broker: EmbeddedBroker, kind: Any) -> None:
         assert hooks.seen == [topic] * 3
 
 
+def test_many_records_with_one_call(broker: EmbeddedBroker) -> None:
+    async def run(fake: FakeRegistry) -> None:
+        serializer = AvroSerializer(SchemaRegistry(fake.url), '"long"')
+        async with aio.Producer(
+            bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
+        ) as producer:
+            stored = await producer.send_all("many", range(1000))
+        assert len(stored) == 1000
+
+    with FakeRegistry() as fake:
+        asyncio.run(run(fake))
+        assert len(fake.asked) == 1
+
+
+def test_a_batch_has_no_topic_to_ask_about(broker: EmbeddedBroker) -> None:
+    async def run(fake: FakeRegistry) -> None:
+        serializer = AvroSerializer(SchemaRegistry(fake.url), '"long"')
+        async with aio.AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
+        ) as producer:
+            batch = producer.create_batch()
+            with pytest.raises(TypeError, match="a batch has no topic"):
+                batch.append(key=None, value=7, timestamp=None)
+        assert fake.asked == []
+
+    with FakeRegistry() as fake:
+        asyncio.run(run(fake))
+
+
 def test_what_the_registry_refuses_is_raised(broker: EmbeddedBroker) -> None:
     async def run(fake: FakeRegistry) -> None:
         serializer = AvroSerializer(SchemaRegistry(fake.url), '"long"')
