@@ -105,7 +105,7 @@ def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     allow_remote: Annotated[
         bool,
         typer.Option(
-            "--allow-remote", help="Listen beyond this machine: anyone may read and write."
+            "--allow-remote", help="Listen beyond this machine: every host may read and write."
         ),
     ] = False,
     tls: Certificate = None,
@@ -118,7 +118,7 @@ def broker(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 ) -> None:
     """Run the embedded broker until Ctrl-C or SIGTERM.
 
-    The first line printed is `listening on HOST:PORT`, with commas where there are several nodes.
+    The first line printed is `listening on HOST:PORT`, with commas between several nodes.
     It serves for trying things out and for tests: all nodes are this one process.
     """
     options = {
