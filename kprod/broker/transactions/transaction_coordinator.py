@@ -250,7 +250,7 @@ class TransactionCoordinator:
         try:
             self._end_in(where, marker, transaction.client_version)
         except BrokerError as error:
-            _log.warning("%s has no marker of %s: %s", where, transaction.transactional_id, error)
+            _log.warning("%s has no marker of %r: %s", where, transaction.transactional_id, error)
             return error.code in _GONE
         except MemoryError:
             return False
@@ -264,7 +264,7 @@ class TransactionCoordinator:
                 if self._transactions.get(name) is transaction:
                     self._store(rules.complete(transaction, self._clock.wall_ms()))
         except (BrokerError, MemoryError) as error:
-            _log.warning("%s could not be completed: %s", name, error)
+            _log.warning("the transaction of %r could not be completed: %s", name, error)
             self._later(_PAUSE, lambda: self._complete(transaction))
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:

@@ -306,3 +306,20 @@ def test_a_disk_that_fails_delays_the_marker(tmp_path: Path) -> None:
         while producer.init(producer.identity) is ErrorCode.concurrent_transactions:
             pass  # until the marker is tried again
         assert values(log) == [b"a"]
+
+
+def test_the_name_that_a_client_chose_is_logged_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(tmp_path) as (node, log):
+        producer = AskingProducer(node, 2, "x\n\x1b[31m")
+        producer.init()
+        producer.send(b"a")
+        log.fail_with(OSError("no disk"))
+        assert producer.end(committed=True) is NONE
+        log.fail_with(None)
+        while producer.init(producer.identity) is ErrorCode.concurrent_transactions:
+            pass  # until the marker is tried again
+    told = [record.getMessage() for record in caplog.records]
+    assert [text for text in told if "has no marker of" in text]
+    assert all(text.isprintable() for text in told)
