@@ -6,7 +6,7 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -274,6 +274,19 @@ class ClusterClient:
         """The node that makes topics."""
         return self.client(self._metadata([]).controller_id)
 
+    def create_topic(
+        self, name: str, partitions: int, replicas: int, options: Mapping[str, str], timeout: float
+    ) -> None:
+        """Make a topic; -1 is for the brokers' default numbers. ``BrokerError``."""
+        wanted = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": replicas,
+            "configs": [{"name": each, "value": value} for each, value in options.items()],
+        }
+        values = {"topics": [wanted], "timeout": int(timeout * 1000)}
+        check_results(self.controller().call(ApiKey.CREATE_TOPICS, values).topics, name)
+
     def brokers(self) -> list[BrokerClient]:
         """Connections to all brokers."""
         self._metadata([])
@@ -293,6 +306,14 @@ class ClusterClient:
             number: PartitionReader(self.client(leader), topic, number)
             for number, leader in sorted(self.leaders(topic).items())
         }
+
+
+def check_results(results: Iterable[Any], topic: str) -> None:
+    """Raise the ``BrokerError`` of an answer about a topic, if it has one."""
+    for result in results:
+        if result.error_code:
+            said = getattr(result, "error_message", None) or f"topic {topic!r}"
+            raise BrokerError(result.error_code, said)
 
 
 class PartitionReader:

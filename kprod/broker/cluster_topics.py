@@ -1,11 +1,11 @@
-"""The topics of a cluster by requests: listed, described, made and deleted"""
+"""The topics of a cluster by requests: listed, described, made and deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kprod.broker.cluster_client import ClusterClient
+from kprod.broker.cluster_client import ClusterClient, check_results
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BrokerError
 
@@ -36,7 +36,7 @@ class ClusterTopics:
 
     def __init__(self, cluster: ClusterClient, timeout: float) -> None:
         self._cluster = cluster
-        self._timeout_ms = int(timeout * 1000)
+        self._timeout = timeout
 
     def all(self) -> list[TopicDescription]:
         """Every topic the client may see, by name, without options."""
@@ -55,8 +55,7 @@ class ClusterTopics:
         wanted = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
         answer = self._cluster.controller().call(ApiKey.DESCRIBE_CONFIGS, {"resources": [wanted]})
         (result,) = answer.results
-        if result.error_code:
-            raise BrokerError(result.error_code, result.error_message or f"topic {name!r}")
+        check_results([result], name)
         own = (each for each in result.configs if each.config_source == _OF_TOPIC)
         return {each.name: "***" if each.is_sensitive else each.value or "" for each in own}
 
@@ -64,28 +63,15 @@ class ClusterTopics:
         self, name: str, partitions: int, replicas: int, options: Mapping[str, str]
     ) -> TopicDescription:
         """Make a topic, and wait until it has leaders; -1 is for the brokers' default numbers."""
-        wanted = {
-            "name": name,
-            "num_partitions": partitions,
-            "replication_factor": replicas,
-            "configs": [{"name": each, "value": value} for each, value in options.items()],
-        }
-        values = {"topics": [wanted], "timeout": self._timeout_ms}
-        _check(self._cluster.controller().call(ApiKey.CREATE_TOPICS, values).topics, name)
+        self._cluster.create_topic(name, partitions, replicas, options, self._timeout)
         self._cluster.leaders(name)
         return self.described(name)
 
     def delete(self, name: str) -> None:
         """Delete a topic with all its records."""
-        values = {"topic_names": [name], "timeout": self._timeout_ms}
-        _check(self._cluster.controller().call(ApiKey.DELETE_TOPICS, values).responses, name)
-
-
-def _check(results: Iterable[Any], name: str) -> None:
-    for result in results:
-        if result.error_code:
-            said = getattr(result, "error_message", None) or f"topic {name!r}"
-            raise BrokerError(result.error_code, said)
+        values = {"topic_names": [name], "timeout": int(self._timeout * 1000)}
+        answer = self._cluster.controller().call(ApiKey.DELETE_TOPICS, values)
+        check_results(answer.responses, name)
 
 
 def _described(topic: Any, options: Mapping[str, str]) -> TopicDescription:

@@ -61,13 +61,7 @@ def create_topic(
 ) -> None:
     """Make a topic with one replica. ``BrokerError`` 36 when the name is taken."""
     with ClusterClient(bootstrap_servers, time.monotonic() + timeout, security) as cluster:
-        wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-        answer = cluster.controller().call(
-            ApiKey.CREATE_TOPICS, {"topics": [wanted], "timeout": int(timeout * 1000)}
-        )
-        for result in answer.topics:
-            if result.error_code:
-                raise BrokerError(result.error_code, result.error_message or name)
+        cluster.create_topic(name, partitions, 1, {}, timeout)
 
 
 _FOR_EVER: Final = 10 * 365 * 86_400.0

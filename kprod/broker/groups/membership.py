@@ -50,8 +50,6 @@ def join(
 
 
 def _refusal_to_join(group: ConsumerGroup, request: JoinRequest) -> ErrorCode | None:
-    if group.state is GroupState.DEAD:
-        return ErrorCode.coordinator_not_available
     known = request.member_id in group.members or request.member_id in group.pending
     if request.member_id:
         fenced = _fenced(group, request.member_id, request.instance_id)

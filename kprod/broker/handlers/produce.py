@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.producer_state import NO_PRODUCER, VerificationGuard
 from kprod.broker.network.connection import HangUp
-from kprod.broker.node import Call, Node, or_error
+from kprod.broker.node import Call, Node
 from kprod.broker.protocol.messages import Message
 from kprod.broker.records.batch_writer import seal
 from kprod.broker.records.codecs import CODEC_NAMES, BatchTooLarge, CorruptBatch
@@ -27,6 +26,7 @@ from kprod.broker.records.record_batch import (
     BatchHeader,
     read_batches,
 )
+from kprod.broker.topics import Topic
 from kprod.broker.transactions.transaction_rules import ProducerIdentity
 from kprod.errors import BrokerError
 from kprod.types import BytesLike
@@ -169,25 +169,29 @@ def produce(call: Call, node: Node) -> Message | None:
 
 
 def _topic(data: Any, call: Call, node: Node) -> Message:
-    names = getattr(data, "name", None), getattr(data, "topic_id", None)
-    parts = [
-        or_error(
-            {"index": part.index, "error_code": 0, "base_offset": -1},
-            _append,
-            part,
-            names,
-            call,
-            node,
-        )
-        for part in data.partition_data
-    ]
-    return {"name": names[0], "topic_id": names[1], "partition_responses": parts}
+    name, topic_id = getattr(data, "name", None), getattr(data, "topic_id", None)
+    try:
+        topic = node.topic(name, topic_id)
+    except BrokerError as error:
+        parts = [_refused(part, error) for part in data.partition_data]
+    else:
+        parts = [_partition(part, topic, call, node) for part in data.partition_data]
+    return {"name": name, "topic_id": topic_id, "partition_responses": parts}
 
 
-def _append(
-    part: Any, names: tuple[str | None, uuid.UUID | None], call: Call, node: Node
-) -> Message:
-    topic = node.topic(*names)
+def _partition(part: Any, topic: Topic, call: Call, node: Node) -> Message:
+    try:
+        return _append(part, topic, call, node)
+    except BrokerError as error:
+        return _refused(part, error)
+
+
+def _refused(part: Any, error: BrokerError) -> Message:
+    refused = {"index": part.index, "error_code": error.code, "error_message": str(error)}
+    return {**refused, "base_offset": -1}
+
+
+def _append(part: Any, topic: Topic, call: Call, node: Node) -> Message:
     if topic.is_internal:
         raise BrokerError(ErrorCode.invalid_topic_exception, f"{topic.name} is the broker's own")
     log = node.partition(topic, part.index)
@@ -207,6 +211,8 @@ def _append(
         appended = log.append(header, records)
     node.purgatory.wake(log.where)
     return {
+        "index": part.index,
+        "error_code": ErrorCode.none,
         "base_offset": appended.base_offset,
         "log_append_time": now_ms if header.is_log_append_time else appended.log_append_time,
         "log_start_offset": appended.log_start_offset,

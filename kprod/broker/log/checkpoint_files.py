@@ -119,20 +119,16 @@ class TopicOverrides:
         """Raises ``StorageError`` for a file that cannot be read."""
         self._path = path
         self._by_topic: dict[str, dict[str, str]] = {}
-        if path.exists():
-            self._read()
-
-    def _read(self) -> None:
         try:
-            content = json.loads(self._path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
             if content["version"] != _OVERRIDES_VERSION:
                 raise ValueError(f"version {content['version']}")
-            self._by_topic = {
-                str(topic): {str(name): str(value) for name, value in settings.items()}
-                for topic, settings in content["topics"].items()
-            }
+            for topic, settings in content["topics"].items():
+                self._by_topic[str(topic)] = {str(name): str(settings[name]) for name in settings}
+        except FileNotFoundError:
+            pass
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StorageError(f"{self._path} has no settings of topics: {error}") from error
+            raise StorageError(f"{path} has no settings of topics: {error}") from error
 
     def of(self, topic: str) -> Mapping[str, str]:
         """What one topic has of its own."""

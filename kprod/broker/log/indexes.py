@@ -202,7 +202,8 @@ class TimeIndex(MappedEntries):
         return self._entry_at(-1)
 
     def _entry_at(self, entry: int) -> TimestampOffset:
-        return TimestampOffset(self[entry][0] if entry >= 0 else -1, self._offset_at(entry))
+        timestamp, relative = self[entry] if entry >= 0 else (-1, 0)
+        return TimestampOffset(timestamp, self._base_offset + relative)
 
 
 _ABORTED_ENTRY: Final = struct.Struct(">hqqqq")
@@ -263,9 +264,6 @@ class TransactionIndex:
             if found[-1].last_offset <= (found[-2].last_offset if len(found) > 1 else -1):
                 raise StorageError(f"{self.path}: {found[-1]} does not come after the one before")
         return found
-
-    def __iter__(self) -> Iterator[AbortedTransaction]:
-        return iter(self.load())
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry; last offsets increase. After an ``OSError`` call ``truncate``."""

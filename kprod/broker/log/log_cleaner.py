@@ -62,7 +62,7 @@ class LogCleaner:
         if not segments:
             return
         # The marker of an aborted transaction may be in a segment that stays.
-        aborted = [one for segment in log.segments for one in segment.transaction_index]
+        aborted = [one for segment in log.segments for one in segment.transaction_index.load()]
         latest = _latest_offsets(dirty, aborted)
         cleaning = _Cleaning(log, latest, aborted, now_ms)
         end = segments[-1].base_offset
@@ -159,7 +159,7 @@ class _Cleaning:
             fresh.open_for_append()
             self._copy(group, fresh)
             for segment in group:
-                for one in segment.transaction_index:
+                for one in segment.transaction_index.load():
                     fresh.transaction_index.append(one)
             fresh.seal()
             fresh.flush()

@@ -73,7 +73,7 @@ class _Segment:
                 problems = self._check_index(path.read_bytes(), layout, check)
                 yield from (f"{path.name}: {problem}" for problem in problems)
         try:
-            list(TransactionIndex(self._log.with_suffix(".txnindex")))
+            TransactionIndex(self._log.with_suffix(".txnindex")).load()
         except StorageError as error:
             yield str(error)
 
@@ -220,7 +220,7 @@ def _used(path: Path, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
 
 
 def _transaction_index(path: Path) -> Iterator[str]:
-    for one in TransactionIndex(path):
+    for one in TransactionIndex(path).load():
         yield (
             f"producer: {one.producer_id} offsets: {one.first_offset}..{one.last_offset} "
             f"last stable offset: {one.last_stable_offset}"

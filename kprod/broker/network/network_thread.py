@@ -89,7 +89,6 @@ class NetworkThread:
         clock: Clock,
         *,
         max_idle: float,
-        name: str = "kprod-broker-network",
     ) -> None:
         self._dispatch = dispatch
         self._pool = pool
@@ -109,7 +108,7 @@ class NetworkThread:
         # Connections of this thread that wait for memory, or have more to read at once. A deque
         # may be added to by handlers while this thread takes from it.
         self._paused: deque[Connection] = deque()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name="kprod-broker-network", daemon=True)
 
     def start(self) -> None:
         """Begin to serve."""

@@ -61,7 +61,8 @@ def field_shapes(entity: Any) -> Iterator[FieldShape]:
         kafka_type = field.metadata.get("kafka_type", "")
         absent = field.default
         if absent is MISSING:
-            absent = None if nullable else _zero(kafka_type, is_array)
+            zero = () if is_array else _ZERO.get(kafka_type, 0)
+            absent = None if nullable else zero
         tag = field.metadata.get("tag")
         yield FieldShape(field.name, kafka_type, struct, is_array, nullable, tag, absent)
 
@@ -75,10 +76,6 @@ def _without_none(of: Any) -> tuple[Any, bool]:
     some = [arg for arg in get_args(of) if arg is not type(None)]
     is_union = get_origin(of) is not tuple and len(some) < len(get_args(of))
     return (some[0], True) if is_union else (of, False)
-
-
-def _zero(kafka_type: str, is_array: bool) -> object:
-    return () if is_array else _ZERO.get(kafka_type, 0)
 
 
 class Allowance:
@@ -264,9 +261,7 @@ def _id(value: bytes) -> uuid.UUID | None:
 _FIXED: Final[dict[str, Read]] = {
     "int8": _fixed(">b"),
     "int16": _fixed(">h"),
-    "uint16": _fixed(">H"),
     "int32": _fixed(">i"),
-    "uint32": _fixed(">I"),
     "int64": _fixed(">q"),
     "bool": _fixed(">?"),
     "uuid": _fixed(">16s", _id),

@@ -157,14 +157,14 @@ def _bytes_of(write: Write, value: object) -> bytes:
 
 
 def _bytes(kafka_type: str, compact: bool) -> Write:
-    encode = _ENCODE[kafka_type]
+    is_text = kafka_type == "string"
     length = _uvarint_above if compact else _LENGTHS[kafka_type]
 
     def write(value: Any, frame: Frame) -> None:
         if value is None:
             frame.tail += length(-1)
         else:
-            data = encode(value)
+            data = value.encode() if is_text else value
             frame.tail += length(len(data))
             frame.add(data)
 
@@ -233,11 +233,8 @@ _ONE_BYTE: Final = [bytes([value]) for value in range(0x80)]
 _FIXED: Final[dict[str, Write]] = {
     "int8": _fixed(">b"),
     "int16": _fixed(">h"),
-    "uint16": _fixed(">H"),
     "int32": _fixed(">i"),
-    "uint32": _fixed(">I"),
     "int64": _fixed(">q"),
-    "float64": _fixed(">d"),
     "bool": _fixed(">?"),
     "uuid": _id,
     "error_code": _fixed(">h"),
@@ -249,11 +246,6 @@ _LENGTHS: Final[dict[str, Callable[[int], bytes]]] = {
     "string": struct.Struct(">h").pack,
     "bytes": _SIZE.pack,
     "records": _SIZE.pack,
-}
-_ENCODE: Final[dict[str, Callable[[Any], Any]]] = {
-    "string": str.encode,
-    "bytes": lambda value: value,
-    "records": lambda value: value,
 }
 
 

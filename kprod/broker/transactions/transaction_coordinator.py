@@ -190,10 +190,7 @@ class TransactionCoordinator:
             raise BrokerError(ErrorCode.invalid_request, "the transactional id is empty")
         found = self._transactions.get(transactional_id)
         if found is None:
-            raise BrokerError(
-                ErrorCode.invalid_producer_id_mapping,
-                f"{transactional_id!r} does not belong to producer {who.producer_id}",
-            )
+            raise rules.unmapped(transactional_id, who)
         return found
 
     # State -----------------------------------------------------------------------------------

@@ -213,7 +213,7 @@ def end(
 
 def _check_producer(transaction: Transaction, who: ProducerIdentity) -> None:
     if transaction.producer_id != who.producer_id:
-        raise _unmapped(transaction, who)
+        raise unmapped(transaction.transactional_id, who)
     if transaction.producer_epoch != who.producer_epoch:
         raise _fenced(transaction, who)
 
@@ -273,10 +273,11 @@ def _fenced(transaction: Transaction, who: ProducerIdentity) -> BrokerError:
     )
 
 
-def _unmapped(transaction: Transaction, who: ProducerIdentity) -> BrokerError:
+def unmapped(transactional_id: str, who: ProducerIdentity) -> BrokerError:
+    """The error of a producer that has another transactional id, or none."""
     return BrokerError(
         ErrorCode.invalid_producer_id_mapping,
-        f"{transaction.transactional_id!r} does not belong to producer {who.producer_id}",
+        f"{transactional_id!r} does not belong to producer {who.producer_id}",
     )
 
 

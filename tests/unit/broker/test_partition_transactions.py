@@ -200,11 +200,11 @@ def test_everything_is_known_after_a_restart(tmp_path: Path, clean: bool, ended:
     assert committed(log) == []
     if ended:
         finish(log, 9, committed=False)
-    before = [one for segment in log.segments for one in segment.transaction_index]
+    before = [one for segment in log.segments for one in segment.transaction_index.load()]
     stable = log.last_stable_offset
     log.close() if clean else log.abandon()
     again = open_log(tmp_path, None if clean else 0)
-    assert [one for segment in again.segments for one in segment.transaction_index] == before
+    assert [one for segment in again.segments for one in segment.transaction_index.load()] == before
     assert again.last_stable_offset == stable == (again.end_offset if ended else 0)
     if not ended:
         assert code_of(again, 9, 5) == ErrorCode.out_of_order_sequence_number
@@ -220,7 +220,7 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: str) -> None:
     log = open_log(tmp_path)
     expected = write_much(log)
     finish(log, 9, committed=False)
-    before = [one for segment in log.segments for one in segment.transaction_index]
+    before = [one for segment in log.segments for one in segment.transaction_index.load()]
     clean = damage != "missing"
     log.close() if clean else log.abandon()
     path = sorted(tmp_path.glob("*.txnindex"))[1]
@@ -230,7 +230,7 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: str) -> None:
     else:
         path.write_bytes(content[:-5] if damage == "cut" else b"\7\7" + content[2:])
     again = open_log(tmp_path, None if clean else 0)
-    assert [one for segment in again.segments for one in segment.transaction_index] == before
+    assert [one for segment in again.segments for one in segment.transaction_index.load()] == before
     assert committed(again) == expected
     again.close()
 
