@@ -8,7 +8,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.protocol.messages import Message, request_schema, response_schema
@@ -208,8 +208,30 @@ _GLANCE_MS: Final = 100  # Tansu answers for no partition at all when it may not
 _RETRY_PAUSE: Final = 0.05
 
 
+_TOPIC: Final = 2  # org.apache.kafka.common.config.ConfigResource.Type
+_OF_TOPIC: Final = 1  # DescribeConfigsResponse.ConfigSource.TOPIC_CONFIG
+
+
+class PartitionPlace(NamedTuple):
+    """Where a partition is: ids of nodes; ``leader`` -1 while it has none."""
+
+    number: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+class TopicDescription(NamedTuple):
+    """``partitions`` in order; ``options`` that were set for this topic, by Kafka's names."""
+
+    name: str
+    internal: bool
+    partitions: tuple[PartitionPlace, ...]
+    options: Mapping[str, str]
+
+
 class ClusterClient:
-    """Connections to the brokers of a cluster, made when needed."""
+    """Connections to the brokers of a cluster, made when needed, and the topics of the cluster."""
 
     def __init__(
         self, bootstrap_servers: str, deadline: float, security: ClientSecurity = NO_SECURITY
@@ -260,9 +282,43 @@ class ClusterClient:
                 raise error or KprodTimeoutError(f"{topic} has partitions without a leader")
             time.sleep(_RETRY_PAUSE)
 
-    def described_topics(self, names: list[str] | None) -> Any:
-        """The answer of Metadata for these topics, or for all; each has its error code."""
-        return self._metadata(None if names is None else [{"name": name} for name in names]).topics
+    def topics(self) -> list[TopicDescription]:
+        """Every topic the client may see, by name, without options."""
+        found = self._metadata(None).topics
+        usable = (_described(topic, {}) for topic in found if not topic.error_code)
+        return sorted(usable, key=lambda topic: topic.name)
+
+    def topic(self, name: str) -> TopicDescription:
+        """One topic. ``BrokerError``."""
+        (found,) = self._metadata([{"name": name}]).topics
+        _check_results([found], name)
+        wanted = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
+        answer = self.controller().call(ApiKey.DESCRIBE_CONFIGS, {"resources": [wanted]})
+        _check_results(answer.results, name)
+        own = [each for each in answer.results[0].configs if each.config_source == _OF_TOPIC]
+        options = {each.name: "***" if each.is_sensitive else each.value or "" for each in own}
+        return _described(found, options)
+
+    def create_topic(
+        self, name: str, partitions: int, replicas: int, options: Mapping[str, str]
+    ) -> None:
+        """Make a topic; -1 is for the brokers' default numbers. ``BrokerError``."""
+        wanted = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": replicas,
+            "configs": [{"name": each, "value": value} for each, value in options.items()],
+        }
+        values = {"topics": [wanted], "timeout": self._left_ms()}
+        _check_results(self.controller().call(ApiKey.CREATE_TOPICS, values).topics, name)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records. ``BrokerError``."""
+        values = {"topic_names": [name], "timeout": self._left_ms()}
+        _check_results(self.controller().call(ApiKey.DELETE_TOPICS, values).responses, name)
+
+    def _left_ms(self) -> int:
+        return max(int((self._deadline - time.monotonic()) * 1000), 1)
 
     def _metadata(self, topics: list[dict[str, str]] | None) -> Any:
         wanted = {"topics": topics, "allow_auto_topic_creation": False}
@@ -273,19 +329,6 @@ class ClusterClient:
     def controller(self) -> BrokerClient:
         """The node that makes topics."""
         return self.client(self._metadata([]).controller_id)
-
-    def create_topic(
-        self, name: str, partitions: int, replicas: int, options: Mapping[str, str], timeout: float
-    ) -> None:
-        """Make a topic; -1 is for the brokers' default numbers. ``BrokerError``."""
-        wanted = {
-            "name": name,
-            "num_partitions": partitions,
-            "replication_factor": replicas,
-            "configs": [{"name": each, "value": value} for each, value in options.items()],
-        }
-        values = {"topics": [wanted], "timeout": int(timeout * 1000)}
-        check_results(self.controller().call(ApiKey.CREATE_TOPICS, values).topics, name)
 
     def brokers(self) -> list[BrokerClient]:
         """Connections to all brokers."""
@@ -308,12 +351,20 @@ class ClusterClient:
         }
 
 
-def check_results(results: Iterable[Any], topic: str) -> None:
+def _check_results(results: Iterable[Any], topic: str) -> None:
     """Raise the ``BrokerError`` of an answer about a topic, if it has one."""
     for result in results:
         if result.error_code:
             said = getattr(result, "error_message", None) or f"topic {topic!r}"
             raise BrokerError(result.error_code, said)
+
+
+def _described(topic: Any, options: Mapping[str, str]) -> TopicDescription:
+    places = sorted(
+        PartitionPlace(p.partition_index, p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
+        for p in topic.partitions
+    )
+    return TopicDescription(topic.name, bool(topic.is_internal), tuple(places), options)
 
 
 class PartitionReader:

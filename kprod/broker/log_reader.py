@@ -61,7 +61,7 @@ def create_topic(
 ) -> None:
     """Make a topic with one replica. ``BrokerError`` 36 when the name is taken."""
     with ClusterClient(bootstrap_servers, time.monotonic() + timeout, security) as cluster:
-        cluster.create_topic(name, partitions, 1, {}, timeout)
+        cluster.create_topic(name, partitions, 1, {})
 
 
 _FOR_EVER: Final = 10 * 365 * 86_400.0

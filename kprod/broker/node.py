@@ -66,7 +66,8 @@ class ClusterState:
     def __init__(self, node_ids: Sequence[int] = (1,)) -> None:
         self._lock = threading.Lock()  # guards the rest
         self.node_ids = tuple(node_ids)  # running or not
-        self._running: dict[int, Mapping[str, Address]] = {}  # addresses by listener name
+        self._running: set[int] = set()
+        self._addresses: dict[int, Mapping[str, Address]] = {}  # by listener name
         self._moved: dict[TopicPartition, int] = {}
 
     @property
@@ -82,16 +83,17 @@ class ClusterState:
     def node_started(self, node_id: int, addresses: Mapping[str, Address]) -> None:
         """A node runs, at these addresses by listener name."""
         with self._lock:
-            self._running[node_id] = addresses
+            self._addresses[node_id] = addresses
+            self._running.add(node_id)
 
     def node_stopped(self, node_id: int) -> None:
         """A node does not run any more; its partitions have other leaders from now on."""
         with self._lock:
-            self._running.pop(node_id, None)
+            self._running.discard(node_id)
 
     def address(self, node_id: int, listener: str) -> Address:
         """Where a node listens, by the listener the client came through if it has that one."""
-        found = self._running.get(node_id, {})
+        found = self._addresses.get(node_id, {})
         return found.get(listener) or next(iter(found.values()), Address("", -1))
 
     def replicas(self, where: TopicPartition) -> tuple[int, ...]:
@@ -188,7 +190,8 @@ class Node:
 
     def check_coordinates(self, group_id: str) -> None:
         """Raise ``BrokerError`` 16 unless the group is this node's to coordinate."""
-        self._check_is_self(self.coordinator(group_id))
+        if self.coordinator(group_id) != self.node_id:
+            raise BrokerError(ErrorCode.not_coordinator)
 
     def transaction_coordinator(self, transactional_id: str) -> int:
         """The node that coordinates a transactional id, by its partition of the state topic."""
@@ -197,10 +200,7 @@ class Node:
 
     def check_coordinates_transaction(self, transactional_id: str) -> None:
         """Raise ``BrokerError`` 16 unless it is this node's to coordinate."""
-        self._check_is_self(self.transaction_coordinator(transactional_id))
-
-    def _check_is_self(self, node_id: int) -> None:
-        if node_id != self.node_id:
+        if self.transaction_coordinator(transactional_id) != self.node_id:
             raise BrokerError(ErrorCode.not_coordinator)
 
 

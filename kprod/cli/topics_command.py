@@ -22,7 +22,7 @@ from kprod.cli.client_options import (
 from kprod.cli.exits import told_failures
 
 if TYPE_CHECKING:
-    from kprod.broker.cluster_topics import ClusterTopics, TopicDescription
+    from kprod.broker.cluster_client import ClusterClient, TopicDescription
 
 topics = typer.Typer(
     help="List, describe, create and delete the topics of a cluster.", no_args_is_help=True
@@ -38,17 +38,16 @@ Name: TypeAlias = Annotated[str, typer.Argument(help="The topic.")]
 @contextmanager
 def _cluster(
     servers: str | None, timeout: float, option: list[str] | None, config: Any
-) -> Iterator[ClusterTopics]:
-    """The topics of a cluster; what goes wrong is told, and ends the command with 1."""
+) -> Iterator[ClusterClient]:
+    """A cluster; what goes wrong is told, and ends the command with 1."""
     from kprod.broker.cluster_client import ClusterClient
-    from kprod.broker.cluster_topics import ClusterTopics
 
     options = reader_options(option, config)
     where = take_servers(options, servers) or "localhost:9092"
     with told_failures("kprod topics"):
         deadline = time.monotonic() + timeout
         with ClusterClient(where, deadline, reader_security(options)) as cluster:
-            yield ClusterTopics(cluster, timeout)
+            yield cluster
 
 
 @topics.command("list")
@@ -64,7 +63,7 @@ def list_topics(
 ) -> None:
     """Print a line for each topic: its name, partitions and replicas."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
-        found = [each for each in cluster.all() if internal or not each.internal]
+        found = [each for each in cluster.topics() if internal or not each.internal]
     if as_json:
         for topic in found:
             typer.echo(_json(topic))
@@ -85,7 +84,7 @@ def describe(
 ) -> None:
     """Print where each partition of a topic is, and the options that were set for it."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
-        found = cluster.described(name)
+        found = cluster.topic(name)
     typer.echo(_json(found) if as_json else "\n".join(_lines(found)))
 
 
@@ -110,7 +109,9 @@ def create(
     """Make a topic, and wait until each of its partitions has a leader."""
     settings = dict(parse_pairs(topic_option, "--topic-option"))
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
-        made = cluster.create(name, _or_default(partitions), _or_default(replicas), settings)
+        cluster.create_topic(name, _or_default(partitions), _or_default(replicas), settings)
+        cluster.leaders(name)
+        made = cluster.topic(name)
     typer.echo(f"created {made.name}: {_size(made)}")
 
 
@@ -125,14 +126,14 @@ def delete(
 ) -> None:
     """Delete topics with all their records. Asks first, and deletes none if one is not there."""
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
-        found = [cluster.described(name) for name in dict.fromkeys(names)]
+        found = [cluster.topic(name) for name in dict.fromkeys(names)]
     if not yes:
         for topic in found:
             typer.echo(f"{topic.name}: {_size(topic)}")
         typer.confirm("Delete with all records?", abort=True)
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         for topic in found:
-            cluster.delete(topic.name)
+            cluster.delete_topic(topic.name)
             typer.echo(f"deleted {topic.name}")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.partition_log import PartitionLog
-from kprod.broker.node import Call, Later, Node, one_by_one
+from kprod.broker.node import Call, Later, Node, one_by_one, or_error
 from kprod.broker.protocol.messages import Message
 from kprod.broker.topics import Topic, is_legal_name
 from kprod.errors import BrokerError
@@ -96,15 +96,19 @@ def _partition(log: PartitionLog, node: Node) -> Message:
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
-_NOBODY: Final[Message] = {"node_id": -1, "host": "", "port": -1, "error_message": None}
+_NOBODY: Final[Message] = {"node_id": -1, "host": "", "port": -1}
 _FIRST_WITH_MANY_KEYS: Final = 4
 
 
 def find_coordinator(call: Call, node: Node) -> Message:
     """One answer for each key; 42 for a kind of key without a coordinator."""
+
+    def one(key: str) -> Message:
+        return or_error({**_NOBODY, "key": key}, _coordinator, call, node, key)
+
     if call.version < _FIRST_WITH_MANY_KEYS:
-        return _coordinator(call, node, call.body.key)
-    return {"coordinators": [_coordinator(call, node, key) for key in call.body.coordinator_keys]}
+        return one(call.body.key)
+    return {"coordinators": list(map(one, call.body.coordinator_keys))}
 
 
 def _coordinator(call: Call, node: Node, key: str) -> Message:
@@ -114,11 +118,10 @@ def _coordinator(call: Call, node: Node, key: str) -> Message:
     elif kind == _TRANSACTION:
         coordinator = node.transaction_coordinator(key)
     else:
-        return {**_NOBODY, "key": key, "error_code": ErrorCode.invalid_request}
+        raise BrokerError(ErrorCode.invalid_request, f"key type {kind}")
     if coordinator < 0:
-        return {**_NOBODY, "key": key, "error_code": ErrorCode.coordinator_not_available}
-    found = node.endpoint(coordinator, call.session)
-    return {"key": key, "error_code": ErrorCode.none, "error_message": None, **found}
+        raise BrokerError(ErrorCode.coordinator_not_available)
+    return node.endpoint(coordinator, call.session)
 
 
 def describe_cluster(call: Call, node: Node) -> Message:

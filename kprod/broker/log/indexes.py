@@ -187,7 +187,8 @@ class TimeIndex(MappedEntries):
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if it says something new: a larger timestamp."""
-        if timestamp > self.last.timestamp and self.count < self.capacity:
+        latest = self[self.count - 1][0] if self.count else -1
+        if timestamp > latest and self.count < self.capacity:
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:

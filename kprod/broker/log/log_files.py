@@ -19,6 +19,7 @@ from kprod.broker.records.record_batch import RecordBatch, StoredRecord
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _Entry: TypeAlias = tuple[int, int]
+_CUT: Final = "ends in the middle of an entry"
 
 
 def partition_directories(path: Path) -> list[Path]:
@@ -62,16 +63,12 @@ class _Segment:
 
     def problems(self) -> Iterator[str]:
         yield from self._check_log()
-        for kind, layout, check in (
-            ("index", _OFFSET_ENTRY, self._check_offset),
-            ("timeindex", _TIME_ENTRY, self._check_time),
-        ):
+        for kind, check in (("index", self._check_offsets), ("timeindex", self._check_times)):
             path = self._log.with_suffix(f".{kind}")
             if not path.exists():
                 yield f"{path.name}: missing"
             else:
-                problems = self._check_index(path.read_bytes(), layout, check)
-                yield from (f"{path.name}: {problem}" for problem in problems)
+                yield from (f"{path.name}: {problem}" for problem in check(path.read_bytes()))
         try:
             TransactionIndex(self._log.with_suffix(".txnindex")).load()
         except StorageError as error:
@@ -98,34 +95,34 @@ class _Segment:
         if position < len(content):
             yield f"{self._log.name}: {len(content) - position} bytes are no whole batch"
 
-    def _check_index(
-        self,
-        content: bytes,
-        layout: struct.Struct,
-        check: Callable[[_Entry, _Entry], Iterator[str]],
-    ) -> Iterator[str]:
-        if len(content) % layout.size:
-            yield "ends in the middle of an entry"
-            return
-        last = (-1, -1)
-        for entry in layout.iter_unpack(content):
-            if any(entry):  # the others are room for more
-                yield from check(entry, last)
-                last = entry
+    def _check_offsets(self, content: bytes) -> Iterator[str]:
+        for entry, last in _entries(content, _OFFSET_ENTRY):
+            relative, position = entry
+            if relative <= last[0] or position <= last[1]:
+                yield f"entry {entry} does not come after {last}"
+            if self._starts.get(position) != self._base + relative:
+                yield f"no batch that ends at offset {self._base + relative} is at {position}"
+        if len(content) % _OFFSET_ENTRY.size:
+            yield _CUT
 
-    def _check_offset(self, entry: _Entry, last: _Entry) -> Iterator[str]:
-        relative, position = entry
-        if relative <= last[0] or position <= last[1]:
-            yield f"entry {entry} does not come after {last}"
-        if self._starts.get(position) != self._base + relative:
-            yield f"no batch that ends at offset {self._base + relative} is at {position}"
+    def _check_times(self, content: bytes) -> Iterator[str]:
+        for entry, last in _entries(content, _TIME_ENTRY):
+            timestamp, relative = entry
+            if timestamp < last[0] or relative < last[1]:
+                yield f"entry {entry} does not come after {last}"
+            if timestamp > self._latest or self._base + relative >= self.end:
+                yield f"entry {entry} is behind the records"
+        if len(content) % _TIME_ENTRY.size:
+            yield _CUT
 
-    def _check_time(self, entry: _Entry, last: _Entry) -> Iterator[str]:
-        timestamp, relative = entry
-        if timestamp < last[0] or relative < last[1]:
-            yield f"entry {entry} does not come after {last}"
-        if timestamp > self._latest or self._base + relative >= self.end:
-            yield f"entry {entry} is behind the records"
+
+def _entries(content: bytes, layout: struct.Struct) -> Iterator[tuple[_Entry, _Entry]]:
+    """Each entry in use, and the one before it; none where the last one is cut off."""
+    last = (-1, -1)
+    for entry in () if len(content) % layout.size else layout.iter_unpack(content):
+        if any(entry):  # the others are room for more
+            yield entry, last
+            last = entry
 
 
 def dump_file(path: Path, *, records: bool = False) -> Iterator[str]:

@@ -42,26 +42,17 @@ _log = logging.getLogger(__name__)
 
 def write_snapshot(directory: Path, offset: int, state: ProducerState) -> None:
     """Write the state as it is at ``offset``, durably, and drop all but the newest snapshots."""
-    entries = [_pack(producer_id, entry) for producer_id, entry in state]
+    entries = []
+    for producer_id, entry in state:
+        last = entry.batches[-1] if entry.batches else _NO_BATCH
+        batch = (last.last_sequence, last.last_offset, last.offset_delta, entry.last_timestamp)
+        transaction = (entry.coordinator_epoch, entry.transaction_start)
+        entries.append(_ENTRY.pack(producer_id, entry.epoch, *batch, *transaction))
     rest = _COUNT.pack(len(entries)) + b"".join(entries)
     content = _PREFIX.pack(_VERSION, crc32c(rest)) + rest
     replace_file(directory / f"{offset:020d}.snapshot", content)
     for outdated in snapshot_offsets(directory)[:-_KEPT]:
         drop_snapshot(directory, outdated)
-
-
-def _pack(producer_id: int, entry: ProducerEntry) -> bytes:
-    last = entry.batches[-1] if entry.batches else _NO_BATCH
-    return _ENTRY.pack(
-        producer_id,
-        entry.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.offset_delta,
-        entry.last_timestamp,
-        entry.coordinator_epoch,
-        entry.transaction_start,
-    )
 
 
 def snapshot_offsets(directory: Path) -> list[int]:

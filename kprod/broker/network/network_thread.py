@@ -222,9 +222,12 @@ class NetworkThread:
                 )
                 exchange((), "the broker met an unexpected error")
             frame = self._next(connection) if exchange.leave() else None
+        self._go_on(connection, frame)
+
+    def _go_on(self, connection: Connection, frame: bytearray | None) -> None:
+        """Have the next request handled, if it is there already."""
         if frame is not None:
-            again = frame
-            self._pool.submit(lambda: self._handle(connection, again))
+            self._pool.submit(lambda: self._handle(connection, frame))
 
     def _next(self, connection: Connection) -> bytearray | None:
         """Send the answer; the next request if it has arrived and no other request waits.
@@ -268,9 +271,7 @@ class NetworkThread:
     def _finish(self, connection: Connection) -> None:
         """Send an answer that came late, from whichever thread it came."""
         try:
-            frame = self._next(connection)
-            if frame is not None:
-                self._pool.submit(lambda: self._handle(connection, frame))
+            self._go_on(connection, self._next(connection))
         except Exception as error:
             self._close(connection, error)
 
