@@ -61,8 +61,7 @@ from kprod.version import VERSION
 from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
-    from kprod.bulk.delivery import BulkDelivery
-    from kprod.bulk.report import BulkReport
+    from kprod.bulk.delivery import BulkDelivery, BulkReport
 
 __version__ = VERSION
 
@@ -119,12 +118,8 @@ __all__ = [
 
 def __getattr__(name: str) -> type:
     """Load a name of the bulk calls when it is first asked for."""
-    if name == "BulkDelivery":
-        from kprod.bulk.delivery import BulkDelivery
+    if name in ("BulkDelivery", "BulkReport"):
+        from kprod.bulk import delivery
 
-        return BulkDelivery
-    if name == "BulkReport":
-        from kprod.bulk.report import BulkReport
-
-        return BulkReport
+        return getattr(delivery, name)  # type: ignore[no-any-return]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

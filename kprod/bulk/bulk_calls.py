@@ -45,8 +45,7 @@ class BulkCalls:
         how many, ``error.delivery`` their handle. So do an exception of an iterator, and Ctrl-C:
         then one record more may be queued. Raises what ``send`` raises.
         """
-        from kprod.bulk.row_checks import RowChecks
-        from kprod.bulk.rows import Rows
+        from kprod.bulk.rows import RowChecks, Rows, send_rows
 
         self._ensure_open()
         topic = check_topic(topic)
@@ -58,8 +57,6 @@ class BulkCalls:
             from kprod.bulk.one_by_one import send_one_by_one
 
             return send_one_by_one(self._send, topic, rows, checks)
-        from kprod.bulk.row_sending import send_rows
-
         return send_rows(self._bulk, topic, rows, checks)
 
     def send_arrow(
@@ -86,7 +83,7 @@ class BulkCalls:
         queued. Waits and fails as ``send_many``. Raises RecordTypeError for data or a column that
         cannot be sent, else what ``send`` raises.
         """
-        from kprod.bulk.arrow_sending import ArrowBatches, send_batches, send_batches_one_by_one
+        from kprod.bulk.arrow_batches import ArrowBatches, send_batches, send_batches_one_by_one
 
         self._ensure_open()
         topic = check_topic(topic)

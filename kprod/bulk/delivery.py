@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from kprod.buffer.delivery import NO_OFFSET, BatchDelivery
-from kprod.bulk.report import BulkProgress, BulkReport, OffsetRange
 from kprod.clock import SystemClock
 from kprod.errors import DeliveryError, KprodError, KprodTimeoutError
 from kprod.types import Persisted, RecordMetadata, TopicPartition
@@ -21,6 +21,42 @@ Run: TypeAlias = tuple[BatchDelivery, int, int]
 Piece: TypeAlias = tuple[BatchDelivery, int, Run]
 """Part of a run: the delivery that has its outcomes, the index of its first record there, and
 which part it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The offsets that records of one bulk call have in one partition, both ends included.
+
+    Records of other writers may lie between them. Both are -1 when the broker told no offsets
+    (``acks=0``). ``records`` counts those of the call.
+    """
+
+    first: int
+    last: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class BulkReport:
+    """All ``records`` of a bulk call were acknowledged; ``offsets`` are where, by partition."""
+
+    records: int
+    offsets: Mapping[TopicPartition, OffsetRange]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkProgress:
+    """What was known of the records of one bulk call at one moment, in counts of them.
+
+    ``failure`` is what ``BulkDelivery.get`` raises for those that have failed, None while none has;
+    ``waits_for`` where the first of those is sent that have no outcome yet.
+    """
+
+    acknowledged: int
+    failed: int
+    pending: int
+    failure: DeliveryError | None
+    waits_for: TopicPartition | None
 
 
 class BulkDelivery:

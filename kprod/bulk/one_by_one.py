@@ -7,9 +7,8 @@ from itertools import repeat
 from typing import Any
 
 from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.partial_failure import accounted
-from kprod.bulk.row_checks import RowChecks
-from kprod.bulk.rows import Block, Rows
+from kprod.bulk.rows import Block, RowChecks, Rows
+from kprod.bulk.writing import accounted
 from kprod.errors import InvalidRecordError, PartitionError, RecordTooLargeError, RecordTypeError
 from kprod_ext import SentRecords
 from kprod_ext.futures import FutureRecordMetadata

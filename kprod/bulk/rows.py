@@ -1,21 +1,34 @@
-"""The arguments of ``send_many``, cut into blocks of rows."""
+"""The arguments of ``send_many``: cut into blocks of rows, checked, and queued in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from kprod.bulk.delivery import BulkDelivery
+from kprod.bulk.writing import BulkParts, BulkWriting, accounted
 from kprod.config.kinds import safe_repr
-from kprod.errors import InvalidRecordError, RecordTypeError
+from kprod.errors import InvalidRecordError, KprodError, RecordTypeError
 from kprod.intake.arguments import check_partition, check_timestamp, freeze_headers
-from kprod_ext import all_plain
+from kprod.intake.serializers import Serializers
+from kprod.types import BytesLike, Header, ProducerRecord
+from kprod_ext import ObjectChunk, all_plain
 
 BLOCK_ROWS = 8192
 """Rows that are held at the same time: some batches of small records, whose addresses fit into the
 processor's nearer caches."""
 STREAM_ROWS = 512
 """The same for rows from an iterator, which wait until so many have come."""
+
+PLAIN_ROWS = 1024
+"""Plain rows whose addresses are known at the same time: in the processor's nearest cache."""
+HELD_ROWS = 32 * 1024
+"""Plain rows that are kept alive at the same time, by a list with eight bytes for each."""
+
+T = TypeVar("T")
+
+_NO_SERIALIZERS = Serializers()
 
 Column: TypeAlias = Any
 """None, one value for every record, or a list or an iterator of them."""
@@ -181,3 +194,105 @@ def _take(column: Iterator[Any], count: int) -> tuple[list[Any], BaseException |
     except BaseException as error:
         return taken, error
     return taken, None
+
+
+class RowChecks:
+    """The checks of one bulk call; their errors name the record by its number.
+
+    ``start`` is the number of the first record of the block that is being looked at.
+    ``refuse_too_large`` raises for a record that no request could hold.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        refuse_too_large: Callable[[ProducerRecord, BytesLike | None, BytesLike | None], None],
+    ) -> None:
+        self.start = 0
+        self._topic = topic
+        self._refuse_too_large = refuse_too_large
+
+    def payload(self, row: int, field: str, data: Any) -> bytes | None:
+        """A key or value as bytes: a copy, for a buffer may change until it is written."""
+        record = ProducerRecord(self._topic, **{field: data})
+        key, value, _ = self._numbered(row, lambda: _NO_SERIALIZERS.apply(record))
+        found = key if field == "key" else value
+        return None if found is None else memoryview(found).tobytes()
+
+    def partition(self, row: int, partition: Any) -> int | None:
+        """A partition number of any integer type, or None."""
+        return self._numbered(row, lambda: check_partition(partition))
+
+    def timestamp(self, row: int, timestamp_ms: Any) -> int | None:
+        """A timestamp of any integer type, or None."""
+        return self._numbered(row, lambda: check_timestamp(timestamp_ms))
+
+    def headers(self, row: int, headers: Any) -> tuple[Header, ...]:
+        """The headers of one record, in the one form that cannot change."""
+        return self._numbered(row, lambda: freeze_headers(headers))
+
+    def size(
+        self,
+        row: int,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: tuple[Header, ...],
+    ) -> None:
+        """Refuse a record that is too large for a request or for the memory."""
+        record = ProducerRecord(self._topic, headers=headers)
+        self._numbered(row, lambda: self._refuse_too_large(record, key, value))
+
+    def _numbered(self, row: int, check: Callable[[], T]) -> T:
+        try:
+            return check()
+        except KprodError as error:
+            raise type(error)(f"record {self.start + row}: {error}") from None
+
+
+def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> BulkDelivery:
+    """Queue rows that need none of the application's code. See ``KafkaProducer.send_many``."""
+    chunk = ObjectChunk(BLOCK_ROWS, parts.largest, checks)
+    plain = rows.sized and rows.all_plain(parts.largest)
+    if rows.sized and not plain:
+        for block in rows.blocks():
+            _load(chunk, block, checks)
+    writing = BulkWriting(parts, topic)
+    writing.await_partition(max(rows.largest_partition, chunk.largest_partition))
+    delivery = BulkDelivery(writing.sent)
+    with accounted(delivery, writing.finish):
+        written = _write_plain(writing, rows, parts.largest, checks) if plain else 0
+        for block in rows.blocks(written):
+            failure = block.failure
+            try:
+                _load(chunk, block, checks)
+            except BaseException as error:
+                failure = error
+            if failure is None or isinstance(failure, Exception):  # not Ctrl-C: it must not wait
+                writing.write(chunk)  # the rows before the one that failed
+            if failure is not None:
+                raise failure
+    return delivery
+
+
+def _write_plain(writing: BulkWriting, rows: Rows, largest: int, checks: RowChecks) -> int:
+    """Queue rows that are nothing but plain keys and values; how many: all, as a rule.
+
+    It ends where somebody has changed a list meanwhile, and put in something that must be checked.
+    """
+    lists, written = rows.only_payloads, 0
+    if lists is None:
+        return 0
+    chunk = ObjectChunk(PLAIN_ROWS, largest, checks)
+    while written < rows.count:
+        held = min(HELD_ROWS, rows.count - written)
+        chunk.hold(*lists, written, written + held)
+        writing.write(chunk)
+        written += chunk.read
+        if chunk.read < held:
+            break
+    return written
+
+
+def _load(chunk: ObjectChunk, block: Block, checks: RowChecks) -> None:
+    checks.start = block.start
+    chunk.load(block.values, *block.columns)

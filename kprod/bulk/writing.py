@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.compiled_topics import CompiledTopics
@@ -12,6 +13,9 @@ from kprod.cluster.snapshot import TopicInfo
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
 from kprod_ext import BulkAppender, BulkStop, RecordChunk, SentRecords
+
+if TYPE_CHECKING:
+    from kprod.bulk.delivery import BulkDelivery
 
 MOST_AHEAD = 64
 """Sticky partitions that are drawn before they are needed."""
@@ -136,3 +140,25 @@ class BulkWriting:
                 if isinstance(view, memoryview):  # of the chunk's memory: a traceback keeps it
                     view.release()
         self._appender.appended(chunk, appended)
+
+
+@contextmanager
+def accounted(delivery: BulkDelivery, finish: Callable[[], object]) -> Iterator[None]:
+    """Call ``finish`` at the end in any case; give an exception ``accepted`` and ``delivery``.
+
+    The exception keeps its type: an application that catches Ctrl-C, or an exception of its own
+    iterator, still does. When an exception interrupts ``finish``, ``finish`` is called again.
+    """
+    try:
+        yield
+        finish()
+    except BaseException as error:
+        finish()
+        with suppress(AttributeError, TypeError):  # one with slots has no room for them
+            error.accepted, error.delivery = len(delivery), delivery  # type: ignore[attr-defined]
+            if len(delivery):
+                error.add_note(
+                    f"the first {len(delivery)} records were queued before that:"
+                    " error.delivery tells what becomes of them"
+                )
+        raise

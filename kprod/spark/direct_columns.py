@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kprod.bulk.arrow_columns import Described, arrow_columns
+from kprod.bulk.arrow_batches import Described, arrow_columns
 from kprod.errors import RecordTypeError
 from kprod.spark.record_shapes import RecordShapes
 from kprod_ext import ArrowSource

@@ -14,7 +14,7 @@ EXPENSIVE = (
     *("asyncio", "concurrent.futures", "crc32c", "email", "importlib.metadata", "ssl"),
     *("kio", "numpy", "pandas", "pyarrow", "pyspark", "rich", "typer"),
     *("datetime", "difflib", "importlib.util", "json", "platform", "selectors", "socket", "uuid"),
-    *("kprod.bulk.arrow_sending", "kprod.bulk.delivery", "kprod.bulk.rows"),
+    *("kprod.bulk.arrow_batches", "kprod.bulk.delivery", "kprod.bulk.rows"),
     *("kprod.transport.tcp", "kprod.transport.memory"),
 )
 

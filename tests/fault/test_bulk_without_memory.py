@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.partial_failure import accounted
+from kprod.bulk.writing import accounted
 from tests.property.test_bulk_writing import Sending, load
 from tests.unit.buffer.accumulating import read
 

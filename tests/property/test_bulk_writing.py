@@ -15,7 +15,7 @@ from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.buffer.compression import CODEC_IDS
 from kprod.buffer.producer_id import ProducerId
 from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.row_checks import RowChecks
+from kprod.bulk.rows import RowChecks
 from kprod.bulk.writing import BulkParts, BulkWriting
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo

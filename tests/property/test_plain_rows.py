@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.row_checks import RowChecks
-from kprod.bulk.row_sending import HELD_ROWS, PLAIN_ROWS, send_rows
-from kprod.bulk.rows import Rows
+from kprod.bulk.rows import HELD_ROWS, PLAIN_ROWS, RowChecks, Rows, send_rows
 from kprod.errors import SerializationError
 from kprod_ext import ObjectChunk
 from tests.property.test_bulk_writing import Sending

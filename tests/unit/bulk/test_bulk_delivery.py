@@ -14,8 +14,7 @@ import pytest
 
 from kprod import KafkaProducer, Persisted, RecordMetadata, TopicPartition
 from kprod.buffer.delivery import BatchDelivery
-from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.report import BulkProgress
+from kprod.bulk.delivery import BulkDelivery, BulkProgress
 from kprod.errors import (
     BrokerError,
     DeliveryError,

@@ -7,7 +7,7 @@ import pytest
 from kprod import TopicPartition
 from kprod.buffer.delivery import BatchDelivery
 from kprod.bulk.delivery import BulkDelivery
-from kprod.bulk.partial_failure import accounted
+from kprod.bulk.writing import accounted
 from kprod_ext import SentRecords
 
 
