@@ -123,7 +123,7 @@ class DefaultPartitioner:
     def upcoming(self, topic: TopicInfo, count: int) -> list[StickyPartition]:
         """The sticky partition, and ``count`` more, drawn for when it has had its share.
 
-        Who writes to them tells by ``goes_on`` which one is in use. Those not used are dropped.
+        The caller that writes to one tells ``goes_on``; the others are dropped.
         """
         with self._lock:
             return [self._stick(topic), *self._drawn(topic, count)]

@@ -23,7 +23,7 @@ _HINTS = {
 }
 """By the verification codes of OpenSSL (x509_vfy.h)."""
 
-_OURS = "the broker refused our certificate ({}): check ssl_certfile, and whom the broker trusts"
+_OURS = "the broker refused our certificate ({}): check ssl_certfile, and the CAs the broker trusts"
 _PROTOCOL = "broker and kprod share no version of TLS; kprod takes 1.2 and 1.3"
 _REASONS = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker asks for a certificate: set ssl_certfile and"
