@@ -24,8 +24,8 @@ from kprod_ext.produce import (
     frame_produce,
     read_produce_response,
 )
-from kprod_ext.record_clock import RecordClock
-from kprod_ext.record_rules import (
+from kprod_ext.record import (
+    RecordClock,
     fnv1a,
     is_frozen,
     is_partition,
@@ -33,9 +33,8 @@ from kprod_ext.record_rules import (
     largest_payload,
     murmur2,
     partition_for_key,
-    partitions_for_keys,
 )
-from kprod_ext.rows import ObjectChunk, RecordChunk, all_plain
+from kprod_ext.rows import ObjectChunk, RecordChunk, all_plain, partitions_for_keys
 from kprod_ext.send import CompiledSend, TopicAppender, TopicAppenders
 
 __all__ = [

@@ -22,8 +22,14 @@ from kprod_ext.partition_queue cimport (
     StickyPartition,
     fetch_ahead,
 )
-from kprod_ext.record cimport Field, NO_TIME, Record, kprod_prefetch, partition_of_key
-from kprod_ext.record_clock cimport now_without_gil
+from kprod_ext.record cimport (
+    Field,
+    NO_TIME,
+    Record,
+    kprod_prefetch,
+    now_without_gil,
+    partition_of_key,
+)
 from kprod_ext.rows cimport RecordChunk, UNSET, read_row
 from kprod_ext.send cimport TopicAppender
 from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock

@@ -15,8 +15,14 @@ from kprod_ext.batch cimport (
 )
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
 from kprod_ext.futures cimport FutureRecordMetadata, give_delivery, new_future
-from kprod_ext.record cimport CACHE_LINE, NO_TIME, Record, kprod_prefetch_to_write
-from kprod_ext.record_clock cimport RecordClock, now_with_gil
+from kprod_ext.record cimport (
+    CACHE_LINE,
+    NO_TIME,
+    Record,
+    RecordClock,
+    kprod_prefetch_to_write,
+    now_with_gil,
+)
 from kprod_ext.shared cimport (
     KPROD_HAS_GIL,
     RecordLock,

@@ -5,7 +5,7 @@ from typing_extensions import Buffer, disjoint_base
 
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
-from kprod_ext.record_clock import RecordClock
+from kprod_ext.record import RecordClock
 
 @final
 class StickyPartition:

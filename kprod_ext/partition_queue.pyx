@@ -29,13 +29,14 @@ from kprod_ext.record cimport (
     HeldRecord,
     NO_TIME,
     Record,
+    RecordClock,
     batch_bound,
     checked_payload,
     frozen_headers,
     hold_record,
+    now_with_gil,
     release_record,
 )
-from kprod_ext.record_clock cimport RecordClock, now_with_gil
 from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock
 
 from functools import partial

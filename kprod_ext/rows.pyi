@@ -97,3 +97,10 @@ def all_plain(values: list[Any], keys: list[Any] | None, largest: int) -> bool:
 
     And no more than ``largest`` bytes for any record. Raises ValueError for lists of two lengths.
     """
+
+def partitions_for_keys(chunk: RecordChunk, rows: int, partitions: int, /) -> bytes:
+    """``partition_for_key`` of the keys of the next ``rows`` rows, which are taken from the chunk.
+
+    Returns integers of 32 bits in the machine's byte order, -1 for a row without a key. Raises
+    ValueError for a number of partitions that no topic has, or when there are fewer rows.
+    """

@@ -2,12 +2,18 @@
 """A block of records in memory, column by column: what a bulk call writes."""
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_CheckExact,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_RawFree, PyMem_RawRealloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.string cimport memcpy
 
 from kprod_ext.record cimport (
     Field,
@@ -15,6 +21,7 @@ from kprod_ext.record cimport (
     Record,
     kprod_prefetch,
     partition_of,
+    partition_of_key,
     timestamp_of,
 )
 from kprod_ext.shared cimport KPROD_HAS_GIL
@@ -461,3 +468,41 @@ cdef class ObjectChunk(RecordChunk):
         finally:
             self.at = self.count = 0
         return 0
+
+
+def partitions_for_keys(RecordChunk chunk not None, Py_ssize_t rows, Py_ssize_t partitions, /):
+    """The partitions of the next rows by their keys, as 32-bit integers; -1 without a key."""
+    cdef Py_ssize_t at = 0
+    cdef char* place
+    if not 0 < partitions <= INT32_MAX:
+        raise ValueError(f"a topic has 1 to 2**31 - 1 partitions, not {partitions}")
+    if rows < 0:
+        raise ValueError(f"there are {rows} rows")
+    found = PyBytes_FromStringAndSize(NULL, rows * <Py_ssize_t>sizeof(int32_t))
+    place = PyBytes_AS_STRING(found)
+    with nogil:
+        while at < rows and (chunk.at < chunk.count or chunk.refill()):
+            at += place_keys(chunk, place + at * sizeof(int32_t), rows - at, partitions)
+    if at < rows:
+        raise ValueError(f"there are {at} rows, not {rows}")
+    return found
+
+
+cdef Py_ssize_t place_keys(
+    RecordChunk chunk, char* place, Py_ssize_t room, Py_ssize_t partitions
+) noexcept nogil:
+    """The partitions of a chunk's next rows, as many as there is room for; how many those are."""
+    cdef Py_ssize_t count = min(chunk.count - chunk.at, room)
+    cdef Py_ssize_t i
+    cdef int32_t partition
+    cdef Field key
+    for i in range(count):
+        partition = UNSET
+        key.size = -1
+        if chunk.keyed:
+            key = chunk.keys[chunk.at + i]
+        if key.size >= 0:
+            partition = <int32_t>partition_of_key(key.data, key.size, partitions)
+        memcpy(place + i * sizeof(int32_t), &partition, sizeof(int32_t))
+    chunk.at += count
+    return count

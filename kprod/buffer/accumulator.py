@@ -30,7 +30,7 @@ from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.batch import ProducerBatch, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.partition_queue import AppendContext, AppendResult, PartitionQueue
-from kprod_ext.record_clock import RecordClock
+from kprod_ext.record import RecordClock
 
 Taken: TypeAlias = list[tuple[ProducerBatch, Leadership]]
 

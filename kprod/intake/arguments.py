@@ -26,7 +26,7 @@ from kprod.errors import (
 )
 from kprod.types import BytesLike, Header, ProducerRecord
 from kprod_ext.batch import batch_size_upper_bound
-from kprod_ext.record_rules import is_frozen, is_partition, is_timestamp, largest_payload
+from kprod_ext.record import is_frozen, is_partition, is_timestamp, largest_payload
 
 
 def check_topic(topic: Any) -> str:

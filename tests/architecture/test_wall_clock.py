@@ -45,9 +45,9 @@ def test_only_send_asks_for_the_date_in_compiled_code() -> None:
         _name(path): path.read_text() for path in files(".pyx", ".pxd", folders=("kprod_ext",))
     }
     clocks = {name for name, text in compiled.items() if "gettime" in text or "<time.h>" in text}
-    assert clocks == {"kprod_ext/network.pyx", "kprod_ext/record_clock.pxd"}
+    assert clocks == {"kprod_ext/network.pyx", "kprod_ext/record.pxd"}
     date = [name for name in clocks if "REALTIME" in compiled[name]]
-    assert date == ["kprod_ext/record_clock.pxd"]
+    assert date == ["kprod_ext/record.pxd"]
 
 
 def _client() -> list[Path]:

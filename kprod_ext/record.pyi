@@ -1,8 +1,21 @@
-from typing import Any
+from collections.abc import Callable
+from typing import Any, final
 
 from typing_extensions import Buffer
 
-from kprod_ext.rows import RecordChunk
+@final
+class RecordClock:
+    """The time of records that were sent without one. Thread-safe.
+
+    ``source`` tells milliseconds since the epoch; None is the system's clock, as of its last tick
+    (``CLOCK_REALTIME_COARSE``: 1 to 10 ms). A step back of at most a minute is not followed: the
+    clock stands still until its source has caught up. A longer one is: that source was wrong, and
+    was set right. Raises TypeError for a source that cannot be called.
+    """
+
+    def __new__(cls, source: Callable[[], int] | None = None) -> RecordClock: ...
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch. Raises what ``source`` raises."""
 
 def is_timestamp(number: Any, /) -> bool:
     """Whether ``number`` is an exact ``int`` from 0 to 2**63 - 1: a record's time in ms."""
@@ -39,11 +52,4 @@ def partition_for_key(key: Buffer, partitions: int, /) -> int:
 
     After ``BuiltInPartitioner.partitionForKey``. Raises ValueError for a number of partitions that
     no topic has, TypeError for a key that is no buffer. Thread-safe.
-    """
-
-def partitions_for_keys(chunk: RecordChunk, rows: int, partitions: int, /) -> bytes:
-    """``partition_for_key`` of the keys of the next ``rows`` rows, which are taken from the chunk.
-
-    Returns integers of 32 bits in the machine's byte order, -1 for a row without a key. Raises
-    ValueError for a number of partitions that no topic has, or when there are fewer rows.
     """
