@@ -108,3 +108,14 @@ class DeliveryReport:
     delivered: int
     failed: int
     pending: int
+
+
+class ProducerId(NamedTuple):
+    """An id and the epoch of that id.
+
+    ``transactional``: what it writes belongs to the transaction that is open (KIP-98).
+    """
+
+    producer_id: int
+    epoch: int
+    transactional: bool = False

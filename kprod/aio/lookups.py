@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from kprod.aio.loop_threads import call_soon
-from kprod.buffer.awaiting import in_slices
+from kprod.buffer.delivery import in_slices
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.metadata_errors import Search
 from kprod.cluster.snapshot import TopicInfo

@@ -9,19 +9,15 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
-from kprod.buffer.batch_compression import BatchCompression
 from kprod.buffer.callbacks import Callbacks
-from kprod.buffer.compression import CompressionRatios, decompress
+from kprod.buffer.compression import BatchCompression, CompressionRatios, Compressor, decompress
 from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 from kprod.buffer.delivery import BatchDelivery, Wait
-from kprod.buffer.drain_gate import DrainGate
-from kprod.buffer.incomplete import IncompleteBatches
-from kprod.buffer.queue_settings import QueueSettings
 from kprod.buffer.ready_tracker import Ready, ReadyTracker
 from kprod.buffer.split import split
-from kprod.buffer.unused_queues import retire_unused
 from kprod.clock import Clock, ExponentialBackoff, in_seconds
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
@@ -37,6 +33,80 @@ Taken: TypeAlias = list[tuple[ProducerBatch, Leadership]]
 
 def _nothing(*_: object) -> None:
     """What is to be done where nobody asked for anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What every queue of a topic shares; looked up once, when the queue is made.
+
+    ``linger`` is seconds; ``acks`` what the topic's requests ask for: batches share a request only
+    with batches of equal ``acks``; ``codec`` is an id of ``CODEC_IDS``, ``compress`` its function.
+    """
+
+    linger: float = 0.0
+    acks: int = -1
+    codec: int = 0
+    compress: Compressor | None = None
+
+
+class DrainGate(Protocol):
+    """Who decides, for order's sake, whether a partition's oldest batch may leave now."""
+
+    def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
+        """True when ``batch`` may be sent to ``leader``."""
+
+    def assign(self, batch: ProducerBatch) -> None:
+        """Give a batch that is about to leave its sequence, if it has none."""
+
+
+class IncompleteBatches:
+    """A set of batches. Thread-safe: each operation of a set is atomic, with and without a GIL."""
+
+    __slots__ = ("batches",)
+
+    def __init__(self) -> None:
+        self.batches: set[ProducerBatch] = set()
+
+    def add(self, batch: ProducerBatch) -> None:
+        """A batch got its first record."""
+        self.batches.add(batch)
+
+    def discard(self, batch: ProducerBatch) -> None:
+        """A batch has ended."""
+        self.batches.discard(batch)
+
+    def copy(self) -> list[ProducerBatch]:
+        """The batches without an outcome at this moment."""
+        return list(self.batches.copy())  # a walk over the set itself could be interrupted
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def retire_unused(
+    queues: CopyOnWriteMap, ready_tracker: ReadyTracker, ratios: CompressionRatios, topics: set[str]
+) -> tuple[list[TopicPartition], set[str]]:
+    """Retire the queues of ``topics``; their partitions, and the topics with a queue in use.
+
+    Thread: the sender's only. A caller that holds a retired queue gets another one under its lock.
+    """
+    retired: list[TopicPartition] = []
+    used: set[str] = set()
+    queue: PartitionQueue
+    for queue in queues.values():
+        tp = queue.tp
+        if tp.topic not in topics:
+            continue
+        if queue.retire():
+            queues.discard(tp, queue)
+            ready_tracker.forget(queue)
+            retired.append(tp)
+        else:
+            used.add(tp.topic)
+    if retired:
+        ready_tracker.trim()
+        ratios.forget({tp.topic for tp in retired})
+    return retired, used
 
 
 class RecordAccumulator:

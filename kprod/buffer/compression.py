@@ -1,4 +1,4 @@
-"""Codecs for the records part of a batch, and an estimate of how well each topic compresses.
+"""Codecs for the records of a batch, the ratio to expect of a topic, and compression by callers.
 
 Formats as brokers expect them: gzip members (RFC 1952), snappy in Java's xerial framing, LZ4 frames
 with independent blocks, plain zstd frames. The estimator is Kafka's ``CompressionRatioEstimator``.
@@ -7,9 +7,14 @@ with independent blocks, plain zstd frames. The estimator is Kafka's ``Compressi
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable
 from typing import TypeAlias
+
+from kprod.sender_log import SenderLog
+from kprod_ext import hold_signals
+from kprod_ext.batch import ProducerBatch
 
 Compressor: TypeAlias = Callable[[memoryview], bytes]
 Decompressor: TypeAlias = Callable[[int, memoryview], bytes | memoryview]
@@ -153,3 +158,78 @@ class CompressionRatios:
             self._ratios[topic] = max(known + DETERIORATE_STEP, ratio)
         elif ratio < known:
             self._ratios[topic] = max(known - IMPROVE_STEP, ratio)
+
+
+log = SenderLog(__name__)
+
+LEFT_TO_THE_SENDER = 1
+"""So many batches may wait before callers begin to help: what the sender takes next."""
+
+
+class BatchCompression:
+    """Full batches that are still to be compressed, each by one thread. Any thread.
+
+    ``wake`` lets the sender look, also when a caller has compressed what it wanted meanwhile.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()  # guards all below
+        self._waiting: dict[ProducerBatch, Compressor] = {}  # in the order of filling
+        self._at_work: dict[ProducerBatch, bool] = {}  # by callers; True: the sender wants it
+
+    def offer(self, batch: ProducerBatch, compress: Compressor) -> None:
+        """``batch`` takes no more records."""
+        with self._lock:
+            if not batch.is_taken:
+                self._waiting[batch] = compress
+
+    def take(self, batch: ProducerBatch) -> bool:
+        """Whether the sender may have ``batch``; if not, it will be woken when it may.
+
+        ``batch.is_taken`` was set before, so that the batch is not offered afterwards.
+        """
+        with self._lock:
+            if batch in self._at_work:
+                self._at_work[batch] = True
+                return False
+            self._waiting.pop(batch, None)
+            return True
+
+    def compress(self, batch: ProducerBatch, compress: Compressor | None) -> None:
+        """Compress ``batch``, which the sender takes, unless a caller did."""
+        try:
+            batch.compress(compress)
+        except Exception:  # of the codec: a batch that is never sent would never have an outcome
+            log.exception("a batch of %s could not be compressed; it is sent as it is", batch.tp)
+            batch.compress(bytes)
+
+    def forget(self, batch: ProducerBatch) -> None:
+        """``batch`` has left its queue. Who compresses it goes on, in memory that stays its own."""
+        with self._lock:
+            self._waiting.pop(batch, None)
+
+    def help(self) -> None:
+        """Compress the youngest batch if the sender has others to do. For callers; no lock held.
+
+        Raises what signal handlers raise.
+        """
+        if len(self._waiting) > LEFT_TO_THE_SENDER:
+            self._wake()
+            hold_signals(self._compress_one)
+
+    def _compress_one(self) -> None:
+        with self._lock:
+            if len(self._waiting) <= LEFT_TO_THE_SENDER:
+                return
+            batch, compress = self._waiting.popitem()
+            self._at_work[batch] = False
+        try:
+            batch.compress(compress)
+        except Exception:
+            pass  # the sender, whose turn it is again, meets it, too, and tells of it
+        finally:
+            with self._lock:
+                wanted = self._at_work.pop(batch)
+            if wanted:
+                self._wake()

@@ -9,9 +9,8 @@ Then it is put where it belongs until something happens again.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping
 
-from kprod.buffer.queue_depths import QueueDepths
-from kprod.buffer.queue_list import NodeQueues, QueueList
 from kprod.buffer.timers import Timers
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod_ext.batch import ProducerBatch
@@ -19,6 +18,137 @@ from kprod_ext.partition_queue import PartitionQueue
 
 FOREVER = float("inf")
 AT_ONCE = -FOREVER
+
+
+class QueueDepths:
+    """Counts by topic and partition; what was told once never changes. Thread: the sender's only.
+
+    A topic is told of from the first look after it became one of ``measured`` at which some queue
+    of it had changed.
+    """
+
+    __slots__ = ("_changed", "_known", "_told")
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[int, int]] = {}
+        self._changed: dict[str, None] = {}
+        self._told: Mapping[str, Mapping[int, int]] = {}
+
+    def see(self, queue: PartitionQueue) -> None:
+        """Count the batches of ``queue``, one or more."""
+        topic, partition = queue.tp
+        depths = self._known.get(topic)
+        if depths is None:
+            depths = self._known[topic] = {}
+        depth = queue.depth
+        if depths.get(partition) != depth:
+            depths[partition] = depth
+            self._changed[topic] = None
+
+    def forget(self, queue: PartitionQueue) -> None:
+        """``queue`` has no batches, or none that could be sent."""
+        topic, partition = queue.tp
+        depths = self._known.get(topic)
+        if depths is not None and depths.pop(partition, None) is not None:
+            self._changed[topic] = None
+
+    def forget_topic(self, topic: str) -> None:
+        """No queue of ``topic`` has batches: keep no place to count them."""
+        if not self._known.get(topic, True):
+            del self._known[topic]
+
+    def trim(self) -> None:
+        """Give back the room of topics that were forgotten, which a dict keeps."""
+        self._known = dict(self._known)
+
+    def of(self, measured: Container[str]) -> Mapping[str, Mapping[int, int]]:
+        """Batches by topic and partition; empty queues and topics are not named.
+
+        The same object as before when nothing has changed.
+        """
+        if self._changed:
+            changed = [
+                topic
+                for topic in self._changed
+                if topic in measured and (self._known.get(topic) or None) != self._told.get(topic)
+            ]
+            if changed:
+                self._told = self._told_anew(changed)
+            self._changed.clear()
+        return self._told
+
+    def _told_anew(self, changed: Iterable[str]) -> Mapping[str, Mapping[int, int]]:
+        told = dict(self._told)
+        for topic in changed:
+            depths = self._known.get(topic)
+            if depths:
+                told[topic] = dict(depths)
+            else:
+                told.pop(topic, None)
+        return told
+
+
+class QueueList:
+    """Queues in the order in which they joined; a queue is in one list at most. Not thread-safe.
+
+    ``passing``: what callers do, and a hurry, may let a queue go on from here. Elsewhere only the
+    oldest batch counts, which they cannot change.
+    """
+
+    __slots__ = ("first", "last", "passing")
+
+    def __init__(self, passing: bool = False) -> None:
+        self.passing = passing
+        self.first: PartitionQueue | None = None
+        self.last: PartitionQueue | None = None
+
+    def join(self, one: PartitionQueue) -> None:
+        """Append ``one``, which is in no list."""
+        if self.last is None:
+            self.first = one
+        else:
+            self.last.after = one
+            one.before = self.last
+        self.last = one
+        one.queue_list = self
+
+    def leave(self, one: PartitionQueue) -> None:
+        """Remove ``one``, which is in this list."""
+        before, after = one.before, one.after
+        if before is None:
+            self.first = after
+        else:
+            before.after = after
+        if after is None:
+            self.last = before
+        else:
+            after.before = before
+        one.queue_list = one.before = one.after = None
+
+    def __iter__(self) -> Iterator[PartitionQueue]:
+        """All members; the one that was yielded last may leave meanwhile."""
+        one = self.first
+        while one is not None:
+            following = one.after
+            yield one
+            one = following
+
+
+class NodeQueues:
+    """What waits for requests to one node that ask for the same ``acks``.
+
+    ``batches_grow_to``: how large a batch for the node may become, if that is more than
+    ``batch_size``.
+    """
+
+    __slots__ = ("acks", "batches_grow_to", "due", "lingering", "node_id")
+
+    def __init__(self, node_id: int, acks: int) -> None:
+        self.node_id = node_id
+        self.acks = acks
+        self.batches_grow_to = 0
+        self.due = QueueList()
+        self.lingering = QueueList(passing=True)
 
 
 class Ready:

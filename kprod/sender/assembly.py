@@ -6,10 +6,9 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CODEC_IDS, compressor
-from kprod.buffer.queue_settings import QueueSettings
 from kprod.clock import Clock, ExponentialBackoff
 from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.config import ProducerConfig

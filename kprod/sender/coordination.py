@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kprod.buffer.producer_id import ProducerId
 from kprod.errors import (
     BrokerError,
     KprodError,
@@ -39,7 +38,7 @@ from kprod.sender.transaction_requests import (
 )
 from kprod.sender.transactions import OPEN, PendingOffsets, State, Transactions
 from kprod.sender_log import SenderLog
-from kprod.types import NextStep, TopicPartition
+from kprod.types import NextStep, ProducerId, TopicPartition
 from kprod.wire.transactions import GROUP, OffsetsReply
 
 log = SenderLog(__name__)

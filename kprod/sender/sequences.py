@@ -24,10 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from kprod.buffer.producer_id import ProducerId
 from kprod.cluster.snapshot import Leadership
 from kprod.errors import KprodError
-from kprod.types import TopicPartition
+from kprod.types import ProducerId, TopicPartition
 from kprod_ext.batch import ProducerBatch
 
 NO_OFFSET = -1

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from kprod.buffer.producer_id import ProducerId
 from kprod.errors import ERROR_NAMES, RETRIABLE, UnsupportedVersionError
 from kprod.sender.transactions import OffsetFetch
-from kprod.types import TopicPartition
+from kprod.types import ProducerId, TopicPartition
 from kprod.wire import transactions as wire
 from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
 from kprod.wire.versions import ApiKey

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.buffer.compression import CODEC_IDS
-from kprod.buffer.producer_id import ProducerId
 from kprod.bulk.delivery import BulkDelivery
 from kprod.bulk.rows import RowChecks
 from kprod.bulk.writing import BulkParts, BulkWriting
@@ -21,7 +20,7 @@ from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
 from kprod.intake.partitioner import DefaultPartitioner
-from kprod.types import TopicPartition
+from kprod.types import ProducerId, TopicPartition
 from kprod_ext import BufferPool, MemoryRecordsBuilder, ObjectChunk, TopicAppenders
 from tests.unit.buffer.accumulating import BATCH, Accumulating, cluster, read
 

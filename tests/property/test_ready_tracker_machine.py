@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from kprod.buffer.queue_settings import QueueSettings
+from kprod.buffer.accumulator import QueueSettings
 from kprod.buffer.ready_tracker import ReadyTracker
 from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
 from kprod.types import Broker, TopicPartition

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from kprod.buffer.accumulator import QueueSettings
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.compression import CompressionRatios
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.queue_settings import QueueSettings
 from kprod.types import TopicPartition
 from kprod_ext import (
     AppendContext,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kprod.buffer.producer_id import ProducerId
 from kprod.clock import ExponentialBackoff
 from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
 from kprod.latch import Latch
@@ -10,6 +9,7 @@ from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
 from kprod.sender.retry import FATAL
 from kprod.sender.sequences import Sequences
+from kprod.types import ProducerId
 from kprod.wire.control import decode_init_producer_id_response, encode_init_producer_id_request
 from kprod.wire.versions import ApiKey
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from kprod.buffer.producer_id import ProducerId
 from kprod.sender.coordination import Coordination
 from kprod.sender.rounds.transaction import TransactionRound
 from kprod.sender.sequences import ProducerIdentity
@@ -22,6 +21,7 @@ from kprod.sender.transaction_requests import (
     EndTransaction,
 )
 from kprod.sender.transactions import State, Transactions
+from kprod.types import ProducerId
 from kprod.wire import transactions as wire
 from tests.simulation.transactions import bugs as of_decisions
 

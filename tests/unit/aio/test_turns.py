@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from kprod.buffer.awaiting import SLICE, WaitingTasks
+from kprod.buffer.delivery import SLICE, WaitingTasks
 from kprod.clock import SystemClock
 from kprod_ext.aio import LONGEST_QUEUEING, MOST, TURN, Turns
 

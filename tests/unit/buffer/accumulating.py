@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kprod.broker.records.record_batch import RecordBatch, read_batches
-from kprod.buffer.accumulator import RecordAccumulator
+from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
 from kprod.buffer.compression import CODEC_IDS
-from kprod.buffer.queue_settings import QueueSettings
 from kprod.clock import ExponentialBackoff
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership, PartitionInfo, TopicInfo
 from kprod.types import Broker, TopicPartition

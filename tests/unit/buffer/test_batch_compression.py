@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kprod.buffer.producer_id import ProducerId
+from kprod.types import ProducerId
 from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, Accumulating, Gate, read
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kprod.buffer.producer_id import ProducerId
 from kprod.errors import ProducerClosedError
-from kprod.types import TopicPartition
+from kprod.types import ProducerId, TopicPartition
 from kprod_ext import PartitionQueue
 from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, EPOCH, Accumulating, Gate, read

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.buffer.producer_id import ProducerId
 from kprod.errors import BufferFullError
-from kprod.types import TopicPartition
+from kprod.types import ProducerId, TopicPartition
 from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, cluster, read
 
 MOST = 5 * BATCH - 1

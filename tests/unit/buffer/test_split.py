@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.buffer.compression import compressor
-from kprod.buffer.producer_id import ProducerId
+from kprod.types import ProducerId
 from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, read
 

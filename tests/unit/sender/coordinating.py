@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kprod.buffer.producer_id import ProducerId
 from kprod.sender.coordination import Coordination
 from kprod.sender.sequences import ProducerIdentity, Sequences
 from kprod.sender.transaction_requests import (
@@ -17,7 +16,7 @@ from kprod.sender.transaction_requests import (
     Reaction,
 )
 from kprod.sender.transactions import Call, Transactions
-from kprod.types import TopicPartition
+from kprod.types import ProducerId, TopicPartition
 from kprod.wire.control import InitProducerIdReply
 from kprod.wire.transactions import (
     CodeReply,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from kprod.buffer.delivery import BatchDelivery
-from kprod.buffer.producer_id import ProducerId
 from kprod.cluster.snapshot import Leadership
 from kprod.sender.sequences import Sequences
-from kprod.types import TopicPartition
+from kprod.types import ProducerId, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
 

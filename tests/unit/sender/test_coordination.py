@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kprod.buffer.producer_id import ProducerId
 from kprod.errors import (
     BrokerError,
     ConnectionLost,
@@ -25,7 +24,7 @@ from kprod.sender.transaction_requests import (
     reaction,
 )
 from kprod.sender.transactions import Call, State
-from kprod.types import NextStep, TopicPartition
+from kprod.types import NextStep, ProducerId, TopicPartition
 from kprod.wire.transactions import PartitionsReply
 from kprod.wire.versions import ApiKey
 from tests.unit.sender.coordinating import MEMBER, OFFSETS, T0, T1, Dialogue

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kprod.broker.records.record_batch import read_batches
-from kprod.buffer.producer_id import ProducerId
 from kprod.cluster.snapshot import Leadership
 from kprod.sender.sequences import advance
+from kprod.types import ProducerId
 from tests.unit.sender.sequencing import LEADER, Line, place
 
 LAST = 2**31 - 1
