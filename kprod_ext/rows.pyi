@@ -58,25 +58,14 @@ class RowChecks(Protocol):
 class ObjectChunk(RecordChunk):
     """Records that are Python objects, which it keeps alive.
 
-    ``load`` takes a block of at most ``capacity`` records of any kind, ``hold`` plain ones without
-    a limit. ``largest`` is the bytes that key, value and headers of a record may have together
-    before ``checks.size`` is asked.
+    ``largest`` is the bytes that key, value and headers of a record may have together before
+    ``checks.size`` is asked.
     """
 
     def __new__(cls, capacity: int, largest: int, checks: RowChecks) -> ObjectChunk: ...
     @property
     def largest_partition(self) -> int:
         """The largest partition any load has named, -1 for none."""
-    @property
-    def read(self) -> int:
-        """Rows that were read, of those that are held."""
-    def hold(self, values: list[Any], keys: list[Any] | None, start: int, end: int) -> None:
-        """Hold rows ``start`` to ``end`` of these lists, as they are now, in place of those before.
-
-        They are read while they are written. Reading ends before the first row that is not plain:
-        that is more than ``bytes`` or None of at most ``largest`` bytes together. Without ``keys``
-        an item of ``values`` that is a pair is (key, value).
-        """
     def load(
         self,
         values: list[Any],

@@ -162,14 +162,12 @@ def all_plain(list values not None, list keys, Py_ssize_t largest):
     """Whether every value and key is bytes or None, or a pair of them, and small enough."""
     cdef Field value, key
     cdef Plain plain
-    cdef Py_ssize_t row
     if not KPROD_HAS_GIL:               # another thread may change the lists while we look
         values, keys = values[:], None if keys is None else keys[:]
     if keys is not None and len(keys) != len(values):
         raise ValueError(f"{len(keys)} keys for {len(values)} values")
     begin_plain(&plain, values, keys, largest)
-    row = read_values(&plain, 0, plain.count, &value, 0)
-    return row + read_plain(&plain, row, plain.count, &value, &key, 0) == plain.count
+    return read_plain(&plain, plain.count, &value, &key, 0) == plain.count
 
 
 cdef struct Plain:              # lists, of which the rows that are plain are read
@@ -193,28 +191,10 @@ cdef int begin_plain(Plain* plain, list values, list keys, Py_ssize_t largest) e
     return 0
 
 
-cdef Py_ssize_t read_values(
-    Plain* plain, Py_ssize_t start, Py_ssize_t end, Field* value, Py_ssize_t step
-) noexcept nogil:
-    """As read_plain, as long as the rows are ``bytes`` alone: their keys are not set."""
-    cdef Py_ssize_t row
-    if plain.keys != NULL:
-        return 0
-    for row in range(start, end):
-        if row + AHEAD < end:
-            kprod_prefetch(plain.values[row + AHEAD])
-        if not is_bytes(plain.values[row]) or bytes_size(plain.values[row]) > plain.largest:
-            return row - start
-        value.data = bytes_at(plain.values[row])
-        value.size = bytes_size(plain.values[row])
-        value += step
-    return end - start
-
-
 cdef Py_ssize_t read_plain(
-    Plain* plain, Py_ssize_t start, Py_ssize_t end, Field* value, Field* key, Py_ssize_t step
+    Plain* plain, Py_ssize_t count, Field* value, Field* key, Py_ssize_t step
 ) noexcept nogil:
-    """Point fields at the rows from ``start`` on, as long as they are plain; how many are.
+    """Point fields at the first rows, ``count`` at most, as long as they are plain; how many are.
 
     ``bytes`` and tuples of them never change: their addresses may be looked up without the
     interpreter while the lists are held. ``step`` is 1, or 0 for fields that are not used.
@@ -222,8 +202,8 @@ cdef Py_ssize_t read_plain(
     cdef PyObject* data
     cdef PyObject* name
     cdef Py_ssize_t row
-    for row in range(start, end):
-        if row + AHEAD < end:
+    for row in range(count):
+        if row + AHEAD < count:
             kprod_prefetch(plain.values[row + AHEAD])
         data, name = plain.values[row], Py_None
         if plain.keys != NULL:
@@ -231,13 +211,13 @@ cdef Py_ssize_t read_plain(
         elif not is_bytes(data) and is_tuple(data) and tuple_size(data) == 2:
             name, data = tuple_item(data, 0), tuple_item(data, 1)
         if not (point(value, data) and point(key, name)):
-            return row - start
+            return row
         if max(value.size, 0) + max(key.size, 0) > plain.largest:
-            return row - start
+            return row
         plain.keyed = plain.keyed or key.size >= 0
         value += step
         key += step
-    return end - start
+    return count
 
 
 cdef inline bint point(Field* field, PyObject* data) noexcept nogil:
@@ -253,7 +233,7 @@ cdef inline bint point(Field* field, PyObject* data) noexcept nogil:
 
 @cython.final
 cdef class ObjectChunk(RecordChunk):
-    """Rows that belong to Python objects: loaded, or held and read while they are written."""
+    """Rows that belong to Python objects."""
 
     cdef Py_ssize_t _largest
     cdef object _checks
@@ -263,38 +243,12 @@ cdef class ObjectChunk(RecordChunk):
     cdef Py_ssize_t _good       # rows before the first that a check refused
     cdef Py_ssize_t _row        # that is being loaded
     cdef Py_ssize_t _checked    # rows at the beginning whose size was looked at
-    cdef Plain _plain           # rows that are held: of copies of the lists, which do not change
-    cdef readonly Py_ssize_t read   # rows that were read, of those that are held
     cdef readonly int32_t largest_partition
 
     def __cinit__(self, Py_ssize_t capacity, Py_ssize_t largest, checks not None):
         self._largest = largest
         self._checks = checks
         self.largest_partition = UNSET
-
-    def hold(self, list values not None, list keys, Py_ssize_t start, Py_ssize_t end):
-        """Hold the rows from ``start`` to ``end``; they are read when their turn comes."""
-        self.forget_rows()
-        self.read = self._plain.count = 0
-        self._values = values[start:end]
-        self._keys = None if keys is None else keys[start:end]
-        begin_plain(&self._plain, self._values, self._keys, self._largest)
-
-    cdef Py_ssize_t to_follow(self) noexcept nogil:
-        return self._plain.count - self.read
-
-    cdef bint refill(self) noexcept nogil:
-        cdef Py_ssize_t end = min(self.read + self.capacity, self._plain.count)
-        if self.read == end:
-            return False
-        self.forget_rows()
-        self._plain.keyed = False
-        self.count = read_values(&self._plain, self.read, end, self.values, 1)
-        if self.count == 0:
-            self.count = read_plain(&self._plain, self.read, end, self.values, self.keys, 1)
-        self.keyed = self._plain.keyed
-        self.read += self.count
-        return self.count > 0
 
     def load(
         self, list values not None, list keys=None, headers=None, partitions=None,
@@ -303,7 +257,6 @@ cdef class ObjectChunk(RecordChunk):
         """Hold these records in place of those before."""
         cdef Py_ssize_t count = len(values)
         self.forget_rows()
-        self.read = self._plain.count = 0
         self._made = []
         if count > self.capacity:
             raise ValueError(f"{count} rows for a chunk of {self.capacity}")
@@ -351,10 +304,11 @@ cdef class ObjectChunk(RecordChunk):
         cdef list keys = self._keys
         cdef object key, value
         cdef Py_ssize_t row
-        begin_plain(&self._plain, values, keys, self._largest)
-        self._checked = read_plain(&self._plain, 0, self._good, self.values, self.keys, 1)
-        self._plain.count = 0               # the others have to be looked at as objects
-        self.keyed = self._plain.keyed
+        cdef Plain plain
+        begin_plain(&plain, values, keys, self._largest)
+        with nogil:
+            self._checked = read_plain(&plain, self._good, self.values, self.keys, 1)
+        self.keyed = plain.keyed
         for row in range(self._checked, self._good):
             self._row = row
             value = values[row]

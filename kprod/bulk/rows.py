@@ -21,11 +21,6 @@ processor's nearer caches."""
 STREAM_ROWS = 512
 """The same for rows from an iterator, which wait until so many have come."""
 
-PLAIN_ROWS = 1024
-"""Plain rows whose addresses are known at the same time: in the processor's nearest cache."""
-HELD_ROWS = 32 * 1024
-"""Plain rows that are kept alive at the same time, by a list with eight bytes for each."""
-
 T = TypeVar("T")
 
 _NO_SERIALIZERS = Serializers()
@@ -87,19 +82,13 @@ class Rows:
         partition = self._columns[2]
         return partition if type(partition) is int else -1
 
-    @property
-    def only_payloads(self) -> tuple[list[Any], list[Any] | None] | None:
-        """Values and keys of a sized input that has nothing else."""
-        keys, *others = self._columns
-        return (self._values, keys) if self.sized and others == [None] * 3 else None
+    def blocks(self) -> Iterator[Block]:
+        """The rows in order. Of a sized input as often as one likes."""
+        return self._sized_blocks() if self.sized else self._streamed_blocks()
 
-    def blocks(self, start: int = 0) -> Iterator[Block]:
-        """The rows in order. Of a sized input as often as one likes, and from any row on."""
-        return self._sized_blocks(start) if self.sized else self._streamed_blocks()
-
-    def _sized_blocks(self, first: int) -> Iterator[Block]:
+    def _sized_blocks(self) -> Iterator[Block]:
         values = self._values
-        for start in range(first, self.count, BLOCK_ROWS):
+        for start in range(0, self.count, BLOCK_ROWS):
             end = min(start + BLOCK_ROWS, self.count)
             columns = [c[start:end] if type(c) is list else c for c in self._columns]
             yield Block(start, values[start:end], tuple(columns))
@@ -252,16 +241,14 @@ class RowChecks:
 def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> BulkDelivery:
     """Queue rows that need none of the application's code. See ``KafkaProducer.send_many``."""
     chunk = ObjectChunk(BLOCK_ROWS, parts.largest, checks)
-    plain = rows.sized and rows.all_plain(parts.largest)
-    if rows.sized and not plain:
+    if rows.sized and not rows.all_plain(parts.largest):
         for block in rows.blocks():
             _load(chunk, block, checks)
     writing = BulkWriting(parts, topic)
     writing.await_partition(max(rows.largest_partition, chunk.largest_partition))
     delivery = BulkDelivery(writing.sent)
     with accounted(delivery, writing.finish):
-        written = _write_plain(writing, rows, parts.largest, checks) if plain else 0
-        for block in rows.blocks(written):
+        for block in rows.blocks():
             failure = block.failure
             try:
                 _load(chunk, block, checks)
@@ -272,25 +259,6 @@ def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> Bu
             if failure is not None:
                 raise failure
     return delivery
-
-
-def _write_plain(writing: BulkWriting, rows: Rows, largest: int, checks: RowChecks) -> int:
-    """Queue rows that are nothing but plain keys and values; how many: all, as a rule.
-
-    It ends where somebody has changed a list meanwhile, and put in something that must be checked.
-    """
-    lists, written = rows.only_payloads, 0
-    if lists is None:
-        return 0
-    chunk = ObjectChunk(PLAIN_ROWS, largest, checks)
-    while written < rows.count:
-        held = min(HELD_ROWS, rows.count - written)
-        chunk.hold(*lists, written, written + held)
-        writing.write(chunk)
-        written += chunk.read
-        if chunk.read < held:
-            break
-    return written
 
 
 def _load(chunk: ObjectChunk, block: Block, checks: RowChecks) -> None:
