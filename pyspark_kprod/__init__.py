@@ -7,7 +7,7 @@ nothing but the class it must derive from, and kprod only when something is writ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
@@ -15,17 +15,40 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kprod.spark.data_source import BatchWriter, MicroBatchWriter
+    from kprod.spark.topic_reader import TopicReader
 
 __all__ = ["DefaultSource"]
 
 
 class DefaultSource(DataSource):
-    """The sink ``kprod``: columns and options are a superset of Spark's own ``kafka`` format."""
+    """The format ``kprod``: columns and options are a superset of those of Spark's ``kafka`` sink.
+
+    It reads topics as well, as batches.
+    """
 
     @classmethod
     def name(cls) -> str:
         """What ``format`` is given."""
         return "kprod"
+
+    def schema(self) -> str:
+        """The columns of a topic that is read."""
+        from kprod.spark.topic_reader import SCHEMA
+
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> TopicReader:
+        """For ``spark.read``. Raises ConfigError."""
+        from kprod.spark.topic_reader import TopicReader, read_options
+
+        return TopicReader(read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> Any:
+        """Refused: Spark's own source reads streams. Raises ConfigError."""
+        from kprod.errors import ConfigError
+        from kprod.spark.topic_reader import STREAMING
+
+        raise ConfigError(STREAMING)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For a batch job. Raises ConfigError and SchemaError."""

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.protocol.messages import Message, request_schema, response_schema
 from kprod.broker.records.codecs import CorruptBatch
-from kprod.broker.records.legacy_message import read_sets
+from kprod.broker.records.legacy_message import StoredBatch, read_sets
 from kprod.broker.records.record_batch import StoredRecord
 from kprod.errors import (
     BrokerError,
@@ -367,11 +368,35 @@ def _described(topic: Any, options: Mapping[str, str]) -> TopicDescription:
     return TopicDescription(topic.name, bool(topic.is_internal), tuple(places), options)
 
 
-class PartitionReader:
-    """One partition, through a connection to its leader. ``position`` is the next offset read."""
+class _Aborted:
+    """The aborted transactions that one Fetch has told, by their first offsets."""
 
-    def __init__(self, client: BrokerClient, topic: str, number: int) -> None:
+    def __init__(self, told: Iterable[Any]) -> None:
+        self._coming = deque(sorted((one.first_offset, one.producer_id) for one in told))
+        self._begun: set[int] = set()
+
+    def has(self, batch: StoredBatch) -> bool:
+        """Whether the batch is of one of them. Batches come in the order of their offsets."""
+        while self._coming and self._coming[0][0] <= batch.last_offset:
+            self._begun.add(self._coming.popleft()[1])
+        if batch.is_control:
+            self._begun.discard(batch.producer_id)
+            return False
+        return batch.is_transactional and batch.producer_id in self._begun
+
+
+class PartitionReader:
+    """One partition, through a connection to its leader. ``position`` is the next offset read.
+
+    With ``committed`` it ends at the last stable offset, and leaves out records of transactions
+    that were aborted (KIP-98).
+    """
+
+    def __init__(
+        self, client: BrokerClient, topic: str, number: int, *, committed: bool = False
+    ) -> None:
         self.position = 0
+        self._isolation = 1 if committed else 0
         self._client = client
         self._topic = topic
         self._number = number
@@ -386,6 +411,8 @@ class PartitionReader:
         Tansu's ListOffsets leaves out the last batch, and the high watermark of its Fetch does not.
         """
         listed = self._list_offset(_LATEST)
+        if self._isolation:
+            return listed
         committed: int = self._fetch(listed, wait=False).high_watermark
         return max(listed, committed)
 
@@ -397,10 +424,12 @@ class PartitionReader:
         part = self._fetch(self.position, wait=True)
         if part.error_code:
             raise BrokerError(part.error_code, f"{self._name} at offset {self.position}")
+        aborted = _Aborted(part.aborted_transactions or () if self._isolation else ())
         for batch in read_sets(part.records or b""):
             if not batch.crc_ok:
                 raise CorruptBatch(f"{self._name}: wrong CRC at offset {batch.base_offset}")
-            for record in () if batch.is_control else batch.records():
+            left_out = aborted.has(batch) or batch.is_control
+            for record in () if left_out else batch.records():
                 if record.offset >= self.position:
                     self.position = record.offset + 1
                     yield record
@@ -424,7 +453,11 @@ class PartitionReader:
         }
         answer = self._client.call(
             ApiKey.LIST_OFFSETS,
-            {"replica_id": -1, "topics": [{"name": self._topic, "partitions": [wanted]}]},
+            {
+                "replica_id": -1,
+                "isolation_level": self._isolation,
+                "topics": [{"name": self._topic, "partitions": [wanted]}],
+            },
         )
         part = answer.topics[0].partitions[0]
         if part.error_code:
@@ -449,6 +482,7 @@ class PartitionReader:
                 "max_wait": _MAX_WAIT_MS if wait else _GLANCE_MS,
                 "min_bytes": 1 if wait else 0,
                 "max_bytes": _FETCH_BYTES,
+                "isolation_level": self._isolation,
                 "session_epoch": -1,
                 "topics": [{"topic": self._topic, "partitions": [wanted]}],
             },

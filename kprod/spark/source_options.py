@@ -16,6 +16,12 @@ COLUMN = "columns."
 SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname", "includeheaders"})
 """What Spark hands to every sink, and what its Kafka format takes for sources."""
 
+NO_BROKERS = (
+    "kafka.bootstrap.servers: the option is missing. (Spark hands the OPTIONS of a table to no"
+    ' Python data source: instead of INSERT INTO write df.write.format("kprod").options(...)'
+    '.mode("append").save(), or kprod.spark.write)'
+)
+
 NUMBERS = ("schema_id", "max_row_errors")
 RATES = ("maxrecordspersecond", "maxbytespersecond", "repartition")
 PLACES = ("shards", "shardby")
@@ -48,7 +54,7 @@ def source_writer(options: Mapping[str, str]) -> PartitionWriter:
         elif name not in SPARKS_OWN:
             raise _unknown(given)
     if "bootstrap.servers" not in producer:
-        raise ConfigError("kafka.bootstrap.servers: the option is missing")
+        raise ConfigError(NO_BROKERS)
     servers = producer.pop("bootstrap.servers")
     return task_writer(
         own.pop("topic", None), bootstrap_servers=servers, columns=columns, **own, **producer

@@ -18,8 +18,9 @@ class WriteResult:
     ``records``, ``bytes`` (of keys and values, before compression), ``skipped`` and
     ``dead_letters`` are sums; ``seconds`` is how long the job took on the driver. Of a task that
     Spark ran more than once only the attempt that counts is here; ``attempts`` counts those before
-    it, too. ``offsets`` are where the records are, by topic and partition; ``reasons`` why rows
-    were skipped or became dead letters, and in how many shards.
+    it, too, within one run of its stage: tasks do not know that the stage has run before.
+    ``offsets`` are where the records are, by topic and partition; ``reasons`` why rows were skipped
+    or became dead letters, and in how many shards.
 
     With ``delivery="exactly_once"`` each shard was ``committed`` by this job, some of them
     ``rewritten`` after an attempt that had not come to its end, or is ``already_there``: those

@@ -3,7 +3,7 @@
 Batches under a ``job_id`` and streams from a checkpoint, in turns. A driver that was killed is
 started again with another number of shards; where that is refused, with the one that the batch was
 begun with. ``KPROD_CAMPAIGN=long``, as ``make campaign`` runs it; ``KPROD_SPARK_KILLS_ONCE`` kills
-(500) in all, chosen by ``KPROD_SPARK_SEED``.
+(500) in all for each mode of delivery, chosen by ``KPROD_SPARK_SEED``.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ ROWS = 6_000
 ENDS = ["Python worker exited unexpectedly", "Failed to find the data source"]
 """What a job ends with when the driver's own Python worker was killed: another driver goes on, as
 Spark does not look again for a data source that it has not found."""
+ENDS_ATOMIC = [*ENDS, "BatchNotCommitted", "BatchIncomplete"]
+"""What a driver says besides of an atomic batch that the next run writes, or completes."""
 OFTEN = {**KINDS, "driver": 3}
 SPECULATES = {
     **SETTINGS,
@@ -55,14 +57,14 @@ def stream(number, shards):
     query = (
         sharded(lines, shards).writeStream.format("kprod")
         .option("kafka.bootstrap.servers", servers).option("topic", f"run-{number}")
-        .option("delivery", "exactly_once")
+        .option("delivery", given["delivery"])
         .option("checkpointLocation", f"{given['folder']}/checkpoint-{number}")
         .trigger(availableNow=True).start()
     )
     query.awaitTermination()
 
 def batch(number, shards):
-    write(frame, f"run-{number}", bootstrap_servers=servers, delivery="exactly_once",
+    write(frame, f"run-{number}", bootstrap_servers=servers, delivery=given["delivery"],
           job_id=f"job-{number}", shards=shards, max_records_per_second=given["rate"],
           progress=False)
 
@@ -107,12 +109,13 @@ def lines(folder: Path) -> Path:
     return found
 
 
-def harassed_run(kills: Kills, folder: Path, kind: str) -> Counter[str]:
+def harassed_run(kills: Kills, folder: Path, kind: str, delivery: str) -> Counter[str]:
     """A broker, and ``JOBS`` jobs on it, by as many drivers as it takes; then all are judged."""
     folder.mkdir()
     given = {"settings": SPECULATES, "rows": ROWS, "rate": 4_000, "jobs": JOBS}
     given |= {"master": "local-cluster[2,1,1024]", "folder": str(folder)}
-    given |= {"lines": str(lines(folder)), "ends": ENDS}
+    ends = ENDS_ATOMIC if delivery == "atomic" else ENDS
+    given |= {"lines": str(lines(folder)), "ends": ends, "delivery": delivery}
     ended: list[dict[str, Any]] = []
     counted: Counter[str] = Counter()
     with a_broker(kind, folder / "log") as broker:
@@ -153,15 +156,19 @@ def judge(servers: str, topic: str) -> None:
     assert not lost, (topic, len(lost), lost[:5])
 
 
+@pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
 @pytest.mark.parametrize("kind", BROKERS)
 def test_kills_lose_and_double_nothing(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, delivery: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kills = Kills(SEED + BROKERS.index(kind), KILLS // len(BROKERS), OFTEN)
     counted: Counter[str] = Counter()
     runs = 0
     while not kills.enough:
         runs += 1
-        counted += harassed_run(kills, tmp_path / f"run-{runs}", kind)
+        counted += harassed_run(kills, tmp_path / f"run-{runs}", kind, delivery)
         with capsys.disabled():
-            print(f"\n{kind}, run {runs}: {dict(kills.counted)}, {dict(counted)}", flush=True)
+            print(
+                f"\n{kind}, {delivery}, run {runs}: {dict(kills.counted)}, {dict(counted)}",
+                flush=True,
+            )

@@ -1,0 +1,182 @@
+"""Reads a topic back as a DataFrame: ``spark.read.format("kprod")``, bounded, for batches only."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kprod.config.reading import from_text
+from kprod.errors import ConfigError
+from kprod.intake.arguments import check_topic
+from kprod.spark.cluster_access import cluster_access, need_broker_extra
+
+SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>"
+)
+"""As of Spark's own source with ``includeHeaders``, without its ``timestampType``."""
+
+PREFIX = "kafka."
+ISOLATION = {"read_committed": True, "read_uncommitted": False}
+EARLIEST, LATEST = "earliest", "latest"
+SPARKS_OWN = frozenset({"path", "includeheaders"})
+STREAMING = (
+    'format("kprod") reads batches only: for streams use Spark\'s own source, format("kafka"), from'
+    " the package spark-sql-kafka-0-10"
+)
+MOST_SECONDS = 10 * 365 * 86_400.0
+"""For reading a partition: it takes as long as it takes."""
+
+
+@dataclass
+class Span(InputPartition):
+    """The records of one partition, from one offset to the one before another."""
+
+    number: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What is read, and how brokers are reached. Immutable.
+
+    ``starting`` and ``ending`` are "earliest", "latest", or offsets by partition. ``committed``:
+    without records of transactions that were aborted or are open.
+    """
+
+    topic: str
+    client: Mapping[str, Any] = field(repr=False)  # may hold passwords
+    committed: bool = True
+    starting: str | Mapping[int, int] = EARLIEST
+    ending: str | Mapping[int, int] = LATEST
+
+
+class TopicReader(DataSourceReader):
+    """One task for each partition of the topic, up to where its log ends when the job begins."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """What each task reads. Runs on the driver; raises KprodError."""
+        from kprod.broker.cluster_client import ClusterClient, PartitionReader
+
+        options = self._options
+        access = cluster_access(options.client)
+        deadline = time.monotonic() + access.timeout
+        spans: list[InputPartition] = []
+        with ClusterClient(access.bootstrap_servers, deadline, access.security) as cluster:
+            for number, leader in sorted(cluster.leaders(options.topic).items()):
+                log = PartitionReader(
+                    cluster.client(leader), options.topic, number, committed=options.committed
+                )
+                first, last = log.start(), log.end()
+                start = _offset(options.starting, number, first, last, otherwise=first)
+                end = _offset(options.ending, number, first, last, otherwise=last)
+                spans.append(Span(number, max(start, first), min(end, last)))
+        return spans
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """The rows of one partition. Runs in a task; raises KprodError."""
+        from kprod.broker.cluster_client import ClusterClient, PartitionReader
+
+        assert isinstance(partition, Span)
+        topic, number = self._options.topic, partition.number
+        access = cluster_access(self._options.client)
+        deadline = time.monotonic() + MOST_SECONDS
+        with ClusterClient(access.bootstrap_servers, deadline, access.security) as cluster:
+            leader = cluster.leaders(topic)[number]
+            log = PartitionReader(
+                cluster.client(leader), topic, number, committed=self._options.committed
+            )
+            for record in log.read(partition.start, partition.end):
+                headers = [Row(key=name, value=value) for name, value in record.headers]
+                moment = _moment(record.timestamp)
+                yield (
+                    record.key,
+                    record.value,
+                    topic,
+                    number,
+                    record.offset,
+                    moment,
+                    headers or None,
+                )
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """What options of ``spark.read`` say; the case of their names does not matter.
+
+    ``kafka.*`` are about connecting, as a producer takes them; ``topic`` (or ``subscribe``),
+    ``isolation`` (or ``kafka.isolation.level``), ``startingOffsets`` and ``endingOffsets``. Raises
+    ConfigError.
+    """
+    need_broker_extra('spark.read.format("kprod")')
+    client: dict[str, Any] = {}
+    own: dict[str, str] = {}
+    for given, text in options.items():
+        name = given.lower()
+        if name == "kafka.isolation.level":
+            own["isolation"] = text
+        elif name.startswith(PREFIX):
+            client[name[len(PREFIX) :]] = from_text(given[len(PREFIX) :], text)
+        elif name in ("topic", "subscribe"):
+            own["topic"] = text
+        elif name in ("isolation", "startingoffsets", "endingoffsets"):
+            own[name] = text
+        elif name not in SPARKS_OWN:
+            raise ConfigError(
+                f"unknown option {given!r}; those about connecting are written kafka.NAME, others"
+                " are: topic, isolation, startingOffsets, endingOffsets"
+            )
+    if "bootstrap.servers" not in client:
+        raise ConfigError("kafka.bootstrap.servers: the option is missing")
+    if "topic" not in own:
+        raise ConfigError("topic: the option is missing")
+    topic = check_topic(own["topic"])
+    isolation = own.get("isolation", "read_committed")
+    if isolation not in ISOLATION:
+        raise ConfigError(f"isolation: expected one of {sorted(ISOLATION)}; got {isolation!r}")
+    return ReadOptions(
+        topic=topic,
+        client=client,
+        committed=ISOLATION[isolation],
+        starting=_offsets("startingOffsets", own.get("startingoffsets", EARLIEST), topic),
+        ending=_offsets("endingOffsets", own.get("endingoffsets", LATEST), topic),
+    )
+
+
+def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
+    """``earliest``, ``latest``, or JSON as Spark's own source takes it: by topic and partition."""
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    try:
+        told = json.loads(text)
+        return {int(number): int(offset) for number, offset in told.get(topic, told).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise ConfigError(
+            f'{name}: expected "earliest", "latest", or JSON such as {{"{topic}": {{"0": 23}}}};'
+            f" got {text!r}"
+        ) from None
+
+
+def _offset(
+    told: str | Mapping[int, int], number: int, first: int, last: int, *, otherwise: int
+) -> int:
+    if isinstance(told, str):
+        return first if told == EARLIEST else last
+    offset = told.get(number, otherwise)
+    return {-1: last, -2: first}.get(offset, offset)  # as Spark's own source counts
+
+
+def _moment(timestamp_ms: int) -> datetime.datetime | None:
+    if timestamp_ms < 0:
+        return None
+    return datetime.datetime.fromtimestamp(timestamp_ms / 1000, tz=datetime.UTC)

@@ -1,0 +1,133 @@
+"""A topic that is read back: offsets, headers, transactions that count, and options."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+from kprod.errors import ConfigError
+from kprod.spark.topic_reader import SCHEMA, Span, TopicReader, read_options
+from pyspark_kprod import DefaultSource
+
+STAMP = 1_700_000_000_123
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    """Two partitions of ``read``: committed records, aborted ones, committed ones, an open one."""
+    with EmbeddedBroker(topics={"read": 2, "empty": 1}) as broker:
+        servers = broker.bootstrap_servers
+        with KafkaProducer(bootstrap_servers=servers, transactional_id="writes") as producer:
+            send(producer, "first")
+            with suppress(ZeroDivisionError), producer.transaction():
+                for number in (0, 1):
+                    producer.send("read", b"aborted", partition=number)
+                producer.flush()
+                raise ZeroDivisionError
+            send(producer, "last")
+            producer.begin_transaction()
+            producer.send("read", b"open", partition=1)
+            producer.flush()
+            yield servers
+
+
+def send(producer: KafkaProducer, text: str) -> None:
+    with producer.transaction():
+        for number in (0, 1):
+            producer.send(
+                "read",
+                b"%s %d" % (text.encode(), number),
+                key=b"k",
+                headers=[("h", b"v")],
+                partition=number,
+                timestamp_ms=STAMP,
+            )
+
+
+def rows(servers: str, **options: str) -> list[tuple[Any, ...]]:
+    given = {"kafka.bootstrap.servers": servers, "topic": "read", **options}
+    reader = TopicReader(read_options(given))
+    return [row for span in reader.partitions() for row in reader.read(span)]
+
+
+def test_committed_records_with_all_their_columns(servers: str) -> None:
+    found = rows(servers)
+    assert [row[1] for row in found] == [b"first 0", b"last 0", b"first 1", b"last 1"]
+    key, value, topic, partition, offset, moment, headers = found[0]
+    assert (key, value, topic, partition, offset) == (b"k", b"first 0", "read", 0, 0)
+    assert moment == datetime.datetime.fromtimestamp(STAMP / 1000, tz=datetime.UTC)
+    assert [(one.key, one.value) for one in headers] == [("h", b"v")]
+    assert len(SCHEMA.split(", ")) == 8, "one of them has a comma of its own"
+
+
+def test_other_records_when_they_are_asked_for(servers: str) -> None:
+    found = [row[1] for row in rows(servers, isolation="read_uncommitted")]
+    assert found.count(b"aborted") == 2
+    assert found[-1] == b"open"
+    assert found == [
+        row[1] for row in rows(servers, **{"kafka.isolation.level": "read_uncommitted"})
+    ]
+
+
+def test_from_and_to_offsets(servers: str) -> None:
+    assert rows(servers, startingOffsets="latest") == []
+    some = {"startingOffsets": '{"read": {"0": 1, "1": -1}}', "endingOffsets": '{"0": 5}'}
+    assert [row[1] for row in rows(servers, **some)] == [b"last 0"]
+    assert [row[1] for row in rows(servers, endingOffsets='{"0": 1, "1": -2}')] == [b"first 0"]
+    assert rows(servers, topic="empty") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"topic": "t"}, "kafka.bootstrap.servers: the option is missing"),
+        ({"kafka.bootstrap.servers": "h:1"}, "topic: the option is missing"),
+        ({"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery": "atomic"}, "unknown option"),
+        (
+            {"kafka.bootstrap.servers": "h:1", "topic": "t", "isolation": "none"},
+            "expected one of .*read_committed",
+        ),
+        (
+            {"kafka.bootstrap.servers": "h:1", "topic": "t", "startingOffsets": "yesterday"},
+            'startingOffsets: expected "earliest", "latest", or JSON',
+        ),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read_options(options)
+
+
+def test_streams_are_left_to_sparks_own_source() -> None:
+    source = DefaultSource({})
+    with pytest.raises(ConfigError, match=r'use Spark\'s own source, format\("kafka"\)'):
+        source.streamReader(source.schema())  # type: ignore[arg-type]
+
+
+def test_spans_are_what_tasks_get(servers: str) -> None:
+    given = {"kafka.bootstrap.servers": servers, "subscribe": "read", "includeHeaders": "true"}
+    spans = TopicReader(read_options(given)).partitions()
+    assert [span.number for span in spans if isinstance(span, Span)] == [0, 1]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_frame_is_written_and_read_back(cluster: SparkSession, kafka: str) -> None:
+    frame = cluster.range(0, 100, 1, 3).selectExpr(
+        "cast(id as string) as key", "concat('row ', id) as value"
+    )
+    options = {"kafka.bootstrap.servers": kafka, "topic": "read-back"}
+    frame.write.format("kprod").options(**options).mode("append").save()
+    found = cluster.read.format("kprod").options(**options).load()
+    assert (
+        found.selectExpr("cast(key as string)", "cast(value as string)").exceptAll(frame).isEmpty()
+    )
+    assert found.count() == 100
+    assert found.select("partition").distinct().count() == 3
