@@ -23,7 +23,7 @@ from kprod_ext.shared cimport KPROD_HAS_GIL, RecordLock, SharedFlag, release_loc
 
 cdef struct BatchTail:
     char* data                  # the batch's memory
-    void* builder               # of the batch, NULL: there is none; its owner keeps it alive
+    void* builder               # of the batch, NULL: none; its owner keeps it alive
     void* delivery              # of a PartitionQueue: what futures refer to, kept alive by it
     int64_t base_timestamp
     int64_t max_timestamp
@@ -169,8 +169,8 @@ cdef inline bint is_full(MemoryRecordsBuilder builder) noexcept nogil:
     )
 
 
-# For whoever looks at a batch that others may be writing to, or closing: while its tail is held it
-# stays as it is. With a GIL, and while the batch is open nowhere, there is nothing to hold.
+# For readers of a batch that other threads may write to or close: a tail that is held does not
+# change. With a GIL, or for a batch that is open nowhere, no lock is taken.
 
 @cython.nonecheck(False)
 cdef inline BatchTail* hold_tail(MemoryRecordsBuilder builder) noexcept nogil:
@@ -220,7 +220,7 @@ cdef inline bint has_filled(BatchTail* tail, Py_ssize_t nbytes) noexcept nogil:
 
 @cython.nonecheck(False)
 cdef inline bint becomes_full(MemoryRecordsBuilder builder, Py_ssize_t nbytes) noexcept nogil:
-    """Of has_filled, what is not so for most records.
+    """The part of has_filled that few records reach.
 
     A batch that could grow is full before it has to: when one more such record would not fit.
     """
@@ -294,10 +294,10 @@ cdef inline void leave_chunk(MemoryRecordsBuilder builder) noexcept nogil:
 
 @cython.nonecheck(False)
 cdef inline bint go_on_in_chunk(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
-    """Let the next record, of so many bytes, begin a chunk; False: there is none now."""
+    """Let the next record, of so many bytes, begin a chunk; False: the pool has none now."""
     cdef Chunk* chunk
     cdef Py_ssize_t end = builder._tail.end
-    # From here on nobody appends without the tail's lock: a thread that waits for the pool's lets
+    # From here on every append takes the tail's lock: a thread that waits for the pool's lock lets
     # go of the GIL.
     builder._tail.room = 0
     leave_chunk(builder)
@@ -331,7 +331,7 @@ cdef inline bint has_memory(MemoryRecordsBuilder builder, Py_ssize_t size) noexc
 cdef inline Py_ssize_t make_room(
     MemoryRecordsBuilder builder, int64_t offset, Py_ssize_t size
 ) noexcept nogil:
-    """Of take_record_at, what is not so for most records: 1, NO_ROOM or REFUSED."""
+    """The part of take_record_at that few records reach: 1, NO_ROOM or REFUSED."""
     if builder.closed_for_append:
         return NO_ROOM
     if builder._buffer.given_back:
@@ -360,7 +360,7 @@ cdef inline void set_room(MemoryRecordsBuilder builder) noexcept nogil:
 cdef inline bint put_next(
     BatchTail* tail, int64_t offset, const Record* record, Py_ssize_t body, Py_ssize_t size
 ) noexcept nogil:
-    """Write a record there is room for. False when it did not take its size: a mistake of ours."""
+    """Write a record that fits. False when it took other than its size: a mistake of kprod's."""
     cdef int64_t delta = 0
     cdef char* start = tail.data + tail.end
     cdef char* end

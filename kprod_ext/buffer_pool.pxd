@@ -2,7 +2,7 @@
 
 A ``PooledBuffer`` begins with one piece of memory. A batch that goes on filling takes chunks, each
 as large as the blocks that the pool keeps, or larger for a record that needs that. What is in the
-chunk before stays as it is: nothing is copied, and whoever sends the batch sends its pieces.
+chunk before stays as it is: nothing is copied, and the batch is sent in pieces.
 """
 
 cimport cython
@@ -23,7 +23,7 @@ cdef extern from *:
 
 
 cdef struct Block:
-    # The first bytes of memory nobody uses: a link, so that the free list needs no room of its own.
+    # The first bytes of free memory: a link, so that the free list needs no room of its own.
     Block* next
 
 
@@ -31,7 +31,7 @@ cdef struct Chunk:
     # The first bytes of memory that a buffer has besides what it began with; its bytes follow.
     Chunk* next             # the one that was added after it; first, as in a Block
     Py_ssize_t size         # bytes of the whole block, these included
-    Py_ssize_t used         # bytes behind these that hold something; for who writes there to know
+    Py_ssize_t used         # bytes behind these that hold something; kept by the writer
 
 
 cdef inline char* chunk_data(Chunk* chunk) noexcept nogil:
@@ -52,8 +52,8 @@ cdef class PooledBuffer:
     cdef BufferPool pool
     cdef char* data                     # NULL when the pool has taken the memory back
     cdef readonly Py_ssize_t capacity   # bytes at data, and bytes the pool has counted for it
-    cdef Chunk* chunks                  # further memory, in order; who holds the buffer adds some
-    cdef Chunk* last_chunk              # NULL: there is none, as in `chunks`
+    cdef Chunk* chunks                  # further memory, in order; the buffer's holder adds some
+    cdef Chunk* last_chunk              # NULL: none, as in `chunks`
     cdef readonly Py_ssize_t chunk_bytes    # bytes the pool has counted for them
     cdef readonly Py_ssize_t lent       # views out; guarded by the pool's lock
     cdef bint given_back                # guarded by the pool's lock

@@ -2,10 +2,10 @@
 """The memory of batches: one bound for all of it, and the threads that wait for some.
 
 After ``org.apache.kafka.clients.producer.internals.BufferPool``, with one difference. There a
-freed buffer wakes a waiter, which then tries to take it. Here whoever frees memory hands it to the
-first waiter under the lock, and only rings when the waiter has all it asked for. So no newcomer
-can overtake, and there is no wake-up to lose: memory a waiter was given is counted as its own,
-and a waiter that leaves early gives it to the next. While anybody waits, nothing is free.
+freed buffer wakes a waiter, which then tries to take it. Here a thread that frees memory hands it
+to the first waiter under the lock, and rings only when the waiter has all it asked for. So no
+newcomer can overtake, and no wake-up can be lost: memory that a waiter was given is counted as its
+own, and a waiter that leaves early gives it to the next. While a thread waits, nothing is free.
 """
 
 cimport cython
@@ -215,7 +215,7 @@ cdef class BufferPool:
     cdef void give_back(
         self, Block* block, Py_ssize_t size, Chunk* chunks, Py_ssize_t chunk_bytes
     ) noexcept:
-        """Count what a buffer had as free again; NULL where there is no memory to take."""
+        """Count what a buffer had as free again; NULL where it had no memory."""
         cdef Block* trash = NULL
         cdef Chunk* chunk
         cdef _Waiter served
@@ -254,7 +254,7 @@ cdef class BufferPool:
         waiter.bell = threading.Lock()
         waiter.bell.acquire()
         with self._lock:
-            # close() may have emptied the queue since allocate() looked: nobody would ring.
+            # close() may have emptied the queue since allocate() looked: no bell would ring.
             closed = self._closed
             if not closed:
                 self._enqueue(waiter)
@@ -283,7 +283,7 @@ cdef class BufferPool:
         return waiter.block
 
     cdef void _withdraw(self, _Waiter waiter, double seconds) noexcept:
-        """End a wait: if nobody did yet, leave the queue and pass on what was accumulated."""
+        """End a wait: a thread that was not served leaves the queue and passes its memory on."""
         cdef Block* trash = NULL
         cdef _Waiter served = None
         with self._lock:

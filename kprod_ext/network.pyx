@@ -95,7 +95,7 @@ cdef extern from *:
 
 cdef double SECOND = 1e9
 cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
-cdef double LONGEST = 1e6  # seconds, of one system call; whoever waits longer is told in between
+cdef double LONGEST = 1e6  # seconds, of one system call; a longer wait is several
 
 
 @cython.final
@@ -110,7 +110,7 @@ cdef class Poller:
     cdef RecordLock _lock  # taken to ring the bell or to give it back
     cdef bint _closed
     cdef int _woken         # since the last wait ended
-    cdef int _asleep        # or about to be: whoever wakes must ring
+    cdef int _asleep        # or about to be: ``wake`` must ring
 
     def __cinit__(self):
         self._closed = True

@@ -51,9 +51,9 @@ cdef class StickyPartition:
 
 
 # Threads that may write into open batches without the GIL; changed with the GIL held. After a fork
-# meanwhile it is too large, which costs time only. While it is 0, whoever has the GIL is alone and
-# takes no lock. That counts: taking one waits until all that was written before has reached a
-# cache, and where the record before this one went is in none.
+# meanwhile it is too large, which costs time only. While it is 0, the thread that has the GIL is
+# alone and takes no lock. That counts: taking one waits until all that was written before has
+# reached a cache, and where the record before this one went is in none.
 cdef Py_ssize_t writers_without_gil
 
 

@@ -177,7 +177,7 @@ class PartitionQueue:
         """Whether ``batch`` is queued here."""
 
     def close_head(self) -> None:
-        """From here on nobody appends to the oldest batch, which is about to be taken."""
+        """End appends to the oldest batch, which is about to be taken."""
 
     def take_head(self) -> ProducerBatch:
         """Remove the oldest batch, after ``close_head``."""
@@ -189,7 +189,7 @@ class PartitionQueue:
         """Take out one batch, wherever it stands, if it is queued."""
 
     def retire(self) -> bool:
-        """Take no batches any more, if there are none; whether that is so."""
+        """Take no batches any more, unless some are queued; whether the queue is retired."""
 
     def take_expired(self, created_before: float) -> list[ProducerBatch]:
         """Remove the batches at the head that were created before a time, oldest first."""

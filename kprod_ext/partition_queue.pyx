@@ -80,7 +80,7 @@ cdef class StickyPartition:
 
 
 cdef class AppendContext:
-    """What all queues of one accumulator share: memory, clocks, and who is told of new batches."""
+    """What all queues of one accumulator share: memory, clocks, and listeners for new batches."""
 
     def __init__(
         self,
@@ -362,7 +362,7 @@ cdef class PartitionQueue:
     def depth(self):
         return self._depth
 
-    # The sender's thread. Nobody else removes a batch.
+    # The sender's thread, the only one that removes batches.
 
     cdef ProducerBatch _first(self):
         cdef ProducerBatch batch
@@ -393,7 +393,7 @@ cdef class PartitionQueue:
         return other is not None
 
     def close_head(self):
-        """From here on nobody appends to the oldest batch, which is about to be taken."""
+        """End appends to the oldest batch, which is about to be taken."""
         cdef ProducerBatch batch
         take_lock(&self.tail.lock)
         batch = self._oldest
@@ -404,7 +404,7 @@ cdef class PartitionQueue:
             batch.drain_order = (self._drained,)
 
     cdef void _end(self, ProducerBatch batch) noexcept:
-        """Nobody appends to ``batch`` any more; the lock is held."""
+        """End appends to ``batch``; the lock is held."""
         if batch is self._open:
             self._exchange(None)
         batch.close_for_append()
@@ -462,7 +462,7 @@ cdef class PartitionQueue:
         release_lock(&self.tail.lock)
 
     def retire(self):
-        """Take no batches any more, if there are none; whether that is so."""
+        """Take no batches any more, unless some are queued; whether the queue is retired."""
         take_lock(&self.tail.lock)
         if self._oldest is None:
             self._exchange(None)

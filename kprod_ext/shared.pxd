@@ -2,11 +2,10 @@
 
 # What several threads read and write without a lock, with a GIL and without.
 #
-# Where there is a GIL these are plain numbers: threads take turns, and whoever gets the GIL sees
-# all that was written before. Without one they are atomic and in one order for all threads, so what
-# was written before a flag was set is seen by whoever sees the flag, and of two threads that each
-# set a flag and then look at the other's, one sees it. Names of C types, for declarations of
-# attributes.
+# With a GIL these are plain numbers: threads take turns, and a thread that gets the GIL sees all
+# that was written before. Without one they are atomic and in one order for all threads: a thread
+# that sees a flag sees what was written before the flag was set, and of two threads that each set a
+# flag and then look at the other's, one sees it. Names of C types, for declarations of attributes.
 #
 # References are another matter: without a GIL, to read one that another thread may replace needs a
 # lock, for between reading the address and counting the reference the object may be gone.
@@ -27,7 +26,7 @@ cdef extern from *:
       typedef unsigned long KprodSharedThread;
     #endif
 
-    /* An address: what was written before it was put here is seen by whoever gets it. */
+    /* An address: a thread that gets it sees what was written before it was put. */
     #define kprod_put(place, address) __atomic_store_n(&(place), (address), __ATOMIC_RELEASE)
     #define kprod_get(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
     """
@@ -44,8 +43,8 @@ cdef extern from *:
 # library calls per record and, with many partitions in use, one more line that is not in any cache.
 # From 3.13 on a ``PyMutex`` is one byte, and threads that wait for it are queued. Here threads that
 # wait try again and again, in longer and longer intervals; that is good enough for a lock that is
-# held so briefly that it is hardly ever seen taken. Who waits lets go of the GIL; it may be taken
-# and released without.
+# held so briefly that it is hardly ever seen taken. A thread that waits lets go of the GIL; the
+# lock may be taken and released without the GIL.
 
 cdef extern from *:
     """
@@ -67,7 +66,7 @@ cdef extern from *:
               usleep(wait_us);
               wait_us = wait_us < KPROD_LONGEST_WAIT_US ? 2 * wait_us : KPROD_LONGEST_WAIT_US;
           } while (atomic_flag_test_and_set_explicit(lock, memory_order_acquire));
-          /* Taken before the GIL is: whoever has that and wants this lets go of it meanwhile. */
+          /* The lock first, then the GIL: its holder lets go of the GIL while it waits here. */
           if (attached != NULL) {
               PyEval_RestoreThread(attached);
           }

@@ -32,7 +32,7 @@ Taken: TypeAlias = list[tuple[ProducerBatch, Leadership]]
 
 
 def _nothing(*_: object) -> None:
-    """What is to be done where nobody asked for anything."""
+    """The default of a callback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class QueueSettings:
 
 
 class DrainGate(Protocol):
-    """Who decides, for order's sake, whether a partition's oldest batch may leave now."""
+    """Decides, to keep records in order, whether a partition's oldest batch may leave now."""
 
     def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
         """True when ``batch`` may be sent to ``leader``."""
@@ -299,14 +299,14 @@ class RecordAccumulator:
 
     def shut(self) -> None:
         """Close the open batches: the next append to each queue asks for a refusal."""
-        self._context.shuts += 1  # first: who has asked before this asks again
+        self._context.shuts += 1  # first: a caller that has asked before this asks again
         for queue in self._queues.values():
             queue.shut()
 
     # The sender's thread ------------------------------------------------------------------------
 
     def ready(self, snapshot: ClusterSnapshot, now: float) -> Ready:
-        """Which nodes there is something to send to, and when to look again."""
+        """The nodes that records wait for, and when to look again."""
         self._hurry = self._context.closed or self._flushes > 0 or self.pool.waiting > 0
         ready_tracker = self._ready_tracker
         ready_tracker.look(snapshot, now)
@@ -372,7 +372,7 @@ class RecordAccumulator:
         return True
 
     def _take(self, batch: ProducerBatch, queue: PartitionQueue) -> bool:
-        """Let nobody append to the head of ``queue``, and compress it if it is to be.
+        """End appends to the head of ``queue``, and compress it if it is to be.
 
         False when a caller is compressing it: it is left as it is, and the sender will be woken.
         """

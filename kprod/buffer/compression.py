@@ -205,7 +205,7 @@ class BatchCompression:
             batch.compress(bytes)
 
     def forget(self, batch: ProducerBatch) -> None:
-        """``batch`` has left its queue. Who compresses it goes on, in memory that stays its own."""
+        """``batch`` has left its queue. A caller that compresses it goes on: its memory stays."""
         with self._lock:
             self._waiting.pop(batch, None)
 
@@ -227,7 +227,7 @@ class BatchCompression:
         try:
             batch.compress(compress)
         except Exception:
-            pass  # the sender, whose turn it is again, meets it, too, and tells of it
+            pass  # the sender compresses it again, and logs what the codec raises
         finally:
             with self._lock:
                 wanted = self._at_work.pop(batch)

@@ -78,7 +78,7 @@ class BatchDelivery(BatchOutcome):
         return self.end_as(tuple(parts))
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[BatchDelivery, int, int]]:
-        """Who tells the outcomes of ``count`` records from index ``first`` on, in order.
+        """The deliveries with the outcomes of ``count`` records from index ``first`` on, in order.
 
         Each piece is a delivery, the index of its first such record there, and how many they are.
         """

@@ -176,7 +176,7 @@ class ReadyTracker:
     * lingering: it should leave when its linger is over, or as soon as there is a hurry;
     * resting: it failed, and its back-off is not over; no hurry shortens that;
     * shut: it should leave, and the gate did not let it;
-    * leaderless: nobody is known to lead its partition.
+    * leaderless: no leader of its partition is known.
 
     ``note`` is for any thread, everything else for the sender's. Only the sender removes batches:
     what other threads do to a queue never changes its oldest batch, unless it was empty.
@@ -375,7 +375,7 @@ class ReadyTracker:
         return self._timers.first()
 
     def leaderless(self) -> set[str]:
-        """The topics with records for partitions that nobody is known to lead."""
+        """The topics with records for partitions without a known leader."""
         if self._leaderless:  # what has a leader again shall cost the next turns nothing
             places = self._leaderless.items()
             self._leaderless = {topic: place for topic, place in places if place.first is not None}

@@ -49,7 +49,7 @@ class Timers:
             if self._times.get(last[2]) is last:
                 heappush(self._heap, entry)
                 return
-            line.pop()  # out of date, so nobody need come before it
+            line.pop()  # out of date: no entry need come before it
         line.append(entry)
 
     def set_at_latest(self, key: Hashable, when: float) -> None:
@@ -71,7 +71,7 @@ class Timers:
         self._line, self._heap = deque(sorted(self._times.values())), []
 
     def first(self) -> float:
-        """When the first key is due; infinite when there is none."""
+        """When the first key is due; infinite without one."""
         entry = self._first()
         return FOREVER if entry is None else entry[0]
 
