@@ -149,14 +149,6 @@ cdef extern from "Python.h":
     Py_ssize_t tuple_size "PyTuple_GET_SIZE" (PyObject* item) noexcept nogil
     PyObject* tuple_item "PyTuple_GET_ITEM" (PyObject* item, Py_ssize_t at) noexcept nogil
 
-cdef enum:                  # the columns in the order in which they are loaded
-    PAYLOADS
-    PARTITIONS
-    TIMESTAMPS
-    HEADERS
-    SIZES                   # of what was loaded
-    COLUMNS
-
 
 def all_plain(list values not None, list keys, Py_ssize_t largest):
     """Whether every value and key is bytes or None, or a pair of them, and small enough."""
@@ -240,9 +232,6 @@ cdef class ObjectChunk(RecordChunk):
     cdef list _values           # what the rows point into: these two, and what was made of them
     cdef list _keys
     cdef list _made
-    cdef Py_ssize_t _good       # rows before the first that a check refused
-    cdef Py_ssize_t _row        # that is being loaded
-    cdef Py_ssize_t _checked    # rows at the beginning whose size was looked at
     cdef readonly int32_t largest_partition
 
     def __cinit__(self, Py_ssize_t capacity, Py_ssize_t largest, checks not None):
@@ -256,6 +245,7 @@ cdef class ObjectChunk(RecordChunk):
     ):
         """Hold these records in place of those before."""
         cdef Py_ssize_t count = len(values)
+        cdef Py_ssize_t row
         self.forget_rows()
         self._made = []
         if count > self.capacity:
@@ -265,66 +255,55 @@ cdef class ObjectChunk(RecordChunk):
                 raise ValueError(f"a column of {len(<list>column)} for {count} rows")
         # Lists of our own: the application may change its own while the rows are written.
         self._values, self._keys = values, keys
-        self._good = count
-        try:
-            self._load_columns(PAYLOADS, headers, partitions, timestamps_ms)
-        finally:
-            self.count = self._good
+        self.placed, self.stamped = partitions is not None, timestamps_ms is not None
+        self.shared_headers = type(headers) is tuple
+        if self.shared_headers:
+            self._add_headers(<tuple>headers)
+        if headers is None and not (self.placed or self.stamped):
+            self._load_plain()
+        for row in range(self.count, count):
+            self._load_row(row, headers, partitions, timestamps_ms)
+            self.count = row + 1
 
-    cdef int _load_columns(
-        self, int column, object headers, object partitions, object timestamps_ms
-    ) except -1:
-        """This column and those after it. Of several bad rows the first one's error is raised."""
-        if column == COLUMNS:
-            return 0
-        try:
-            self._load_column(column, headers, partitions, timestamps_ms)
-        except BaseException:
-            self._good = self._row      # what is raised from here on is of an earlier row
-            self._load_columns(column + 1, headers, partitions, timestamps_ms)
-            raise
-        return self._load_columns(column + 1, headers, partitions, timestamps_ms)
-
-    cdef int _load_column(
-        self, int column, object headers, object partitions, object timestamps_ms
-    ) except -1:
-        self._row = 0
-        if column == PAYLOADS:
-            return self._load_payloads()
-        if column == PARTITIONS:
-            return self._load_partitions(partitions)
-        if column == TIMESTAMPS:
-            return self._load_timestamps(timestamps_ms)
-        if column == HEADERS and headers is not None:
-            return self._load_headers(headers)
-        return self._check_sizes() if column == SIZES else 0
-
-    cdef int _load_payloads(self) except -1:
-        cdef list values = self._values
-        cdef list keys = self._keys
-        cdef object key, value
-        cdef Py_ssize_t row
+    cdef int _load_plain(self) except -1:
+        """Load the rows at the beginning that are plain, as nearly all are."""
         cdef Plain plain
-        begin_plain(&plain, values, keys, self._largest)
+        begin_plain(&plain, self._values, self._keys, self._largest)
         with nogil:
-            self._checked = read_plain(&plain, self._good, self.values, self.keys, 1)
+            self.count = read_plain(&plain, plain.count, self.values, self.keys, 1)
         self.keyed = plain.keyed
-        for row in range(self._checked, self._good):
-            self._row = row
-            value = values[row]
-            key = None
-            if keys is not None:
-                key = keys[row]
-            elif isinstance(value, tuple) and len(<tuple>value) == 2:
-                key, value = <tuple>value
-            self._point(&self.keys[row], "key", key)
-            self.keyed = self.keyed or key is not None
-            self._point(&self.values[row], "value", value)
         return 0
 
-    cdef inline int _point(self, Field* field, str name, object data) except -1:
+    cdef int _load_row(
+        self, Py_ssize_t row, object headers, object partitions, object timestamps_ms
+    ) except -1:
+        cdef object value = self._values[row]
+        cdef object key = None
+        cdef Py_ssize_t size
+        if self._keys is not None:
+            key = self._keys[row]
+        elif isinstance(value, tuple) and len(<tuple>value) == 2:
+            key, value = <tuple>value
+        self._point(row, &self.keys[row], "key", key)
+        self._point(row, &self.values[row], "value", value)
+        self.keyed = self.keyed or key is not None
+        if self.placed:
+            self._place(row, cell(partitions, row))
+        if self.stamped:
+            self._stamp(row, cell(timestamps_ms, row))
+        if type(headers) is list:
+            self._add_headers(self._checks.headers(row, (<list>headers)[row]))
+            self.header_ends[row] = self.header_fields
+        size = max(self.keys[row].size, 0) + max(self.values[row].size, 0)
+        if size + self._headers_size(row) > self._largest:
+            self._judge_size(row)
+        return 0
+
+    cdef inline int _point(
+        self, Py_ssize_t row, Field* field, str name, object data
+    ) except -1:
         if data is not None and not PyBytes_CheckExact(data):
-            data = self._checks.payload(self._row, name, data)
+            data = self._checks.payload(row, name, data)
             self._made.append(data)
         if data is None:
             field.data = NULL
@@ -334,46 +313,19 @@ cdef class ObjectChunk(RecordChunk):
             field.size = PyBytes_GET_SIZE(data)
         return 0
 
-    cdef int _load_partitions(self, object partitions) except -1:
-        cdef object place = partitions
-        cdef Py_ssize_t row
-        self.placed = partitions is not None
-        for row in range(self._good if self.placed else 0):
-            self._row = row
-            if type(partitions) is list:
-                place = (<list>partitions)[row]
-            self.partitions[row] = partition_of(place)
-            if self.partitions[row] < 0:
-                place = self._checks.partition(row, place)
-                self.partitions[row] = UNSET if place is None else place
-            self.largest_partition = max(self.largest_partition, self.partitions[row])
+    cdef int _place(self, Py_ssize_t row, object partition) except -1:
+        self.partitions[row] = partition_of(partition)
+        if self.partitions[row] < 0:
+            partition = self._checks.partition(row, partition)
+            self.partitions[row] = UNSET if partition is None else partition
+        self.largest_partition = max(self.largest_partition, self.partitions[row])
         return 0
 
-    cdef int _load_timestamps(self, object timestamps_ms) except -1:
-        cdef object moment = timestamps_ms
-        cdef Py_ssize_t row
-        self.stamped = timestamps_ms is not None
-        for row in range(self._good if self.stamped else 0):
-            self._row = row
-            if type(timestamps_ms) is list:
-                moment = (<list>timestamps_ms)[row]
-            self.timestamps[row] = timestamp_of(moment)
-            if self.timestamps[row] < 0:
-                moment = self._checks.timestamp(row, moment)
-                self.timestamps[row] = UNSET if moment is None else moment
-        return 0
-
-    cdef int _load_headers(self, object headers) except -1:
-        cdef tuple frozen
-        cdef Py_ssize_t row
-        self.shared_headers = type(headers) is tuple
-        if self.shared_headers:
-            return self._add_headers(<tuple>headers)
-        for row in range(self._good):
-            self._row = row
-            frozen = self._checks.headers(row, (<list>headers)[row])
-            self._add_headers(frozen)
-            self.header_ends[row] = self.header_fields
+    cdef int _stamp(self, Py_ssize_t row, object timestamp_ms) except -1:
+        self.timestamps[row] = timestamp_of(timestamp_ms)
+        if self.timestamps[row] < 0:
+            timestamp_ms = self._checks.timestamp(row, timestamp_ms)
+            self.timestamps[row] = UNSET if timestamp_ms is None else timestamp_ms
         return 0
 
     cdef int _add_headers(self, tuple headers) except -1:
@@ -390,26 +342,14 @@ cdef class ObjectChunk(RecordChunk):
                 raise MemoryError("no memory for headers")
         return 0
 
-    cdef int _check_sizes(self) except -1:
-        cdef Py_ssize_t row, size
-        cdef Py_ssize_t shared = self._headers_size(0, self.header_fields)
-        if not self.shared_headers:
-            shared = 0
-        for row in range(0 if self.header_fields > 0 else self._checked, self._good):
-            self._row = row
-            size = max(self.keys[row].size, 0) + max(self.values[row].size, 0) + shared
-            if self.header_fields > 0 and not self.shared_headers:
-                size += self._headers_size(
-                    self.header_ends[row - 1] if row > 0 else 0, self.header_ends[row]
-                )
-            if size > self._largest:
-                self._judge_size(row)
-        return 0
-
-    cdef Py_ssize_t _headers_size(self, Py_ssize_t start, Py_ssize_t end) noexcept:
+    cdef Py_ssize_t _headers_size(self, Py_ssize_t row) noexcept:
+        """Bytes of the row's headers, at most."""
+        cdef Py_ssize_t start = 0
         cdef Py_ssize_t size = 0
         cdef Py_ssize_t i
-        for i in range(start, end):
+        if row > 0 and self.header_fields > 0 and not self.shared_headers:
+            start = self.header_ends[row - 1]
+        for i in range(start, self.header_fields):
             size += max(self.headers[i].size, 0) + HEADER_LENGTHS
         return size
 
@@ -420,8 +360,13 @@ cdef class ObjectChunk(RecordChunk):
             _, key, value, headers = self.row()
             self._checks.size(row, key, value, headers)
         finally:
-            self.at = self.count = 0
+            self.at, self.count = 0, row
         return 0
+
+
+cdef inline object cell(object column, Py_ssize_t row):
+    """What a column has for a row: a value of its own, or the one for all."""
+    return (<list>column)[row] if type(column) is list else column
 
 
 def partitions_for_keys(RecordChunk chunk not None, Py_ssize_t rows, Py_ssize_t partitions, /):

@@ -75,10 +75,10 @@ def test_only_what_is_not_plain_is_asked_about() -> None:
     )
     assert asked.about == [
         (1, "value", "x"),
-        (2, "value", 1.5),
         (1, "partition", None),
-        (2, "partition", 2**31),
         (1, "timestamp", -1),
+        (2, "value", 1.5),
+        (2, "partition", 2**31),
     ]
 
 
