@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.ports import free_port
 
-VERSION = "3.0.9"
+VERSION = "2.6.13.Final"
 ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
 UNPACK = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack"
 CACHE = Path(__file__).parents[2] / "build" / "apicurio"
