@@ -5,17 +5,71 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kprod.errors import DeliveryError, KprodError
+from kprod.errors import DeliveryError, KprodError, RecordTypeError
+from kprod.spark.arrow_columns import read_batch
 from kprod.spark.partition_report import OffsetRange
-from kprod.spark.second_thoughts import SecondThoughts
-from kprod.spark.sent_rows import SentRows
+from kprod.spark.record_shapes import RecordShapes, SendArguments
+from kprod.spark.rejected_rows import BrokerRefusals
 from kprod.types import Persisted, TopicPartition
 
 if TYPE_CHECKING:
     from kprod.bulk.delivery import BulkDelivery
     from kprod_ext.futures import FutureRecordMetadata
+
+
+class SentRows(Protocol):
+    """What a send was made of."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory they take, about."""
+
+    def arguments(self, number: int) -> SendArguments:
+        """What ``KafkaProducer.send`` would send row ``number`` with."""
+
+    def payload_bytes(self, number: int) -> int:
+        """The bytes of key and value of row ``number``."""
+
+
+class BatchRows:
+    """Rows of a record batch that went to one topic."""
+
+    def __init__(self, topic: str, batch: Any) -> None:
+        self.nbytes = int(batch.nbytes)
+        self._batch = batch
+        self._shapes = RecordShapes(topic=topic)
+
+    def arguments(self, number: int) -> SendArguments:
+        """See SentRows. Headers that cannot be read are left away."""
+        row = self._batch.slice(number, 1)
+        try:
+            return next(read_batch(row, self._shapes))
+        except RecordTypeError:
+            return next(read_batch(row.drop_columns(["headers"]), self._shapes))
+
+    def payload_bytes(self, number: int) -> int:
+        """See SentRows."""
+        return OneRow(self.arguments(number)).payload_bytes(0)
+
+
+class OneRow:
+    """One row that was sent by itself."""
+
+    def __init__(self, arguments: SendArguments) -> None:
+        self._arguments = arguments
+        self.nbytes = self.payload_bytes(0)
+
+    def arguments(self, number: int) -> SendArguments:
+        """See SentRows."""
+        return self._arguments
+
+    def payload_bytes(self, number: int) -> int:
+        """See SentRows."""
+        _, value, key, *_ = self._arguments
+        return sum(len(data) for data in (key, value) if hasattr(data, "__len__"))
+
 
 KEPT_BYTES = 32 << 20  # of rows that may still be refused; then wait for the oldest
 LOOK_EVERY = 256  # records sent between two looks at the oldest futures
@@ -43,11 +97,11 @@ class Acknowledgements:
 
     At most ``MOST_PENDING`` futures and ``MOST_CALLS`` handles are held, however many records a
     task sends. The first failed record raises, so no outcome is dropped unseen; with
-    ``second_thoughts`` one that the broker refused for what it is is handed to those instead. Then
+    ``broker_refusals`` one that the broker refused for what it is is handed to those instead. Then
     rows are kept until their outcome, ``KEPT_BYTES`` of them. Thread: one (the task's).
     """
 
-    def __init__(self, timeout: float, second_thoughts: SecondThoughts | None = None) -> None:
+    def __init__(self, timeout: float, broker_refusals: BrokerRefusals | None = None) -> None:
         """``timeout`` in seconds bounds a wait for the oldest record's outcome."""
         self.records = 0
         self.bytes = 0
@@ -55,7 +109,7 @@ class Acknowledgements:
         self._futures = 0  # of those
         self._kept = 0  # bytes of rows
         self._timeout = timeout
-        self._second_thoughts = second_thoughts
+        self._broker_refusals = broker_refusals
         self._pending: deque[tuple[FutureRecordMetadata, SentRows | None]] = deque()
         self._calls: deque[tuple[BulkDelivery, int, SentRows | None]] = deque()  # and their bytes
         self._ranges: dict[TopicPartition, list[int]] = {}  # first, last, records
@@ -63,7 +117,7 @@ class Acknowledgements:
     def expect(self, future: FutureRecordMetadata, row: SentRows | None = None) -> None:
         """Take charge of one more record. Raises DeliveryError when an earlier one has failed.
 
-        ``row`` is what it was made of, for the second thoughts.
+        ``row`` is what it was made of, for ``BrokerRefusals``.
         """
         self._pending.append((future, self._keep(row)))
         self.sent += 1
@@ -78,7 +132,7 @@ class Acknowledgements:
     ) -> None:
         """Take charge of the records of a bulk call, with ``nbytes`` of keys and values.
 
-        ``rows`` are what they were made of, for the second thoughts. Raises DeliveryError when an
+        ``rows`` are what they were made of, for ``BrokerRefusals``. Raises DeliveryError when an
         earlier record has failed.
         """
         self._calls.append((delivery, nbytes, self._keep(rows)))
@@ -108,7 +162,7 @@ class Acknowledgements:
         ]
 
     def _keep(self, rows: SentRows | None) -> SentRows | None:
-        if self._second_thoughts is None or rows is None:
+        if self._broker_refusals is None or rows is None:
             return None
         self._kept += rows.nbytes
         return rows
@@ -161,11 +215,11 @@ class Acknowledgements:
         return failed
 
     def _think_again(self, error: BaseException | None, rows: SentRows | None, at: int) -> None:
-        """Hand the row to the second thoughts. Raises DeliveryError when they know no way out."""
-        thoughts = self._second_thoughts
-        if thoughts is None or rows is None or not isinstance(error, KprodError):
+        """Hand the row to ``BrokerRefusals``. Raises DeliveryError when that does not take it."""
+        refusals = self._broker_refusals
+        if refusals is None or rows is None or not isinstance(error, KprodError):
             raise self._failure()
-        if not thoughts.take(rows.arguments(at), error):
+        if not refusals.take(rows.arguments(at), error):
             raise self._failure()
         self.sent -= 1  # it is counted where it went
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kprod.config import ProducerConfig
 from kprod.errors import ConfigError
 from kprod.security.composition import mechanism_of, tls_contexts
-from kprod.spark.secrets import resolved
+from kprod.spark.producer_options import resolved
 
 if TYPE_CHECKING:
     from kprod.broker.cluster_client import ClientSecurity

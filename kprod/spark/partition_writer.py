@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark.batch_sender import BatchPlan, BatchSender, row_sender
-from kprod.spark.delivery import Delivery
 from kprod.spark.exactly_once.placement import Layout, placed_batches, placed_items
 from kprod.spark.exactly_once.shard_task import ShardTask
 from kprod.spark.exactly_once.terms import Terms
@@ -26,11 +25,11 @@ from kprod.spark.producer_options import (
 )
 from kprod.spark.rate_limit import RateLimit, RateLimiter
 from kprod.spark.record_shapes import RecordShapes, as_it_came
-from kprod.spark.row_policy import RowPolicy
+from kprod.spark.rejected_rows import RowPolicy
 from kprod.spark.row_slices import RowSlices
 from kprod.spark.task_identity import this_task
 from kprod.spark.task_producer import TaskProducer
-from kprod.spark.writer_options import take_writer_options
+from kprod.spark.writer_options import Delivery, take_writer_options
 
 
 def partition_writer(

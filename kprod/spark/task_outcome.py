@@ -7,11 +7,62 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kprod.errors import KprodError
-from kprod.spark.fatal import is_fatal
+from kprod.errors import (
+    AuthenticationError,
+    BrokerError,
+    ConfigError,
+    InvalidTopicError,
+    KprodError,
+    UnsupportedVersionError,
+)
+from kprod.spark.errors import (
+    MarkerError,
+    RowErrorLimitExceeded,
+    RowsChanged,
+    ShardCountChanged,
+    StaleBatch,
+)
 from kprod.spark.partition_report import PartitionReport
 from kprod.spark.partition_writer import PartitionWriter
+from kprod.spark.rejected_rows import is_about_the_record
 from kprod.spark.task_identity import this_task
+
+FOR_GOOD = frozenset({3, 17, 29, 31, 35, 53, 58, 76})
+"""The topic does not exist (after ``max_block_ms``) or has no such name, something is not allowed,
+credentials are wrong, or the broker is too old."""
+
+_KINDS = (
+    AuthenticationError,
+    ConfigError,
+    InvalidTopicError,
+    MarkerError,
+    RowErrorLimitExceeded,
+    RowsChanged,
+    ShardCountChanged,
+    StaleBatch,
+    UnsupportedVersionError,
+)
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Whether the next attempt would fail with ``error``, too, and so would the other tasks."""
+    return any(_is_fatal(one) for one in _causes(error))
+
+
+def _is_fatal(error: BaseException) -> bool:
+    if isinstance(error, BrokerError) and error.code in FOR_GOOD:
+        return True
+    return isinstance(error, KprodError) and (
+        isinstance(error, _KINDS) or is_about_the_record(error)
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__
+
 
 OUTCOME_SCHEMA = "outcome binary"
 MOST_JOBS = 16

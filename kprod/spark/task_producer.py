@@ -8,13 +8,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kprod.errors import KprodError, KprodTimeoutError
-from kprod.spark.acknowledgements import Acknowledgements
-from kprod.spark.direct_columns import payload_bytes
+from kprod.spark.acknowledgements import Acknowledgements, BatchRows, OneRow
+from kprod.spark.arrow_columns import payload_bytes
 from kprod.spark.exactly_once.measuring import Offered
-from kprod.spark.rejected_rows import RejectedRows
-from kprod.spark.row_policy import RowPolicy
-from kprod.spark.second_thoughts import SecondThoughts
-from kprod.spark.sent_rows import BatchRows, OneRow
+from kprod.spark.rejected_rows import BrokerRefusals, RejectedRows, RowPolicy
 
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
@@ -51,12 +48,12 @@ class TaskProducer:
         """Told in a transaction only: it takes time for each row."""
         self._offer = self.offered.row if in_transaction else None
         self._dead_letters = Acknowledgements(timeout)
-        thoughts = None
+        refusals = None
         if policy is not None and policy.on_row_error != "fail":
             self.rejected = RejectedRows(policy, self._send_dead_letter)
             if not in_transaction:
-                thoughts = SecondThoughts(self.rejected, self.send)
-        self.outcomes = Acknowledgements(timeout, thoughts)
+                refusals = BrokerRefusals(self.rejected, self.send)
+        self.outcomes = Acknowledgements(timeout, refusals)
         self._producer = producer
         self._timeout = timeout
         self._retries_before = self._retry_total()

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from kprod.errors import ConfigError
 from kprod.spark.cluster_access import need_broker_extra
 from kprod.spark.columns.column_roles import ColumnRoles
 from kprod.spark.columns.payload_format import PayloadFormat, ValueSchema, payload_format
-from kprod.spark.delivery import Delivery, delivery_named
 from kprod.spark.exactly_once.terms import PREFIX, Terms, terms_of
-from kprod.spark.row_policy import OnRowError, RowPolicy
+from kprod.spark.rejected_rows import OnRowError, RowPolicy
+
+
+class Delivery(StrEnum):
+    """What ``delivery=`` promises."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    EXACTLY_ONCE = "exactly_once"
+    ATOMIC = "atomic"
+
+
+def delivery_named(name: str) -> Delivery:
+    """The one of that name. Raises ConfigError."""
+    try:
+        return Delivery(name)
+    except ValueError:
+        known = ", ".join(f'"{one.value}"' for one in Delivery)
+        raise ConfigError(f"delivery: expected one of {known}; got {name!r}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from kprod.broker.open_transactions import open_transactions
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.shard_run import ShardRun
 from kprod.spark.producer_options import job_options, transactional_options
-from kprod.spark.row_policy import RowPolicy
+from kprod.spark.rejected_rows import RowPolicy
 from tests.integration.conftest import SharedKafka
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 from tests.support.committed_records import committed

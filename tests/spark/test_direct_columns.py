@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kprod.errors import RecordTypeError
-from kprod.spark.direct_columns import direct_columns, payload_bytes
+from kprod.spark.arrow_columns import direct_columns, payload_bytes
 from kprod.spark.record_shapes import RecordShapes
 from tests.support.steady_names import steady_repr
 

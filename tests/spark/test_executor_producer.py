@@ -12,7 +12,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import read_topic
 from kprod.errors import ConfigError, DeliveryError
 from kprod.spark import executor_producer
-from kprod.spark.producer_cache import ProducerCache
+from kprod.spark.executor_producer import ProducerCache
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from kprod.errors import ConfigError
 from kprod.spark import partition_writer
-from kprod.spark.secrets import resolved
+from kprod.spark.producer_options import resolved
 
 
 def test_each_kind_of_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import read_topic
 from kprod.errors import BrokerError, ConfigError, InvalidTopicError
 from kprod.spark import OffsetRange, SchemaError, WriteFailed, WriteResult, foreach_batch, write
-from kprod.spark.kafka_partitioning import numbers_by_task, spark_hash
-from kprod.spark.key_partitions import key_partitions
+from kprod.spark.kafka_partitioning import key_partitions, numbers_by_task, spark_hash
 from kprod_ext import partition_for_key
 from tests.support.steady_names import steady_repr
 

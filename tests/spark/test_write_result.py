@@ -6,7 +6,7 @@ import io
 import json
 
 from kprod.spark import OffsetRange, PartitionReport
-from kprod.spark.progress_line import bar, progress_line
+from kprod.spark.spark_job import bar, progress_line
 from kprod.spark.write_result import add_results, write_result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kprod.spark.direct_columns import payload_bytes
+from kprod.spark.arrow_columns import payload_bytes
 
 if TYPE_CHECKING:
     from kprod.types import Header

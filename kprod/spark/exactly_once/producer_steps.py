@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from kprod.errors import BrokerError, KprodError, ProducerFencedError
 from kprod.spark.cluster_access import cluster_access
 from kprod.spark.exactly_once.marker import Marker, read_marker
-from kprod.spark.producer_cache import make_producer
+from kprod.spark.executor_producer import make_producer
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.types import TopicPartition
 

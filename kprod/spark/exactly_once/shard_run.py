@@ -32,7 +32,7 @@ from kprod.spark.exactly_once.steps import (
     WriteRows,
     Written,
 )
-from kprod.spark.row_policy import RowPolicy
+from kprod.spark.rejected_rows import RowPolicy
 from kprod.spark.task_producer import TaskProducer
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 

@@ -22,7 +22,7 @@ from kprod.spark.partition_report import (
     OffsetRange,
     PartitionReport,
 )
-from kprod.spark.row_policy import RowPolicy
+from kprod.spark.rejected_rows import RowPolicy
 from kprod.spark.task_identity import TaskIdentity
 from kprod.spark.task_producer import TaskProducer
 

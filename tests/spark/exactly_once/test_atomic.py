@@ -29,7 +29,7 @@ from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.shard_run import ShardRun
 from kprod.spark.exactly_once.steps import Delivered, PreparedShard
 from kprod.spark.producer_options import job_options, transactional_options
-from kprod.spark.row_policy import RowPolicy
+from kprod.spark.rejected_rows import RowPolicy
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from tests.spark.exactly_once.test_shards import deliver
 from tests.support.committed_records import committed

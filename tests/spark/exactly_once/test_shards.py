@@ -29,7 +29,7 @@ from kprod.spark.exactly_once.shard_run import ShardRun
 from kprod.spark.exactly_once.steps import Delivered
 from kprod.spark.partition_writer import partition_writer
 from kprod.spark.producer_options import job_options, transactional_options
-from kprod.spark.row_policy import RowPolicy
+from kprod.spark.rejected_rows import RowPolicy
 from tests.support.committed_records import committed
 
 PARTITIONS = 2
