@@ -34,14 +34,17 @@ class LoadTable:
         self.total = end + (len(partitions) - passed) * self._above
         self.even = not sizes or (len(sizes) == len(partitions) and min(sizes) == max(sizes))
 
-    def partition(self, number: int) -> int:
-        """The partition that ``number``, from 0 to ``total`` - 1, falls on."""
-        index = bisect_right(self._ends, number)
-        start, place = (self._ends[index - 1], self._places[index - 1] + 1) if index else (0, 0)
-        place += (number - start) // self._above  # so far between two queues; at most the next one
-        if index < len(self._places):
-            place = min(place, self._places[index])
-        return self._partitions[place]
+    def partitions(self, numbers: Iterable[int]) -> list[int]:
+        """The partitions that ``numbers``, from 0 to ``total`` - 1, fall on."""
+        found = []
+        for number in numbers:
+            index = bisect_right(self._ends, number)
+            start, place = (self._ends[index - 1], self._places[index - 1] + 1) if index else (0, 0)
+            place += (number - start) // self._above  # so far between two queues; or the next one
+            if index < len(self._places):
+                place = min(place, self._places[index])
+            found.append(self._partitions[place])
+        return found
 
 
 def _places(partitions: Sequence[int], queued: Mapping[int, int]) -> Iterator[int]:
@@ -122,7 +125,7 @@ class QueueLoads:
         table = self._table(self._look, topic)
         if table is None:
             return None
-        return [table.partition(n) for n in rng.choices(range(table.total), k=count)]
+        return table.partitions(rng.choices(range(table.total), k=count))
 
     def _table(self, look: _Look, topic: TopicInfo) -> LoadTable | None:
         made_for, table = look.tables.get(topic.name, (None, None))

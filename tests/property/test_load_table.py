@@ -19,5 +19,5 @@ def test_every_partition_has_as_many_numbers_as_its_weight(
     sizes = {partition: queued.get(partition, 0) for partition in numbers}
     above = max(sizes.values()) + 1
     expected = [number for number in numbers for _ in range(above - sizes[number])]
-    assert [table.partition(number) for number in range(table.total)] == expected
+    assert table.partitions(range(table.total)) == expected
     assert table.even == (len(set(sizes.values())) == 1)

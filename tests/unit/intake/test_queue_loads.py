@@ -18,12 +18,12 @@ from tests.unit.intake.topics import topic
 def test_weights() -> None:
     table = LoadTable((0, 1, 2), {1: 3, 2: 1})
     assert table.total == 8
-    assert [table.partition(number) for number in range(8)] == [0, 0, 0, 0, 1, 2, 2, 2]
+    assert table.partitions(range(8)) == [0, 0, 0, 0, 1, 2, 2, 2]
 
 
 def test_weights_of_some_partitions_only() -> None:
     table = LoadTable((2, 5), {2: 1, 3: 100})
-    assert [table.partition(number) for number in range(table.total)] == [2, 5, 5]
+    assert table.partitions(range(table.total)) == [2, 5, 5]
 
 
 def drawn(loads: QueueLoads, where: TopicInfo, times: int = 3000) -> dict[int | None, float]:
