@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kprod.errors import DeliveryError, KprodError, RecordTypeError
 from kprod.spark.arrow_columns import read_batch
-from kprod.spark.partition_report import OffsetRange
 from kprod.spark.record_shapes import RecordShapes, SendArguments
 from kprod.spark.rejected_rows import BrokerRefusals
+from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from kprod.errors import KprodError
 from kprod.spark.errors import BatchIncomplete, BatchNotCommitted, TransactionTooSlow, WriteFailed
 from kprod.spark.exactly_once.batch_end import BatchEnd
-from kprod.spark.partition_report import COMMITTED, PREPARED
 from kprod.spark.partition_writer import PartitionWriter
 from kprod.spark.producer_options import transaction_seconds
 from kprod.spark.task_outcome import OUTCOME_SCHEMA, TaskOutcome, is_fatal
+from kprod.spark.write_result import COMMITTED, PREPARED
 
 log = logging.getLogger(__name__)
 

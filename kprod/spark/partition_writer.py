@@ -16,7 +16,6 @@ from kprod.spark.exactly_once.placement import Layout, placed_batches, placed_it
 from kprod.spark.exactly_once.shard_task import ShardTask
 from kprod.spark.exactly_once.terms import Terms
 from kprod.spark.executor_producer import lent_producer
-from kprod.spark.partition_report import COMMITTED, SCHEMA, PartitionReport, as_record_batch
 from kprod.spark.producer_options import (
     config_of,
     fingerprint_of,
@@ -29,6 +28,7 @@ from kprod.spark.rejected_rows import RowPolicy
 from kprod.spark.row_slices import RowSlices
 from kprod.spark.task_identity import this_task
 from kprod.spark.task_producer import TaskProducer
+from kprod.spark.write_result import COMMITTED, SCHEMA, PartitionReport, as_record_batch
 from kprod.spark.writer_options import Delivery, take_writer_options
 
 

@@ -22,10 +22,10 @@ from kprod.spark.errors import (
     ShardCountChanged,
     StaleBatch,
 )
-from kprod.spark.partition_report import PartitionReport
 from kprod.spark.partition_writer import PartitionWriter
 from kprod.spark.rejected_rows import is_about_the_record
 from kprod.spark.task_identity import this_task
+from kprod.spark.write_result import PartitionReport
 
 FOR_GOOD = frozenset({3, 17, 29, 31, 35, 53, 58, 76})
 """The topic does not exist (after ``max_block_ms``) or has no such name, something is not allowed,

@@ -10,7 +10,7 @@ from kprod.buffer.delivery import BatchDelivery
 from kprod.bulk.delivery import BulkDelivery
 from kprod.errors import BrokerError, DeliveryError
 from kprod.spark.acknowledgements import LOOK_EVERY, MOST_CALLS, MOST_PENDING, Acknowledgements
-from kprod.spark.partition_report import OffsetRange
+from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords
 from kprod_ext.futures import FutureRecordMetadata

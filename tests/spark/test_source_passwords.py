@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprod.spark.source_options import source_writer
+from kprod.spark.data_source import source_writer
 
 
 def test_a_password_of_digits_is_text() -> None:

@@ -15,16 +15,16 @@ from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.shard_run import ShardRun
 from kprod.spark.exactly_once.steps import Delivered
 from kprod.spark.exactly_once.terms import Terms
-from kprod.spark.partition_report import (
+from kprod.spark.rejected_rows import RowPolicy
+from kprod.spark.task_identity import TaskIdentity
+from kprod.spark.task_producer import TaskProducer
+from kprod.spark.write_result import (
     ALREADY_THERE,
     COMMITTED,
     PREPARED,
     OffsetRange,
     PartitionReport,
 )
-from kprod.spark.rejected_rows import RowPolicy
-from kprod.spark.task_identity import TaskIdentity
-from kprod.spark.task_producer import TaskProducer
 
 log = logging.getLogger("kprod")
 
