@@ -167,7 +167,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """The clock for records without a timestamp, on every path; a subclass may replace it."""
         return RecordClock()
 
-    if TYPE_CHECKING:  # it is compiled: kprod_ext/compiled_send.pyx
+    if TYPE_CHECKING:  # it is compiled: kprod_ext/send.pyx
 
         def send(
             self,

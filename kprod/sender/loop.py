@@ -385,7 +385,7 @@ class SenderThread:
                 if isinstance(error, NO_MEMORY) and attempts < ATTEMPTS:
                     time.sleep(BETWEEN_ATTEMPTS)
                     continue
-                mistake = error
+                mistake = mistake or error  # what comes later may follow from the first
             attempts = 0
             taken += 1
         if mistake is not None:
@@ -398,8 +398,10 @@ class SenderThread:
             return
         self._error = self._broken
         self._error.__cause__ = cause
-        self._sender.refuse(self._error)
-        self._error.args = (f"{BROKE_OFF}; the cause: {cause!r}",)
+        try:
+            self._error.args = (f"{BROKE_OFF}; the cause: {cause!r}",)
+        finally:
+            self._sender.refuse(self._error)  # also where there is no memory for the text
 
     def _log_cause(self) -> None:
         cause, sender = self._sender.broken_by, self._sender
