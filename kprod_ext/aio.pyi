@@ -1,4 +1,4 @@
-# A stub may name classes of kprod; what is compiled knows none of them.
+# A stub may name classes of kprod; the compiled module imports none of them.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -31,14 +31,14 @@ class Turns:
         """Whether the caller may go on at once."""
 
     def spend(self) -> None:
-        """What was admitted took as long as all that a turn lets through."""
+        """Admit no more callers in this turn: one record has used up its time."""
 
     async def wait(self) -> None:
         """Wait for one's place in a later turn, after ``admit`` has refused."""
 
 @disjoint_base
 class Sending:
-    """What is done with each record; the rest is in its subclass. For the tasks of one loop.
+    """The work for each record; its subclass does the rest. For the tasks of one loop.
 
     ``settling`` makes the loop's part of waiting for outcomes, anew for another loop. ``waits`` are
     the errors of a record that has to wait. ``under_way`` are some records, the oldest first.
@@ -76,7 +76,7 @@ class Sending:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata | None:
-        """Queue a record if nothing has to be waited for; else None, and ``put`` is to be awaited.
+        """Queue a record if that needs no wait; else return None: the caller awaits ``put``.
 
         Raises what ``KafkaProducer.send`` raises for a bad argument.
         """
@@ -86,8 +86,8 @@ class Sending:
     ) -> tuple[Any, Any] | None:
         """Queue records until one turn of the loop has queued enough, or something is waited for.
 
-        None when there are no more values; ``NOTHING`` before the next turn; else the value and the
-        key that ``put`` is to be awaited for. Raises ValueError when there are fewer keys.
+        Returns None after the last value; ``NOTHING`` when the turn is over; else the value and the
+        key to pass to ``put``, which waits. Raises ValueError when ``keys`` has fewer items.
         """
 
     def take_outcomes(self, queued: list[Any], stored: list[RecordMetadata]) -> None:
@@ -100,15 +100,15 @@ class Sending:
         """The future of a queued record for the tasks of the running loop."""
 
     def remember(self, native: FutureRecordMetadata) -> None:
-        """Its batch is one whose memory may be waited for."""
+        """Remember a record in ``under_way``: the subclass later waits for its batch's memory."""
 
 @disjoint_base
 class Settling:
-    """Tells those who wait for records of one loop: all of a batch are one call into the loop.
+    """Wakes the tasks of one loop that wait for records, with one call into the loop per batch.
 
-    ``error`` says what is raised for what ended a record. ``renews``: a wait begins anew after
-    ``cancel``, and ends the linger of its batch. ``stored`` makes the result of a record that was
-    stored; None: its RecordMetadata. A turn calls back for ``LONGEST_TELLING``.
+    ``error`` makes the exception to raise from the error that ended a record. ``renews``: a wait
+    begins anew after ``cancel``, and ends the linger of its batch. ``stored`` makes the result of a
+    stored record; None: its RecordMetadata. A turn calls back for ``LONGEST_TELLING``.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class SentRecord:
     @property  # type: ignore[misc]
     def __class__(self) -> type: ...
     def done(self) -> bool:
-        """True once there is an outcome, or the waiting for it was cancelled."""
+        """True once the record has an outcome, or the waiting for it was cancelled."""
 
     def cancelled(self) -> bool:
         """True once the waiting was cancelled."""
@@ -163,7 +163,7 @@ class SentRecord:
         """Where the record was stored; raises why it failed, and what ``exception`` raises."""
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop whose tasks may wait."""
+        """The loop of the tasks that may wait."""
 
     def __await__(self) -> Generator[Any, None, Any]: ...
     def __iter__(self) -> Generator[Any, None, Any]: ...

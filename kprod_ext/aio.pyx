@@ -1,10 +1,10 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 # cython: boundscheck=True, wraparound=True, nonecheck=True
-"""What the asyncio faces do for each record: queueing it, and its future of the loop.
+"""The asyncio faces' work for each record: queueing it, and its future of the loop.
 
 ``gather``, ``wait``, ``wait_for`` and a task that awaits see a future of their own kind, by the
 attributes asyncio asks for (``asyncio.isfuture``): so they need no task for each record. A record
-has its outcome where its batch has it, and nothing is done for one that nobody asked to be told of.
+reads its outcome from its batch, and costs nothing more when no task waits for it.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ cdef class Turns:
         return True
 
     cdef bint _looks(self) except -1:
-        """A look at the clock, at those who wait, and at what else ends a turn."""
+        """Whether the turn may go on: checks the clock, the waiting tasks and the count."""
         if self._admitted == 0 and not self._row:
             self._ends_at = <double>monotonic() + _longest_queueing
             self._end_soon(_running_loop())
@@ -72,7 +72,7 @@ cdef class Turns:
         return 0
 
     cpdef void spend(self) noexcept:
-        """What was admitted took as long as all that a turn lets through."""
+        """Admit no more callers in this turn: one record has used up its time."""
         self._admitted = _most
 
     async def wait(self):
@@ -97,7 +97,7 @@ cdef class Turns:
 
 
 cdef class Sending:
-    """What is done with each record; the rest is in its subclass. For the tasks of one loop."""
+    """The work for each record; its subclass does the rest. For the tasks of one loop."""
 
     cdef readonly object native
     cdef readonly Turns turns
@@ -127,7 +127,7 @@ cdef class Sending:
     def put_at_once(
         self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None
     ):
-        """Queue a record if nothing has to be waited for; else None."""
+        """Queue a record if that needs no wait; else return None."""
         if not self.turns.admit():
             return None
         return self._queue(topic, value, key, headers, partition, timestamp_ms)
@@ -176,13 +176,13 @@ cdef class Sending:
         self, object topic, object value, object key, object headers, object partition,
         object timestamp_ms,
     ):
-        """Queue a record if nothing has to be waited for; else None, and this turn is over."""
+        """Queue a record if that needs no wait; else end this turn and return None."""
         cdef FutureRecordMetadata native = None
         try:
             native = self._send(topic, value, key, headers, partition, timestamp_ms)
         except self._waits:
-            # It has woken the sender: as that is a system call, another thread may run meanwhile
-            # for as long as the interpreter lets it, 5 ms.
+            # ``send`` has woken the sender by a system call: another thread may have run meanwhile
+            # for the interpreter's switch interval, 5 ms.
             self.turns.spend()
         if native is not None:
             self._queued += 1
@@ -191,7 +191,7 @@ cdef class Sending:
         return native
 
     cpdef int remember(self, FutureRecordMetadata native) except -1:
-        """Its batch is one whose memory may be waited for."""
+        """Remember a record; the subclass later waits for the memory of its batch."""
         while self.under_way and self.under_way[0].is_done:
             self.under_way.popleft()
         self.under_way.append(native)
@@ -199,7 +199,7 @@ cdef class Sending:
 
 
 cdef class Settling:
-    """Tells those who wait for records of one loop: all of a batch are one call into the loop."""
+    """Wakes the tasks of one loop that wait for records, with one call into the loop per batch."""
 
     cdef readonly object loop
     cdef readonly object error
@@ -210,7 +210,7 @@ cdef class Settling:
     cdef list _latest_records
     cdef object _due
     cdef bint _scheduled
-    cdef double _rests_at           # when one that awaits records that are done gives others a turn
+    cdef double _rests_at           # when a task that awaits done records must yield
 
     def __init__(self, loop, error=None, *, bint renews=False, stored=None):
         self.loop, self.error, self.renews, self.stored = loop, error, renews, stored
@@ -266,7 +266,7 @@ cdef class Settling:
         self._ended(outcome)
 
     def _ended_elsewhere(self, outcome):
-        """In the callbacks' thread. In a closed loop nobody waits any more."""
+        """In the callbacks' thread. A closed loop has no waiting tasks any more."""
         try:
             self.loop.call_soon_threadsafe(self._ended, outcome)
         except RuntimeError:
@@ -322,10 +322,10 @@ cdef class SentRecord:
     def __init__(self, Settling settling not None, FutureRecordMetadata native not None):
         self.native, self._settling = native, settling
 
-    # What there is to know ------------------------------------------------------------------------
+    # The outcome ----------------------------------------------------------------------------------
 
     def done(self):
-        """True once there is an outcome, or the waiting for it was cancelled."""
+        """True once the record has an outcome, or the waiting for it was cancelled."""
         return self.is_cancelled or outcome_of(self.native).done
 
     def cancelled(self):
@@ -352,12 +352,12 @@ cdef class SentRecord:
         return self._cancelled_by
 
     def get_loop(self):
-        """The loop whose tasks may wait."""
+        """The loop of the tasks that may wait."""
         return self._settling.loop
 
     @property
     def __class__(self):
-        """What ``isinstance`` is told; programs ask for asyncio's own futures."""
+        """The class that ``isinstance`` sees: programs check for asyncio's own futures."""
         return asyncio.Future
 
     @property
@@ -425,7 +425,7 @@ cdef class SentRecord:
 
 
 cdef BatchOutcome _settled(SentRecord record, str otherwise):
-    """The outcome there is. Raises CancelledError, and InvalidStateError when there is none."""
+    """The outcome. Raises InvalidStateError when the record has none yet, CancelledError."""
     cdef BatchOutcome outcome
     if record.is_cancelled:
         failure = _cancelled(record)
@@ -438,7 +438,7 @@ cdef BatchOutcome _settled(SentRecord record, str otherwise):
 
 
 cdef object _error(SentRecord record):
-    """What ended the record, a copy of its own: see ``FutureRecordMetadata.exception``."""
+    """A copy of the error that ended the record: see ``FutureRecordMetadata.exception``."""
     told = record._settling.error
     return record.native.exception if told is None else told(record.native.exception)
 
@@ -449,7 +449,7 @@ cdef object _cancelled(SentRecord record):
 
 
 cdef list _take_callbacks(SentRecord record):
-    """Pairs of what is to be called, in order, and its context; then nothing is."""
+    """Remove the callbacks and return them as (callback, context), in order."""
     cdef list pairs = []
     if record._callback is not None:
         pairs.append((record._callback, record._context))
@@ -459,7 +459,7 @@ cdef list _take_callbacks(SentRecord record):
 
 
 cdef int _tell(SentRecord record) except -1:
-    """Call back whoever is to be called."""
+    """Call the callbacks of a record, in order."""
     cdef list more = record._more
     callback, context = record._callback, record._context
     record._callback = record._context = record._more = None

@@ -7,7 +7,7 @@ class ArrowSource:
     """Batches of records from an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``.
 
     Releases what was exported exactly once, at the latest with itself. Not thread-safe. Raises
-    TypeError for an object that has neither, or whose data has no columns; OSError when the stream
+    TypeError for an object that has neither, or for data without columns; OSError when the stream
     fails.
     """
 
@@ -15,7 +15,7 @@ class ArrowSource:
     def columns(self) -> list[tuple[str, str, bool, list[Any]]]:
         """Name, Arrow format and whether it is dictionary-encoded; and the same of its children."""
     def next_batch(self) -> int:
-        """Go on to the next batch: its number of rows, or -1 when there is none.
+        """Go on to the next batch. Returns its number of rows, or -1 after the last batch.
 
         Raises OSError when the stream fails, ValueError for a batch that does not fit.
         """
@@ -50,10 +50,11 @@ class ArrowChunk(RecordChunk):
     def next_batch(self, largest: int) -> tuple[int, tuple[int, str, int] | None] | None:
         """Go on to the source's next batch: its number of rows, and the first bad one of them.
 
-        None when there is no other batch. Of a row that cannot be a record its number and why:
-        "null", "partition", "timestamp", "headers", "broken", or "size" for one whose batch would
-        have more than ``largest`` bytes. With "size" comes how many, as ``batch_size_upper_bound``
-        has it; else, and beyond 2 GiB, -1. Raises as ``ArrowSource.next_batch``, and MemoryError.
+        None after the last batch. The bad row's number, and why it cannot be a record:
+        "null", "partition", "timestamp", "headers", "broken", or "size" for a row that would make
+        a batch of more than ``largest`` bytes. The third item is that size by
+        ``batch_size_upper_bound`` with "size"; else, and beyond 2 GiB, -1. Raises as
+        ``ArrowSource.next_batch``, and MemoryError.
         """
     def next_row(
         self,

@@ -2,7 +2,7 @@
 """Records from the columns of Arrow batches: nothing of them becomes a Python object.
 
 More rows are read without the interpreter (``refill``), so that a batch of any length is written in
-one go. Batches come from whatever exports Arrow's C interfaces in capsules.
+one go. Any object that exports Arrow's C interfaces in capsules can supply batches.
 """
 
 cimport cython
@@ -209,7 +209,7 @@ cdef dict KINDS = {
 cdef class ArrowSource:
     """One batch, or a stream of them; it owns what was exported and releases it."""
 
-    # Each is released once: when it is replaced, or with this object. Zero: there is none.
+    # Each is released once: when it is replaced, or with this object. Zero: none exported.
     cdef ArrowSchema _schema
     cdef ArrowArray array           # the batch at hand
     cdef ArrowArrayStream _stream
@@ -240,7 +240,7 @@ cdef class ArrowSource:
         return described_children(&self._schema)
 
     def next_batch(self):
-        """Go on to the next batch; its number of rows, -1 when there is none."""
+        """Go on to the next batch. Returns its number of rows, or -1 after the last batch."""
         cdef ArrowArray array
         cdef int code
         if self._stream.release == NULL:
@@ -271,7 +271,7 @@ cdef class ArrowSource:
         schema_capsule, array_capsule = data.__arrow_c_array__()
         schema = <ArrowSchema*>PyCapsule_GetPointer(schema_capsule, "arrow_schema")
         array = <ArrowArray*>PyCapsule_GetPointer(array_capsule, "arrow_array")
-        # Moved, as the specification says: a capsule whose structure has no release has nothing.
+        # Moved, as the specification says: a structure without a release callback owns nothing.
         self._schema = schema[0]
         schema.release = NULL
         self.array = array[0]
@@ -416,7 +416,7 @@ cdef class ArrowChunk(RecordChunk):
         return None if why == NULL else (row, why.decode(), self._size)
 
     cdef const char* _fault(self, int64_t row, int64_t plain, int64_t largest) noexcept nogil:
-        """What is wrong with a row. With up to ``plain`` bytes it is small enough in any case."""
+        """The fault of a row, if any. A row of up to ``plain`` bytes is never too large."""
         cdef Field key, value
         cdef int64_t number, size
         if self._has_nulls and is_null(&self._whole, row):

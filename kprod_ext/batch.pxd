@@ -1,10 +1,10 @@
-"""What a batch holds, and the writing of one record, which other modules inline.
+"""The fields of a batch, and the writing of one record, which other modules inline.
 
-With thousands of partitions in use nothing of a batch is in any cache when its next record comes,
-and each line that has to be fetched takes longer than writing the record does. So all that writing
-a record changes is one line, the ``BatchTail``. The tail of the batch that takes a partition's
-records is kept in the ``PartitionQueue``, where the partition is looked up; the tail of any other
-batch is in the batch itself.
+With thousands of partitions in use no part of a batch is cached when its next record comes, and
+fetching one cache line takes longer than writing the record. So besides the bytes of the record an
+append changes one cache line only, the ``BatchTail``. The tail of an open batch is in the
+``PartitionQueue``, where an append looks the partition up; the tail of any other batch is in the
+batch itself.
 """
 
 cimport cython
@@ -23,20 +23,22 @@ from kprod_ext.shared cimport KPROD_HAS_GIL, RecordLock, SharedFlag, release_loc
 
 cdef struct BatchTail:
     char* data                  # the batch's memory
-    void* builder               # of the batch, NULL: none; its owner keeps it alive
-    void* delivery              # of a PartitionQueue: what futures refer to, kept alive by it
+    # The batch that owns `data`; NULL when no batch is open. PartitionQueue holds the reference.
+    void* builder
+    void* delivery              # in a PartitionQueue: of the open batch, which keeps it alive
     int64_t base_timestamp
     int64_t max_timestamp
-    int32_t end                 # where in the memory the next record goes, or the batch ends
-    int32_t room                # a record after the first fits if it ends here; 0: ask the builder
+    int32_t end                 # offset of the next record, and size of the batch so far
+    # Absolute end offset up to which a record fits without a call to make_room; 0 forces the call.
+    int32_t room
     int32_t record_count
     int32_t last_offset         # -1: none
     int32_t max_record_size
-    RecordLock lock             # of a PartitionQueue: guards its tail
+    RecordLock lock             # in a PartitionQueue: see there; otherwise unused
 
 
 cdef inline void clear_tail(BatchTail* tail) noexcept nogil:
-    """No batch; the lock stays as it is."""
+    """Let the tail belong to no batch. The lock stays as it is."""
     tail.data = NULL
     tail.builder = tail.delivery = NULL
     tail.base_timestamp = tail.max_timestamp = -1
@@ -62,9 +64,9 @@ cdef extern from *:
     void kprod_put(BatchTail* place, BatchTail* address) noexcept nogil
 
 cdef enum:
-    NO_ROOM = 0             # of the bytes a record took: none, the batch takes no more
-    REFUSED = -1            # it is not one a batch can hold, or the batch is not one
-    ASK_LOCKED = -2         # none yet: the batch may have to ask the pool, which needs its lock
+    NO_ROOM = 0             # the batch accepts no more records
+    REFUSED = -1            # the record is invalid, or the batch has lost its buffer
+    ASK_LOCKED = -2         # call again with the tail's lock held: make_room has to be called
     NO_COMPRESSION = 0
 
 
@@ -74,19 +76,19 @@ cdef class MemoryRecordsBuilder:
     cdef BatchTail _own
     cdef PooledBuffer _buffer
     cdef BufferPool _pool               # None: the buffer may not grow
-    cdef Py_ssize_t _write_limit        # bytes that the batch takes records up to
-    cdef Py_ssize_t _full_size          # bytes from which on it is full: no more than the limit
-    cdef bint _was_full                 # the record that made it so was told of
-    cdef Py_ssize_t _first_capacity     # of the buffer, before it grew
-    cdef Py_ssize_t _memory_end         # where the memory at hand ends, as an offset in the batch
-    cdef Py_ssize_t _chunk_start        # where the content of the last chunk begins, likewise
+    cdef Py_ssize_t _write_limit        # size in bytes that records after the first must not exceed
+    cdef Py_ssize_t _full_size          # size in bytes at which it is full; at most the write limit
+    cdef bint _was_full                 # True after has_filled reported the batch as full once
+    cdef Py_ssize_t _first_capacity     # capacity of the buffer before it grew
+    cdef Py_ssize_t _memory_end         # offset in the batch where the present memory ends
+    cdef Py_ssize_t _chunk_start        # offset in the batch where the last chunk begins
     cdef Py_ssize_t _first_used         # bytes of the batch before the first chunk
-    cdef Py_ssize_t _saved              # bytes that the records lost when they were compressed
+    cdef Py_ssize_t _saved              # bytes saved by compression
     cdef double _expansion              # estimated compressed bytes per uncompressed byte
     cdef readonly double actual_compression_ratio
     cdef readonly int compression
     cdef readonly SharedFlag closed_for_append
-    cdef readonly SharedFlag is_compressed  # its records are as they will be sent
+    cdef readonly SharedFlag is_compressed  # records are in their final form
     cdef readonly bint is_closed
     cdef int64_t _producer_id
     cdef int16_t _producer_epoch
@@ -109,7 +111,7 @@ cdef class MemoryRecordsBuilder:
     cpdef object build(self)
     cpdef list pieces(self)
 
-    # For compiled callers: as take_record, but it raises where that says REFUSED; and that raising.
+    # try_append_record: as take_record, but raises on REFUSED. refuse: raises that error.
     cdef Py_ssize_t try_append_record(self, const Record* record) except -1
     cdef int refuse(self, const Record* record) except -1
 
@@ -129,9 +131,8 @@ cpdef Py_ssize_t batch_size_upper_bound(
 ) except -1
 
 
-# For PartitionQueue: records are written at another tail from now on, and at the builder's own
-# again.
-# The caller holds the other's lock.
+# For PartitionQueue: lend_tail moves the tail into the queue; take_tail_back moves it back. The
+# caller holds the lock of the queue's tail.
 
 @cython.nonecheck(False)
 cdef inline void lend_tail(MemoryRecordsBuilder builder, BatchTail* tail) noexcept nogil:
@@ -145,8 +146,8 @@ cdef inline void take_tail_back(MemoryRecordsBuilder builder) noexcept nogil:
     kprod_put(builder._tail, &builder._own)
 
 
-# What each record passes through is here, so that the modules that write records contain it. What
-# checks for None could not raise it without the interpreter; a builder is never None here.
+# The path of each record, inlined into the modules that write records. nonecheck is off: these
+# functions run without the GIL and cannot raise. The builder is never None.
 
 @cython.nonecheck(False)
 cdef inline Py_ssize_t uncompressed_size(MemoryRecordsBuilder builder) noexcept nogil:
@@ -162,15 +163,16 @@ cdef inline Py_ssize_t estimated_bytes_written(MemoryRecordsBuilder builder) noe
 
 @cython.nonecheck(False)
 cdef inline bint is_full(MemoryRecordsBuilder builder) noexcept nogil:
-    """Whether it should leave, though it may take more records until it does."""
+    """True when the sender should send the batch. An open batch still accepts records."""
     return builder.closed_for_append or (
         builder._tail.record_count > 0
         and (builder._was_full or builder._full_size <= estimated_bytes_written(builder))
     )
 
 
-# For readers of a batch that other threads may write to or close: a tail that is held does not
-# change. With a GIL, or for a batch that is open nowhere, no lock is taken.
+# For readers of a batch that other threads may write to or close: between hold_tail and
+# let_go_of_tail the tail does not change. With a GIL no lock is taken, nor for a batch that is open
+# in no queue.
 
 @cython.nonecheck(False)
 cdef inline BatchTail* hold_tail(MemoryRecordsBuilder builder) noexcept nogil:
@@ -212,7 +214,10 @@ cdef inline Py_ssize_t seen_bytes(MemoryRecordsBuilder builder) noexcept nogil:
 
 
 cdef inline bint has_filled(BatchTail* tail, Py_ssize_t nbytes) noexcept nogil:
-    """Whether the record taken just now, of so many bytes, has made its batch full; one does."""
+    """True for the one record that fills the batch. Also updates `_was_full` and `room`.
+
+    ``nbytes`` is the size of the record that was just written.
+    """
     return tail.end + nbytes > tail.room and becomes_full(
         <MemoryRecordsBuilder>tail.builder, nbytes
     )
@@ -220,9 +225,10 @@ cdef inline bint has_filled(BatchTail* tail, Py_ssize_t nbytes) noexcept nogil:
 
 @cython.nonecheck(False)
 cdef inline bint becomes_full(MemoryRecordsBuilder builder, Py_ssize_t nbytes) noexcept nogil:
-    """The part of has_filled that few records reach.
+    """The rare part of has_filled.
 
-    A batch that could grow is full before it has to: when one more such record would not fit.
+    A batch that could grow by chunks counts as full when one more record of this size would exceed
+    its full size.
     """
     cdef Py_ssize_t size
     if builder._was_full:
@@ -237,7 +243,7 @@ cdef inline bint becomes_full(MemoryRecordsBuilder builder, Py_ssize_t nbytes) n
 
 @cython.nonecheck(False)
 cdef inline bint is_growing(MemoryRecordsBuilder builder) noexcept nogil:
-    """Whether it takes chunks: records as they are sent, and more of them than make it full."""
+    """Whether the batch grows by chunks: it is uncompressed, and may exceed its full size."""
     return (
         builder._full_size < builder._write_limit
         and builder.compression == NO_COMPRESSION
@@ -249,9 +255,9 @@ cdef inline bint is_growing(MemoryRecordsBuilder builder) noexcept nogil:
 cdef inline bint has_room_for(
     MemoryRecordsBuilder builder, int64_t offset, Py_ssize_t size
 ) noexcept nogil:
-    """Whether a record of so many bytes is within the limits, wherever its memory may be.
+    """Whether a record of ``size`` bytes is within the limits; memory is not checked.
 
-    The write limit holds from the second record on: a batch always takes one.
+    The write limit holds from the second record on: an empty batch accepts a record of any size.
     """
     if builder.closed_for_append or offset > INT32_MAX:
         return False
@@ -263,9 +269,9 @@ cdef inline bint has_room_for(
 
 @cython.nonecheck(False)
 cdef inline bint grow_for(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
-    """Enlarge the buffer, for records that will be compressed: all at once, so all in a row.
+    """Enlarge the buffer of a batch to be compressed: the codec needs contiguous records.
 
-    Or for the first record of any batch, which takes one whatever its size.
+    Also for the first record of any batch, which may have any size.
     """
     cdef Py_ssize_t end = builder._tail.end + size
     cdef Py_ssize_t whole
@@ -273,8 +279,8 @@ cdef inline bint grow_for(MemoryRecordsBuilder builder, Py_ssize_t size) noexcep
         return builder._tail.record_count == 0 and builder._buffer.pool.try_grow(
             builder._buffer, end, 0
         )
-    # At once what a full batch is expected to take, if memory is plentiful, else half as much
-    # again: a batch shall be moved a few times at most, not once per record.
+    # First the expected size of a full batch, if half of the pool stays free; else half as much
+    # again; else this record only. Growing in large steps limits the number of reallocs.
     whole = HEADER_SIZE + <Py_ssize_t>min(<double>builder._full_size / builder._expansion, 1e9)
     return (
         (whole > end and builder._pool.try_grow(builder._buffer, whole, builder._pool.total // 2))
@@ -285,7 +291,7 @@ cdef inline bint grow_for(MemoryRecordsBuilder builder, Py_ssize_t size) noexcep
 
 @cython.nonecheck(False)
 cdef inline void leave_chunk(MemoryRecordsBuilder builder) noexcept nogil:
-    """Note how much of the memory at hand is used: no record comes behind the last one there."""
+    """Store the used bytes of the present memory, when no more records go there."""
     if builder._buffer.chunks == NULL:
         builder._first_used = builder._tail.end
     else:
@@ -294,11 +300,11 @@ cdef inline void leave_chunk(MemoryRecordsBuilder builder) noexcept nogil:
 
 @cython.nonecheck(False)
 cdef inline bint go_on_in_chunk(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
-    """Let the next record, of so many bytes, begin a chunk; False: the pool has none now."""
+    """Begin a chunk for a record of ``size`` bytes. False when the pool has no memory now."""
     cdef Chunk* chunk
     cdef Py_ssize_t end = builder._tail.end
-    # From here on every append takes the tail's lock: a thread that waits for the pool's lock lets
-    # go of the GIL.
+    # From here on every append takes the tail's lock: a thread that waits for the pool's lock
+    # releases the GIL, and another appender could run meanwhile.
     builder._tail.room = 0
     leave_chunk(builder)
     chunk = add_chunk(builder._pool, builder._buffer, size)
@@ -306,7 +312,7 @@ cdef inline bint go_on_in_chunk(MemoryRecordsBuilder builder, Py_ssize_t size) n
         return False
     builder._chunk_start = end
     builder._memory_end = end + chunk.size - <Py_ssize_t>sizeof(Chunk)
-    # As if the whole batch lay before the chunk: its records are at their offset from there.
+    # `data` plus an offset in the batch is the address of a record in this chunk.
     builder._tail.data = chunk_data(chunk) - end
     set_room(builder)
     return True
@@ -314,7 +320,7 @@ cdef inline bint go_on_in_chunk(MemoryRecordsBuilder builder, Py_ssize_t size) n
 
 @cython.nonecheck(False)
 cdef inline bint has_memory(MemoryRecordsBuilder builder, Py_ssize_t size) noexcept nogil:
-    """Whether size more bytes fit, in a row; for that the batch may take more memory."""
+    """Whether ``size`` more contiguous bytes fit. The batch may take memory from the pool."""
     cdef Py_ssize_t end = builder._tail.end + size
     if end <= builder._memory_end or end > INT32_MAX:
         return end <= INT32_MAX
@@ -331,7 +337,7 @@ cdef inline bint has_memory(MemoryRecordsBuilder builder, Py_ssize_t size) noexc
 cdef inline Py_ssize_t make_room(
     MemoryRecordsBuilder builder, int64_t offset, Py_ssize_t size
 ) noexcept nogil:
-    """The part of take_record_at that few records reach: 1, NO_ROOM or REFUSED."""
+    """The rare part of take_record_at. Returns 1, NO_ROOM or REFUSED."""
     if builder.closed_for_append:
         return NO_ROOM
     if builder._buffer.given_back:
@@ -340,14 +346,14 @@ cdef inline Py_ssize_t make_room(
         builder.closed_for_append = True
         builder._tail.room = 0
         return NO_ROOM
-    if builder._tail.end >= builder._full_size:     # a bulk call does not look after each record
+    if builder._tail.end >= builder._full_size:     # a record has passed the full size
         set_room(builder)
     return 1
 
 
 @cython.nonecheck(False)
 cdef inline void set_room(MemoryRecordsBuilder builder) noexcept nogil:
-    """Most records need not ask for more than where they end."""
+    """Set tail.room so that most appends need one comparison only."""
     cdef Py_ssize_t room = 0
     if builder.compression == NO_COMPRESSION:
         room = builder._full_size
@@ -360,7 +366,10 @@ cdef inline void set_room(MemoryRecordsBuilder builder) noexcept nogil:
 cdef inline bint put_next(
     BatchTail* tail, int64_t offset, const Record* record, Py_ssize_t body, Py_ssize_t size
 ) noexcept nogil:
-    """Write a record that fits. False when it took other than its size: a mistake of kprod's."""
+    """Write a record that fits.
+
+    Returns False when the written size differs from the measured size (a kprod bug).
+    """
     cdef int64_t delta = 0
     cdef char* start = tail.data + tail.end
     cdef char* end
@@ -370,7 +379,7 @@ cdef inline bint put_next(
         delta = record.timestamp_ms - tail.base_timestamp
     end = put_record(start, record, body, delta, offset)
     tail.max_timestamp = max(tail.max_timestamp, record.timestamp_ms)
-    # A batch takes less than 2 GiB in all.
+    # No overflow: a batch has less than 2 GiB.
     tail.max_record_size = max(tail.max_record_size, <int32_t>size)
     tail.record_count += 1
     tail.end += <int32_t>size
@@ -381,7 +390,7 @@ cdef inline bint put_next(
 cdef inline Py_ssize_t take_record_at(
     BatchTail* tail, const Record* record, bint locked
 ) noexcept nogil:
-    """Write a record: the bytes it takes, NO_ROOM, REFUSED or, if not locked, ASK_LOCKED."""
+    """Write a record. Returns its bytes, NO_ROOM, REFUSED or, if not locked, ASK_LOCKED."""
     cdef int64_t offset = <int64_t>tail.last_offset + 1
     cdef int64_t delta = 0
     cdef Py_ssize_t body = payload_size(record)
@@ -407,7 +416,7 @@ cdef inline Py_ssize_t take_record_at(
 cdef inline Py_ssize_t take_record(
     MemoryRecordsBuilder builder, const Record* record
 ) noexcept nogil:
-    """As take_record_at, also where it is not known whether the batch still has its memory."""
+    """As take_record_at with the lock, also for a batch that may have lost its buffer."""
     if builder._buffer.given_back and not builder.closed_for_append:
         return REFUSED
     return take_record_at(builder._tail, record, True)
@@ -415,7 +424,7 @@ cdef inline Py_ssize_t take_record(
 
 cdef class ProducerBatch(MemoryRecordsBuilder):
     cdef public object tp
-    cdef public object delivery         # what becomes of its records: see kprod.buffer.delivery
+    cdef public object delivery         # outcome of its records: see kprod.buffer.delivery
     cdef readonly double created_at
     cdef public Py_ssize_t attempts
     cdef public double last_attempt_at
@@ -424,11 +433,11 @@ cdef class ProducerBatch(MemoryRecordsBuilder):
     cdef public object attempted_leader
     cdef public object producer
     cdef public int32_t base_sequence
-    cdef public object sequences        # of its partition: for Sequences, once it looked them up
+    cdef public object sequences        # its partition's, cached by Sequences
     cdef public tuple drain_order
-    cdef public bint in_line            # among those that were sent and have no outcome
+    cdef public bint in_line            # sent, and without an outcome
     cdef public bint maybe_written
     cdef public bint on_wire
     cdef public bint overtaken
-    cdef public SharedFlag is_taken     # by the sender, from its queue: no caller compresses it
-    cdef ProducerBatch following        # in its queue; guarded by the queue's lock
+    cdef public SharedFlag is_taken     # the sender took it: no caller compresses it
+    cdef ProducerBatch following        # next in its queue; guarded by the queue's lock

@@ -26,14 +26,17 @@ class MemoryRecordsBuilder:
     """Writes one record batch (magic 2) into a pooled buffer.
 
     After ``org.apache.kafka.common.record.MemoryRecordsBuilder``. Stages: open; closed for append
-    (full or told so; header not written); closed (``build`` returns the batch).
-    Not thread-safe: the caller holds the partition's lock.
+    (a record found no room, or ``close_for_append`` was called; header not written); closed
+    (``build`` returns the batch).
+    Not thread-safe: the caller holds the lock of the ``PartitionQueue`` that the batch is open in.
+    One exception: with a GIL the compiled append holds the GIL only, while no bulk call writes
+    without the GIL and the record surely needs no memory from the pool.
 
     ``buffer`` must hold at least 61 bytes; the builder never gives it back. ``write_limit`` is the
     size in bytes the batch should not exceed, checked from the second record on. From ``full_size``
-    bytes on, if that is less, it is full: it should leave, and takes more records until it does. As
-    soon as one of them finds no room in the buffer, it goes on in chunks of ``pool``, while they
-    are there at once.
+    bytes on, if that is less, the batch is full: the sender should send it, and it accepts records
+    until then. A record that finds no room in the buffer goes into a chunk of ``pool``, if the pool
+    has memory at once.
     ``compression`` is the codec (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd), ``compression_ratio``
     the expected compressed size of one uncompressed byte. Records to be compressed may outgrow
     the buffer as long as their estimated compressed size is below the limit: then it grows, if
@@ -67,9 +70,9 @@ class MemoryRecordsBuilder:
         value: Buffer | None,
         headers: Sequence[tuple[str, Buffer | None]] = (),
     ) -> int:
-        """Append a record if there is room for it, else close for append.
+        """Append a record if it fits, else close for append.
 
-        An empty batch takes one of any size that its pool has memory for, without waiting.
+        An empty batch takes a record of any size that its pool has memory for, without waiting.
 
         Returns the bytes the record takes, or 0 when it was not appended. The first record needs
         only memory, the next ones room below the write limit too. Raises as ``append`` does for
@@ -117,13 +120,13 @@ class MemoryRecordsBuilder:
         ``compress`` gets the concatenated records, read-only, and must not keep the view. When its
         result is not smaller, the records stay as they are and ``compression`` becomes 0.
         If it raises, the batch stays closed for append and ``compress`` may be called again.
-        Raises ValueError when it is needed and None. Does nothing when packed already.
+        Raises ValueError when it is needed and None. Does nothing when compressed already.
         """
 
     def close(self, compress: Callable[[memoryview], Buffer] | None = None) -> None:
         """Complete the batch: ``compress`` it, then write header and CRC-32C.
 
-        If batch_compression raises ``close`` may be called again. Does nothing when closed already.
+        If ``compress`` raises, ``close`` may be called again. Does nothing when closed already.
         """
 
     def reopen_producer_state(
@@ -144,8 +147,8 @@ class MemoryRecordsBuilder:
         """
 
     def pieces(self) -> list[memoryview]:
-        """The whole batch, read-only, in order: a view for each chunk of memory. Without a record
-        there is none.
+        """The whole batch, read-only, in order: a view for each chunk of memory; an empty list for
+        a batch without records.
 
         Each view lends the buffer, as that of ``build``. Raises RuntimeError before ``close``,
         BufferError once the buffer was given back.
@@ -155,7 +158,7 @@ class MemoryRecordsBuilder:
     def record_count(self) -> int: ...
     @property
     def is_full(self) -> bool:
-        """Closed for append, or so large that the batch should leave."""
+        """True when the sender should send it: closed for append, or ``full_size`` reached."""
 
     @property
     def closed_for_append(self) -> bool: ...
@@ -189,7 +192,7 @@ class MemoryRecordsBuilder:
 
     @property
     def actual_compression_ratio(self) -> float:
-        """What ``compress`` made of one byte, also when it did not pay; 1.0 before ``close``."""
+        """Compressed bytes per uncompressed byte, also if 1 or more; 1.0 before ``close``."""
 
 @disjoint_base
 class ProducerBatch(MemoryRecordsBuilder):

@@ -55,10 +55,10 @@ cdef object crc32c = None               # of the package: see load_crc32c
 
 
 cdef int load_crc32c() except -1:
-    """Import the package with the first batch: it brings a dozen modules, ``email`` among them.
+    """Import the package with the first batch: it imports a dozen modules, ``email`` among them.
 
-    The first batch is a caller's, and an import in the sender's thread could meet the end of the
-    interpreter.
+    A caller creates the first batch. The sender's thread could still import while the interpreter
+    shuts down.
     """
     global crc32c
     import crc32c as package
@@ -193,13 +193,14 @@ cdef class MemoryRecordsBuilder:
         self._transactional = transactional
 
     cpdef void compress(self, object compress=None) except *:
-        """Close for append, and compress the records if they are to be."""
+        """Close for append, and compress the records if a codec is set."""
         if self._has_to_compress():
             if compress is None:
                 raise ValueError("a compressed batch needs a function that compresses it")
-            records = self._records()       # if the batch ends meanwhile, its memory stays
+            # The view keeps the memory alive if the batch ends during compression.
+            records = self._records()
             self._become(compress(records))
-            del records                     # without a view of it, it can be cut down
+            del records                     # shrink needs a buffer without views
             self._give_up_excess()
 
     cpdef void close(self, object compress=None) except *:
@@ -317,7 +318,7 @@ cdef class MemoryRecordsBuilder:
         return body
 
     cdef bint _has_to_compress(self) except -1:
-        """Close for append; whether the records are still to be compressed."""
+        """Close for append. Return True if compression remains to be done."""
         if self.is_compressed or self.is_closed:
             return False
         self._check_usable()
@@ -326,7 +327,7 @@ cdef class MemoryRecordsBuilder:
         return not self.is_compressed
 
     cdef object _records(self):
-        """While this view is out the memory stays, even if the batch is given up meanwhile."""
+        """A view of the records. It keeps the memory alive, also when the buffer is given back."""
         return view_of(
             self._buffer, self._buffer.data + HEADER_SIZE, self._tail.end - HEADER_SIZE
         )
@@ -343,7 +344,8 @@ cdef class MemoryRecordsBuilder:
                 self._tail.end = <int32_t>(HEADER_SIZE + packed.len)
                 self._saved = size - packed.len
             else:
-                # What would grow is sent as it is, as librdkafka does. So the result always fits.
+                # Records that compression does not shrink are sent uncompressed, as librdkafka
+                # does. So the result always fits.
                 self.compression = NO_COMPRESSION
         finally:
             PyBuffer_Release(&packed)
@@ -351,16 +353,16 @@ cdef class MemoryRecordsBuilder:
         return 0
 
     cdef int _give_up_excess(self) except -1:
-        """The records are smaller now; others may want the memory while the batch is under way."""
+        """Return the memory that compression has freed: other batches may need it meanwhile."""
         if self._pool is not None:
             self._pool.shrink(self._buffer, max(self._first_capacity, <Py_ssize_t>self._tail.end))
             self._tail.data = self._buffer.data
         return 0
 
     cdef uint32_t _checksum(self) except? 0:
-        """The CRC-32C of what follows its own field.
+        """The CRC-32C of all bytes after its own field.
 
-        The GIL is held throughout: to get it back may take longer than to sum a batch.
+        The GIL is held throughout. Reacquiring the GIL can take longer than the checksum.
         """
         cdef object crc = crc32c(
             PyMemoryView_FromMemory(

@@ -1,8 +1,8 @@
-"""More memory for a buffer whose content stays where it is: chunks of the pool's, in a list.
+"""The fields of a pool and its buffers, and the chunks that enlarge a buffer without a copy.
 
-A ``PooledBuffer`` begins with one piece of memory. A batch that goes on filling takes chunks, each
-as large as the blocks that the pool keeps, or larger for a record that needs that. What is in the
-chunk before stays as it is: nothing is copied, and the batch is sent in pieces.
+A ``PooledBuffer`` begins with one block of memory. A batch that grows takes chunks, each as large
+as the blocks that the pool keeps, or larger for a large record. The memory before a chunk does not
+move: nothing is copied, and the sender sends the batch in pieces.
 """
 
 cimport cython
@@ -125,10 +125,10 @@ cdef inline Py_ssize_t chunk_size(BufferPool pool, Py_ssize_t size) noexcept nog
 
 @cython.nonecheck(False)
 cdef inline Chunk* add_chunk(BufferPool pool, PooledBuffer buffer, Py_ssize_t size) noexcept nogil:
-    """Room for ``size`` bytes behind all that a buffer of the pool has; NULL: it is not there now.
+    """Add a chunk for ``size`` bytes to a buffer of the pool. NULL when no memory is free now.
 
-    Never waits, nor overtakes a thread that does: while one waits, nothing is free. The caller has
-    the buffer for itself.
+    Never waits, nor overtakes a waiting thread: while one waits, nothing is free. The caller is the
+    only thread that uses the buffer.
     """
     cdef Block* trash = NULL
     cdef Chunk* chunk = NULL

@@ -46,7 +46,7 @@ class BufferPool:
 
     @property
     def available(self) -> int:
-        """Bytes nobody has and no waiter has been promised."""
+        """Bytes neither in use nor reserved for a waiting thread."""
 
     @property
     def waiting(self) -> int:

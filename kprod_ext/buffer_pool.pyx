@@ -297,7 +297,7 @@ cdef class BufferPool:
         ring(served)
 
     cdef bint can_grow(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept:
-        """Whether try_grow would find the bytes, now."""
+        """Whether try_grow would succeed now."""
         with self._lock:
             return (
                 buffer.lent == 0
@@ -307,8 +307,8 @@ cdef class BufferPool:
     cdef bint try_grow(
         self, PooledBuffer buffer, Py_ssize_t capacity, Py_ssize_t left
     ) noexcept nogil:
-        """Enlarge a buffer of this pool, keeping its content, if so many bytes are left afterwards;
-        never waits or overtakes a waiter."""
+        """Grow the buffer, with its content, if at least `left` bytes of the pool stay free. Never
+        waits, nor overtakes a waiter."""
         cdef Block* trash = NULL
         cdef void* moved = NULL
         cdef Py_ssize_t extra = capacity - buffer.capacity

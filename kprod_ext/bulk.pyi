@@ -37,7 +37,7 @@ class SentRecords:
 class BulkAppender:
     """Writes chunks of records into the batches of one topic, in order. One thread at a time.
 
-    The partitions' queues are found in ``topic``, the same that ``send`` looks in. ``sent`` is told
+    The partitions' queues are found in ``topic``, the same that ``send`` looks in. ``sent`` notes
     where every record went.
     """
 
@@ -52,29 +52,30 @@ class BulkAppender:
         """Bytes that the records written by this appender took."""
     @property
     def sticky(self) -> StickyPartition | None:
-        """Where the next record without a key goes; None: nobody has said."""
+        """The partition of the next record without a key; None when all shares are used up."""
     def stick_to(self, stickies: list[StickyPartition]) -> None:
-        """Where records without a key go from now on, one partition after the other."""
+        """Append records without a key to these partitions, one partition after the other."""
     def write(self, chunk: RecordChunk) -> BulkStop:
-        """Write the chunk's records from ``chunk.at`` on; why it stopped. Waits for no memory.
+        """Write the chunk's records from ``chunk.at`` on. Returns why it stopped.
 
-        It lets go of the interpreter meanwhile, and takes it for each new batch. The records before
-        the stop are queued. What a signal handler raises comes before a record was queued, or
-        after: then one more may be queued than ``sent`` was told of. Raises OverflowError for more
-        records than ``sent`` can note, ValueError for one that no batch can hold.
+        Never waits for memory. It releases the GIL meanwhile, and takes it for each new batch. The
+        records before the stop are queued. An exception of a signal handler may come before or
+        after a record was queued: in the second case one more record is queued than ``sent`` has
+        noted. Raises OverflowError for more records than ``sent`` can note, ValueError for a record
+        that no batch can hold.
         """
     def appended(self, chunk: RecordChunk, result: AppendResult) -> None:
         """The chunk's next record, of ``partition``, was appended elsewhere."""
 
 class BulkStop(IntEnum):
-    """What ``BulkAppender.write`` returns."""
+    """Why ``BulkAppender.write`` stopped."""
 
     DONE = 0
     """Every record of the chunk was written."""
     NO_MEMORY = 1
-    """The next record needs a new batch of ``partition``, whose memory has to be waited for.
+    """The next record needs a new batch of ``partition``, and the pool has no free memory.
 
-    Or its queue takes none now: the producer is closed, or between two transactions.
+    Or the queue accepts no records now: the producer is closed, or between two transactions.
     """
     NOT_ADMITTED = 2
     """The next record is the first for ``partition``, as far as the topic's appender knows."""

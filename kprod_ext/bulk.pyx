@@ -40,7 +40,7 @@ cdef extern from *:
     Py_ssize_t PY_SSIZE_T_MAX
     BatchTail* kprod_get(BatchTail* place) noexcept nogil           # see shared.pxd
 
-# Declared for an object whose references are not counted: counting needs the interpreter.
+# Declared for borrowed references: counting a reference needs the GIL.
 cdef extern from "Python.h":
     void* item_of "PyList_GET_ITEM" (PyObject* items, Py_ssize_t at) noexcept nogil
 
@@ -151,7 +151,7 @@ cdef class SentRecords:
         return found
 
     cdef int reserve(self, Py_ssize_t more) except -1:
-        """Refuse more records than the numbers of runs can say."""
+        """Raise OverflowError when the count would exceed 32 bits."""
         if self.count + more > UINT32_MAX:
             raise OverflowError("at most 4,294,967,295 records fit in one call")
         return 0
@@ -166,7 +166,7 @@ cdef class SentRecords:
         return number
 
     cdef bint has_room(self) noexcept nogil:
-        """Whether there is memory to note one more record."""
+        """Whether one more record can be noted; allocates memory for it if needed."""
         cdef Py_ssize_t room
         cdef void* moved
         if self._run_count < self._room:
@@ -178,7 +178,7 @@ cdef class SentRecords:
         return moved != NULL
 
     cdef void note(self, Py_ssize_t batch, Py_ssize_t first, Py_ssize_t count) noexcept nogil:
-        """The next records are these of a batch; has_room() was asked before."""
+        """Note the next records, neighbours in one batch. The caller has called has_room()."""
         cdef Run* last = &self._runs[self._run_count - 1]
         cdef Py_ssize_t start = self._runs[self._run_count - 2].end if self._run_count > 1 else 0
         if (
@@ -194,12 +194,12 @@ cdef class SentRecords:
 
 
 class BulkStop(IntEnum):
-    """What ``BulkAppender.write`` returns."""
+    """Why ``BulkAppender.write`` stopped."""
 
     DONE = 0
     """Every record of the chunk was written."""
     NO_MEMORY = 1
-    """The next record needs a new batch of ``partition``, whose memory has to be waited for."""
+    """The next record needs a new batch of ``partition``, and the pool has no free memory."""
     NOT_ADMITTED = 2
     """The next record is the first for ``partition``, as far as the topic's appender knows."""
     NO_STICKY = 3
@@ -212,22 +212,23 @@ cdef enum:
     NOT_ADMITTED
     NO_STICKY
     APPEND                  # the next record is to be appended with the interpreter
-    TELL                    # the sender is to be told of full batches
-    SHARE_OVER              # the sticky partition has had its share
+    TELL                    # stop to report full batches to the sender
+    SHARE_OVER              # the share of the sticky partition is used up
     FIRST_RUNS = 16
-    AHEAD = 8               # rows whose memory is asked for before their turn
+    AHEAD = 8               # distance in rows of the prefetch
     MOST_FILLED = 64
-    MOST_UNTOLD = 256 * 1024        # bytes written since a batch that the sender does not know of
+    MOST_UNTOLD = 256 * 1024        # after this many bytes, stop to report full batches
 
 
 cdef tuple STOPS = tuple(BulkStop)
 
 
-cdef struct Place:          # where the records of one partition go
+cdef struct Place:          # the open batch of one partition
     BatchTail* tail         # of its PartitionQueue, which the topic keeps; NULL: not known yet
     void* delivery          # of the batch that took the last one, which SentRecords keeps
     uint32_t batch          # its number there
-    int32_t record_count    # of that batch, as this call left it: else others have appended since
+    # The count when this call left the batch; a different value means another thread appended.
+    int32_t record_count
 
 
 @cython.final
@@ -244,9 +245,9 @@ cdef class BulkAppender:
     cdef list _stickies                     # where records without a key go, one after the other
     cdef Py_ssize_t _sticky_count
     cdef Py_ssize_t _sticky                 # of those, the one in use; behind all: none
-    cdef Py_ssize_t[MOST_FILLED] _filled    # partitions whose batches this call has made full
+    cdef Py_ssize_t[MOST_FILLED] _filled    # partitions with a batch that this call filled
     cdef Py_ssize_t _filled_count
-    cdef int64_t _untold                    # bytes written since the first of them, about
+    cdef int64_t _untold                    # bytes written since the first of `_filled`, roughly
 
     # Of the run that is under way, in the batch of `partition`.
     cdef Py_ssize_t _run_first              # index in the batch of its first record
@@ -268,21 +269,21 @@ cdef class BulkAppender:
 
     @property
     def sticky(self):
-        """Where the next record without a key goes; None: nobody has said."""
+        """The partition of the next record without a key; None when all shares are used up."""
         return self._stickies[self._sticky] if self._sticky < self._sticky_count else None
 
     def stick_to(self, list stickies not None):
-        """Where records without a key go from now on, one partition after the other."""
+        """Append records without a key to these partitions, one partition after the other."""
         self._stickies, self._sticky_count, self._sticky = stickies[:], len(stickies), 0
 
     def write(self, RecordChunk chunk not None):
-        """Write the chunk's records from ``chunk.at`` on; why it stopped."""
+        """Write the chunk's records from ``chunk.at`` on. Returns why it stopped."""
         cdef AppendContext context = self._topic._context
         cdef int stop = APPEND
         self._sent.reserve(chunk.to_come)
         while stop >= APPEND:
             if context is not None:
-                self._now = context.clock.now()     # its source may be Python: asked only here
+                self._now = context.clock.now()     # its source may be Python code
             if KPROD_HAS_GIL:
                 partition_queue.writers_without_gil += 1
             with nogil:
@@ -308,7 +309,7 @@ cdef class BulkAppender:
         self._count(result.nbytes, result.batch_ready)
 
     cdef int _append(self, RecordChunk chunk) except -1:
-        """Append the next record as ``send`` does; False: that has to wait for memory."""
+        """Append the next record as ``send`` does. False when that has to wait for memory."""
         cdef PartitionQueue queue = self._topic._partitions[self.partition]
         cdef AppendResult result
         cdef Record record
@@ -324,7 +325,7 @@ cdef class BulkAppender:
         return True
 
     cdef int _tell_filled(self) except -1:
-        """Let the sender know of the batches that were filled."""
+        """Report the filled batches to the sender."""
         cdef AppendContext context = self._topic._context
         cdef Py_ssize_t i
         if self._filled_count == 0:
@@ -336,9 +337,9 @@ cdef class BulkAppender:
         return 0
 
     cdef int _write_rows(self, RecordChunk chunk) noexcept nogil:
-        """Write until something stops it. No Python object is made, referred to or let go."""
+        """Write until a record stops it. Makes, refers to and releases no Python object."""
         cdef Record record
-        cdef Place* place = NULL        # whose queue's lock is held
+        cdef Place* place = NULL        # this thread holds the lock of its queue
         cdef Py_ssize_t partition
         cdef int stop = DONE
         while stop == DONE and (chunk.at < chunk.count or chunk.refill()):
@@ -365,7 +366,7 @@ cdef class BulkAppender:
         return stop
 
     cdef Py_ssize_t _partition_for(self, const Field* key) noexcept nogil:
-        """The partition of a record that names none; UNSET when no sticky one is known."""
+        """The partition of a record that names none; UNSET when no sticky one has a share left."""
         if key.size >= 0:
             return partition_of_key(key.data, key.size, self.partition_count)
         while self._sticky < self._sticky_count:
@@ -375,18 +376,18 @@ cdef class BulkAppender:
         return UNSET
 
     cdef void* _stuck_to(self) noexcept nogil:
-        """The sticky partition in use, borrowed; there is one."""
+        """The sticky partition in use, as a borrowed reference."""
         return item_of(<PyObject*>self._stickies, self._sticky)
 
     cdef bint _is_sticky(self) noexcept nogil:
-        """Whether ``partition`` is the sticky one: what it gets counts towards its share."""
+        """Whether ``partition`` is the sticky one: its bytes count towards the share."""
         return (
             self._sticky < self._sticky_count
             and (<StickyPartition>self._stuck_to()).partition == self.partition
         )
 
     cdef int _enter(self, Place** place) noexcept nogil:
-        """Lock the queue of ``partition`` and begin a run; or why that is not to be."""
+        """Lock the queue of ``partition``, begin a run. Return DONE, or the reason for stopping."""
         cdef Place* entered
         if self.partition == UNSET:
             return NO_STICKY
@@ -406,7 +407,7 @@ cdef class BulkAppender:
             release_lock(&entered.tail.lock)
             return APPEND
         if entered.tail.record_count != entered.record_count:
-            # What others have appended until now has no later time.
+            # Refresh the time so that it is not earlier than another thread's records.
             self._now = now_without_gil(self._topic._context.clock)
         self._run_first, self._run_bytes = entered.tail.record_count, 0
         self._share = self._full_share = PY_SSIZE_T_MAX
@@ -436,7 +437,7 @@ cdef class BulkAppender:
         return SHARE_OVER if self._run_bytes >= share else DONE
 
     cdef void _leave(self, Place* place, bint share_over) noexcept nogil:
-        """End the run that is under way, and unlock its queue."""
+        """End the present run, and unlock its queue."""
         cdef Py_ssize_t count = place.tail.record_count - self._run_first
         place.record_count = place.tail.record_count
         release_lock(&place.tail.lock)
@@ -447,7 +448,7 @@ cdef class BulkAppender:
             self._untold += self._run_bytes
 
     cdef void _count(self, Py_ssize_t nbytes, bint full) noexcept nogil:
-        """``partition`` got so many bytes, and has a full batch now or not."""
+        """Count bytes appended to ``partition``; ``full``: they filled its batch."""
         self.nbytes += nbytes
         if self._is_sticky():
             (<StickyPartition>self._stuck_to()).count(nbytes, full)

@@ -33,7 +33,7 @@ class Message:
         """The topic's name."""
 
     def partition(self) -> int | None:
-        """The partition's number, None where there is none yet."""
+        """The partition's number, None before the record has one."""
 
     def offset(self) -> int | None:
         """The offset, None where none is known."""
@@ -51,13 +51,13 @@ class Message:
         """The KafkaError that ended the record, or None."""
 
     def timestamp(self) -> tuple[int, int]:
-        """What kind of timestamp it is, and milliseconds since the epoch."""
+        """The kind of timestamp, and milliseconds since the epoch."""
 
     def latency(self) -> float | None:
         """Seconds from ``produce`` to the outcome."""
 
     def leader_epoch(self) -> int | None:
-        """The leader epoch, which producers are not told."""
+        """The leader epoch; brokers do not send it to producers."""
 
     def delivery_count(self) -> int | None:
         """For share consumers."""
@@ -118,17 +118,17 @@ class DeliveryReports:
         """Somebody waits: no batch need linger any more."""
 
     def wait(self, timeout: float) -> None:
-        """Wait at most ``timeout`` seconds until there is something to serve."""
+        """Wait at most ``timeout`` seconds until ``serve`` has a callback to run."""
 
     def serve(self) -> int:
-        """Call back what is ready; how many that were. What a callback raises ends it."""
+        """Run the callbacks that are ready; return their number. An error of one ends the call."""
 
     def expect(self, records: int) -> None:
         """So many more records wait for a report; fewer, if negative."""
 
 @disjoint_base
 class Producing:
-    """What a Producer does with each record; the rest is in its subclass.
+    """A Producer's work for each record; its subclass does the rest.
 
     ``partition_for_key`` takes a key and the number of partitions; None: the native producer
     chooses. ``refusals`` are what ``send`` raises. The subclass has ``_refuse_full``,
@@ -171,7 +171,7 @@ class Producing:
         """Where a key belongs, if the face decides and knows the topic; else None."""
 
     def poll(self, timeout: float | None = -1) -> int:
-        """Call back what there is to tell, waiting at most ``timeout`` seconds for the first.
+        """Run the callbacks that are due, waiting at most ``timeout`` seconds for the first.
 
         -1 and None wait for ever. Returns how many callbacks that were; raises what one raises.
         """

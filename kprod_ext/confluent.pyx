@@ -1,7 +1,7 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 # cython: boundscheck=True, wraparound=True, nonecheck=True
 # cython: binding=False, embedsignature=True, embedsignature.format=clinic
-"""What the confluent face does for each record: ``produce``, its ``Message``, its delivery report.
+"""The confluent face's work for each record: ``produce``, its ``Message``, its delivery report.
 
 confluent-kafka's API asks for an object for each record, which holds key, value, headers and the
 time, and for a callback that ``poll`` runs in the application's thread.
@@ -28,7 +28,7 @@ CLOSED = "Producer has been closed"
 
 @cython.freelist(64)        # a poll after every thousand records lets go of as many
 cdef class Message:
-    """A record and what became of it, with confluent_kafka.Message's arguments and calls."""
+    """A record and its outcome, with confluent_kafka.Message's arguments and calls."""
 
     cdef object _topic
     cdef object _key
@@ -80,7 +80,7 @@ cdef class Message:
         return self._topic
 
     def partition(self):
-        """The partition's number, None where there is none yet."""
+        """The partition's number, None before the record has one."""
         return None if self._partition < 0 else self._partition
 
     def offset(self):
@@ -104,7 +104,7 @@ cdef class Message:
         return self._error
 
     def timestamp(self):
-        """What kind of timestamp it is, and milliseconds since the epoch."""
+        """The kind of timestamp, and milliseconds since the epoch."""
         return self._timestamp_type, self._timestamp
 
     def latency(self):
@@ -112,7 +112,7 @@ cdef class Message:
         return None if self._latency < 0 else self._latency
 
     def leader_epoch(self):
-        """The leader epoch, which producers are not told."""
+        """The leader epoch; brokers do not send it to producers."""
         return None if self._leader_epoch < 0 else self._leader_epoch
 
     def delivery_count(self):
@@ -187,7 +187,7 @@ cdef Message _queued(
 
 
 cdef object _delivered(Message message, double ended_at, object error_for):
-    """Fill in what became of the record; return what is to be called with it, None for nothing."""
+    """Fill in the record's outcome; return the callback to call with it, or None."""
     cdef FutureRecordMetadata future = message._future
     cdef object on_delivery = message._on_delivery
     cdef BatchOutcome outcome
@@ -304,12 +304,12 @@ cdef class DeliveryReports:
             outcome.hasten()
 
     def wait(self, timeout):
-        """Wait at most ``timeout`` seconds until there is something to serve."""
+        """Wait at most ``timeout`` seconds until ``serve`` has a callback to run."""
         if not self.ready:
             self._something.wait(timeout)
 
     cpdef Py_ssize_t serve(self) except -1:
-        """Call back what is ready; how many that were. What a callback raises ends it."""
+        """Run the callbacks that are ready; return their number. An error of one ends the call."""
         cdef Py_ssize_t served = 0
         cdef object ready
         self._something.clear()
@@ -366,7 +366,7 @@ cdef class DeliveryReports:
 
 
 cdef class Producing:
-    """What a Producer does with each record; the rest is in its subclass."""
+    """A Producer's work for each record; its subclass does the rest."""
 
     cdef public object _native          # None before it is made, and after close
     cdef readonly DeliveryReports _reports
@@ -457,14 +457,14 @@ cdef class Producing:
         return self._partition_for_key(key, count)
 
     def poll(self, timeout=-1):
-        """Call back what there is to tell, waiting at most ``timeout`` seconds for the first.
+        """Run the callbacks that are due, waiting at most ``timeout`` seconds for the first.
 
         -1 and None wait for ever. Returns how many callbacks that were; raises what one raises.
         """
         if self._native is None:
             raise RuntimeError(CLOSED)
         if timeout == 0 and not self._tells_statistics:
-            # As in most calls of those who poll after every record.
+            # The usual call of a program that polls after every record.
             return self._reports.serve() if self._reports.ready else 0
         return self._wait_and_serve(timeout)
 

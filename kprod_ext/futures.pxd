@@ -1,8 +1,8 @@
 """The outcome of a batch, and a record's future: what they hold, and the making of a future.
 
-There is one future for each record, so it has no byte that it can do without: no table of C methods
-(its own are functions beside it), no header of the garbage collector, and 32 bits for what an int32
-says on the wire. Together that is 48 bytes.
+Each record has a future of its own, so the future is small, 48 bytes: it has no table of C methods
+(functions beside it replace them), no header of the garbage collector, and 32 bits for each field
+that is an int32 on the wire.
 """
 
 cimport cython
@@ -72,7 +72,7 @@ cdef extern from *:
     static inline PyObject *kprod_new_future(PyTypeObject *kind) {
         KprodFutureHead *made = PyObject_New(KprodFutureHead, kind);
         if (made != NULL) {
-            made->delivery = NULL;      /* not None, whose count each record would change twice */
+            made->delivery = NULL;      /* not None: each record would change its count twice */
         }
         return (PyObject *)made;
     }

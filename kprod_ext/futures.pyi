@@ -1,4 +1,4 @@
-# A stub may name classes of kprod; what is compiled knows none of them.
+# A stub may name classes of kprod; the compiled module imports none of them.
 import concurrent.futures
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, final
@@ -13,16 +13,16 @@ from kprod.types import RecordMetadata, TopicPartition
 def untrack(one: object) -> None:
     """Let the garbage collector pass over an object of a class that it collects.
 
-    For what is made often and freed by its last reference, as CPython does with tuples of numbers:
-    walking over such objects costs more than they do. Until ``track`` is called for it, a ring of
-    references through it is never found.
+    For objects that are made often and freed by their last reference, as CPython does with tuples
+    of numbers: walking over such objects costs more than making them. Until ``track`` is called for
+    an object, the collector finds no reference cycle through it.
     """
 
 def track(one: object) -> None:
     """Let the collector see an object again; nothing happens if it does."""
 
 class _Settable(Protocol):
-    """What ``chain`` passes an outcome to: kafka-python's ``Future``, for one."""
+    """The receiver of an outcome in ``chain``, such as kafka-python's ``Future``."""
 
     def success(self, value: RecordMetadata, /) -> object: ...
     def failure(self, error: KprodError, /) -> object: ...
@@ -33,19 +33,20 @@ class BatchOutcome:
 
     ``base_offset`` is -1 when the broker did not tell it; ``append_time`` is the broker's
     timestamp in ms when the topic uses LogAppendTime, else -1. ``awaited`` turns True, and
-    ``hurry`` is called, when somebody starts to wait: the batch's linger has no purpose any more.
-    ``is_watched``: somebody waits or has asked to be told of errors: none is lost in silence.
-    ``has_listeners``: somebody has asked to be told of whatever it will be.
-    ``callbacks`` runs what was asked for with ``on_done``. ``wait_for`` is how threads wait; None:
-    they do nothing meanwhile. ``is_split``: the records' outcomes are in ``parts``: ``locate`` says
+    ``hurry`` is called, when a caller starts to wait: the batch's linger has no purpose any more.
+    ``is_watched``: a caller waits, or a callback hears errors, so an error is not lost in silence.
+    ``has_listeners``: ``on_done`` was called.
+    ``callbacks`` runs the callbacks of ``on_done``. ``wait_for`` is how threads wait; None: they do
+    nothing meanwhile. ``is_split``: the records' outcomes are in ``parts``: ``locate`` says
     where.
 
     Everything else may be read without a lock once ``done`` or ``is_split`` says that it is there.
-    What changes it runs no Python code while it holds the lock: no signal handler can come between.
+    A thread that changes it runs no Python code while it holds the lock, so no signal handler can
+    run in between.
 
-    The garbage collector sees an outcome only when it refers to more than what every batch has in
-    common: an error, whose traceback may lead back here, somebody to tell, or parts. Subclassed by
-    ``kprod.buffer.delivery``, where the errors are, and the waiting.
+    The garbage collector sees an outcome only when it refers to an error (the traceback may lead
+    back here), to waiters or to parts. ``kprod.buffer.delivery`` subclasses it, and adds the errors
+    and the waiting.
     """
 
     awaited: bool
@@ -98,36 +99,36 @@ class BatchOutcome:
         """
 
     def locate(self, index: int) -> tuple[BatchDelivery, int]:
-        """Where the outcome of the record at ``index`` is told, and its index there."""
+        """The delivery with the outcome of the record at ``index``, and its index there."""
 
     def on_done(self, tell: Callback, index: int = 0, hears_errors: bool = True) -> None:
         """Put ``tell`` to the callbacks once the batch has ended; now, if it has.
 
-        What was asked before the end is told in the order of ``index``, that of the record.
+        Callbacks added before the end run in the order of ``index``, that of the record.
         """
 
     def hasten(self) -> None:
-        """Somebody is about to wait: the batch need not linger. Never waits."""
+        """A caller is about to wait: the batch need not linger. Never waits."""
 
     def latch(self, made: Any) -> tuple[Any, Any] | None:
-        """The latch that opens when all were told, and ``wait_for``; None: all were.
+        """The latch that opens when all waiters were called, and ``wait_for``; None: all were.
 
-        It is ``made`` for the first that asks.
+        The first call makes ``made`` the latch.
         """
 
     def join(self, loop: Any, made: Any) -> Any:
-        """What rings for the tasks of ``loop``: ``made``, for the first. None: it has ended."""
+        """The waiter shared by the tasks of ``loop``: the first ``made``. None: it has ended."""
 
 @final
 class FutureRecordMetadata:
     """The outcome of one record, in kafka-python's shape. Thread-safe.
 
-    ``get`` waits for it, or ``await`` in a task of an asyncio loop. Nobody need wait: a future that
-    is dropped says nothing. Callbacks get the ``RecordMetadata``, errbacks the error. They run one
-    after the other, those of a partition in the order of its records, in the producer's thread for
-    callbacks: one that blocks delays the others, and nothing else. What they raise is logged and
-    goes no further. In them ``get`` of a record without an outcome raises IllegalStateError, as
-    ``flush`` and a ``close`` that waits do; ``send`` is as anywhere else.
+    ``get`` waits for it, or ``await`` in a task of an asyncio loop. Waiting is optional: a future
+    that is dropped reports nothing. Callbacks get the ``RecordMetadata``, errbacks the error. They
+    run one after the other, those of a partition in the order of its records, in the producer's
+    thread for callbacks: a callback that blocks delays the others, and nothing else. Their
+    exceptions are logged and not raised. In them ``get`` of a record without an outcome raises
+    IllegalStateError, as ``flush`` and a ``close`` that waits do; ``send`` works as anywhere else.
 
     ``delivery`` tells the outcome of the batch, ``index`` the record's place in it. ``timestamp``
     is milliseconds since the epoch, the sizes are bytes, -1 for null or none.
@@ -189,8 +190,9 @@ class FutureRecordMetadata:
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record.
 
-        Raises KprodTimeoutError when there is none yet: the record is still on its way. Callbacks
-        that were added before have returned then, unless that takes longer than ``timeout``.
+        Raises KprodTimeoutError when it has no outcome yet: the record is still on its way. When
+        ``get`` returns, callbacks added before have returned too, unless that takes longer than
+        ``timeout``.
         """
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
@@ -225,7 +227,7 @@ class FutureRecordMetadata:
         """Call ``fn`` with the metadata or the error, whichever it will be."""
 
     def add_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> None:
-        """Call ``fn(future)`` once there is an outcome, as concurrent.futures does."""
+        """Call ``fn(future)`` once the record has an outcome, as concurrent.futures does."""
 
     def chain(self, future: _Settable) -> FutureRecordMetadata:
         """Pass the outcome on to ``future.success(metadata)`` or ``future.failure(error)``."""

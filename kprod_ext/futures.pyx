@@ -38,7 +38,7 @@ cpdef void track(object one) noexcept:
 
 
 def _nothing():
-    """What is left to hurry when a batch has ended."""
+    """Replaces a batch's ``hurry`` when the batch has ended."""
 
 
 cdef class BatchOutcome:
@@ -80,7 +80,7 @@ cdef class BatchOutcome:
                 if parts or error is not None:
                     track(self)
                 if parts:
-                    self.parts = parts  # before anybody is told: they look there
+                    self.parts = parts  # first: the waiters read it
                     self.is_split = True
                 self.base_offset, self.append_time, self.error = base_offset, append_time, error
                 self.done = True
@@ -99,7 +99,7 @@ cdef class BatchOutcome:
         return settles
 
     cdef int _tell_all(self) except -1:
-        if self._tasks is not None:     # nobody adds to them, for the batch is done
+        if self._tasks is not None:     # no thread adds to them, for the batch is done
             for waiting in self._tasks.values():
                 waiting.ring()
             self._tasks = None
@@ -108,7 +108,7 @@ cdef class BatchOutcome:
         return 0
 
     cdef int _tell_waiters(self) except -1:
-        """Tell those not told yet, in the order of their records. Without any, that was all."""
+        """Call the waiters that are left, in the order of their records; end when none is left."""
         cdef list taken
         take_lock(&self._lock)
         try:
@@ -124,7 +124,7 @@ cdef class BatchOutcome:
         return 0
 
     cdef int _end_telling(self) except -1:
-        """All that waited have been told; the lock is held."""
+        """All waiters have been called. The caller holds the lock."""
         if self._latch is not None:
             self._latch.open()
         self._told = True
@@ -184,7 +184,7 @@ cdef class BatchOutcome:
         self.callbacks.put([tell])
 
     def hasten(self):
-        """Somebody is about to wait: the batch need not linger. Never waits."""
+        """A caller is about to wait: the batch need not linger. Never waits."""
         if not (self.done or self.awaited):
             self.awaited = True
             take_lock(&self._lock)
@@ -193,7 +193,7 @@ cdef class BatchOutcome:
             hurry()
 
     def latch(self, made):
-        """The latch that opens when everybody was told, and how to wait for it; None: all were."""
+        """The latch that opens when all waiters were called, and ``wait_for``; None: all were."""
         take_lock(&self._lock)
         try:
             if self._told:
@@ -316,7 +316,7 @@ cdef class FutureRecordMetadata:
         return self
 
     def add_done_callback(self, fn):
-        """Call ``fn(future)`` once there is an outcome, as concurrent.futures does."""
+        """Call ``fn(future)`` once the record has an outcome, as concurrent.futures does."""
         self.delivery.call_with(self, fn)
 
     def chain(self, future):
@@ -332,7 +332,7 @@ cdef class FutureRecordMetadata:
 # object.
 
 cdef BatchOutcome outcome_of(FutureRecordMetadata future):
-    """What settles this record: another one once its batch was split."""
+    """The outcome that settles this record: a part once its batch was split."""
     cdef BatchOutcome whole = future.delivery
     cdef Py_ssize_t index = future.index
     return whole.part_of(&index) if whole.is_split else whole
@@ -345,14 +345,14 @@ cdef object _error(FutureRecordMetadata future):
 
 cdef bint _has_succeeded(FutureRecordMetadata future) except -1:
     cdef BatchOutcome outcome = future.delivery
-    # In this order: a batch whose records end differently has its parts before it is done.
+    # In this order: a batch with records that end differently has its parts before it is done.
     if not outcome.done or outcome.is_split:
         outcome = outcome_of(future)
     return outcome.done and outcome.error is None
 
 
 cdef object metadata_of(FutureRecordMetadata future):
-    """What ``get`` returns or raises; there is an outcome."""
+    """Returns or raises as ``get`` does. The caller has seen that the record has an outcome."""
     cdef BatchOutcome outcome = future.delivery
     cdef Py_ssize_t index = future.index
     if outcome.is_split:

@@ -6,7 +6,7 @@ _Ts = TypeVarTuple("_Ts")
 
 def hold_signals(work: Callable[[*_Ts], _R], *args: *_Ts) -> _R:
     """``work(*args)``; signal handlers that are Python code run after it. Main thread; in others
-    it is a call like any other. What a handler raises takes the place of what ``work`` did.
+    it is a call like any other. An exception of a handler replaces the result of ``work``.
     """
 
 def let_signals_in(wait: Callable[[*_Ts], _R], /, *args: *_Ts) -> _R:

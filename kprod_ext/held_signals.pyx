@@ -34,9 +34,9 @@ cdef class _Gate:
     cdef list own               # the application's handlers by signal number
     cdef list taken             # numbers of the signals it stands in for
     cdef list pending           # numbers of the signals that came, in order
-    cdef object raised          # what a handler raised while signals were let in
+    cdef object raised          # the exception of a handler while signals were let in
     cdef bint shut
-    cdef unsigned long owner    # the thread in whose work we are; 0: none
+    cdef unsigned long owner    # the thread that runs the work; 0: none
 
     def __cinit__(self):
         self.own = [None] * NUMBERS

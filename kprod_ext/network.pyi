@@ -44,7 +44,7 @@ def send_buffers(fd: int, buffers: Sequence[bytes | memoryview], /) -> int:
     """
 
 def receive(fd: int, limit: int, /) -> bytes | None:
-    """At most ``limit`` bytes; None when there is nothing now, b"" when the peer has closed.
+    """At most ``limit`` bytes; None when none have come, b"" when the peer has closed.
 
     One system call, which never blocks. Raises OSError, and what a signal handler raises.
     """

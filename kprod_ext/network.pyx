@@ -17,8 +17,8 @@ from kprod_ext.shared cimport RecordLock, release_lock, take_lock
 # its core had nothing else to do, and a broker close by needs less than that for its whole answer.
 # A caller that has a core to spare may look for the answer for a while before it sleeps.
 #
-# By poll(2), as a producer has few connections: there is nothing to tell the system when the
-# interest in one changes, and nothing that a forked child would share with its parent.
+# poll(2) suits the few connections of a producer: a change of interest needs no system call, and a
+# forked child shares no kernel object with its parent.
 
 cdef extern from *:
     """
@@ -246,7 +246,7 @@ cdef class Poller:
     def wake(self):
         """End the present wait, or the next one. Any thread, any time, also once closed."""
         # Locked: between the look at _asleep and the ringing our descriptor must not be given back,
-        # for its number may by then belong to a file of somebody else.
+        # for its number may by then belong to a file of the application.
         take_lock(&self._lock)
         if not self._closed and not kprod_swap(self._woken, 1) and kprod_load(self._asleep):
             kprod_ring_bell(self._bell[1])
@@ -371,7 +371,7 @@ cdef Py_ssize_t _send(int fd, iovec *places, int count) except -1:
 
 
 def receive(int fd, Py_ssize_t limit, /):
-    """At most ``limit`` bytes; None when there is nothing now, b"" when the peer has closed."""
+    """At most ``limit`` bytes; None when none have come, b"" when the peer has closed."""
     cdef Py_ssize_t size
     cdef bytes room = PyBytes_FromStringAndSize(NULL, limit)
     while True:

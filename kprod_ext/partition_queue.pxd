@@ -1,4 +1,4 @@
-"""What a partition's queue and a sticky partition hold, and the append of one record."""
+"""The fields of a partition's queue and of a sticky partition, and the append of one record."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
@@ -33,7 +33,7 @@ from kprod_ext.shared cimport (
 )
 
 cdef inline Py_ssize_t share_of(Py_ssize_t batch_size, bint batch_ready) noexcept nogil:
-    """Bytes that a sticky partition gets: a batch if that is full then, else two (KIP-794)."""
+    """Bytes of a sticky partition's share: one batch if a batch is full, else two (KIP-794)."""
     return batch_size if batch_ready else 2 * batch_size
 
 
@@ -50,10 +50,10 @@ cdef class StickyPartition:
     cdef Py_ssize_t left(self, bint batch_ready) noexcept nogil
 
 
-# Threads that may write into open batches without the GIL; changed with the GIL held. After a fork
-# meanwhile it is too large, which costs time only. While it is 0, the thread that has the GIL is
-# alone and takes no lock. That counts: taking one waits until all that was written before has
-# reached a cache, and where the record before this one went is in none.
+# Threads that may write into open batches without the GIL (bulk calls); changed with the GIL held.
+# A child forked during a bulk call keeps a count above 0; appends then always lock. While it is 0,
+# the thread that holds the GIL is the only writer and takes no lock, which saves time: an atomic
+# lock operation waits for earlier stores, and the previous record's lines are often not cached.
 cdef Py_ssize_t writers_without_gil
 
 
@@ -74,9 +74,9 @@ cdef class AppendContext:
     cdef object _hurry
     cdef object _wait
     cdef object _compression
-    cdef public object refusal          # why no record may be queued now; None: nothing can refuse
+    cdef public object refusal          # returns why no record may be queued; or None
     cdef public SharedFlag closed
-    cdef public SharedCount shuts       # how often `shut` was begun
+    cdef public SharedCount shuts       # how many times records were shut out
 
     cdef bint refuses(self) except -1
 
@@ -90,15 +90,28 @@ cdef class AppendResult:
     cdef readonly object linger
 
 
-@cython.no_gc_clear     # what the tail refers to is kept as long as there is a tail
+# The lock of `tail` guards the tail, the open batch, `_open`, `_oldest`, `_youngest`, `_depth`,
+# `_opened` and `retired`. Readers and writers that take no lock:
+#
+# - With a GIL an appender that holds the GIL takes no lock while `writers_without_gil == 0` and
+#   `tail.room != 0`: it reads and writes the tail and the open batch. Any other thread would need
+#   the GIL, which the appender does not release from its first look at the batch to the end of the
+#   write. `tail.room == 0` means that the append may wait for the pool's lock, and so release it.
+# - With a GIL `_open`, `_oldest` and the size of a queued batch are read without the lock.
+# - `_depth`, `_opened` and `retired` are read without the lock, also without a GIL. `_push` checks
+#   the last two again under the lock before it queues a batch.
+#
+# `_drained` belongs to the sender's thread.
+
+@cython.no_gc_clear     # the tail's pointers are valid until the queue is freed
 cdef class PartitionQueue:
-    cdef BatchTail* tail                    # within _room, in one line; its lock guards all below
-    cdef ProducerBatch _open                # takes records; None: no batch does
+    cdef BatchTail* tail                    # within _room, in one cache line
+    cdef ProducerBatch _open                # accepts records; None: no batch does
     cdef ProducerBatch _oldest
     cdef ProducerBatch _youngest
     cdef Py_ssize_t _depth
     cdef Py_ssize_t _drained
-    cdef SharedCount _opened                # how often a batch was opened here
+    cdef SharedCount _opened                # counts opened batches and calls of shut
     cdef public SharedFlag retired
     # Set once.
     cdef readonly AppendContext context
@@ -108,7 +121,7 @@ cdef class PartitionQueue:
     cdef readonly int acks
     cdef readonly object hurry
     cdef readonly object wait
-    # For the sender's thread: the batches it allows, what ReadyTracker saw, and where it put this.
+    # Sender only: size limits for new batches, and ReadyTracker's state.
     cdef public Py_ssize_t batch_max_size
     cdef public Py_ssize_t grows_to
     cdef public object leader
@@ -118,7 +131,7 @@ cdef class PartitionQueue:
     cdef public object queue_list
     cdef public object before
     cdef public object after
-    cdef BatchTail[2] _room                 # enough for one, wherever a line begins
+    cdef BatchTail[2] _room                 # room for one tail aligned to a cache line
 
     cpdef AppendResult append(
         self, object timestamp_ms, object key, object value, object headers, object buffer=*
@@ -150,7 +163,7 @@ cdef class PartitionQueue:
 
 
 cdef inline void fetch_early(BatchTail* tail) noexcept nogil:
-    """Ask at once for all that an append touches besides the tail."""
+    """Prefetch the lines that an append writes besides the tail."""
     cdef char* place = tail.data + tail.end
     kprod_prefetch_to_write(place)
     kprod_prefetch_to_write(place + CACHE_LINE)
@@ -158,7 +171,7 @@ cdef inline void fetch_early(BatchTail* tail) noexcept nogil:
 
 
 cdef inline void fetch_ahead(BatchTail* tail, Py_ssize_t size) noexcept nogil:
-    """Ask for where the next record goes, which will be as large as the last one, say."""
+    """Prefetch the lines of the next record, assuming that it is as large as the last one."""
     cdef char* place = tail.data + tail.end + CACHE_LINE
     cdef char* end = place + min(size, 4 * CACHE_LINE)
     while place < end:
@@ -169,12 +182,12 @@ cdef inline void fetch_ahead(BatchTail* tail, Py_ssize_t size) noexcept nogil:
 cdef inline void describe_record(
     FutureRecordMetadata future, int32_t index, const Record* record
 ) noexcept:
-    """Tell ``future`` of the record that it is for."""
+    """Set index, timestamp and sizes of the record's future."""
     cdef Py_ssize_t header_size = -1 if record.header_count == 0 else 0
     cdef Py_ssize_t i
     for i in range(2 * record.header_count):
         header_size += max(record.headers[i].size, 0)
-    # 32 bits are enough: a record that takes more bytes is in no batch.
+    # 32 bits are enough: no batch holds a larger record.
     future.index = index
     future.timestamp = record.timestamp_ms
     future.key_size = <int32_t>record.key.size
@@ -190,18 +203,17 @@ cdef inline FutureRecordMetadata append_record(
     bint* full,
     char** next_place,
 ):
-    """A record from memory: its future, or None when it was not taken.
+    """Append a record to the open batch. Returns its future, or None when the batch has no room.
 
-    ``tail`` is that of a PartitionQueue; the clock is its context's.
-    A record whose time is NO_TIME gets the clock's. What follows ``record`` are outputs, set when
-    it was taken.
+    ``tail`` belongs to a PartitionQueue, ``clock`` to its context. A record with the time NO_TIME
+    gets the clock's. The parameters after ``record`` are outputs, set when the record was appended.
     """
     cdef MemoryRecordsBuilder builder
     cdef int32_t index
     cdef bint stamps = record.timestamp_ms == NO_TIME
-    # First: once the record is in its batch nothing may fail: the sending caller would be told so.
+    # Allocate the future first: after the record is written, no step may fail.
     cdef FutureRecordMetadata future = new_future()
-    # A batch without room may have to ask the pool, and waiting for that lets go of the GIL.
+    # With tail.room == 0 the append may wait for the pool's lock, which releases the GIL.
     cdef bint shared = not KPROD_HAS_GIL or writers_without_gil > 0 or tail.room == 0
     if shared:
         take_lock(&tail.lock)
@@ -211,12 +223,13 @@ cdef inline FutureRecordMetadata append_record(
         return None
     fetch_early(tail)
     if stamps:
-        # Under the lock: of two threads the one that appends first has the earlier time.
+        # While no other thread can append: of two threads the one that appends first has the
+        # earlier time.
         record.timestamp_ms = now_with_gil(clock)
     index = tail.record_count
     nbytes[0] = take_record_at(tail, record, shared)
     if nbytes[0] == ASK_LOCKED:
-        # While this waited for the lock, others may have appended, or ended the batch.
+        # While this thread waited for the lock, others may have appended, or ended the batch.
         take_lock(&tail.lock)
         shared = True
         if stamps and index != tail.record_count:

@@ -29,7 +29,7 @@ class StickyPartition:
 
 @disjoint_base
 class AppendContext:
-    """What all queues of one accumulator share. Thread-safe.
+    """State shared by all queues of one accumulator. Thread-safe.
 
     ``now`` is the monotonic clock, ``note`` is called with a queue that the sender should look at,
     under the queue's lock: it must be a function of C. ``incomplete`` gets every batch before it is
@@ -95,7 +95,7 @@ class AppendResult:
 
 @disjoint_base
 class PartitionQueue:
-    """The batches of one partition, oldest first, under one lock. Records enter by any thread.
+    """The batches of one partition, oldest first, under one lock. Any thread may append.
 
     Only the sender's thread removes batches, so the oldest stays the oldest until it takes it.
     ``batch_max_size`` is less than that of the context once a broker found a batch too large, and
@@ -141,10 +141,10 @@ class PartitionQueue:
     ) -> AppendResult | None:
         """Write a record into the open batch, or a new one in ``buffer`` or in free memory.
 
-        A record without a time gets now's. None: there is no free memory, the queue is retired, or
-        no record may be queued now. Raises what ``MemoryRecordsBuilder.append`` raises for bad
-        arguments; nothing is queued then. What a signal handler raises comes after the record was
-        queued, or before.
+        A record without a time gets the present time. Returns None when no memory is free, the
+        queue is retired, or no record may be queued now. Raises what
+        ``MemoryRecordsBuilder.append`` raises for bad arguments; nothing is queued then. An
+        exception of a signal handler may come before or after the record was queued.
         """
 
     def append_to_open(
@@ -164,14 +164,14 @@ class PartitionQueue:
 
     @property
     def depth(self) -> int:
-        """How many batches wait."""
+        """Number of queued batches."""
 
     @property
     def oldest(self) -> ProducerBatch | None:
-        """The batch that leaves first."""
+        """The batch that the sender takes first."""
 
     def head(self) -> tuple[ProducerBatch | None, bool]:
-        """The oldest batch, and whether it should leave at once."""
+        """The oldest batch, and whether the sender should send it at once."""
 
     def has(self, batch: ProducerBatch) -> bool:
         """Whether ``batch`` is queued here."""
@@ -186,10 +186,10 @@ class PartitionQueue:
         """Queue a taken batch again, in the order of first taking among others that came back."""
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Take out one batch, wherever it stands, if it is queued."""
+        """Remove one batch at any position, if it is queued."""
 
     def retire(self) -> bool:
-        """Take no batches any more, unless some are queued; whether the queue is retired."""
+        """Retire the queue if it has no batch. Returns whether it is retired."""
 
     def take_expired(self, created_before: float) -> list[ProducerBatch]:
         """Remove the batches at the head that were created before a time, oldest first."""

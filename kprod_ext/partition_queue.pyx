@@ -1,10 +1,12 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""The batches of one partition, oldest first, and the one lock in front of them.
+"""The batches of one partition, oldest first, under one lock.
 
-Every record is written into a batch through here, by the compiled ``send`` and by Python alike:
-into the open batch, or into a new one when that has no room. A thread that holds the lock runs no
-Python code and makes no object that the garbage collector sees, for either could come back here. So
-a new batch is made before the lock is taken, and queued if the queue is still as it was seen.
+The compiled ``send`` and the Python path both append records here: to the open batch, or to a new
+one when the open batch has no room. The .pxd says which fields the lock guards, and when an
+appender that holds the GIL takes no lock. A thread that holds the lock runs no Python code and
+makes no object that the garbage collector sees, because a finalizer could re-enter this queue. So
+an appender makes a new batch before it takes the lock, and queues the batch only if the queue has
+not changed meanwhile.
 """
 
 cimport cython
@@ -42,15 +44,15 @@ from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock
 from functools import partial
 
 cdef enum:
-    PUSHED                  # of a new batch: it is queued
-    CHANGED                 # the queue is not as it was seen: look again
+    PUSHED                  # the new batch is queued
+    CHANGED                 # another thread changed the queue; retry
 
-# The partition that records without a key go to, until it has had its share (KIP-794).
+# The partition of records without a key, until its share is used up (KIP-794).
 
 
 @cython.final
 cdef class StickyPartition:
-    """One partition, and the bytes it got since it was chosen."""
+    """One partition, and the bytes appended to it since it was chosen."""
 
     def __cinit__(self, Py_ssize_t partition, Py_ssize_t batch_size):
         if partition < 0 or batch_size < 1:
@@ -59,7 +61,7 @@ cdef class StickyPartition:
         self.batch_size = batch_size
 
     def add(self, Py_ssize_t nbytes, bint batch_ready):
-        """Count a record of nbytes; whether the partition has had its share now."""
+        """Count a record of nbytes. True when the partition's share is used up."""
         return self.count(nbytes, batch_ready)
 
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept nogil:
@@ -71,7 +73,7 @@ cdef class StickyPartition:
         return self.spent
 
     cdef Py_ssize_t left(self, bint batch_ready) noexcept nogil:
-        """Bytes until it has had its share."""
+        """Bytes left of the partition's share."""
         cdef Py_ssize_t left
         take_lock(&self._lock)
         left = share_of(self.batch_size, batch_ready) - self._produced
@@ -80,7 +82,7 @@ cdef class StickyPartition:
 
 
 cdef class AppendContext:
-    """What all queues of one accumulator share: memory, clocks, and listeners for new batches."""
+    """State shared by all queues of one accumulator: memory, clocks, listeners for new batches."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ cdef class AppendResult:
     """One record that was queued (Kafka's ``RecordAppendResult``)."""
 
 
-@cython.no_gc_clear     # here as well: of a declaration's alone Cython 3.3 takes no notice
+@cython.no_gc_clear     # repeated here because Cython 3.3 ignores the decorator in the .pxd
 cdef class PartitionQueue:
     """The batches of one partition."""
 
@@ -146,7 +148,7 @@ cdef class PartitionQueue:
         cdef ProducerBatch batch = self._oldest
         if self._open is not None:
             take_tail_back(self._open)
-        while batch is not None:            # one by one, not each from within the one before
+        while batch is not None:            # a loop, as a long chain would free itself recursively
             self._oldest, batch.following = batch.following, None
             batch = self._oldest
 
@@ -184,7 +186,7 @@ cdef class PartitionQueue:
             release_record(&held)
 
     cdef AppendResult _append_to_open(self, Record* record):
-        """None: no batch is open, or it has no room."""
+        """Returns None when no batch is open, or the open batch has no room."""
         cdef AppendContext context = self.context
         cdef AppendResult result = AppendResult.__new__(AppendResult)
         cdef bint full = False
@@ -202,7 +204,10 @@ cdef class PartitionQueue:
         return result
 
     cdef AppendResult append_to_new_batch(self, Record* record, PooledBuffer buffer):
-        """As ``append``, for a record that the open batch had no room for a moment ago."""
+        """Try the open batch again, then open a new batch.
+
+        Returns None if refused, retired or without memory.
+        """
         cdef AppendContext context = self.context
         cdef AppendResult result
         cdef ProducerBatch batch = None
@@ -243,7 +248,7 @@ cdef class PartitionQueue:
             delivery,
             context._now(),
             write_limit=max(most, context.batch_size),
-            full_size=context.batch_size,   # so a record that is larger fills its batch at once
+            full_size=context.batch_size,   # a larger record fills its batch at once
             compression=codec,
             compression_ratio=context._ratios.estimate(self.tp.topic) if codec else 1.0,
             pool=context.pool,
@@ -257,7 +262,7 @@ cdef class PartitionQueue:
         Py_ssize_t opened,
         Py_ssize_t shuts,
     ) except -1:
-        """Queue a new batch with this record, unless something has happened to the queue."""
+        """Queue a new batch with this record; CHANGED if another thread changed the queue."""
         cdef Py_ssize_t nbytes
         take_lock(&self.tail.lock)
         try:
@@ -284,20 +289,21 @@ cdef class PartitionQueue:
         return PUSHED
 
     cdef int _admit(self, ProducerBatch batch) except -1:
-        """Before the batch is queued: a flush must find it, and the sender look here."""
-        # The sender that looks at once waits for the lock, which is held here.
+        """Register the batch for flush, the queue for the sender, before the batch is linked."""
+        # A sender that looks at once waits for the lock, which this thread holds.
         self.context._noted(self)
         cdef bint added = False
         try:
             self.context._incomplete.add(batch)
             added = True
         finally:
-            if not added:   # a set that cannot grow has the batch, and raises
+            # set.add may raise MemoryError after it has inserted the batch.
+            if not added:
                 self.context._incomplete.discard(batch)
         return 0
 
     cdef void _link(self, ProducerBatch batch) noexcept:
-        """Put a batch at the end, and open it."""
+        """Link a batch at the end of the queue, and open it."""
         batch.following = None
         if self._youngest is None:
             self._oldest = batch
@@ -308,8 +314,8 @@ cdef class PartitionQueue:
         self._exchange(batch)
 
     cdef void _exchange(self, ProducerBatch batch) noexcept:
-        """Let this batch, or none, take records. The lock is held."""
-        # The open batch is queued as well, so nothing is freed here.
+        """Let this batch, or none, accept records. The caller holds the lock."""
+        # The queue's links hold the open batch as well, so nothing is freed here.
         if self._open is not None:
             take_tail_back(self._open)
         clear_tail(self.tail)
@@ -320,7 +326,7 @@ cdef class PartitionQueue:
             self._opened += 1
 
     cdef int _tell(self, AppendResult result, ProducerBatch filled) except -1:
-        """A new batch is queued; ``filled`` was open before it."""
+        """Wake the sender for a new batch. Offer the former open batch for compression."""
         cdef AppendContext context = self.context
         compress = None if context._compression is None else self.settings.compress
         if compress is not None and filled is not None:
@@ -366,7 +372,9 @@ cdef class PartitionQueue:
 
     cdef ProducerBatch _first(self):
         cdef ProducerBatch batch
-        if KPROD_HAS_GIL:       # a bulk call may have the lock for long, and moves no batch
+        # With a GIL read without the lock: a bulk call can hold it for long and never changes the
+        # list.
+        if KPROD_HAS_GIL:
             return self._oldest
         take_lock(&self.tail.lock)
         batch = self._oldest
@@ -378,7 +386,7 @@ cdef class PartitionQueue:
         return self._first()
 
     def head(self):
-        """The oldest batch, and whether it should leave at once."""
+        """The oldest batch, and whether the sender should send it at once."""
         cdef ProducerBatch batch = self._first()
         return batch, batch is not None and (self._depth > 1 or seen_full(batch))
 
@@ -404,7 +412,7 @@ cdef class PartitionQueue:
             batch.drain_order = (self._drained,)
 
     cdef void _end(self, ProducerBatch batch) noexcept:
-        """End appends to ``batch``; the lock is held."""
+        """End appends to ``batch``. The caller holds the lock."""
         if batch is self._open:
             self._exchange(None)
         batch.close_for_append()
@@ -419,7 +427,7 @@ cdef class PartitionQueue:
         return batch
 
     cdef bint _unlink(self, ProducerBatch batch) noexcept:
-        """Take ``batch`` out, wherever it stands; False when it is not here. The lock is held."""
+        """Unlink ``batch`` at any position. False when not queued. The caller holds the lock."""
         cdef ProducerBatch before = None
         cdef ProducerBatch other = self._oldest
         while other is not None and other is not batch:
@@ -456,13 +464,13 @@ cdef class PartitionQueue:
         release_lock(&self.tail.lock)
 
     def remove(self, ProducerBatch batch not None):
-        """Take out one batch, wherever it stands, if it is queued."""
+        """Remove one batch at any position, if it is queued."""
         take_lock(&self.tail.lock)
         self._unlink(batch)
         release_lock(&self.tail.lock)
 
     def retire(self):
-        """Take no batches any more, unless some are queued; whether the queue is retired."""
+        """Retire the queue if it has no batch. Returns whether it is retired."""
         take_lock(&self.tail.lock)
         if self._oldest is None:
             self._exchange(None)

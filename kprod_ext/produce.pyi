@@ -44,12 +44,12 @@ _Endpoint = tuple[int, str, int, str | None]
 
 @final
 class PartitionResponse:
-    """What became of one batch.
+    """The broker's answer for one batch.
 
     ``topic`` is None from version 13 on, ``topic_id`` before. ``base_offset`` is -1 on errors,
     ``log_append_time_ms`` (milliseconds since the epoch) is -1 unless the broker set it,
-    ``log_start_offset`` is -1 when not told. ``record_errors`` holds (index in the batch, message).
-    ``leader_id`` and ``leader_epoch`` are the broker's hint, -1 when there is none.
+    ``log_start_offset`` is -1 when unknown. ``record_errors`` holds (index in the batch, message).
+    ``leader_id`` and ``leader_epoch`` are the broker's hint, -1 without one.
     """
 
     __hash__: None  # type: ignore[assignment]

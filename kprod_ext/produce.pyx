@@ -76,7 +76,7 @@ cpdef list frame_produce(
             pieces.append(cut(&piece))
     finally:
         PyMem_Free(piece.data)
-    # Made here, and seen by nobody yet: what was not known before may still be written.
+    # No other code refers to these bytes yet, so fields unknown before may still be written.
     first = pieces[0]
     put_int32(PyBytes_AS_STRING(first), <int32_t>(size - FRAME_SIZE_BYTES))
     put_int32(PyBytes_AS_STRING(first) + CORRELATION_ID_AT, correlation_id)
@@ -117,7 +117,7 @@ cdef Py_ssize_t put_topics(Piece* piece, list topics, list pieces) except -1:
 
 
 cdef bytes cut(Piece* piece):
-    """What was written since the last cut."""
+    """The bytes written since the last cut."""
     cdef Py_ssize_t used = piece.used
     piece.used = 0
     return PyBytes_FromStringAndSize(piece.data, used)
@@ -245,7 +245,7 @@ cdef struct Cursor:
     Py_ssize_t at
     Py_ssize_t end
     bint flexible
-    int64_t results_left  # more of them nobody has asked for
+    int64_t results_left  # results that may still follow: at most those requested
     int64_t errors_left
 
 

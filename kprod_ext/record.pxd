@@ -469,7 +469,7 @@ cdef inline bint is_name(object name) noexcept:
 
 
 cdef inline bint are_frozen(tuple headers) noexcept:
-    """Whether each is a tuple of (str, bytes or None): nobody can change what is borrowed."""
+    """Whether each is a tuple of (str, bytes or None): no thread can change borrowed bytes."""
     for header in headers:
         if type(header) is not tuple or len(<tuple>header) != 2:
             return False
@@ -578,7 +578,7 @@ cdef extern from *:
 @cython.no_gc_clear         # the source is needed as long as there is a clock
 cdef class RecordClock:
     cdef object _source     # None: the system's clock
-    cdef int64_t _latest    # what was told last
+    cdef int64_t _latest    # the latest time returned
 
     cdef int64_t now(self) noexcept
     cdef int64_t ask_source(self) except? -1
@@ -586,7 +586,7 @@ cdef class RecordClock:
 
 @cython.nonecheck(False)
 cdef inline int64_t now_without_gil(RecordClock clock) noexcept nogil:
-    """The time; a source, which is Python code, is not asked: the time is what it said last."""
+    """The time. With a source, which is Python code, the latest time that it returned."""
     if <void*>clock._source != <void*>None:
         return clock._latest
     return kprod_hold(&clock._latest, kprod_system_ms())
@@ -594,7 +594,7 @@ cdef inline int64_t now_without_gil(RecordClock clock) noexcept nogil:
 
 @cython.nonecheck(False)
 cdef inline int64_t now_with_gil(RecordClock clock) noexcept:
-    """The time, also of a source. For each record, so without a call where there is no source."""
+    """The time, also of a source. Inline without one, as each record needs it."""
     if <void*>clock._source != <void*>None:
         return clock.now()
     return kprod_hold(&clock._latest, kprod_system_ms())

@@ -24,7 +24,7 @@ def is_partition(number: Any, /) -> bool:
     """Whether ``number`` is an exact ``int`` from 0 to 2**31 - 1."""
 
 def is_frozen(headers: Any, /) -> bool:
-    """Whether ``headers`` is a tuple of ``(str, bytes | None)`` tuples whose names are UTF-8."""
+    """Whether ``headers`` is a tuple of ``(str, bytes | None)`` tuples with UTF-8 names."""
 
 def largest_payload(largest_batch: int, /) -> int:
     """Bytes of key, value and headers, 10 more for each header, of a record that surely fits.

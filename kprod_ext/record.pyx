@@ -11,7 +11,7 @@ from libc.stdint cimport INT32_MAX, int64_t, uint32_t
 
 cdef extern from *:
     """
-    /* What the source says; without memory, say, it raises: then the time is what was told last. */
+    /* Ask the source. If it raises (MemoryError, for one), return the latest time instead. */
     static long long kprod_ask(PyObject *source, long long latest) {
         PyObject *told = PyObject_CallNoArgs(source);
         long long now = told == NULL ? -1 : PyLong_AsLongLong(told);
@@ -60,7 +60,7 @@ def is_partition(number, /):
 
 
 def is_frozen(headers, /):
-    """Whether headers are in the one form that is written, which nobody can change."""
+    """Whether headers are in the form to be written, which no thread can change."""
     return type(headers) is tuple and are_frozen(<tuple>headers)
 
 

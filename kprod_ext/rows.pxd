@@ -1,4 +1,4 @@
-"""A block of records in memory, column by column: what a bulk call writes."""
+"""A block of records in memory, column by column, for a bulk call."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -24,12 +24,12 @@ cdef class RecordChunk:
     cdef bint placed                        # whether the partitions do
     cdef bint shared_headers                # every row has all headers
     cdef Field* headers                     # name, value, name, value ...
-    cdef Py_ssize_t header_fields           # how many there are
-    cdef Py_ssize_t _header_room            # how many there is room for
+    cdef Py_ssize_t header_fields           # fields in `headers`
+    cdef Py_ssize_t _header_room            # fields that fit in `headers`
 
     cdef void* _columns                     # one allocation for all columns but the headers
 
-    # More rows in place of those that are written; False: there are none. Rows that will follow.
+    # refill: load rows in place of those written; False at the end. to_follow: rows not loaded yet.
     cdef bint refill(self) noexcept nogil
     cdef Py_ssize_t to_follow(self) noexcept nogil
 

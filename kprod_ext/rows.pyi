@@ -36,12 +36,12 @@ class RecordChunk:
         """The next record: its timestamp in ms (None: now), key, value, headers.
 
         A memoryview is of memory the chunk may let go of: release it before the chunk is filled
-        again. Raises IndexError when there is no next record.
+        again. Raises IndexError after the last record.
         """
 
 @type_check_only
 class RowChecks(Protocol):
-    """What becomes of a cell that is not of the plain type; ``row`` counts from 0 in this load."""
+    """Converts a cell that is not of the plain type; ``row`` counts from 0 in this load."""
 
     def payload(self, row: int, field: str, data: Any) -> bytes | None:
         """A key or value that is neither ``bytes`` nor None."""

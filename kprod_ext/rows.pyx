@@ -98,7 +98,7 @@ cdef class RecordChunk:
         return 0
 
     cdef int add_header_field(self, const char* data, Py_ssize_t size) noexcept nogil:
-        """Add to the headers of the row that is being filled; -1 when there is no memory."""
+        """Add to the headers of the row that is being filled; -1 without memory."""
         cdef Py_ssize_t room = self._header_room
         cdef void* moved
         if self.header_fields == room:
@@ -136,8 +136,7 @@ cdef object bytes_of(const Field* field):
 cdef enum:
     AHEAD = 8               # objects lie anywhere: ask for their memory some rows before its turn
 
-# Declared for objects whose references are not counted: counting needs the interpreter, and writes
-# to every one of them.
+# Declared for borrowed references: counting a reference needs the GIL, and writes to the object.
 cdef extern from "Python.h":
     ctypedef struct PyListObject:
         PyObject** ob_item
@@ -154,7 +153,7 @@ def all_plain(list values not None, list keys, Py_ssize_t largest):
     """Whether every value and key is bytes or None, or a pair of them, and small enough."""
     cdef Field value, key
     cdef Plain plain
-    if not KPROD_HAS_GIL:               # another thread may change the lists while we look
+    if not KPROD_HAS_GIL:               # another thread may change the lists meanwhile
         values, keys = values[:], None if keys is None else keys[:]
     if keys is not None and len(keys) != len(values):
         raise ValueError(f"{len(keys)} keys for {len(values)} values")
@@ -365,7 +364,7 @@ cdef class ObjectChunk(RecordChunk):
 
 
 cdef inline object cell(object column, Py_ssize_t row):
-    """What a column has for a row: a value of its own, or the one for all."""
+    """A column's value for a row: the row's own, or the one for all rows."""
     return (<list>column)[row] if type(column) is list else column
 
 
@@ -390,7 +389,7 @@ def partitions_for_keys(RecordChunk chunk not None, Py_ssize_t rows, Py_ssize_t 
 cdef Py_ssize_t place_keys(
     RecordChunk chunk, char* place, Py_ssize_t room, Py_ssize_t partitions
 ) noexcept nogil:
-    """The partitions of a chunk's next rows, as many as there is room for; how many those are."""
+    """Write the partitions of a chunk's next rows, as many as fit. Returns their number."""
     cdef Py_ssize_t count = min(chunk.count - chunk.at, room)
     cdef Py_ssize_t i
     cdef int32_t partition

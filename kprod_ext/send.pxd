@@ -8,8 +8,8 @@ from kprod_ext.record cimport Field, Record
 from kprod_ext.shared cimport RecordLock, SharedFlag
 
 cdef struct Entrance:
-    BatchTail* tail         # of the PartitionQueue of a partition; NULL: it was not used yet
-    void* place             # where the next record goes, as far as is known: never to be followed
+    BatchTail* tail         # of the partition's PartitionQueue; NULL: not admitted yet
+    void* place             # guess of the next write address, for prefetch only; never dereferenced
 
 
 @cython.final
@@ -20,15 +20,15 @@ cdef class TopicAppender:
     cdef AppendContext _context             # of all of them
     cdef readonly Py_ssize_t partition_count
     cdef Py_ssize_t _largest                # of key and value together, in bytes
-    cdef StickyPartition _sticky            # for records without a key; None: not compiled
-    cdef RecordLock _lock                   # guards that where there is no GIL
+    cdef StickyPartition _sticky            # for records without a key; None: Python path
+    cdef RecordLock _lock                   # guards `_sticky` without a GIL
     cdef str _name                          # the topic's, as the object that was last sent to
-    cdef SharedFlag _closed                 # no longer in the table
+    cdef SharedFlag _closed                 # TopicAppenders has dropped this one
 
     cdef StickyPartition _exchange(self, StickyPartition sticky)
     cdef StickyPartition _stuck_to(self)
 
-    # The future of a record that was appended; None: it is for the Python path.
+    # Return the record's future, or None when the Python path has to send it.
     cdef FutureRecordMetadata append_plain(
         self,
         object key,

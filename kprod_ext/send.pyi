@@ -7,7 +7,7 @@ from kprod_ext.partition_queue import PartitionQueue, StickyPartition
 
 @final
 class TopicAppender:
-    """Where the records of one topic go while nothing changes. Thread-safe.
+    """Appends records of one topic to the queues of its admitted partitions. Thread-safe.
 
     ``partition_count`` is the topic's; ``largest`` the bytes that key and value of a record may
     have together.
@@ -31,7 +31,7 @@ class TopicAppender:
 
 @final
 class TopicAppenders:
-    """The topics whose records take the compiled path. Thread-safe."""
+    """The appenders of the topics that take the compiled path. Thread-safe."""
 
     def __new__(cls) -> TopicAppenders: ...
     def get(self, topic: str) -> TopicAppender | None:

@@ -1,9 +1,10 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""``send`` in the steady state: one call, no Python frame, the record straight into the open batch.
+"""``send`` in the steady state: one call, no Python frame, the record straight into a batch.
 
-Taken for records whose key and value are bytes-like or None, to a topic and partition that were
-used before, while the partition's open batch has room. Everything else, and everything that is
-wrong, is for the Python path, which is also what lets a topic onto this one.
+This path takes records with a key and a value that are bytes-like or None, to a topic and partition
+that were used before. It opens a new batch itself when the open one has no room and the pool has
+free memory. The Python path sends all other records and raises the errors of bad arguments. It also
+admits a partition to this path.
 """
 
 cimport cython
@@ -38,8 +39,8 @@ from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock
 
 cdef extern from *:
     """
-    /* A dict's own ``get``: what Cython makes of that counts the reference too late where there is
-       no GIL, and another thread may have removed the entry meanwhile. */
+    /* ``dict.get``. Without a GIL Cython's own translation counts the reference too late: another
+       thread may have removed the entry, and freed the object, meanwhile. */
     static inline PyObject *kprod_look_up(PyObject *dict, PyObject *key) {
     #if PY_VERSION_HEX >= 0x030D0000
         PyObject *found;
@@ -67,9 +68,9 @@ cdef enum:
 
 
 @cython.final
-@cython.no_gc_clear     # as in partition_appender.pyx
+@cython.no_gc_clear     # as in send.pxd
 cdef class TopicAppender:
-    """Where the records of one topic go while nothing changes."""
+    """Appends records of one topic to the queues of the partitions that were admitted."""
 
     def __cinit__(self, Py_ssize_t partition_count, Py_ssize_t largest):
         if not 1 <= partition_count <= LARGEST_PARTITION:
@@ -95,18 +96,18 @@ cdef class TopicAppender:
                 raise TypeError("the queues of one appender are all of one accumulator")
             if self._entrances[partition].tail == NULL:
                 self._partitions[partition] = queue
-                kprod_put(self._entrances[partition].tail, queue.tail)  # what is above is seen then
+                kprod_put(self._entrances[partition].tail, queue.tail)  # publishes the stores above
 
     def admits(self, Py_ssize_t partition):
         """Whether records of this partition may take the compiled path."""
         return kprod_get(self._entrances[partition].tail) != NULL
 
     def stick(self, StickyPartition sticky):
-        """Where records without a key go; None: they ask the Python path."""
+        """Append records without a key to this partition; None: the Python path places them."""
         self._exchange(sticky)
 
     cdef StickyPartition _exchange(self, StickyPartition sticky):
-        """The one before: the caller drops it, for nothing may be freed under the lock."""
+        """Return the former one: the caller drops it, for nothing may be freed under the lock."""
         cdef StickyPartition former
         take_lock(&self._lock)
         former, self._sticky = self._sticky, sticky
@@ -128,7 +129,7 @@ cdef class TopicAppender:
         object partition,
         object timestamp_ms,
     ):
-        """Key and value are bytes or None, and there are no headers."""
+        """Append a record without headers; key and value are bytes or None."""
         cdef Record record
         cdef Py_ssize_t size = 0
         record.key.data = record.value.data = NULL
@@ -139,7 +140,7 @@ cdef class TopicAppender:
         if value is not None:
             record.value.data = PyBytes_AS_STRING(value)
             record.value.size = PyBytes_GET_SIZE(value)
-            size += record.value.size       # of two objects in memory: far from what overflows
+            size += record.value.size       # both are in memory, so the sum cannot overflow
         record.headers = NULL
         record.header_count = 0
         if size > self._largest:
@@ -149,7 +150,7 @@ cdef class TopicAppender:
     cdef FutureRecordMetadata append_held(
         self, object key, object value, object headers, object partition, object timestamp_ms
     ):
-        """Key and value are bytes-like or None, headers a tuple or a list."""
+        """Append a record; key and value are bytes-like or None, headers a tuple or a list."""
         cdef HeldRecord held
         cdef FutureRecordMetadata future = None
         cdef Py_ssize_t size
@@ -160,7 +161,7 @@ cdef class TopicAppender:
         try:
             hold_record(&held, 0, key, value, pairs)
         except (ValueError, BufferError, TypeError):
-            return None                     # told by the Python path, in the user's words
+            return None                     # the Python path raises an error with the cause
         try:
             size = payload_size(&held.record)
             if 0 <= size <= self._largest:
@@ -192,7 +193,7 @@ cdef class TopicAppender:
         tail = kprod_get(entrance.tail)
         if tail == NULL:
             return None
-        # All at once, as each may take longer than all that follows.
+        # Both prefetches first: one cache miss can take longer than the rest of the append.
         kprod_prefetch_to_write(tail)
         kprod_prefetch_to_write(kprod_get_guess(entrance.place))
         future = append_record(
@@ -236,7 +237,7 @@ cdef inline bint is_plain(object data) noexcept:
 
 
 cdef inline bint is_bytes_like(object data) noexcept:
-    """Bytes in a row, of which nothing runs Python code when they are borrowed."""
+    """Whether the bytes are contiguous and can be borrowed without running Python code."""
     cdef Py_buffer* view
     if is_plain(data) or PyByteArray_CheckExact(data):
         return True
@@ -248,7 +249,7 @@ cdef inline bint is_bytes_like(object data) noexcept:
 
 @cython.final
 cdef class TopicAppenders:
-    """The topics whose records take the compiled path."""
+    """The appenders of the topics that take the compiled path."""
 
     def __cinit__(self):
         self._appenders = {}
@@ -286,7 +287,7 @@ cdef class TopicAppenders:
 
     def partition_counts(self):
         """Partitions by topic, as the appenders have them."""
-        cdef list appenders = list(self._appenders.items())     # at once: others open topics
+        cdef list appenders = list(self._appenders.items())     # a copy: other threads open topics
         return {topic: (<TopicAppender>appender).partition_count for topic, appender in appenders}
 
 
@@ -296,7 +297,7 @@ cdef class CompiledSend:
     def __cinit__(self, *args, **kwargs):
         self._topic_appenders = TopicAppenders()
 
-    @cython.binding(False)              # a plain method of C, which is the cheapest to call
+    @cython.binding(False)              # a C method: the cheapest to call
     @cython.embedsignature(True)
     @cython.embedsignature.format("clinic")
     def send(
@@ -317,8 +318,8 @@ cdef class CompiledSend:
         """
         cdef TopicAppender appender = self._latest if KPROD_HAS_GIL else None
         cdef FutureRecordMetadata future = None
-        # Most often it is the topic of the last record, and the same object. One that is closed
-        # while another thread makes it the latest says so itself.
+        # The topic is most often the same object as that of the last record. `_closed` catches an
+        # appender closed after it was cached.
         if appender is None or appender._name is not topic or appender._closed:
             appender = self._find_appender(topic)
         if appender is not None:
@@ -340,7 +341,7 @@ cdef class CompiledSend:
         cdef TopicAppender appender = None
         if type(topic) is str:
             appender = kprod_look_up(self._topic_appenders._appenders, topic)
-        # Without a GIL nobody could say whether what another thread replaces is still there.
+        # Without a GIL the cached reference could be freed by another thread, so no cache is used.
         if KPROD_HAS_GIL and appender is not None:
             appender._name = <str>topic
             self._latest = appender

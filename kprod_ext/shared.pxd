@@ -1,14 +1,14 @@
-"""What several threads read, write and lock, with a GIL and without."""
+"""Numbers, addresses and locks that several threads share, with a GIL and without."""
 
-# What several threads read and write without a lock, with a GIL and without.
+# Numbers that threads read and write without a lock, with a GIL and without.
 #
 # With a GIL these are plain numbers: threads take turns, and a thread that gets the GIL sees all
-# that was written before. Without one they are atomic and in one order for all threads: a thread
-# that sees a flag sees what was written before the flag was set, and of two threads that each set a
-# flag and then look at the other's, one sees it. Names of C types, for declarations of attributes.
+# earlier writes. Without a GIL they are atomic, in one order for all threads: a thread that sees a
+# flag sees all writes before the flag was set, and of two threads that each set a flag and then
+# read the other's, at least one sees it. The names are C types, for declarations of attributes.
 #
-# References are another matter: without a GIL, to read one that another thread may replace needs a
-# lock, for between reading the address and counting the reference the object may be gone.
+# A reference needs a lock without a GIL if another thread may replace it: the object may be freed
+# between reading the address and counting the reference.
 
 cdef extern from *:
     """
@@ -26,7 +26,7 @@ cdef extern from *:
       typedef unsigned long KprodSharedThread;
     #endif
 
-    /* An address: a thread that gets it sees what was written before it was put. */
+    /* An address: a thread that gets it sees all writes before it was put. */
     #define kprod_put(place, address) __atomic_store_n(&(place), (address), __ATOMIC_RELEASE)
     #define kprod_get(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
     """
@@ -37,14 +37,13 @@ cdef extern from *:
     ctypedef unsigned long SharedThread "KprodSharedThread"     # its ident
 
 
-# A lock to be held for one record, or for some: it lies within what it guards.
+# A lock to be held for one record, or for some, stored inside the structure that it guards.
 #
-# Before Python 3.13 ``cython.pymutex`` is a semaphore somewhere else in memory: two more system
-# library calls per record and, with many partitions in use, one more line that is not in any cache.
-# From 3.13 on a ``PyMutex`` is one byte, and threads that wait for it are queued. Here threads that
-# wait try again and again, in longer and longer intervals; that is good enough for a lock that is
-# held so briefly that it is hardly ever seen taken. A thread that waits lets go of the GIL; the
-# lock may be taken and released without the GIL.
+# Before Python 3.13 ``cython.pymutex`` is a semaphore elsewhere in memory: two more library calls
+# per record and, with many partitions in use, one more cache miss. From 3.13 on a ``PyMutex`` is
+# one byte, and threads that wait for it are queued. The lock below retries in growing intervals,
+# which suffices for a lock that is rarely contended. A thread that waits releases the GIL; a thread
+# may take and release the lock without the GIL.
 
 cdef extern from *:
     """
@@ -66,7 +65,7 @@ cdef extern from *:
               usleep(wait_us);
               wait_us = wait_us < KPROD_LONGEST_WAIT_US ? 2 * wait_us : KPROD_LONGEST_WAIT_US;
           } while (atomic_flag_test_and_set_explicit(lock, memory_order_acquire));
-          /* The lock first, then the GIL: its holder lets go of the GIL while it waits here. */
+          /* The lock first, then the GIL: a thread that waits for the lock has released the GIL. */
           if (attached != NULL) {
               PyEval_RestoreThread(attached);
           }
