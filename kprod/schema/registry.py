@@ -38,11 +38,11 @@ class SchemaRegistry:
     """Registers and finds schemas. Thread-safe; what it was told is kept, up to ``cache_size``.
 
     ``url``: the address, or several, tried in turn. ``username`` and ``password``, or ``token``
-    say who asks: ``password`` and ``token`` are text or callables, ``token`` also a provider with
-    ``token()``, ``ClientCredentials`` for one (OAuth). ``ssl_cafile``, ``ssl_certfile``,
-    ``ssl_keyfile`` (paths or PEM) and ``ssl_password`` are for HTTPS, as those of the producer;
-    ``ssl_context`` replaces them. ``headers`` go with every request. A call waits at most
-    ``timeout_ms`` with all its attempts, for one of them at most ``request_timeout_ms``.
+    authenticate the client: ``password`` and ``token`` are text or callables, ``token`` also a
+    provider with ``token()``, ``ClientCredentials`` for one (OAuth). ``ssl_cafile``,
+    ``ssl_certfile``, ``ssl_keyfile`` (paths or PEM) and ``ssl_password`` are for HTTPS, as those of
+    the producer; ``ssl_context`` replaces them. ``headers`` go with every request. A call waits at
+    most ``timeout_ms`` with all its attempts, for one of them at most ``request_timeout_ms``.
 
     Raises ConfigError for a bad option. A pickle holds the options, and raises TypeError if a
     secret is among them as text. Nothing is connected before it is asked.

@@ -1,4 +1,4 @@
-"""Who asks a schema registry, and how it is trusted"""
+"""Credentials for a schema registry, and TLS that verifies it"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def tls_settings(options: dict[str, Any]) -> TlsSettings:
 
 
 def authorization(options: dict[str, Any]) -> Authorization:
-    """What tells the header that says who asks. Raises ConfigError for both kinds together."""
+    """Makes the ``Authorization`` header. Raises ConfigError for both kinds together."""
     username, token = options.get("username"), exposed(options.get("token"))
     if token is not None and username is not None:
         raise ConfigError("a registry takes either username and password or a token, not both")

@@ -64,7 +64,7 @@ SLICE_ROWS = 8_192  # rows that are Python objects at the same time
 
 
 def read_batch(batch: Any, shapes: RecordShapes) -> Iterator[SendArguments]:
-    """The rows of ``batch``, whose columns are those ``RecordShapes`` describes.
+    """The rows of ``batch``, which has the columns that ``RecordShapes`` describes.
 
     Raises RecordTypeError for missing or unknown columns and for types no record can carry.
     """

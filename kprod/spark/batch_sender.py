@@ -69,7 +69,7 @@ class BatchSender:
             rejected.take(_as_it_came(arranged.slice(row, 1)), error)
 
     def _within_partitions(self, topic: str, part: Any) -> Any:
-        """``part`` without the rows whose partition the topic does not have, if rows may go."""
+        """``part`` without rows for partitions that the topic does not have, if rows may go."""
         import pyarrow as pa
 
         rejected = self._producer.rejected

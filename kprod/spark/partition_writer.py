@@ -82,7 +82,7 @@ def task_writer(
     timeout: float | None = None,
     **options: Any,
 ) -> PartitionWriter:
-    """As ``partition_writer``, for a job whose driver ends atomic batches. Raises ConfigError."""
+    """As ``partition_writer``, for a driver that ends atomic batches. Raises ConfigError."""
     if output not in ("report", "none"):
         raise ConfigError(f'output: expected "report" or "none"; got {output!r}')
     own, rest = take_writer_options(options)

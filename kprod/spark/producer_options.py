@@ -96,7 +96,7 @@ def job_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def transactional_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` of a job whose tasks write in transactions. Raises ConfigError for a bad one."""
+    """``options`` of a job that writes in transactions. Raises ConfigError for a bad one."""
     given = {name.replace(".", "_") for name in options}
     silent = {} if "transaction_timeout_ms" in given else {"transaction_timeout_ms": TEN_MINUTES}
     merged = {**silent, **options}

@@ -29,8 +29,8 @@ def dead_letter(
 ) -> SendArguments:
     """What to send to ``topic`` for a ``row`` that failed with ``error``.
 
-    Key, value, headers and timestamp are those of the row. Headers whose names begin with
-    ``kprod.dlq.`` say why, whence and where to; of a value that is too large there is the
+    Key, value, headers and timestamp are those of the row. Headers with names that begin
+    with ``kprod.dlq.`` say why, whence and where to; of a value that is too large there is the
     beginning, and its size.
     """
     wanted, value, key, headers, partition, timestamp = row

@@ -37,9 +37,9 @@ class RecordColumns:
 def record_columns(
     batch: Any, topic: str | None, value: PayloadFormat, key: PayloadFormat
 ) -> RecordColumns:
-    """Convert a batch whose columns are named for their roles (``ColumnRoles.arrange``).
+    """Convert a batch with columns named for their roles (``ColumnRoles.arrange``).
 
-    ``topic`` wins over the column. Raises RecordTypeError for a column whose type does not fit.
+    ``topic`` wins over the column. Raises RecordTypeError for a column of a type that does not fit.
     """
     import pyarrow as pa
 
@@ -61,7 +61,7 @@ def record_columns(
 
 
 def beyond_partitions(records: Any, count: int) -> dict[int, KprodError]:
-    """The rows of ``records`` whose partition the topic of ``count`` partitions does not have."""
+    """The rows of ``records`` for partitions that a topic of ``count`` partitions lacks."""
     from pyarrow import compute
 
     if "partition" not in records.schema.names:
@@ -149,7 +149,7 @@ def _timestamps(column: Any) -> Any:
 
 
 def _headers(column: Any) -> Any:
-    """A map or a list of (key, value) structs, whose key comes first."""
+    """A map or a list of structs with two fields, the key first."""
     import pyarrow as pa
 
     kind = column.type

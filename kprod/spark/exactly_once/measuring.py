@@ -38,7 +38,7 @@ class MeasuringProducer:
         self.offered = Offered()
 
     def partition_count(self, topic: str) -> int:
-        """As many as a topic can have: rows are judged by whoever writes them."""
+        """As many as a topic can have: the task that writes the rows checks their partitions."""
         return 1 << 31
 
     def send(

@@ -99,15 +99,15 @@ def go_forward(shard: Shard, decision: Decision, patience: float) -> Protocol:
 
 
 def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
-    """Put the number of shards on record, if nobody has; the layout that is there then.
+    """Record the number of shards unless it is recorded; return the recorded layout.
 
-    A register that is written once: who has taken over its id reads it first, and can be fenced
-    until its own value is there.
+    The layout is a register that is written once: a shard that has taken over its id reads it
+    first, and can be fenced until its own value is written.
     """
     pause = FIRST_PAUSE
     looks = 0 if shard.number == 0 else LOOKS
     while True:
-        # Not waited for: one that was begun and not ended is ended by whoever takes over next.
+        # No wait for a begun transaction: the shard that takes over the id next ends it.
         layout: Marker | None = yield ReadMarker(shard.layout_id, wait=False)
         if layout is not None and rules.is_laid_out(layout, shard):
             return layout

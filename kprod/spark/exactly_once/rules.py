@@ -88,7 +88,7 @@ def _check_count(marker: Marker, shard: Shard) -> None:
 def _stale(marker: Marker, shard: Shard) -> str:
     return (
         f"{shard}: batch {marker.batch} of it was written already, so nothing was written or"
-        " dropped. Another run goes by the same name and is ahead: of a query whose checkpoint was"
+        " dropped. Another run goes by the same name and is ahead: if the checkpoint of a query was"
         " copied, reset or restored, the copy needs a job_id of its own; a run that was left behind"
         " ends here"
     )

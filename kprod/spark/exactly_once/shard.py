@@ -14,9 +14,9 @@ MARKER_PARTITION = 0
 class Shard:
     """``number`` of the shards of ``batch`` of the job that is called ``job``. Immutable.
 
-    ``shards`` is how many the batch has; None where one Spark job writes all of it, whose number
-    of tasks cannot change. ``topic`` is the one that markers are committed for. ``run`` tells one
-    start of the job from the next.
+    ``shards`` is how many the batch has; None where one Spark job writes all of it, as the number
+    of its tasks cannot change. ``topic`` is the one that markers are committed for. ``run`` tells
+    one start of the job from the next.
     """
 
     prefix: str
@@ -37,7 +37,7 @@ class Shard:
 
     @property
     def group(self) -> str:
-        """The consumer group whose offset is the marker of the shard."""
+        """The consumer group with the committed offset that is the shard's marker."""
         return self.transactional_id
 
     @property

@@ -1,7 +1,7 @@
-"""What the protocol of a shard asks for, one step at a time.
+"""The steps that the protocol of a shard asks for.
 
-The protocol (``protocol``) is a generator of steps. Whoever runs it takes each one, and sends back
-what came of it; ``Fenced`` is thrown in where another attempt has taken over the transactional id.
+The protocol (``protocol``) is a generator of steps. Its runner takes each step, and sends back
+the result; ``Fenced`` is thrown in where another attempt has taken over the transactional id.
 So it runs over a producer as well as over a model of the brokers.
 """
 

@@ -27,7 +27,7 @@ class Scope(enum.Enum):
 
     CALL = enum.auto()  # one call that runs one Spark job
     STAGE = enum.auto()  # a callable: each stage that runs it writes anew
-    QUERY = enum.auto()  # a streaming query, each of whose batches comes once
+    QUERY = enum.auto()  # a streaming query: each batch comes once
 
 
 class JobName(NamedTuple):
