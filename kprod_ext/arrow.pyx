@@ -162,7 +162,7 @@ cdef inline bint all_within(const Column* column, int64_t rows, Py_ssize_t large
     return not outside
 
 
-@cython.cdivision(True)      # of what is not negative, by what is positive
+@cython.cdivision(True)      # the dividend is not negative, the divisor positive
 cdef inline int64_t read_integer(const Column* column, int64_t row) noexcept nogil:
     """The integer of a cell that is not null, in the unit that is wanted; rounded down.
 
@@ -213,7 +213,7 @@ cdef class ArrowSource:
     cdef ArrowSchema _schema
     cdef ArrowArray array           # the batch at hand
     cdef ArrowArrayStream _stream
-    cdef bint _begun                # the single batch there is without a stream was handed out
+    cdef bint _begun                # without a stream: the single batch was handed out
 
     def __cinit__(self, data):
         memset(&self._schema, 0, sizeof(ArrowSchema))
@@ -499,7 +499,7 @@ cdef class ArrowChunk(RecordChunk):
                 if not is_null(&self._timestamp, row):
                     self.timestamps[i] = read_integer(&self._timestamp, row)
             if self._headers.kind != ABSENT and self._read_headers(i, row) < 0:
-                count = i       # no memory for the headers of more: `left` tells if there is none
+                count = i       # no memory for the headers of more: see `left`
                 break
         self._next += count
         self.count = count

@@ -28,7 +28,7 @@ cdef struct Block:
 
 
 cdef struct Chunk:
-    # The first bytes of memory that a buffer has besides what it began with; its bytes follow.
+    # The header of a further block of a buffer's memory; the data follows.
     Chunk* next             # the one that was added after it; first, as in a Block
     Py_ssize_t size         # bytes of the whole block, these included
     Py_ssize_t used         # bytes behind these that hold something; kept by the writer

@@ -215,7 +215,7 @@ cdef class BufferPool:
     cdef void give_back(
         self, Block* block, Py_ssize_t size, Chunk* chunks, Py_ssize_t chunk_bytes
     ) noexcept:
-        """Count what a buffer had as free again; NULL where it had no memory."""
+        """Count a buffer's bytes as free again; NULL where it had no memory."""
         cdef Block* trash = NULL
         cdef Chunk* chunk
         cdef _Waiter served
@@ -329,7 +329,7 @@ cdef class BufferPool:
         return moved != NULL
 
     cdef void shrink(self, PooledBuffer buffer, Py_ssize_t capacity) noexcept:
-        """Cut a grown buffer of this pool down and hand on what it no longer needs."""
+        """Cut a grown buffer of this pool down and hand its excess to waiting threads."""
         cdef Block* trash = NULL
         cdef _Waiter served = None
         cdef void* moved

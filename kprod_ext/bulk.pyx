@@ -241,7 +241,7 @@ cdef class BulkAppender:
     cdef SentRecords _sent
     cdef TopicAppender _topic               # where the partitions' queues are found
     cdef Place* _places                     # by partition
-    cdef int64_t _now                       # what records without a time get
+    cdef int64_t _now                       # the time of records without one
     cdef list _stickies                     # where records without a key go, one after the other
     cdef Py_ssize_t _sticky_count
     cdef Py_ssize_t _sticky                 # of those, the one in use; behind all: none

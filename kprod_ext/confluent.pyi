@@ -1,4 +1,4 @@
-# A stub may name classes of kprod; what is compiled knows none of them.
+# A stub may name classes of kprod; the compiled module imports none of them.
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ _OnDelivery: TypeAlias = Callable[[Any, Message], object]
 
 @disjoint_base
 class Message:
-    """A record and what became of it, with confluent_kafka.Message's arguments and calls."""
+    """A record and its outcome, with confluent_kafka.Message's arguments and calls."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class DeliveryReports:
 
     One callback for each batch tells that it has ended, not one for each record. ``waiting`` counts
     the records that have no report yet; ``ready`` is what ``serve`` will call back. ``on_ready`` is
-    called, in any thread, when it becomes more. ``error_for`` makes a KafkaError of what ended a
-    record; ``only_errors``: what was stored is not reported.
+    called, in any thread, when it becomes more. ``error_for`` makes a KafkaError of the
+    record's error; ``only_errors``: stored records are not reported.
     """
 
     on_ready: Callable[[], object] | None
@@ -131,7 +131,7 @@ class Producing:
     """A Producer's work for each record; its subclass does the rest.
 
     ``partition_for_key`` takes a key and the number of partitions; None: the native producer
-    chooses. ``refusals`` are what ``send`` raises. The subclass has ``_refuse_full``,
+    chooses. ``refusals`` are the errors that ``send`` raises. The subclass has ``_refuse_full``,
     ``_refuse_unless_unassigned``, ``_assign_later`` and ``_wait_and_serve``.
     """
 

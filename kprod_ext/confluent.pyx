@@ -348,7 +348,7 @@ cdef class DeliveryReports:
         return served
 
     cdef int _put_back(self, _ReportedBatch batch, list messages) except -1:
-        """A callback has raised: what comes after it is for the next call."""
+        """A callback has raised: the next call runs the callbacks after it."""
         take_lock(&self._lock)
         try:
             batch.messages[:0] = messages

@@ -1,4 +1,4 @@
-"""The outcome of a batch, and a record's future: what they hold, and the making of a future.
+"""The fields of a batch's outcome and of a record's future, and the making of a future.
 
 Each record has a future of its own, so the future is small, 48 bytes: it has no table of C methods
 (functions beside it replace them), no header of the garbage collector, and 32 bits for each field
@@ -29,7 +29,7 @@ cdef class BatchOutcome:
     cdef readonly tuple parts
     cdef readonly object callbacks
     cdef readonly object wait_for
-    cdef RecordLock _lock               # guards what follows, and settling
+    cdef RecordLock _lock               # guards the fields below, and settling
     cdef object _hurry
     cdef list _waiters
     cdef dict _tasks

@@ -3,7 +3,7 @@
 """The outcome of a batch, settled once for all its records, and the futures that tell it.
 
 A future holds its batch's outcome and its own index, so settling a batch is one step however many
-records it holds. What threads, tasks and callbacks do meanwhile is ``kprod.buffer.delivery``.
+records it holds. ``kprod.buffer.delivery`` lets threads and tasks wait.
 """
 
 import copy
@@ -16,7 +16,7 @@ from kprod_ext.shared cimport release_lock, take_lock
 
 cdef int64_t NO_OFFSET = -1
 cdef int64_t NO_TIMESTAMP = -1
-cdef object _copied = copy.copy     # what is handed out of errors: see BatchDelivery.raise_error
+cdef object _copied = copy.copy     # callers get copies of errors: see BatchDelivery.raise_error
 cdef object _by_index = itemgetter(0)
 cdef object _new_tuple = tuple.__new__
 

@@ -58,17 +58,17 @@ cdef class _Gate:
             raise
 
     cdef object take_over(self):
-        """Stand in for every handler that is Python code. Raises what one that was due raises."""
+        """Stand in for every handler that is Python code. Raises the exception of a due handler."""
         for number in SIGNALS:
             own = handler_of(number)
-            # The defaults are numbers, and what is not Python's own handler is None.
+            # The defaults are numbers; a handler that Python did not install is None.
             if own is not None and not PyLong_Check(own) and own is not self:
                 self.own[number] = own
                 self.taken.append(number)
                 set_handler(number, self)  # this runs handlers that are due
 
     cdef object hand_back(self):
-        """Put the application's handlers back; what one of them raised meanwhile."""
+        """Put the application's handlers back. Returns the exception of a due handler."""
         cdef object raised = None
         for number in self.taken:
             while handler_of(number) is self:  # not if the application has set another meanwhile
@@ -80,7 +80,7 @@ cdef class _Gate:
         return raised
 
     cdef object deliver(self):
-        """Call the handlers of the signals that came; the first error of one."""
+        """Call the handlers of the signals that came. Returns the first exception."""
         cdef object raised = None
         while self.pending and raised is None:
             number = self.pending.pop(0)
@@ -100,13 +100,13 @@ cdef unsigned long MAIN = threading.main_thread().ident
 def hold_signals(work, *args):
     """Call ``work(*args)``; signal handlers of the application run after it.
 
-    What a handler raises then comes out of here, instead of what ``work`` returned or raised.
-    In other threads than the main one it is a call like any other: handlers do not run there.
+    An exception of a handler replaces the result or the exception of ``work``. In other threads
+    than the main one it is a call like any other: handlers do not run there.
     """
     cdef object late
     if PyThread_get_thread_ident() != MAIN:
         return work(*args)
-    if GATE.owner == MAIN:  # what a handler or a finalizer does within such work
+    if GATE.owner == MAIN:  # a handler or a finalizer within such work calls this
         return _held(work, args)
     GATE.owner = MAIN
     GATE.shut = True

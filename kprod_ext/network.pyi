@@ -24,8 +24,8 @@ class Poller:
         """Wait at most ``timeout`` seconds (None: without limit) for a descriptor or ``wake``.
 
         Returns (data, readable, writable) of each that is ready; one that is broken is both. Looks
-        for up to ``eager`` seconds without sleeping. Signal handlers run, and what they raise ends
-        it.
+        for up to ``eager`` seconds without sleeping. Signal handlers run, and an exception
+        of a handler ends the wait.
         """
 
     def wake(self) -> None:

@@ -13,8 +13,8 @@ from kprod_ext.shared cimport RecordLock, release_lock, take_lock
 
 # Waiting for file descriptors, at first without going to sleep where the caller asks for that.
 #
-# A thread that sleeps in the kernel is woken some 50 us after what it waits for has happened when
-# its core had nothing else to do, and a broker close by needs less than that for its whole answer.
+# The kernel wakes a sleeping thread some 50 us after the event when its core was idle, and a broker
+# close by needs less than that for its whole answer.
 # A caller that has a core to spare may look for the answer for a while before it sleeps.
 #
 # poll(2) suits the few connections of a producer: a change of interest needs no system call, and a
@@ -177,7 +177,7 @@ cdef class Poller:
         seconds = min(max(seconds, 0.0), LONGEST)
         if self._closed:
             raise ValueError("the poller is closed")
-        # At once and with the interpreter, which may be hard to get back: often there is something.
+        # First a look that keeps the GIL, which may take long to get back: often data is ready.
         ready = poll(self._places, <unsigned long>self._count, 0)
         if ready < 0 and errno == EINTR:
             ready = 0
@@ -195,7 +195,7 @@ cdef class Poller:
         if eager > 0:
             ready = self._look_for(eager)
             if ready == 0:
-                PyErr_CheckSignals()    # of those that came meanwhile none would end the sleep
+                PyErr_CheckSignals()    # a signal during the look does not end the sleep
         if ready == 0 and not kprod_load(self._woken):
             ready = self._sleep_until(until)
         return ready

@@ -1,7 +1,7 @@
-"""What others have written, on its way into logs and errors: one line, and not without end.
+"""Text from peers, made safe for logs and errors: one line of limited length.
 
-Whatever a broker, a proxy or an issuer of tokens calls a text comes in by this module, so that
-nothing behind it has to ask where a text is from. Names that Kafka takes pass unchanged.
+All text from a broker, a proxy or an issuer of tokens passes through this module, so the code
+behind it can use any text. Names that Kafka accepts pass unchanged.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _MOST_BYTES = 4 * LONGEST
 def printable(text: str) -> str:
     """Its first characters, those escaped that a terminal or a log could take for something else.
 
-    Line breaks, escape codes, marks of the direction of writing: whatever is not printable to
-    Python. At most ``LONGEST`` characters, and three dots for what is left out.
+    Line breaks, escape codes, marks of the direction of writing: all that Python calls not
+    printable. At most ``LONGEST`` characters, and three dots for omitted ones.
     """
     shown = text[:LONGEST]
     if not shown.isprintable():
@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 
 def decoded(data: bytes | memoryview) -> str:
-    """The same of UTF-8; what is left out is not looked at. Raises UnicodeDecodeError."""
+    """``printable`` of UTF-8. Raises UnicodeDecodeError, but not for omitted bytes."""
     if len(data) <= _MOST_BYTES:
         return printable(str(data, "utf-8"))
     return printable(str(data[:_MOST_BYTES], "utf-8", "replace"))

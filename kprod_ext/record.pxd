@@ -102,7 +102,7 @@ cdef inline int64_t get_int64(const unsigned char* data) noexcept nogil:
     return <int64_t>((<uint64_t>get_uint32(data) << 32) | get_uint32(data + 4))
 
 
-# Copying what a record has: without a call where that would cost more than the copying.
+# Copies of a record's fields: without a call where a call would cost more than the copy.
 
 cdef extern from *:
     """
@@ -443,7 +443,7 @@ cdef inline int hold_field(HeldField* held, Field* field, object data) except -1
 
 
 cdef inline int64_t timestamp_of(object number) noexcept:
-    """A record's time, from 0 to 2**63 - 1 ms; -1 for what is no exact ``int`` in that range."""
+    """A record's time, from 0 to 2**63 - 1 ms; -1 for all but an exact ``int`` in that range."""
     cdef int overflow = 0
     cdef int64_t value
     if not PyLong_CheckExact(number):
@@ -453,7 +453,7 @@ cdef inline int64_t timestamp_of(object number) noexcept:
 
 
 cdef inline int32_t partition_of(object number) noexcept:
-    """A partition, from 0 to 2**31 - 1; -1 for what is no exact ``int`` in that range."""
+    """A partition, from 0 to 2**31 - 1; -1 for all but an exact ``int`` in that range."""
     cdef int64_t value = timestamp_of(number)
     return <int32_t>value if value <= INT32_MAX else -1
 
@@ -575,7 +575,7 @@ cdef extern from *:
 
 
 @cython.final
-@cython.no_gc_clear         # the source is needed as long as there is a clock
+@cython.no_gc_clear         # the clock needs its source until it is freed
 cdef class RecordClock:
     cdef object _source     # None: the system's clock
     cdef int64_t _latest    # the latest time returned

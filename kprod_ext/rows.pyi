@@ -1,4 +1,4 @@
-"""A block of records in memory, column by column: what a bulk call writes."""
+"""A block of records in memory, column by column, for a bulk call."""
 
 from typing import Any, Protocol, final, type_check_only
 
@@ -21,7 +21,7 @@ class RecordChunk:
     def at(self) -> int: ...
     @property
     def to_come(self) -> int:
-        """Records that are not written yet, here and in what the chunk will read."""
+        """Records not written yet: those loaded, and those that the chunk will load."""
     @property
     def spreads(self) -> bool:
         """Whether its records may go to more than one partition at a time."""
@@ -91,5 +91,5 @@ def partitions_for_keys(chunk: RecordChunk, rows: int, partitions: int, /) -> by
     """``partition_for_key`` of the keys of the next ``rows`` rows, which are taken from the chunk.
 
     Returns integers of 32 bits in the machine's byte order, -1 for a row without a key. Raises
-    ValueError for a number of partitions that no topic has, or when there are fewer rows.
+    ValueError for a number of partitions that no topic has, or for fewer rows.
     """

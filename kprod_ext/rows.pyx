@@ -1,5 +1,5 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""A block of records in memory, column by column: what a bulk call writes."""
+"""A block of records in memory, column by column, for a bulk call."""
 
 cimport cython
 from cpython.bytes cimport (
@@ -26,7 +26,7 @@ from kprod_ext.record cimport (
 )
 from kprod_ext.shared cimport KPROD_HAS_GIL
 
-# A block of records in memory, column by column: what a bulk call writes.
+# A block of records in memory, column by column, for a bulk call.
 #
 # Its subclass keeps the bytes alive until the rows are written: ``ObjectChunk`` those of Python
 # objects, ``ArrowChunk`` those of an Arrow array.
@@ -228,7 +228,7 @@ cdef class ObjectChunk(RecordChunk):
 
     cdef Py_ssize_t _largest
     cdef object _checks
-    cdef list _values           # what the rows point into: these two, and what was made of them
+    cdef list _values           # keep the rows' bytes alive: the lists, and converted cells
     cdef list _keys
     cdef list _made
     cdef readonly int32_t largest_partition
