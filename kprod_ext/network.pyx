@@ -105,7 +105,7 @@ cdef class Poller:
     cdef pollfd *_places    # the first is the bell's
     cdef int _count
     cdef int _room
-    cdef list _data         # one for each place
+    cdef list _data         # one for each place, and None behind those that are left
     cdef int[2] _bell
     cdef RecordLock _lock  # taken to ring the bell or to give it back
     cdef bint _closed
@@ -149,7 +149,8 @@ cdef class Poller:
         if place == self._room:
             self._make_room()
         if place == self._count:
-            self._data.append(data)
+            if place == len(self._data):
+                self._data.append(None)
             self._count += 1
         self._data[place] = data
         self._places[place].fd = fd
@@ -163,11 +164,11 @@ cdef class Poller:
         self._count -= 1
         self._places[place] = self._places[self._count]
         self._data[place] = self._data[self._count]
-        self._data.pop()
+        self._data[self._count] = None  # pop may need memory, and closing a connection must not
 
     def watched(self):
         """The data of every descriptor that is watched."""
-        return self._data[1:]
+        return self._data[1 : self._count]
 
     def wait(self, timeout, double eager=0.0, /):
         """Wait at most ``timeout`` seconds (None: without limit) for a descriptor or ``wake``."""

@@ -202,15 +202,16 @@ class Outcomes:
         maybe: bool = False,
     ) -> None:
         """An attempt ended in ``error``; ``maybe``: the broker may have stored it all the same."""
-        self._off_wire(batch)
+        was_on_wire = self._off_wire(batch)
         repeated = batch.attempts > 1 or batch.maybe_written
         batch.maybe_written = batch.maybe_written or maybe or error.persisted is Persisted.MAYBE
         batch.failed(error)
         if error.refreshes_metadata:
             self._metadata.request_update()
-        if batch.delivery.done:  # its time ran out while it was on the wire
-            self._sequences.resolved(batch)
-            batch.release()
+        if batch.delivery.done:
+            if was_on_wire:  # its time ran out meanwhile; else a turn broke off that had ended it
+                self._sequences.resolved(batch)
+                batch.release()
             return
         if not self._sequences.awaits(batch):
             raise AssertionError(f"the end of {batch!r} had begun before")
@@ -268,10 +269,13 @@ class Outcomes:
     def _out_of_time(self, batch: ProducerBatch, now: float) -> bool:
         return now >= batch.created_at + self._delivery_timeout
 
-    def _off_wire(self, batch: ProducerBatch) -> None:
-        if batch in self._on_wire:
-            del self._on_wire[batch]
-            self._sequences.off_wire(batch)
+    def _off_wire(self, batch: ProducerBatch) -> bool:
+        """Note that no request holds ``batch`` any more; False when that was noted before."""
+        if batch not in self._on_wire:
+            return False
+        del self._on_wire[batch]
+        self._sequences.off_wire(batch)
+        return True
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         ended_before = batch.delivery.done

@@ -190,12 +190,12 @@ def test_the_name_of_a_job() -> None:
     assert given.job_name(IN_STREAM) == JobName("mine.q", 7, lasting=True)
     fresh = Terms(topic="t", fresh="f")
     assert fresh.job_name(TASK) == JobName("f.3", 0, lasting=False)
-    with pytest.raises(ConfigError, match="needs a job_id here"):
+    with pytest.raises(ConfigError, match="need a job_id here"):
         fresh.job_name(IN_STREAM)
     call = replace(fresh, scope=Scope.CALL)
     assert call.job_name(IN_STREAM) == JobName("f", 0, lasting=False)
     batch = replace(fresh, scope=Scope.QUERY, batch=4)
-    with pytest.raises(ConfigError, match="needs a job_id here"):
+    with pytest.raises(ConfigError, match="need a job_id here"):
         batch.job_name(TASK)
     assert replace(batch, query="q").job_name(TASK) == JobName("q", 4, lasting=True)
     assert replace(batch, job_id="mine").job_name(TASK) == JobName("mine", 4, lasting=True)
