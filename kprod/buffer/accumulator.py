@@ -197,7 +197,11 @@ class RecordAccumulator:
             result = queue.append(timestamp_ms, key, value, headers, memory)
             if result is not None:
                 return result
-            self._let_in()
+            try:
+                self._let_in()
+            except KprodError:
+                memory = None  # back to the pool now: the traceback keeps this frame
+                raise
             if memory is None and not queue.retired:
                 memory = self._memory(batch_size_upper_bound(key, value, headers), timeout)
 
@@ -262,8 +266,12 @@ class RecordAccumulator:
         return self._waits is not None and self._waits(told, timeout, first)
 
     def _let_in(self) -> None:
-        if refused := self._refused():
-            raise refused
+        refused = self._refused()
+        if refused is not None:
+            try:
+                raise refused
+            finally:
+                del refused  # else it would refer to itself, through the traceback and this frame
 
     def _raise_end(self) -> None:
         if self._ended_by is not None:
