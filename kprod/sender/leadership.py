@@ -70,6 +70,7 @@ class SenderLeadership:
         self._woken = False  # since the rest began
         self._worked = False  # callers took turns since the thread looked last
         self._due = FOREVER  # of the monotonic clock: when the thread has to look
+        self._told: Latch | None = None  # a caller leads until this is open
 
     # Any thread -----------------------------------------------------------------------------------
 
@@ -147,9 +148,11 @@ class SenderLeadership:
             return False
         self._free, self._leader, self._due = False, me, FOREVER
         self._network.may_connect = False
+        self._told = told
         try:
             self._run(self.work, told, deadline)
         finally:
+            self._told = None
             self._stop_leading(self.work)
         return told.is_open
 
@@ -189,6 +192,14 @@ class SenderLeadership:
     def looks_again_at(self, when: float) -> None:
         """The turn has looked, and waits."""
         self._looks_again_at = when
+
+    @property
+    def served(self) -> bool:
+        """True when a caller leads that need not wait any more: the turn must not, either.
+
+        A turn may end records before it waits for the network, as when a transaction is fenced.
+        """
+        return self._told is not None and self._told.is_open
 
     # The sender's thread --------------------------------------------------------------------------
 

@@ -143,7 +143,7 @@ class Sender:
         wait = min(self._rounds(now), longest)
         if self.refusal is not None:
             self._produce_round.fail_queued(self.refusal, now)
-        if wait < 0.0 or self.network.wants_to_connect:
+        if wait < 0.0 or self.network.wants_to_connect or self.leadership.served:
             wait = 0.0
         self.leadership.looks_again_at(now + wait)
         self.network.poll(wait)

@@ -209,9 +209,7 @@ class Outcomes:
         if error.refreshes_metadata:
             self._metadata.request_update()
         if batch.delivery.done:
-            if was_on_wire:  # its time ran out meanwhile; else a turn broke off that had ended it
-                self._sequences.resolved(batch)
-                batch.release()
+            self._ended_meanwhile(batch, was_on_wire)
             return
         if not self._sequences.awaits(batch):
             raise AssertionError(f"the end of {batch!r} had begun before")
@@ -235,6 +233,12 @@ class Outcomes:
             batch.last_attempt_at = now
             self._metrics.retried(batch)
             self._accumulator.put_back(batch)
+
+    def _ended_meanwhile(self, batch: ProducerBatch, was_on_wire: bool) -> None:
+        """The time of ``batch`` ran out on the wire; or a turn that broke off had released it."""
+        if was_on_wire:
+            self._sequences.resolved(batch)
+            batch.release()
 
     def _refused(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """No further attempt would help, be it of this batch or of any."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kprod.latch import Latch
+from kprod.transport.base import Readiness
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.sender_rig import SenderRig
 
@@ -20,6 +23,38 @@ class Mistaken:
         self.turns += 1
         self.broken_by = ArithmeticError("a mistake in a turn")
         raise self.broken_by
+
+
+def test_a_caller_does_not_wait_for_the_network_once_its_record_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = ScriptedCluster()
+    cluster.add(1)
+    rig = SenderRig(cluster)
+    rig.backend.interruptible = True
+    leadership = rig.sender.leadership
+    told, waits = Latch(), list[float | None]()
+
+    class Ending:
+        """The sender, with a round that ends the caller's record before it waits."""
+
+        finished = True
+        broken_by: BaseException | None = None
+
+        def run_once(self, longest: float) -> None:
+            told.open()
+            rig.sender.run_once(longest)
+
+    def poll(timeout: float | None) -> list[Readiness]:
+        waits.append(timeout)
+        return []
+
+    monkeypatch.setattr(rig.backend, "poll", poll)
+    leadership.work = Ending()
+    leadership.take()
+    leadership.give_up()
+    assert leadership.wait(told, timeout=None, hurry=False)
+    assert waits == [0.0]
 
 
 def test_a_callers_turn_that_breaks_off_is_the_last_and_lets_the_thread_look() -> None:
