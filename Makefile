@@ -20,7 +20,7 @@ IN_WORKERS := -n auto --maxprocesses=4
 QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
-.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign frameworks sanitize lint lint-style lint-types lint-cython lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map docs clean FORCE
+.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign frameworks sanitize lint lint-style lint-types lint-cython lint-words lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map docs clean FORCE
 
 # The downloads go on while the extensions are compiled.
 build:
@@ -77,7 +77,12 @@ sanitize:
 	@! grep -E "ERROR|runtime error" build/sanitizer.* 2>/dev/null
 
 lint: build
-	@$(MAKE) --no-print-directory --output-sync=target -j2 lint-types lint-cython lint-style lint-c
+	@$(MAKE) --no-print-directory --output-sync=target -j2 lint-types lint-cython lint-style lint-words lint-c
+
+# Plain English: a sentence names its subject (CONTRIBUTING.md).
+lint-words:
+	@! grep -rnwiE 'who|whose|whom|whoever' --include=*.py --include=*.pyx --include=*.pxd --include=*.pyi \
+		kprod kprod_ext docs/architecture.md
 
 lint-style:
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

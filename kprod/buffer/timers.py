@@ -15,7 +15,7 @@ SLACK = 64
 class Timers:
     """One time per key, in a line or a heap, where entries are left when they go out of date.
 
-    Those whose times come in order, as most do, stand in line; the others are in the heap. Setting
+    Times that come in order, as most do, stand in line; the others are in the heap. Setting
     and discarding take O(1) for the former and O(log n) for the latter, asking for the first O(1),
     all amortised; there are never more than twice as many entries as keys, plus ``SLACK``. Keys
     with equal times come in the order in which they were set. Not thread-safe.

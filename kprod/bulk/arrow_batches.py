@@ -21,7 +21,7 @@ from kprod_ext import ArrowChunk, ArrowSource
 from kprod_ext.futures import FutureRecordMetadata
 
 CHUNK_ROWS = 1024
-"""Rows whose addresses are known at the same time: in the processor's nearest cache."""
+"""Rows that are loaded at the same time: their addresses fit into the nearest cache."""
 
 UNLIMITED = 1 << 61
 """More bytes than any record has: ``send`` itself checks the size of these records."""

@@ -111,7 +111,7 @@ class BulkDelivery:
         pending, waits_for = 0, None
         # One look at each: the sender goes on meanwhile.
         for piece, _, (_, _, count) in pieces:
-            # A batch whose records end differently has its parts before it is done.
+            # Where records of one batch end differently, the batch has its parts before it is done.
             if not piece.done or piece.is_split:
                 pending += count
                 waits_for = waits_for or piece.tp

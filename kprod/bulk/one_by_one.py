@@ -1,4 +1,4 @@
-"""Bulk calls of producers whose records each pass through code of the application."""
+"""Bulk calls of producers that pass each record through code of the application."""
 
 from __future__ import annotations
 

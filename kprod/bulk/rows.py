@@ -16,7 +16,7 @@ from kprod.types import BytesLike, Header, ProducerRecord
 from kprod_ext import ObjectChunk, all_plain
 
 BLOCK_ROWS = 8192
-"""Rows that are held at the same time: some batches of small records, whose addresses fit into the
+"""Rows that are held at the same time: some batches of small records; their addresses fit into the
 processor's nearer caches."""
 STREAM_ROWS = 512
 """The same for rows from an iterator, which wait until so many have come."""

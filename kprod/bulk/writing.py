@@ -128,7 +128,7 @@ class BulkWriting:
         return min(MOST_AHEAD, to_come // self._parts.accumulator.batch_size)
 
     def _append(self, chunk: RecordChunk) -> None:
-        """Queue the record that begins a new batch, whose memory may have to be waited for."""
+        """Queue the record that begins a new batch; waits for its memory."""
         tp = TopicPartition(self._name, self._appender.partition)
         timestamp_ms, key, value, headers = chunk.row()
         try:

@@ -146,7 +146,7 @@ def commit(
 ) -> None:
     """Commit open transactions, as far as their producers have come. Asks first.
 
-    For those that were prepared: of one whose producer is still writing a part becomes visible.
+    For prepared ones only: while its producer is still writing, a part becomes visible.
     """
     with _cluster(bootstrap_servers, timeout, option, config) as cluster:
         _end(cluster, transactional_ids, prefix, yes=yes, committed=True)

@@ -204,7 +204,7 @@ class SenderLeadership:
     # The sender's thread --------------------------------------------------------------------------
 
     def take(self) -> None:
-        """Take the lead; waits for a caller to give it up. Nothing to do where it was kept."""
+        """Take the lead, after a caller has given it up. Returns at once in the leading thread."""
         me = threading.get_ident()  # first, it may find no memory
         if self._leader == me:  # there was no memory to call ``give_up``
             return

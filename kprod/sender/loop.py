@@ -42,7 +42,7 @@ FOREVER = float("inf")
 CLOSED = "the producer was closed before the record was acknowledged"
 BROKE_OFF = "the producer has ended: a turn of its sender broke off; make a new one"
 ATTEMPTS = 40
-"""At a step of the end for which there is no memory."""
+"""Of a last step that finds no memory."""
 NO_MEMORY = (MemoryError, RuntimeError, SystemError)
 """The last two are Python's own: "can't allocate lock", "returned NULL without an exception"."""
 GRACE = 0.04

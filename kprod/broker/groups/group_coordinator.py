@@ -233,8 +233,8 @@ class GroupCoordinator:
             for where, (offset, epoch, metadata) in offsets.items()
             if len(metadata) <= limit
         }
-        who = (member_id, instance_id, generation)
-        error = self._commit(group_id, committed, who, transaction)
+        member = (member_id, instance_id, generation)
+        error = self._commit(group_id, committed, member, transaction)
         errors = dict.fromkeys(offsets, ErrorCode.offset_metadata_too_large)
         return {**errors, **dict.fromkeys(committed, error)}
 
@@ -242,15 +242,15 @@ class GroupCoordinator:
         self,
         group_id: str,
         committed: dict[TopicPartition, CommittedOffset],
-        who: tuple[str, str | None, int],
+        member: tuple[str, str | None, int],
         transaction: OffsetsTransaction | None,
     ) -> ErrorCode:
-        if group_id not in self._groups and who[2] >= 0:
+        if group_id not in self._groups and member[2] >= 0:
             return ErrorCode.illegal_generation
         with self._changing(group_id, create=True) as group:
             now = self._clock.monotonic()
             refused = membership.check_commit(
-                group, *who, now, transactional=transaction is not None
+                group, *member, now, transactional=transaction is not None
             )
             if refused is not None:
                 return refused

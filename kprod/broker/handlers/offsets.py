@@ -159,12 +159,12 @@ def _commit_pending(call: Call, node: Node, offsets: _Offsets) -> Mapping[TopicP
     if not offsets:
         return {}
     node.check_coordinates(body.group_id)
-    who = ProducerIdentity(body.producer_id, body.producer_epoch)
+    identity = ProducerIdentity(body.producer_id, body.producer_epoch)
     guard = verified(
         node,
         node.groups.offsets_log_of(body.group_id),
         body.transactional_id,
-        who,
+        identity,
         adds=call.version >= _FIRST_THAT_ADDS,
         knows_abortable=call.version >= _FIRST_WITH_ABORTABLE,
         busy=ErrorCode.coordinator_not_available,
@@ -175,7 +175,7 @@ def _commit_pending(call: Call, node: Node, offsets: _Offsets) -> Mapping[TopicP
         member_id=getattr(body, "member_id", ""),
         instance_id=getattr(body, "group_instance_id", None),
         generation=getattr(body, "generation_id", -1),
-        transaction=OffsetsTransaction(*who, guard),
+        transaction=OffsetsTransaction(*identity, guard),
     )
 
 

@@ -31,7 +31,7 @@ def verified(
     node: Node,
     log: PartitionLog,
     transactional_id: str,
-    who: ProducerIdentity,
+    identity: ProducerIdentity,
     *,
     adds: bool,
     knows_abortable: bool,
@@ -43,14 +43,14 @@ def verified(
     transaction otherwise. ``knows_abortable``: 120 and not 48 says that it is not. ``busy`` is an
     error that every producer meets by the same request, without asking for metadata first.
     """
-    guard = log.verification(*who, node.options.clock.wall_ms())
+    guard = log.verification(*identity, node.options.clock.wall_ms())
     if guard is None:
         return None
     try:
         if adds:
-            node.transactions.add_partitions(transactional_id, who, [log.where])
+            node.transactions.add_partitions(transactional_id, identity, [log.where])
         else:
-            node.transactions.verify(transactional_id, who, log.where)
+            node.transactions.verify(transactional_id, identity, log.where)
     except BrokerError as error:
         code = error.code
         if code == ErrorCode.producer_fenced:
@@ -131,12 +131,12 @@ def _add(call: Call, node: Node, wanted: list[TopicPartition]) -> dict[TopicPart
     if absent:
         errors: dict[TopicPartition, int] = dict.fromkeys(wanted, ErrorCode.operation_not_attempted)
         return {**errors, **dict.fromkeys(absent, ErrorCode.unknown_topic_or_partition)}
-    who = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+    identity = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     name = body.v3_and_below_transactional_id
     try:
         with _fencing(call, _FIRST_WITH_FENCED):
             node.check_coordinates_transaction(name)
-            node.transactions.add_partitions(name, who, wanted)
+            node.transactions.add_partitions(name, identity, wanted)
     except BrokerError as error:
         return dict.fromkeys(wanted, error.code)
     return dict.fromkeys(wanted, ErrorCode.none)
@@ -146,10 +146,10 @@ def add_offsets_to_txn(call: Call, node: Node) -> Message:
     """The group's partition of the offsets topic becomes part of the transaction."""
     body = call.body
     where = TopicPartition(OFFSETS_TOPIC, node.groups.partition_of(body.group_id))
-    who = ProducerIdentity(body.producer_id, body.producer_epoch)
+    identity = ProducerIdentity(body.producer_id, body.producer_epoch)
     with _fencing(call, _FIRST_WITH_FENCED):
         node.check_coordinates_transaction(body.transactional_id)
-        node.transactions.add_partitions(body.transactional_id, who, [where])
+        node.transactions.add_partitions(body.transactional_id, identity, [where])
     return {"error_code": ErrorCode.none}
 
 
@@ -160,11 +160,11 @@ _FIRST_WITH_EPOCHS: Final = 5
 def end_txn(call: Call, node: Node) -> Message:
     """Answered once it is decided for good, which the markers need not be."""
     body = call.body
-    who = ProducerIdentity(body.producer_id, body.producer_epoch)
+    identity = ProducerIdentity(body.producer_id, body.producer_epoch)
     version = 2 if call.version >= _FIRST_WITH_EPOCHS else 0
     with _fencing(call, _FIRST_WITH_FENCED):
         node.check_coordinates_transaction(body.transactional_id)
-        after = node.transactions.end(body.transactional_id, who, body.committed, version)
+        after = node.transactions.end(body.transactional_id, identity, body.committed, version)
     return {
         "error_code": ErrorCode.none,
         "producer_id": after.producer_id,

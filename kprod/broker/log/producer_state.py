@@ -105,12 +105,12 @@ class ProducerState:
         return next(iter(self._open.values()), end) if self._open else end
 
     def _check_transaction(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
-        who = header.producer_id
-        if self._in_transaction(who, header.producer_epoch):
+        producer_id = header.producer_id
+        if self._in_transaction(producer_id, header.producer_epoch):
             return
-        if guard is None or self._guards.get(who) is not guard:
+        if guard is None or self._guards.get(producer_id) is not guard:
             raise BrokerError(
-                ErrorCode.invalid_txn_state, f"producer {who} has no open transaction here"
+                ErrorCode.invalid_txn_state, f"producer {producer_id} has no open transaction here"
             )
 
     def _in_transaction(self, producer_id: int, epoch: int) -> bool:
@@ -220,7 +220,7 @@ class ProducerState:
         start = self._open.get(marker.producer_id)
         if marker.committed or start is None:
             return None
-        others = (at for who, at in self._open.items() if who != marker.producer_id)
+        others = (at for producer_id, at in self._open.items() if producer_id != marker.producer_id)
         return AbortedTransaction(marker.producer_id, start, offset, next(others, offset + 1))
 
     def end_transaction(self, marker: TransactionMarker, timestamp: int) -> None:

@@ -149,30 +149,36 @@ class TransactionCoordinator:
     def add_partitions(
         self,
         transactional_id: str,
-        who: ProducerIdentity,
+        identity: ProducerIdentity,
         partitions: Collection[TopicPartition],
     ) -> None:
         """AddPartitionsToTxn, AddOffsetsToTxn, and what Produce 12 does: 42, 49, 51, 56, 90."""
         with self._lock:
-            found = self._find(transactional_id, who)
-            added = rules.add_partitions(found, who, partitions, self._clock.wall_ms())
+            found = self._find(transactional_id, identity)
+            added = rules.add_partitions(found, identity, partitions, self._clock.wall_ms())
             if added is not found:
                 self._store(added)
 
-    def verify(self, transactional_id: str, who: ProducerIdentity, where: TopicPartition) -> None:
+    def verify(
+        self, transactional_id: str, identity: ProducerIdentity, where: TopicPartition
+    ) -> None:
         """Raise 120 unless a partition is part of the transaction; 42, 49, 51, 90."""
         with self._lock:
-            rules.verify(self._find(transactional_id, who), who, where)
+            rules.verify(self._find(transactional_id, identity), identity, where)
 
     def end(
-        self, transactional_id: str, who: ProducerIdentity, committed: bool, client_version: int
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        committed: bool,
+        client_version: int,
     ) -> ProducerIdentity:
         """EndTxn: the producer's identity from now on; 42, 48, 49, 51, 56, 90."""
         with self._lock:
-            found = self._find(transactional_id, who)
+            found = self._find(transactional_id, identity)
             ended = rules.end(
                 found,
-                who,
+                identity,
                 committed,
                 client_version,
                 self._clock.wall_ms(),
@@ -185,12 +191,12 @@ class TransactionCoordinator:
             self._write_markers(ended)
         return rules.identity_after(ended)
 
-    def _find(self, transactional_id: str, who: ProducerIdentity) -> Transaction:
+    def _find(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
         if not transactional_id:
             raise BrokerError(ErrorCode.invalid_request, "the transactional id is empty")
         found = self._transactions.get(transactional_id)
         if found is None:
-            raise rules.unmapped(transactional_id, who)
+            raise rules.unmapped(transactional_id, identity)
         return found
 
     # State -----------------------------------------------------------------------------------

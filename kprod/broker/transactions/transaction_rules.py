@@ -127,7 +127,7 @@ def fence(transaction: Transaction, server_version: int, now_ms: int) -> Transac
 
 def add_partitions(
     transaction: Transaction,
-    who: ProducerIdentity,
+    identity: ProducerIdentity,
     partitions: Collection[TopicPartition],
     now_ms: int,
 ) -> Transaction:
@@ -135,7 +135,7 @@ def add_partitions(
 
     49 for another producer id, 90 for another epoch, 51 while the last transaction ends.
     """
-    _check_identity(transaction, who)
+    _check_identity(transaction, identity)
     if transaction.is_open:
         if transaction.partitions.issuperset(partitions):
             return transaction
@@ -150,9 +150,9 @@ def add_partitions(
     )
 
 
-def verify(transaction: Transaction, who: ProducerIdentity, where: TopicPartition) -> None:
+def verify(transaction: Transaction, identity: ProducerIdentity, where: TopicPartition) -> None:
     """Raise 120 unless the partition is part of the transaction (KIP-890); 49, 51, 90."""
-    _check_identity(transaction, who)
+    _check_identity(transaction, identity)
     if where not in transaction.partitions:
         raise BrokerError(
             ErrorCode.transaction_abortable,
@@ -160,16 +160,16 @@ def verify(transaction: Transaction, who: ProducerIdentity, where: TopicPartitio
         )
 
 
-def _check_identity(transaction: Transaction, who: ProducerIdentity) -> None:
+def _check_identity(transaction: Transaction, identity: ProducerIdentity) -> None:
     # Before anything else: a producer that knows its next id may come before that one counts.
     if transaction.state in PREPARED:
         raise _wait(transaction)
-    _check_producer(transaction, who)
+    _check_producer(transaction, identity)
 
 
 def end(
     transaction: Transaction,
-    who: ProducerIdentity,
+    identity: ProducerIdentity,
     committed: bool,
     client_version: int,
     now_ms: int,
@@ -185,13 +185,13 @@ def end(
     bumps = client_version >= _BUMPING_VERSION
     if bumps and transaction.state in PREPARED:
         raise _wait(transaction)
-    repeated = bumps and _is_repeated(transaction, who)
+    repeated = bumps and _is_repeated(transaction, identity)
     if repeated:
         was_aborted = transaction.state is TransactionState.COMPLETE_ABORT
         if fences_late_commits and committed and was_aborted:
-            raise _fenced(transaction, who)  # KAFKA-20785
+            raise _fenced(transaction, identity)  # KAFKA-20785
     else:
-        _check_producer(transaction, who)
+        _check_producer(transaction, identity)
     if repeated or (not bumps and not transaction.is_open):
         _check_repeated(transaction, committed)
         return transaction
@@ -211,24 +211,27 @@ def end(
     )
 
 
-def _check_producer(transaction: Transaction, who: ProducerIdentity) -> None:
-    if transaction.producer_id != who.producer_id:
-        raise unmapped(transaction.transactional_id, who)
-    if transaction.producer_epoch != who.producer_epoch:
-        raise _fenced(transaction, who)
+def _check_producer(transaction: Transaction, identity: ProducerIdentity) -> None:
+    if transaction.producer_id != identity.producer_id:
+        raise unmapped(transaction.transactional_id, identity)
+    if transaction.producer_epoch != identity.producer_epoch:
+        raise _fenced(transaction, identity)
 
 
-def _is_repeated(transaction: Transaction, who: ProducerIdentity) -> bool:
+def _is_repeated(transaction: Transaction, identity: ProducerIdentity) -> bool:
     """Whether the request is one that has ended a transaction before: its epoch is the last one."""
     if transaction.state in (TransactionState.EMPTY, TransactionState.ONGOING):
         return False
-    bumped = who == (transaction.producer_id, transaction.producer_epoch - 1)
+    bumped = identity == (transaction.producer_id, transaction.producer_epoch - 1)
     if transaction.producer_epoch != 0:
         return bumped
     used_up = {LAST_EPOCH, HIGHEST_EPOCH}
     if transaction.last_epoch != NO_EPOCH:  # it is not on disk
         used_up &= {transaction.last_epoch}
-    return who.producer_id == transaction.previous_producer_id and who.producer_epoch in used_up
+    return (
+        identity.producer_id == transaction.previous_producer_id
+        and identity.producer_epoch in used_up
+    )
 
 
 def _check_repeated(transaction: Transaction, committed: bool) -> None:
@@ -265,19 +268,19 @@ def identity_after(transaction: Transaction) -> ProducerIdentity:
     return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
 
 
-def _fenced(transaction: Transaction, who: ProducerIdentity) -> BrokerError:
+def _fenced(transaction: Transaction, identity: ProducerIdentity) -> BrokerError:
     return BrokerError(
         ErrorCode.producer_fenced,
-        f"epoch {who.producer_epoch} of {transaction.transactional_id!r} is not the present one, "
-        f"{transaction.producer_epoch}",
+        f"epoch {identity.producer_epoch} of {transaction.transactional_id!r} is not the present"
+        f" one, {transaction.producer_epoch}",
     )
 
 
-def unmapped(transactional_id: str, who: ProducerIdentity) -> BrokerError:
+def unmapped(transactional_id: str, identity: ProducerIdentity) -> BrokerError:
     """The error of a producer that has another transactional id, or none."""
     return BrokerError(
         ErrorCode.invalid_producer_id_mapping,
-        f"{transactional_id!r} does not belong to producer {who.producer_id}",
+        f"{transactional_id!r} does not belong to producer {identity.producer_id}",
     )
 
 
