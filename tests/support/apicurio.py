@@ -79,7 +79,12 @@ def _fetched() -> tuple[Path, str | None]:
             command += [f"-DoutputDirectory={complete}"]
             try:
                 ran = subprocess.run(
-                    command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
+                    command,
+                    cwd=scratch,  # Maven notes there what it has unpacked
+                    capture_output=True,
+                    text=True,
+                    timeout=FETCH_SECONDS,
+                    check=False,
                 )
             except subprocess.TimeoutExpired:
                 return folder, f"Maven did not bring Apicurio Registry within {FETCH_SECONDS} s"
