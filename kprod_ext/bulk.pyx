@@ -217,7 +217,7 @@ cdef enum:
     FIRST_RUNS = 16
     AHEAD = 8               # distance in rows of the prefetch
     MOST_FILLED = 64
-    MOST_UNTOLD = 256 * 1024        # after this many bytes, stop to report full batches
+    MOST_UNTOLD = 1024 * 1024        # after this many bytes, stop to tell the sender
 
 
 cdef tuple STOPS = tuple(BulkStop)
@@ -245,7 +245,8 @@ cdef class BulkAppender:
     cdef list _stickies                     # where records without a key go, one after the other
     cdef Py_ssize_t _sticky_count
     cdef Py_ssize_t _sticky                 # of those, the one in use; behind all: none
-    cdef Py_ssize_t[MOST_FILLED] _filled    # partitions with a batch that this call filled
+    # Partitions with a batch that this call made or filled, and that the sender does not know of.
+    cdef Py_ssize_t[MOST_FILLED] _filled
     cdef Py_ssize_t _filled_count
     cdef int64_t _untold                    # bytes written since the first of `_filled`, roughly
 
@@ -281,18 +282,22 @@ cdef class BulkAppender:
         cdef AppendContext context = self._topic._context
         cdef int stop = APPEND
         self._sent.reserve(chunk.to_come)
-        while stop >= APPEND:
-            if context is not None:
-                self._now = context.clock.now()     # its source may be Python code
-            if KPROD_HAS_GIL:
-                partition_queue.writers_without_gil += 1
-            with nogil:
-                stop = self._write_rows(chunk)
-            if KPROD_HAS_GIL:
-                partition_queue.writers_without_gil -= 1
+        try:
+            while stop >= APPEND:
+                if context is not None:
+                    self._now = context.clock.now()     # its source may be Python code
+                if KPROD_HAS_GIL:
+                    partition_queue.writers_without_gil += 1
+                with nogil:
+                    stop = self._write_rows(chunk)
+                if KPROD_HAS_GIL:
+                    partition_queue.writers_without_gil -= 1
+                if stop == TELL or self._untold > MOST_UNTOLD:
+                    self._tell_filled()
+                if stop == APPEND and not self._append(chunk):
+                    stop = NO_MEMORY
+        finally:
             self._tell_filled()
-            if stop == APPEND and not self._append(chunk):
-                stop = NO_MEMORY
         return STOPS[stop]
 
     def appended(self, RecordChunk chunk not None, AppendResult result not None):
@@ -318,9 +323,13 @@ cdef class BulkAppender:
         read_row(chunk, chunk.at, &record)
         if record.timestamp_ms == UNSET:
             record.timestamp_ms = NO_TIME
-        result = queue.append_to_new_batch(&record, None)
+        result = queue.append_to_new_batch(&record, None, True)
         if result is None:
             return False
+        if self._filled_count == MOST_FILLED:
+            self._tell_filled()
+        self._filled[self._filled_count] = self.partition
+        self._filled_count += 1
         self.appended(chunk, result)
         return True
 

@@ -141,7 +141,9 @@ cdef class PartitionQueue:
     )
     cdef AppendResult _append_to_open(self, Record* record)
     cdef ProducerBatch _open_batch(self)
-    cdef AppendResult append_to_new_batch(self, Record* record, PooledBuffer buffer)
+    cdef AppendResult append_to_new_batch(
+        self, Record* record, PooledBuffer buffer, bint quietly
+    )
     cpdef void batch_filled(self) except *
 
     cdef ProducerBatch _new_batch(self, PooledBuffer buffer)
@@ -152,10 +154,11 @@ cdef class PartitionQueue:
         AppendResult result,
         Py_ssize_t opened,
         Py_ssize_t shuts,
+        bint quietly,
     ) except -1
     cdef void _link(self, ProducerBatch batch) noexcept
-    cdef int _admit(self, ProducerBatch batch) except -1
-    cdef int _tell(self, AppendResult result, ProducerBatch filled) except -1
+    cdef int _admit(self, ProducerBatch batch, bint quietly) except -1
+    cdef int _tell(self, AppendResult result, ProducerBatch filled, bint quietly) except -1
     cdef void _exchange(self, ProducerBatch batch) noexcept
     cdef void _end(self, ProducerBatch batch) noexcept
     cdef ProducerBatch _first(self)

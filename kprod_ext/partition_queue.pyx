@@ -164,7 +164,7 @@ cdef class PartitionQueue:
         if timestamp_ms is None:
             held.record.timestamp_ms = NO_TIME
         try:
-            return self.append_to_new_batch(&held.record, buffer)
+            return self.append_to_new_batch(&held.record, buffer, False)
         finally:
             release_record(&held)
 
@@ -203,10 +203,14 @@ cdef class PartitionQueue:
             self.batch_filled()
         return result
 
-    cdef AppendResult append_to_new_batch(self, Record* record, PooledBuffer buffer):
+    cdef AppendResult append_to_new_batch(
+        self, Record* record, PooledBuffer buffer, bint quietly
+    ):
         """Try the open batch again, then open a new batch.
 
         Returns None if refused, retired or without memory.
+
+        ``quietly``: the caller notes the queue and wakes the sender itself, before it returns.
         """
         cdef AppendContext context = self.context
         cdef AppendResult result
@@ -233,8 +237,8 @@ cdef class PartitionQueue:
             result = AppendResult.__new__(AppendResult)
             result.future = new_future()
             filled = self._open_batch()
-            if self._push(batch, record, result, opened, shuts) == PUSHED:
-                self._tell(result, filled)
+            if self._push(batch, record, result, opened, shuts, quietly) == PUSHED:
+                self._tell(result, filled, quietly)
                 return result
 
     cdef ProducerBatch _new_batch(self, PooledBuffer buffer):
@@ -261,6 +265,7 @@ cdef class PartitionQueue:
         AppendResult result,
         Py_ssize_t opened,
         Py_ssize_t shuts,
+        bint quietly,
     ) except -1:
         """Queue a new batch with this record; CHANGED if another thread changed the queue."""
         cdef Py_ssize_t nbytes
@@ -278,7 +283,7 @@ cdef class PartitionQueue:
                 raise AssertionError(f"a new batch of {self.tp} had no room for its first record")
             give_delivery(result.future, <void*>batch.delivery)
             describe_record(result.future, 0, record)
-            self._admit(batch)
+            self._admit(batch, quietly)
             self._link(batch)
             result.nbytes = nbytes
             result.batch_ready = has_filled(self.tail, nbytes)
@@ -288,10 +293,11 @@ cdef class PartitionQueue:
         result.linger = self.linger
         return PUSHED
 
-    cdef int _admit(self, ProducerBatch batch) except -1:
+    cdef int _admit(self, ProducerBatch batch, bint quietly) except -1:
         """Register the batch for flush, the queue for the sender, before the batch is linked."""
         # A sender that looks at once waits for the lock, which this thread holds.
-        self.context._noted(self)
+        if not quietly:
+            self.context._noted(self)
         cdef bint added = False
         try:
             self.context._incomplete.add(batch)
@@ -325,14 +331,16 @@ cdef class PartitionQueue:
             self.tail.delivery = <void*>batch.delivery
             self._opened += 1
 
-    cdef int _tell(self, AppendResult result, ProducerBatch filled) except -1:
+    cdef int _tell(self, AppendResult result, ProducerBatch filled, bint quietly) except -1:
         """Wake the sender for a new batch. Offer the former open batch for compression."""
         cdef AppendContext context = self.context
         compress = None if context._compression is None else self.settings.compress
         if compress is not None and filled is not None:
             context._compression.offer(filled, compress)
         try:
-            if result.wake_sender:
+            if quietly:
+                pass
+            elif result.wake_sender:
                 context._wake()
             else:
                 context._look_within(self.linger)
