@@ -204,7 +204,9 @@ cdef class TopicAppender:
                 return None
             if timestamp_ms is None:
                 record.timestamp_ms = NO_TIME
-            result = (<PartitionQueue>self._partitions[place]).append_to_new_batch(record, None, False)
+            result = (<PartitionQueue>self._partitions[place]).append_to_new_batch(
+                record, None, False
+            )
             if result is None:
                 return None
             future, nbytes, full = result.future, result.nbytes, result.batch_ready

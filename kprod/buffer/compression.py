@@ -229,7 +229,9 @@ class BatchCompression:
         except Exception:
             pass  # the sender compresses it again, and logs what the codec raises
         finally:
-            with self._lock:
-                wanted = self._at_work.pop(batch)
+            # By name: leaving a ``with`` may need memory; without it the batch would stay here.
+            self._lock.acquire()
+            wanted = self._at_work.pop(batch)
+            self._lock.release()
             if wanted:
                 self._wake()
