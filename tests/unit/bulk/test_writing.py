@@ -28,8 +28,8 @@ CALLS: dict[str, Call] = {
     "arrow keys": lambda producer: producer.send_arrow("t", pa.record_batch(ROWS), key="key"),
 }
 
-CALLS_OF_A_BATCH = 20
-"""Its delivery is made, the sender is told of it, and may take it meanwhile."""
+CALLS_OF_A_BATCH = 10
+"""Its delivery is made, and the sender is told of it."""
 OTHER_CALLS = 250
 """To look at the arguments and the topic, and to draw partitions."""
 
