@@ -21,11 +21,9 @@ from kprod.config.reading import concealed
 from kprod.errors import BufferFullError, KprodTimeoutError, ProducerClosedError
 from kprod.intake.arguments import (
     SizeLimits,
-    check_partition,
     check_seconds,
-    check_timestamp,
     check_topic,
-    freeze_headers,
+    checked_record,
     refuse_positions,
 )
 from kprod.intake.configured_partitioner import compiled_partitioner, partitioner_for
@@ -33,7 +31,7 @@ from kprod.intake.dead_letters import DeadLetters
 from kprod.intake.interceptors import Interceptors, closable, close_all
 from kprod.intake.partitioner import Partitioner
 from kprod.intake.queue_loads import QueueLoads
-from kprod.intake.serializers import Serializers
+from kprod.intake.serializers import NO_SERIALIZERS, Serializers
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
@@ -89,6 +87,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self._clock = SystemClock()
         self._interceptors = Interceptors(self.config.interceptors)
         self._serializers = Serializers(self.config.key_serializer, self.config.value_serializer)
+        self._serialize_by(self._serializers.apply_to if self._serializers else None)
         self._max_block = self.config.max_block_ms / 1000
         self._size_limits = SizeLimits(self.config)
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
@@ -192,32 +191,32 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     ) -> FutureRecordMetadata:
         """The Python path of ``send``: whatever the compiled one does not take."""
         self._ensure_open()
-        record = ProducerRecord(
-            check_topic(topic),
-            value,
-            key,
-            freeze_headers(headers),
-            check_partition(partition),
-            check_timestamp(timestamp_ms),
-        )
+        record = checked_record(topic, value, key, headers, partition, timestamp_ms)
         if not self._max_block:  # a face, which waits itself and sends again: no hook runs twice
             self._serializers.ensure_ready(record.topic)
             self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
         record = self._interceptors.on_send(record)
         try:
-            return self._queue(record, partitioner or self._partitioner)
+            return self._queue(record, partitioner or self._partitioner, self._serializers)
         except BaseException as error:  # also of a signal handler, while this waited
             self._interceptors.on_send_error(record, error)
             if self._dead_letters is not None:
                 self._dead_letters.refused(record, error)
             raise
 
-    def _queue(self, record: ProducerRecord, partitioner: Partitioner) -> FutureRecordMetadata:
+    def _send_serialized(self, topic: str, *fields: Any) -> FutureRecordMetadata:
+        """The rest of the Python path, for a record that the compiled one has let serialize."""
+        self._ensure_open()
+        return self._queue(checked_record(topic, *fields), self._partitioner, NO_SERIALIZERS)
+
+    def _queue(
+        self, record: ProducerRecord, partitioner: Partitioner, serializers: Serializers
+    ) -> FutureRecordMetadata:
         """The journey on the caller's side, one line per stage."""
         deadline = self._clock.monotonic() + self._engine.blocking_time(self._max_block)
         if self._callbacks.crowded:
             self._await_callbacks(deadline)
-        key, value, headers = self._serializers.apply(record)
+        key, value, headers = serializers.apply(record)
         if headers is not record.headers:
             record = replace(record, headers=headers)
         self._size_limits.check(record, key, value)
@@ -250,7 +249,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
 
     def _bulk_parts(self) -> BulkParts | None:
         """The parts that bulk calls need. None refers to the producer, so a dropped one can end."""
-        if self._compiled_partitioner is None:
+        if self._compiled_partitioner is None or self._serializers:
             return None
         return BulkParts(
             accumulator=self._accumulator,

@@ -52,6 +52,7 @@ cdef class TopicAppenders:
 
 cdef class CompiledSend:
     cdef readonly TopicAppenders _topic_appenders
+    cdef object _serialize                      # what makes bytes of keys and values, or None
     cdef TopicAppender _latest                  # of the last record that had one; for a GIL only
 
     cdef TopicAppender _find_appender(self, object topic)

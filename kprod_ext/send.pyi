@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from typing_extensions import disjoint_base
@@ -55,6 +55,11 @@ class CompiledSend:
 
     @property
     def _topic_appenders(self) -> TopicAppenders: ...
+    def _serialize_by(self, serialize: Callable[..., tuple[Any, Any, Any]] | None) -> None:
+        """Let ``serialize(topic, key, value, headers)`` make (key, value, headers) of a record.
+
+        None: keys and values are bytes. The compiled path takes records without headers only.
+        """
     def send(
         self,
         topic: str,

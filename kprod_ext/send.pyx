@@ -35,29 +35,9 @@ from kprod_ext.record cimport (
     release_record,
     timestamp_of,
 )
-from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock
+from kprod_ext.shared cimport KPROD_HAS_GIL, kprod_look_up, release_lock, take_lock
 
 cdef extern from *:
-    """
-    /* ``dict.get``. Without a GIL Cython's own translation counts the reference too late: another
-       thread may have removed the entry, and freed the object, meanwhile. */
-    static inline PyObject *kprod_look_up(PyObject *dict, PyObject *key) {
-    #if PY_VERSION_HEX >= 0x030D0000
-        PyObject *found;
-        if (PyDict_GetItemRef(dict, key, &found) < 0) {
-            return NULL;
-        }
-    #else
-        PyObject *found = PyDict_GetItemWithError(dict, key);
-        if (found == NULL && PyErr_Occurred()) {
-            return NULL;
-        }
-        Py_XINCREF(found);
-    #endif
-        return found != NULL ? found : Py_NewRef(Py_None);
-    }
-    """
-    object kprod_look_up(dict appenders, object topic)
     BatchTail* kprod_get(BatchTail* place) noexcept nogil           # see shared.pxd
     void* kprod_get_guess "kprod_get" (void* place) noexcept nogil
     void kprod_put(void* place, void* address) noexcept nogil
@@ -249,6 +229,14 @@ cdef inline bint is_bytes_like(object data) noexcept:
     return view.ndim == 1 and view.itemsize == 1
 
 
+cdef inline bint are_usual(object partition, object timestamp_ms) except -1:
+    """Whether a record may have them; the Python path tells what is wrong with others."""
+    return (
+        (partition is None or partition_of(partition) >= 0)
+        and (timestamp_ms is None or timestamp_of(timestamp_ms) >= 0)
+    )
+
+
 @cython.final
 cdef class TopicAppenders:
     """The appenders of the topics that take the compiled path."""
@@ -294,7 +282,10 @@ cdef class TopicAppenders:
 
 
 cdef class CompiledSend:
-    """A producer's ``send``; ``_send`` of the subclass is the Python path."""
+    """A producer's ``send``; ``_send`` of the subclass is the Python path.
+
+    ``_send_serialized`` is its part after the serializers.
+    """
 
     def __cinit__(self, *args, **kwargs):
         self._topic_appenders = TopicAppenders()
@@ -320,10 +311,19 @@ cdef class CompiledSend:
         """
         cdef TopicAppender appender = self._latest if KPROD_HAS_GIL else None
         cdef FutureRecordMetadata future = None
+        cdef bint serialized = False
         # The topic is most often the same object as that of the last record. `_closed` catches an
         # appender closed after it was cached.
         if appender is None or appender._name is not topic or appender._closed:
             appender = self._find_appender(topic)
+        if appender is not None and self._serialize is not None:
+            if headers is not None or not are_usual(partition, timestamp_ms):
+                return self._send(topic, value, key, headers, partition, timestamp_ms)
+            key, value, headers = self._serialize(topic, key, value, ())
+            headers = headers or None
+            serialized = True
+            if appender._closed:                # while a serializer ran
+                appender = None
         if appender is not None:
             if headers is None and is_plain(key) and is_plain(value):
                 future = appender.append_plain(key, value, partition, timestamp_ms)
@@ -336,7 +336,13 @@ cdef class CompiledSend:
                 future = appender.append_held(key, value, headers, partition, timestamp_ms)
             if future is not None:
                 return future
+        if serialized:
+            return self._send_serialized(topic, value, key, headers, partition, timestamp_ms)
         return self._send(topic, value, key, headers, partition, timestamp_ms)
+
+    def _serialize_by(self, serialize):
+        """Let ``serialize(topic, key, value, headers)`` make (key, value, headers) of records."""
+        self._serialize = serialize
 
     cdef TopicAppender _find_appender(self, object topic):
         """The appender of a topic, remembered for the next record; None when it has none."""

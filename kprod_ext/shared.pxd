@@ -86,3 +86,28 @@ cdef extern from *:
         pass
     void take_lock "kprod_take_lock" (RecordLock* lock) noexcept nogil
     void release_lock "kprod_release_lock" (RecordLock* lock) noexcept nogil
+
+
+# The entry of a dict that another thread may change; None when it has none.
+
+cdef extern from *:
+    """
+    /* ``dict.get``. Without a GIL Cython's own translation counts the reference too late: another
+       thread may have removed the entry, and freed the object, meanwhile. */
+    static inline PyObject *kprod_look_up(PyObject *dict, PyObject *key) {
+    #if PY_VERSION_HEX >= 0x030D0000
+        PyObject *found;
+        if (PyDict_GetItemRef(dict, key, &found) < 0) {
+            return NULL;
+        }
+    #else
+        PyObject *found = PyDict_GetItemWithError(dict, key);
+        if (found == NULL && PyErr_Occurred()) {
+            return NULL;
+        }
+        Py_XINCREF(found);
+    #endif
+        return found != NULL ? found : Py_NewRef(Py_None);
+    }
+    """
+    object kprod_look_up(dict entries, object key)

@@ -4,6 +4,7 @@
     python -m benchmarks.acceptance --quick         # 2 short rounds; to see that it works
     python -m benchmarks.acceptance --tls           # by TLS 1.3; stores results/tls.json
     python -m benchmarks.acceptance --faces         # programs of others; stores results/faces.json
+    python -m benchmarks.acceptance --avro          # with a registry; stores results/avro.json
     python -m benchmarks.acceptance --defaults      # no option set; stores results/defaults.json
 
 The exit code is 0 when everything was measured, whatever the verdicts are; 1 when a turn failed;
@@ -21,13 +22,14 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.acceptance.default_goals import DEFAULT_GOALS
-from benchmarks.acceptance.goals import GOALS, Judged, judge
+from benchmarks.acceptance.goals import AVRO_GOALS, GOALS, Judged, judge
 from benchmarks.acceptance.tables import comparison_table, goals_table
 from benchmarks.import_cost import import_cost
 from benchmarks.provenance import command_line, provenance
 from benchmarks.result_file import write_result
 from benchmarks.rivals.comparison import Comparison, Taken, compare
 from benchmarks.rivals.comparisons import (
+    avro_comparisons,
     comparisons,
     default_comparisons,
     face_comparisons,
@@ -41,6 +43,7 @@ _KNOWN = {
     "defaults": default_comparisons,
     "tls": tls_comparisons,
     "faces": face_comparisons,
+    "avro": avro_comparisons,
 }
 """The comparisons, by where their results are stored if not with the rest."""
 WIDTH = 150
@@ -58,7 +61,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     origin = provenance()
     _warn(console, origin)
-    goals = DEFAULT_GOALS if special == "defaults" else GOALS
+    goals = {"defaults": DEFAULT_GOALS, "avro": AVRO_GOALS}.get(special, GOALS)
     taken: dict[str, Taken] = {}
     try:
         for one in chosen:
@@ -100,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         ("defaults", "every client with its default options"),
         ("tls", "two clients only, by TLS 1.3"),
         ("faces", "kprod's faces and their originals"),
+        ("avro", "Avro with a schema registry"),
     ):
         asked: dict[str, Any] = {"dest": "special", "action": "store_const", "const": option}
         special.add_argument(f"--{option}", help=said, **asked)

@@ -232,3 +232,19 @@ GOALS = (
         "packages",
     ),
 )
+AVRO_GOALS = (
+    Goal(
+        1,
+        "send, Avro of ten fields: records/s against confluent with its serializer",
+        Ratio("avro", RATE, c.KPROD_AVRO, c.CONFLUENT_AVRO),
+        LEAST,
+        3,
+    ),
+    Goal(
+        2,
+        "a Spark task, Avro of ten fields: records/s against confluent row by row",
+        Ratio("avro-spark", RATE, c.KPROD_AVRO_TASK, c.CONFLUENT_AVRO_TASK),
+        LEAST,
+        5,
+    ),
+)

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from benchmarks.limits.raw_clients import MemoryCopy, RawLoopback
 from benchmarks.rivals.aiokafka_client import Aiokafka
+from benchmarks.rivals.avro_clients import (
+    ConfluentAvro,
+    ConfluentAvroTask,
+    KprodAvro,
+    KprodAvroTask,
+)
 from benchmarks.rivals.client import Client
 from benchmarks.rivals.confluent_client import (
     Confluent,
@@ -39,11 +45,15 @@ _KNOWN: dict[str, type[Client]] = {
     "kprod.aio AIOKafkaProducer": AiokafkaFace,
     "kprod.aio Producer": AioNative,
     "kprod.aio Producer send_all": AioNativeAll,
+    "kprod send, Avro": KprodAvro,
+    "confluent produce + callback, Avro": ConfluentAvro,
+    "kprod.spark in a task, Avro": KprodAvroTask,
+    "confluent in a task, Avro row by row": ConfluentAvroTask,
     "raw loopback": RawLoopback,
     "memory copy": MemoryCopy,
 }
 
 CLIENTS = {name: client for name, client in _KNOWN.items() if client.exists()}
 
-PACKAGES = ("kprod", "confluent-kafka", "kafka-python", "aiokafka", "pyarrow")
+PACKAGES = ("kprod", "confluent-kafka", "kafka-python", "aiokafka", "fastavro", "pyarrow")
 """What is measured, as packages with a version."""

@@ -21,6 +21,9 @@ BATCH = "confluent produce_batch"
 KAFKA_PYTHON, AIOKAFKA = "kafka-python send", "aiokafka send"
 KPROD_TASK, CONFLUENT_TASK = "kprod.spark in a task", "confluent in a task"
 KPROD_TASK_BY_ROW = "kprod.spark in a task, row by row"
+KPROD_AVRO, CONFLUENT_AVRO = "kprod send, Avro", "confluent produce + callback, Avro"
+KPROD_AVRO_TASK = "kprod.spark in a task, Avro"
+CONFLUENT_AVRO_TASK = "confluent in a task, Avro row by row"
 CONFLUENT_FACE = "kprod.confluent produce + callback"
 AIO_FACE, AIO = "kprod.aio AIOKafkaProducer", "kprod.aio Producer"
 AIO_ALL = f"{AIO} send_all"
@@ -165,6 +168,22 @@ def face_comparisons(scale: float = 1.0) -> list[Comparison]:
         Comparison("confluent-face", "Keyed records of 100 bytes, with polled callbacks?", polled),
         Comparison("aiokafka-face", "Keyed records of 100 bytes, each awaited, in asyncio?", many),
         Comparison("aiokafka-lone-face", alone, lone),
+    ]
+
+
+def avro_comparisons(scale: float = 1.0) -> list[Comparison]:
+    """Records of ten fields in Avro, with a registry, by ``send`` and in a Spark task."""
+    sent = {KPROD_AVRO: MILLION, CONFLUENT_AVRO: MILLION}
+    in_tasks = {KPROD_AVRO_TASK: MILLION, CONFLUENT_AVRO_TASK: MILLION / 2}
+    many = {side: _turn(side, count, scale, keys=KEYS) for side, count in sent.items()}
+    written = {
+        side: _turn(side, count, scale, keys=KEYS)
+        for side, count in in_tasks.items()
+        if side in CLIENTS
+    }
+    return [
+        Comparison("avro", "How many keyed Avro records of ten fields a second?", many),
+        Comparison("avro-spark", "How many, of the record batches of a Spark task?", written),
     ]
 
 

@@ -56,7 +56,7 @@ class BulkCalls:
         if self._bulk is None:
             from kprod.bulk.one_by_one import send_one_by_one
 
-            return send_one_by_one(self._send, topic, rows, checks)
+            return send_one_by_one(self.send, topic, rows, checks)
         return send_rows(self._bulk, topic, rows, checks)
 
     def send_arrow(
@@ -95,7 +95,7 @@ class BulkCalls:
             "timestamp": timestamp,
         }
         if self._bulk is None:
-            return send_batches_one_by_one(self._send, topic, ArrowBatches(topic, data, columns))
+            return send_batches_one_by_one(self.send, topic, ArrowBatches(topic, data, columns))
         batches = ArrowBatches(topic, data, columns, self._size_limits)
         return send_batches(self._bulk, topic, batches)
 
@@ -104,7 +104,7 @@ class BulkCalls:
     def _ensure_open(self) -> None:
         raise AssertionError("the producer has its own")
 
-    def _send(
+    def send(
         self,
         topic: str,
         value: Any,

@@ -11,7 +11,7 @@ from kprod.bulk.writing import BulkParts, BulkWriting, accounted
 from kprod.config.kinds import safe_repr
 from kprod.errors import InvalidRecordError, KprodError, RecordTypeError
 from kprod.intake.arguments import check_partition, check_timestamp, freeze_headers
-from kprod.intake.serializers import Serializers
+from kprod.intake.serializers import NO_SERIALIZERS
 from kprod.types import BytesLike, Header, ProducerRecord
 from kprod_ext import ObjectChunk, all_plain
 
@@ -22,8 +22,6 @@ STREAM_ROWS = 512
 """The same for rows from an iterator, which wait until so many have come."""
 
 T = TypeVar("T")
-
-_NO_SERIALIZERS = Serializers()
 
 Column: TypeAlias = Any
 """None, one value for every record, or a list or an iterator of them."""
@@ -204,7 +202,7 @@ class RowChecks:
     def payload(self, row: int, field: str, data: Any) -> bytes | None:
         """A key or value as bytes: a copy, for a buffer may change until it is written."""
         record = ProducerRecord(self._topic, **{field: data})
-        key, value, _ = self._numbered(row, lambda: _NO_SERIALIZERS.apply(record))
+        key, value, _ = self._numbered(row, lambda: NO_SERIALIZERS.apply(record))
         found = key if field == "key" else value
         return None if found is None else memoryview(found).tobytes()
 

@@ -205,18 +205,32 @@ def _frozen_value(index: int, value: Any) -> bytes | None:
         raise InvalidRecordError(f"headers[{index}]: the value cannot be read: {error}") from None
 
 
-def check_record(record: ProducerRecord) -> ProducerRecord:
-    """A record made elsewhere, with every field but key and value checked and in its one form.
+def checked_record(
+    topic: Any, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
+) -> ProducerRecord:
+    """A record with every field but key and value checked and in its one form.
 
     Raises what the other functions of this module raise.
     """
     return ProducerRecord(
-        check_topic(record.topic),
+        check_topic(topic),
+        value,
+        key,
+        freeze_headers(headers),
+        check_partition(partition),
+        check_timestamp(timestamp_ms),
+    )
+
+
+def check_record(record: ProducerRecord) -> ProducerRecord:
+    """``checked_record`` of one made elsewhere."""
+    return checked_record(
+        record.topic,
         record.value,
         record.key,
-        freeze_headers(record.headers),
-        check_partition(record.partition),
-        check_timestamp(record.timestamp_ms),
+        record.headers,
+        record.partition,
+        record.timestamp_ms,
     )
 
 

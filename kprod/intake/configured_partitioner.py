@@ -138,9 +138,9 @@ def compiled_partitioner(
 ) -> DefaultPartitioner | None:
     """The partitioner if the compiled ``send`` can do without asking it, else None.
 
-    Nothing of the application's may have to see each record on its way in.
+    Nothing of the application's but serializers may have to see each record on its way in.
     """
-    if config.interceptors or config.key_serializer or config.value_serializer:
+    if config.interceptors:
         return None
     if config.dead_letter_topic is not None:  # a letter needs what was sent
         return None

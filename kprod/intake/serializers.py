@@ -122,6 +122,9 @@ class Serializers:
         ]
         self._see_headers = any(map(_sees_headers, (key, value)))
 
+    def __bool__(self) -> bool:
+        return self._key is not None or self._value is not None
+
     def ensure_ready(self, topic: str) -> None:
         """Raises WouldWait when a serializer has to ask somebody before it knows the topic."""
         for ensure_ready in self._ready:
@@ -136,23 +139,30 @@ class Serializers:
         the field, InvalidRecordError for a memoryview that was released, what ``freeze_headers``
         raises for headers of a serializer, and WouldWait.
         """
-        key, value = record.key, record.value
-        headers = list(record.headers) if self._see_headers else None
+        return self.apply_to(record.topic, record.key, record.value, record.headers)
+
+    def apply_to(
+        self, topic: str, key: Any, value: Any, headers: Sequence[Header]
+    ) -> tuple[BytesLike | None, BytesLike | None, Sequence[Header]]:
+        """``apply`` of the record with these fields; the compiled ``send`` calls it."""
+        seen = list(headers) if self._see_headers else None
         if self._key is not None:
-            key = _serialized("key", self._key, record, headers, key)
+            key = _serialized("key", self._key, topic, seen, key)
         elif key is not None and type(key) is not bytes:
-            key = _buffer("key", record.topic, key, _advice("key", key))
+            key = _buffer("key", topic, key, _advice("key", key))
         if self._value is not None:
-            value = _serialized("value", self._value, record, headers, value)
+            value = _serialized("value", self._value, topic, seen, value)
         elif value is not None and type(value) is not bytes:
-            value = _buffer("value", record.topic, value, _advice("value", value))
-        return key, value, record.headers if headers is None else _frozen(headers, record)
+            value = _buffer("value", topic, value, _advice("value", value))
+        if seen is None or not (seen or headers):
+            return key, value, headers
+        return key, value, _frozen(seen, headers)
 
 
-def _frozen(headers: list[Header], record: ProducerRecord) -> Sequence[Header]:
+def _frozen(seen: list[Header], headers: Sequence[Header]) -> Sequence[Header]:
     """The headers after the serializers: the record's own where none has changed them."""
-    frozen = freeze_headers(headers)
-    return record.headers if frozen == record.headers else frozen
+    frozen = freeze_headers(seen)
+    return headers if frozen == headers else frozen
 
 
 def _bound(serializer: Any) -> _Serialize | None:
@@ -172,22 +182,22 @@ def _sees_headers(serializer: Any) -> bool:
 def _serialized(
     field: str,
     serialize: _Serialize,
-    record: ProducerRecord,
+    topic: str,
     headers: list[Header] | None,
     data: Any,
 ) -> BytesLike | None:
     try:
-        result = serialize(record.topic, [] if headers is None else headers, data)
+        result = serialize(topic, [] if headers is None else headers, data)
     except (WouldWait, KprodError):  # which say themselves what is wrong
         raise
     except Exception as error:
         raise SerializationError(
-            f"{field} for topic {record.topic!r}: {field}_serializer failed on"
+            f"{field} for topic {topic!r}: {field}_serializer failed on"
             f" {type(data).__name__}: {type(error).__name__}: {error}"
         ) from error
     if result is None or type(result) is bytes:
         return result
-    return _buffer(field, record.topic, result, f"that is what {field}_serializer returned")
+    return _buffer(field, topic, result, f"that is what {field}_serializer returned")
 
 
 def _buffer(field: str, topic: str, data: Any, advice: str) -> BytesLike:
@@ -222,3 +232,7 @@ def _advice(field: str, data: Any) -> str:
     if isinstance(data, dict | list | tuple | int | float):
         return f'pass {field}_serializer=..., for instance "json"'
     return f"pass {field}_serializer=... to turn it into bytes"
+
+
+NO_SERIALIZERS = Serializers()
+"""For keys and values that are bytes."""

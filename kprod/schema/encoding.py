@@ -10,6 +10,8 @@ from io import BytesIO
 from typing import Any, Protocol
 
 from kprod.errors import ConfigError
+from kprod.schema.flat_avro import flat_fields
+from kprod_ext.avro import FlatRecordEncoder
 from kprod_ext.peer_text import printable
 
 Encode = Callable[[Any], bytes]
@@ -42,7 +44,7 @@ def unusable(error: Exception) -> ConfigError:
 
 @dataclass(frozen=True, slots=True)
 class AvroEncoding:
-    """Avro by fastavro. ``text`` defines all types that it names."""
+    """Avro by fastavro, or by the compiled encoder. ``text`` defines all types that it names."""
 
     text: str
 
@@ -51,6 +53,7 @@ class AvroEncoding:
         from fastavro import schemaless_writer
 
         schema = self.parsed()
+        fields = flat_fields(schema)
 
         def encode(data: Any) -> bytes:
             buffer = BytesIO()
@@ -58,7 +61,7 @@ class AvroEncoding:
             schemaless_writer(buffer, schema, data)
             return buffer.getvalue()
 
-        return encode
+        return encode if fields is None else FlatRecordEncoder(fields, prefix, encode).encode
 
     def parsed(self) -> Any:
         """The schema as fastavro writes with it. Raises ConfigError."""

@@ -103,11 +103,12 @@ class SchemaSerializer(ABC):
         if data is None:
             return None
         encoder = self._encoders.get(topic)
-        if encoder is None or encoder.expired:
+        if encoder is None or (encoder.good_until is not None and encoder.expired):
             encoder = self._asked(topic)
-        encoded = encoder.encode(data)
-        if encoder.header is not None:
-            add_header(headers, encoder.header)
+        encode, header, _ = encoder
+        encoded = encode(data)
+        if header is not None:
+            add_header(headers, header)
         return encoded
 
     def ensure_ready(self, topic: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,13 +128,16 @@ class Observer:
 class OnePath:
     """A producer and a cluster of its own."""
 
-    def __init__(self, *observers: Observer, partitions: int = PARTITIONS) -> None:
+    def __init__(
+        self, *observers: Observer, partitions: int = PARTITIONS, serializer: Any = None
+    ) -> None:
         self.cluster = ScriptedCluster(topics={"t": [1] * partitions})
         broker = self.cluster.add(1)
         self.producer = SteadyProducer(
             bootstrap_servers=f"{broker.host}:{broker.port}",
             transport=lambda: MemoryBackend(self.cluster.listeners),
             interceptors=list(observers),
+            value_serializer=serializer,
             batch_size=BATCH_SIZE,
             max_request_size=2_000,
             linger_ms=60_000,
@@ -170,8 +174,33 @@ def test_records_without_keys_are_the_same_too(sent: list[Sending]) -> None:
     assert OnePath(partitions=1).run(sent) == OnePath(Observer(), partitions=1).run(sent)
 
 
-def test_the_compiled_path_is_taken() -> None:
-    path = OnePath()
+class Telling:
+    """Adds a header to some records, fails on some, and counts those it has seen."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def serialize(self, topic: str, headers: list[Any], data: Any) -> Any:
+        self.seen += 1
+        if data in ("text", 7):
+            raise ValueError("not this one")
+        if isinstance(data, bytes) and len(data) % 3 == 1:
+            headers.append(("length", b"%d" % len(data)))
+        return data
+
+
+@settings(max_examples=40, deadline=None)
+@given(sendings(keys))
+def test_serializers_see_each_record_once_on_both_paths(sent: list[Sending]) -> None:
+    compiled, python = Telling(), Telling()
+    found = OnePath(serializer=compiled).run(sent)
+    assert found == OnePath(Observer(), serializer=python).run(sent)
+    assert compiled.seen == python.seen
+
+
+@pytest.mark.parametrize("serializer", [None, Telling()])
+def test_the_compiled_path_is_taken(serializer: Any) -> None:
+    path = OnePath(serializer=serializer)
     sent = [Sending(b"%d" % n, b"key", None, 1, None) for n in range(3)]
     for sending in sent:
         path._send(sending)

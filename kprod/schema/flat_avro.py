@@ -1,0 +1,76 @@
+"""Which fields of an Avro record the compiled encoder writes by itself"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any, TypeAlias
+
+PRIMITIVE = frozenset({"boolean", "int", "long", "float", "double", "string", "bytes"})
+LOGICAL = frozenset({"int-date", "long-timestamp-millis", "long-timestamp-micros"})
+
+FlatField: TypeAlias = tuple[str, str, int, Any, Any]
+"""As ``kprod_ext.avro.FlatRecordEncoder`` takes it."""
+
+
+def flat_fields(schema: Any) -> list[FlatField] | None:
+    """The fields of a record, None of a schema that fastavro has to write as a whole.
+
+    ``schema`` is parsed by fastavro. A field with a type that has parts, or a logical type that
+    needs them, is written by fastavro alone, unless it refers to a type by its name.
+    """
+    if not isinstance(schema, dict) or schema.get("type") != "record" or "logicalType" in schema:
+        return None
+    fields = [_flat(field) for field in schema["fields"]]
+    found = [field for field in fields if field is not None]
+    return found if len(found) == len(fields) else None
+
+
+def _flat(field: dict[str, Any]) -> FlatField | None:
+    kind, null_branch, extra = "other", -1, None
+    simple = _simple(field["type"])
+    if simple is None and isinstance(field["type"], list) and len(field["type"]) == 2:
+        null_branch = field["type"].index("null") if "null" in field["type"] else -1
+        simple = _simple(field["type"][1 - null_branch]) if null_branch >= 0 else None
+    if simple is not None:
+        kind, extra = simple
+    else:
+        null_branch, extra = -1, _own_writer(field["type"])
+        if extra is None:
+            return None
+    return field["name"], kind, null_branch, field.get("default"), extra
+
+
+def _simple(kind: Any) -> tuple[str, Any] | None:
+    """The compiled encoder's name of a type, and what it needs to write that."""
+    if isinstance(kind, str):
+        return (kind, None) if kind in PRIMITIVE else None
+    if not isinstance(kind, dict):
+        return None
+    name = kind["type"]
+    if "logicalType" in kind:
+        name = f"{name}-{kind['logicalType']}"
+        return (name, None) if name in LOGICAL else None
+    if name == "enum":
+        return name, {symbol: number for number, symbol in enumerate(kind["symbols"])}
+    if name == "fixed":
+        return name, kind["size"]
+    return (name, None) if name in PRIMITIVE else None
+
+
+def _own_writer(kind: Any) -> Callable[[Any], bytes] | None:
+    """What writes a field by itself; None where its type is defined elsewhere in the schema."""
+    from fastavro import parse_schema, schemaless_writer
+    from fastavro.schema import UnknownType
+
+    try:
+        parsed = parse_schema(kind)
+    except UnknownType:
+        return None
+
+    def write(value: Any) -> bytes:
+        buffer = BytesIO()
+        schemaless_writer(buffer, parsed, value)
+        return buffer.getvalue()
+
+    return write
