@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -61,3 +62,42 @@ def _row(number: int, bar: Bar, unit: str, scale: float) -> str:
 
 def _limit_line(x: float, height: int) -> str:
     return f'<path d="M{x:.1f} 0V{height}" class="limit"><title>goal</title></path>'
+
+
+PLOT_HEIGHT, POINT = 140, 2.5
+
+
+def trend_chart(title: str, unit: str, points: Sequence[tuple[float, float]], slope: float) -> str:
+    """A figure with a dot for each pair of hours and value, and a line of ``slope`` per hour.
+
+    The line goes through the medians of both. The values begin at the least. No points: an empty
+    string.
+    """
+    if not points:
+        return ""
+    hours, values = ([point[axis] for point in points] for axis in (0, 1))
+    least, most = min(values), max(values)
+    across = (WIDTH - LABEL_WIDTH - VALUE_WIDTH) / ((max(hours) - min(hours)) or 1.0)
+    up = (PLOT_HEIGHT - 2 * TOP) / ((most - least) or 1.0)
+
+    def place(hour: float, value: float) -> tuple[float, float]:
+        return LABEL_WIDTH + (hour - min(hours)) * across, PLOT_HEIGHT - TOP - (value - least) * up
+
+    dots = "".join(
+        '<circle cx="{:.1f}" cy="{:.1f}" r="{}" class="ours"/>'.format(*place(*point), POINT)
+        for point in points
+    )
+    middle = statistics.median(values) - slope * statistics.median(hours)
+    ends = [place(hour, middle + slope * hour) for hour in (min(hours), max(hours))]
+    line = "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*ends[0], *ends[1])
+    told = escape(title)
+    labels = "".join(
+        f'<text x="{LABEL_WIDTH - 8}" y="{place(0, value)[1] + 4:.1f}" class="label">'
+        f"{escape(f'{figure(value)} {unit}')}</text>"
+        for value in {least, most}
+    )
+    return (
+        f"<figure><figcaption>{told}</figcaption>"
+        f'<svg viewBox="0 0 {WIDTH} {PLOT_HEIGHT}" role="img" aria-label="{told}">'
+        f'{labels}{dots}<path d="{line}" class="limit"/></svg></figure>\n'
+    )

@@ -48,11 +48,16 @@ measured, and what may be wrong with it: <code>benchmarks/README.md</code>.</p>
 def page(folder: Path = FOLDER) -> str:
     """The whole document. A full result is preferred to a quick one; what is missing is named."""
     parts = [_section(name, make, folder) for name, make in SECTIONS.items()]
+    return html("kprod: benchmarks", INTRODUCTION + "".join(parts))
+
+
+def html(title: str, body: str) -> str:
+    """A document in the style of the report; ``body`` is HTML, ``title`` is text."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>kprod: benchmarks</title><style>{STYLE}</style></head>\n<body>"
-        f"<h1>kprod: benchmarks</h1>{INTRODUCTION}{''.join(parts)}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>"
+        f"<h1>{escape(title)}</h1>{body}</body></html>\n"
     )
 
 

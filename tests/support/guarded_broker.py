@@ -77,8 +77,9 @@ def guarded_broker(
     *,
     lifetime: float | None = None,
     folder: Path | None = None,
+    nodes: int = 1,
 ) -> Iterator[GuardedBroker]:
-    """One with TCP listeners; with ``folder``, with Unix domain sockets there instead."""
+    """``nodes`` with TCP listeners; one with ``folder``, with Unix domain sockets there instead."""
     login = Authentication({USER: PASSWORD}, MECHANISMS[1:], session_lifetime=lifetime)
     contexts = {
         "plain": None,
@@ -98,5 +99,5 @@ def guarded_broker(
                     path=None if folder is None else str(folder / f"{9092 + len(listeners)}.sock"),
                 )
             )
-    with EmbeddedBroker(listeners=listeners, topics=topics) as broker:
+    with EmbeddedBroker(listeners=listeners, topics=topics, nodes=nodes) as broker:
         yield GuardedBroker(certificates, broker, [each for each in contexts.values() if each])

@@ -13,6 +13,18 @@ def numbered(number: int, size: int = 1) -> bytes:
     return b"%0*d" % (size, number)
 
 
+def check_order(found: Sequence[Stored], count: int, partitions: int) -> None:
+    """Records 0 to ``count`` - 1 are in the log once each, in the order of sending.
+
+    Record n was sent to partition n % ``partitions``.
+    """
+    per_partition: list[list[int]] = [[] for _ in range(partitions)]
+    for record in found:
+        per_partition[record.partition].append(int(record.value or b"-1"))
+    for partition, in_log in enumerate(per_partition):
+        assert in_log == list(range(partition, count, partitions))
+
+
 def check_numbered(
     found: Sequence[Stored], places: Sequence[RecordMetadata], partitions: int
 ) -> None:
@@ -20,14 +32,8 @@ def check_numbered(
 
     ``places`` are those of records 0, 1, 2...; record n was sent to partition n % ``partitions``.
     """
-    per_partition: list[list[int]] = [[] for _ in range(partitions)]
-    numbers: dict[tuple[int, int], int] = {}
-    for record in found:
-        number = int(record.value or b"-1")
-        per_partition[record.partition].append(number)
-        numbers[record.partition, record.offset] = number
-    for partition, in_log in enumerate(per_partition):
-        assert in_log == list(range(partition, len(places), partitions))
+    check_order(found, len(places), partitions)
+    numbers = {(record.partition, record.offset): int(record.value or b"-1") for record in found}
     for number, place in enumerate(places):
         if place.offset >= 0:  # not told when the record was recognised as a repetition
             assert numbers[place.partition, place.offset] == number

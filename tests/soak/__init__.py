@@ -1,0 +1,1 @@
+"""Hours of everything a producer goes through, and a gate that tells growth from noise."""

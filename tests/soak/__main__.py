@@ -1,0 +1,185 @@
+"""Hours of a producer's life in turns, and a gate on what its process holds.
+
+    python -m tests.soak --hours N [--rate N] [--seconds N] [--without-spark]
+
+Three embedded brokers, the producers and a Spark driver are processes of their own. In turns, each
+on a topic of its own: steady load, a producer made and closed, leaders that move, nodes that
+restart, a crash of all, logins that run out, certificates that are replaced, transactions, and a
+micro-batch of Spark. A consumer that is not ours finds each record once and in order; memory,
+descriptors, threads and latency must not grow (``trend.py``). Needs Java for Spark.
+
+Stores ``soak.json`` below ``benchmarks/results`` when it ran for three hours, else
+``soak-quick.json``, and ``build/soak/report.html``. The exit code is 1 when something grows or the
+run was too short to tell; what breaks a promise ends it at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from benchmarks.provenance import command_line, provenance
+from benchmarks.result_file import write_result
+from benchmarks.spread import significant
+from tests.soak.command_process import ROOT, CommandProcess
+from tests.soak.page import page
+from tests.soak.sampling import Sampler, points_of, python_family
+from tests.soak.trend import Measure, Point, Verdict, judge
+from tests.soak.turns import Turns
+from tests.support.held_resources import held_resources
+
+FOLDER = ROOT / "build" / "soak"
+FULL_HOURS = 3.0
+WARM_UP = 0.2
+"""Of the cycles: caches fill, and arenas reach the size that they keep."""
+MEBIBYTE = 2**20
+HELD = {
+    "memory": Measure("resident memory", "MiB", negligible=1.0),
+    "files": Measure("open descriptors", "", negligible=0.5),
+    "threads": Measure("threads", "", negligible=0.5),
+}
+LATENCY = {
+    "p50": Measure("latency, median", "ms", negligible=1.0),
+    "p99": Measure("latency, 99th percentile", "ms", negligible=10.0),
+}
+"""Of the steady turns."""
+
+
+class Soak:
+    """The processes, the cycles of turns, and what was seen."""
+
+    def __init__(self, options: argparse.Namespace, stack: ExitStack) -> None:
+        self._options = options
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        output = stack.enter_context((FOLDER / "output.txt").open("w"))
+        self.totals: dict[str, float] = {}
+        self._latencies: dict[str, list[Point]] = {name: [] for name in LATENCY}
+
+        def process(name: str, **arguments: Any) -> CommandProcess:
+            module = f"tests.soak.{name}"
+            return stack.enter_context(CommandProcess(module, arguments, output))
+
+        brokers = process("brokers", folder=folder)
+        addresses = brokers.ask("options")
+        servers = addresses["plain"]["bootstrap_servers"]
+        self._load = process("load", **addresses)
+        processes = {
+            "producers": partial(held_resources, self._load.pid),
+            "brokers": partial(held_resources, brokers.pid),
+        }
+        spark = None
+        if not options.without_spark:
+            spark = process("spark_batches", folder=folder, servers=servers)
+            processes["Spark's Python"] = partial(python_family, spark.pid)
+        self._sampler = Sampler(processes)
+        self.processes = list(processes)
+        self.turns = Turns(
+            self._load, brokers, spark, servers, seconds=options.seconds, rate=options.rate
+        )
+
+    def run(self) -> None:
+        """Whole cycles until the time is over."""
+        with self._sampler.running():
+            while self._sampler.hours < self._options.hours:
+                for kind in self.turns.kinds:
+                    self.turns.take(kind)
+                self._time_steady()
+                self._sampler.cycle += 1
+                print(
+                    f"{self._sampler.hours:.2f} h: {self.cycles} cycles,"
+                    f" {self.turns.records:,} records",
+                    flush=True,
+                )
+        self.totals = self._load.ask("close")
+
+    @property
+    def cycles(self) -> int:
+        """Those that are complete."""
+        return self._sampler.cycle
+
+    def _time_steady(self) -> None:
+        milliseconds = self.turns.milliseconds
+        quantiles = statistics.quantiles(milliseconds, n=100)
+        for name, value in (("p50", quantiles[49]), ("p99", quantiles[98])):
+            self._latencies[name].append(Point(self._sampler.hours, value))
+
+    def verdicts(self) -> dict[str, dict[str, Verdict]]:
+        """By process and measure; without the cycles of the warm-up."""
+        first = int(WARM_UP * self.cycles)
+        found = {
+            process: {name: self._of(process, name, first) for name in HELD}
+            for process in self.processes
+        }
+        found["producers"] |= {
+            name: judge(LATENCY[name], points[first:]) for name, points in self._latencies.items()
+        }
+        return found
+
+    def _of(self, process: str, name: str, first: int) -> Verdict:
+        points = points_of(self._sampler.samples, process, name, range(first, self.cycles))
+        scale = MEBIBYTE if name == "memory" else 1
+        return judge(HELD[name], [Point(hours, value / scale) for hours, value in points])
+
+
+def main() -> int:
+    """Run what the command line asks for, store it, and tell; the exit code."""
+    options = _parser().parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    origin = provenance()
+    with ExitStack() as stack:
+        soak = Soak(options, stack)
+        soak.run()
+    verdicts = soak.verdicts()
+    whole = options.hours >= FULL_HOURS and not options.without_spark
+    stored = write_result(
+        "soak" if whole else "soak-quick",
+        question="Does a producer that runs for hours hold more and more, or become slower?",
+        command=command_line("tests.soak"),
+        origin=origin,
+        settings=vars(options) | {"turns": list(soak.turns.kinds), "warm_up": WARM_UP},
+        figures=_figures(soak, verdicts),
+    )
+    report = FOLDER / "report.html"
+    report.write_text(page(verdicts))
+    print(f"Stored in {stored.relative_to(ROOT)} and {report.relative_to(ROOT)}")
+    for process, measures in verdicts.items():
+        for verdict in measures.values():
+            print(f"{process}, {verdict.measure.name}: {verdict}")
+    judged = [verdict for measures in verdicts.values() for verdict in measures.values()]
+    return int(any(verdict.grows or not verdict.is_decided for verdict in judged))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak")
+    parser.add_argument("--hours", type=float, default=FULL_HOURS)
+    parser.add_argument("--rate", type=float, default=500.0, help="records per second")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of load in each turn")
+    parser.add_argument("--without-spark", action="store_true")
+    return parser
+
+
+def _figures(soak: Soak, verdicts: dict[str, dict[str, Verdict]]) -> dict[str, Any]:
+    return {
+        "cycles": soak.cycles,
+        "records": soak.turns.records,
+        "producers": soak.totals,
+        "verdicts": {
+            process: {
+                name: {
+                    "verdict": str(verdict),
+                    "points": [[significant(each) for each in point] for point in verdict.points],
+                }
+                for name, verdict in measures.items()
+            }
+            for process, measures in verdicts.items()
+        },
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

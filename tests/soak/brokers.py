@@ -1,0 +1,70 @@
+"""Three embedded brokers in one process, which restart, move leaders and change certificates.
+
+    python -m tests.soak.brokers '{"folder": "..."}'
+
+Logins last for some seconds. Commands are the methods of ``Brokers``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.soak.command_process import serve
+from tests.support.certificates import Certificates
+from tests.support.guarded_broker import GuardedBroker, guarded_broker
+
+LOGIN_SECONDS = 2.0
+NODES = 3
+
+
+class Brokers:
+    """What happens to brokers. Every command returns once it has happened."""
+
+    def __init__(self, guarded: GuardedBroker) -> None:
+        self._guarded = guarded
+        self._broker = guarded.broker
+
+    def options(self) -> dict[str, Any]:
+        """Those of a producer for an open listener, and for one with certificate and login."""
+        return {
+            "plain": self._guarded.options("plain", "none"),
+            "guarded": self._guarded.options("mtls", "SCRAM-SHA-256"),
+        }
+
+    def crash(self) -> None:
+        """All nodes end as by a crash, and start again."""
+        self._broker.kill()
+        self._broker.start()
+
+    def restart(self, node: int) -> None:
+        """One node ends, and starts again; meanwhile the others lead its partitions."""
+        self._broker.stop_node(node)
+        self._broker.start_node(node)
+
+    def move_leaders(self, topic: str, partitions: int) -> None:
+        """Every partition of the topic is led by the next node."""
+        for partition in range(partitions):
+            following = self._broker.leader(topic, partition) % NODES + 1
+            self._broker.move_leader(topic, partition, following)
+
+    def renew_certificates(self) -> None:
+        """New keys for both sides; each node restarts, so that every connection uses them."""
+        self._guarded.renew()
+        for node in self._broker.node_ids:
+            self.restart(node)
+
+
+def main() -> None:
+    """Serve the commands of standard input."""
+    folder = Path(json.loads(sys.argv[1])["folder"])
+    with guarded_broker(Certificates(folder), {}, lifetime=LOGIN_SECONDS, nodes=NODES) as guarded:
+        brokers = Brokers(guarded)
+        commands = ("options", "crash", "restart", "move_leaders", "renew_certificates")
+        serve({name: getattr(brokers, name) for name in commands})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The process under test: producers that live as long as the soak, and some that live briefly.
+
+    python -m tests.soak.load '{"plain": {...}, "guarded": {...}}'
+
+The options are those of ``KafkaProducer``: ``plain`` for an open listener, ``guarded`` for one that
+asks for a certificate and a login. Commands are the methods of ``Load``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kprod import KafkaProducer
+from kprod.types import DeliveryReport
+from tests.soak.command_process import serve
+from tests.support.numbered_records import numbered
+
+VALUE_BYTES = 100
+SLICE_SECONDS = 0.05
+"""Records are sent in slices, as many at once as are due; the last one of each is timed."""
+IN_TRANSACTION = 20
+LEFT_SECONDS = 90.0
+"""For what is still under way at the end of a turn, with a broker that has just come back."""
+LASTING: dict[str, Any] = {
+    "allow_auto_create_topics": False,
+    "linger_ms": 5,
+    "metadata_max_age_ms": 10_000,
+    "metadata_max_idle_ms": 30_000,
+    "reconnect_backoff_max_ms": 500,
+}
+"""A topic that has gone is forgotten within half a minute, and is not made again."""
+
+
+class Load:
+    """Each command sends numbered records to one topic, and returns once all are stored."""
+
+    def __init__(self, plain: Mapping[str, Any], guarded: Mapping[str, Any]) -> None:
+        self._plain = {**LASTING, **plain}
+        self._producers = {
+            "plain": KafkaProducer(**self._plain),
+            "guarded": KafkaProducer(**LASTING, **guarded),
+        }
+        self._transactional = KafkaProducer(transactional_id="soak", **self._plain)
+        self._transactional.init_transactions()
+
+    def send(
+        self, producer: str, topic: str, partitions: int, seconds: float, rate: float
+    ) -> dict[str, Any]:
+        """At ``rate`` records per second; how many, and the milliseconds of those timed."""
+        return self._send(self._producers[producer], topic, partitions, seconds, rate)
+
+    def send_briefly(
+        self, topic: str, partitions: int, seconds: float, rate: float
+    ) -> dict[str, Any]:
+        """The same by a producer that is made and closed for it."""
+        with KafkaProducer(**self._plain) as producer:
+            return self._send(producer, topic, partitions, seconds, rate)
+
+    def transact(self, topic: str, partitions: int, transactions: int) -> dict[str, Any]:
+        """Transactions of 20 records, of which every third is aborted; the numbers committed."""
+        producer = self._transactional
+        committed: list[int] = []
+        for each in range(transactions):
+            numbers = range(each * IN_TRANSACTION, (each + 1) * IN_TRANSACTION)
+            producer.begin_transaction()
+            for number in numbers:
+                producer.send(topic, numbered(number), partition=number % partitions)
+            if each % 3 == 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+                committed += numbers
+        return {"committed": committed}
+
+    def close(self) -> dict[str, float]:
+        """End every producer; how many records were sent again, and connections made."""
+        metrics = [each.metrics()["producer-metrics"] for each in self._producers.values()]
+        for each in (*self._producers.values(), self._transactional):
+            each.close()
+        return {
+            name: sum(float(of_one[name]) for of_one in metrics)
+            for name in ("record-retry-total", "connection-creation-total")
+        }
+
+    def _send(
+        self, producer: KafkaProducer, topic: str, partitions: int, seconds: float, rate: float
+    ) -> dict[str, Any]:
+        took: list[float] = []
+        sent, started = 0, time.monotonic()
+        while (passed := time.monotonic() - started) < seconds:
+            future = None
+            while sent < passed * rate:
+                value = numbered(sent, VALUE_BYTES)
+                future = producer.send(topic, value, partition=sent % partitions)
+                sent += 1
+            if future is not None:
+                began = time.monotonic()
+                future.add_both(lambda _, began=began: took.append(time.monotonic() - began))
+            time.sleep(SLICE_SECONDS)
+        report: DeliveryReport = producer.flush(timeout=LEFT_SECONDS)
+        assert (report.failed, report.pending) == (0, 0), report
+        return {"sent": sent, "milliseconds": [1000 * each for each in took]}
+
+
+def main() -> None:
+    """Serve the commands of standard input."""
+    load = Load(**json.loads(sys.argv[1]))
+    commands = ("send", "send_briefly", "transact", "close")
+    serve({name: getattr(load, name) for name in commands})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What a process holds as the kernel sees it: memory, open files, threads. Linux only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PROCESSES = Path("/proc")
+RESIDENT = "VmRSS"
+THREADS = "Threads"
+
+
+class HeldResources(NamedTuple):
+    """Resident memory in bytes, open descriptors, threads."""
+
+    memory: int
+    files: int
+    threads: int
+
+    def __add__(self, other: object) -> HeldResources:
+        """Of two processes together. Pages that both share count twice."""
+        if not isinstance(other, HeldResources):
+            return NotImplemented
+        return HeldResources(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+def held_resources(pid: int | str = "self") -> HeldResources:
+    """Of one process, this one by default. ``FileNotFoundError``: it has ended."""
+    folder = PROCESSES / str(pid)
+    lines = (line.split() for line in (folder / "status").read_text().splitlines())
+    status = {name.rstrip(":"): values for name, *values in lines}
+    return HeldResources(
+        memory=1024 * int(status[RESIDENT][0]),
+        files=len(os.listdir(folder / "fd")),
+        threads=int(status[THREADS][0]),
+    )
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """The processes that ``pid`` has started, and those that they have started, as they are now."""
+    children: dict[int, list[int]] = {}
+    for folder in PROCESSES.glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended meanwhile
+            continue
+        children.setdefault(parent, []).append(int(folder.name))
+    unseen = [pid]
+    while unseen:
+        found = children.get(unseen.pop(), [])
+        yield from found
+        unseen += found
