@@ -16,12 +16,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
 
 from benchmarks.endurance.load import KEYS, PARTS, Load
-from kprod.cli.figures import STATUS
 from kprod.cli.perf.workload import letters
+from tests.support.held_resources import resident_bytes
 
 SLICE = 1_000
 """Records between two looks at the clock, and at outcomes."""
@@ -30,7 +29,6 @@ OUTSTANDING = 200
 FULL_SECONDS = 0.01
 """How long to wait for callbacks when the queue is full."""
 STATISTICS_MS = 500
-RESIDENT = "VmRSS:"
 
 Pairs = Sequence[tuple[bytes, bytes]]
 
@@ -172,12 +170,6 @@ def _part(client: Client, slices: Sequence[Pairs], seconds: float) -> dict[str, 
         "requests": client.requests() - requests,
         "rss_bytes": resident_bytes(),
     }
-
-
-def resident_bytes(status: Path = STATUS) -> int:
-    """The memory of this process that is resident now."""
-    lines = status.read_text().splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(RESIDENT)))
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 from kprod import KafkaProducer
 from kprod.errors import KprodError
 from kprod.wire.versions import ApiKey
-from tests.fault.hostile_requests import resident
 from tests.fault.mutated_answers import MutatingCluster, MutatingEnd
 from tests.support import hostile_answers as told
+from tests.support.held_resources import resident_bytes
 
 SIZES = (0, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000, 17_000_000, 100_000_000)
 DELIVERY = 1.5
@@ -192,13 +192,13 @@ def measured(name: str, size: int) -> Figures:
             output = child.stdout
             assert output is not None
             output.readline()  # it has begun
-            before = peak = resident(child.pid)
+            before = peak = resident_bytes(child.pid)
             lines: list[bytes] = []
             reader = threading.Thread(target=lambda: lines.append(output.readline()))
             reader.start()
             while reader.is_alive():
                 with suppress(OSError):  # it has just ended
-                    peak = max(peak, resident(child.pid))
+                    peak = max(peak, resident_bytes(child.pid))
                 reader.join(0.01)
     found = json.loads(lines[0])
     return Figures(len(cluster.told), cluster.answered, cluster.sent, memory=peak - before, **found)

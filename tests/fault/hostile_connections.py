@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kprod.broker.protocol.api_key import ApiKey
-from tests.fault.hostile_requests import resident
 from tests.support.broker_process import BrokerProcess
+from tests.support.held_resources import resident_bytes
 from tests.support.raw_batch import raw_batch
 from tests.support.wire_client import WireClient
 
@@ -56,10 +56,10 @@ def run(idle: int, prefixes: int, asked: int) -> Served:
         BrokerProcess(Path(folder) / "data", {"t": 1}) as broker,
         WireClient(broker.bootstrap_servers) as well,
     ):
-        before = resident(broker.pid)
+        before = resident_bytes(broker.pid)
         with _taking_room(broker.port, idle, prefixes):
             seconds = sorted(_asked(well) for _ in range(asked))
-            return Served(seconds, before, resident(broker.pid))
+            return Served(seconds, before, resident_bytes(broker.pid))
 
 
 def run_changes(connections: int, partitions: int) -> Served:
@@ -70,7 +70,7 @@ def run_changes(connections: int, partitions: int) -> Served:
         WireClient(broker.bootstrap_servers) as well,
         ExitStack() as stack,
     ):
-        before, seconds = resident(broker.pid), [_asked(well)]
+        before, seconds = resident_bytes(broker.pid), [_asked(well)]
         changing = [
             stack.enter_context(WireClient(broker.bootstrap_servers)) for _ in range(connections)
         ]
@@ -83,7 +83,7 @@ def run_changes(connections: int, partitions: int) -> Served:
             for fd in select.select(list(waiting), [], [], 0)[0]:
                 _, answer = waiting.pop(fd).receive(ApiKey.CREATE_TOPICS, 5)
                 assert {topic.error_code for topic in answer.topics} <= {0, POLICY_VIOLATION}
-        return Served(sorted(seconds), before, resident(broker.pid))
+        return Served(sorted(seconds), before, resident_bytes(broker.pid))
 
 
 def run_unfinished(connections: int, size: int) -> Served:
@@ -94,7 +94,7 @@ def run_unfinished(connections: int, size: int) -> Served:
         WireClient(broker.bootstrap_servers) as well,
         ExitStack() as stack,
     ):
-        before, seconds = resident(broker.pid), [_asked(well)]
+        before, seconds = resident_bytes(broker.pid), [_asked(well)]
         begun = [stack.enter_context(_connection(broker.port)) for _ in range(connections)]
         for connection in begun:
             connection.sendall(struct.pack(">i", LARGEST) + bytes(size))
@@ -103,7 +103,7 @@ def run_unfinished(connections: int, size: int) -> Served:
             assert time.monotonic() - started < LET_GO
             seconds.append(_asked(well))
             time.sleep(0.1)
-        return Served(sorted(seconds), before, resident(broker.pid))
+        return Served(sorted(seconds), before, resident_bytes(broker.pid))
 
 
 @contextmanager

@@ -267,12 +267,6 @@ def _behave(client: WireClient, outcomes: Outcomes) -> None:
     outcomes.slowest = max(outcomes.slowest, time.perf_counter() - started)
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory that a process has."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * 4096
-
-
 def peak(pid: int) -> int:
     """Bytes of memory that a process has had at most."""
     status = Path(f"/proc/{pid}/status").read_text()

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROCESSES = Path("/proc")
-RESIDENT = "VmRSS"
-THREADS = "Threads"
 
 
 class HeldResources(NamedTuple):
@@ -29,13 +27,17 @@ class HeldResources(NamedTuple):
 def held_resources(pid: int | str = "self") -> HeldResources:
     """Of one process, this one by default. ``FileNotFoundError``: it has ended."""
     folder = PROCESSES / str(pid)
-    lines = (line.split() for line in (folder / "status").read_text().splitlines())
-    status = {name.rstrip(":"): values for name, *values in lines}
     return HeldResources(
-        memory=1024 * int(status[RESIDENT][0]),
+        memory=resident_bytes(pid),
         files=len(os.listdir(folder / "fd")),
-        threads=int(status[THREADS][0]),
+        threads=len(os.listdir(folder / "task")),
     )
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """The first of them alone, which is quicker. ``FileNotFoundError``: it has ended."""
+    pages = (PROCESSES / str(pid) / "statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(pid: int) -> Iterator[int]:

@@ -10,22 +10,20 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
-import os
 import socket
 import sys
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from kprod import KafkaProducer
 from kprod.errors import KprodError
 from kprod.transport.tcp import Address, TcpBackend
+from tests.support.held_resources import held_resources
 
 TOPIC = "leaks"
 PARTITIONS = 4
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Held(NamedTuple):
@@ -42,9 +40,8 @@ def held() -> Held:
     for _ in range(3):
         gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    memory = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
-    files = len(os.listdir("/proc/self/fd"))
-    return Held(memory, files, threading.active_count(), len(gc.get_objects()))
+    kernel = held_resources()
+    return Held(kernel.memory, kernel.files, threading.active_count(), len(gc.get_objects()))
 
 
 class Work:
