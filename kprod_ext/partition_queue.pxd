@@ -38,14 +38,17 @@ cdef inline Py_ssize_t share_of(Py_ssize_t batch_size, bint batch_ready) noexcep
 
 
 @cython.final
-@cython.no_gc           # refers to nothing
+@cython.no_gc           # refers to another one at most, never to itself
 cdef class StickyPartition:
     cdef readonly Py_ssize_t partition
+    cdef readonly StickyPartition following
     cdef readonly SharedFlag spent
     cdef Py_ssize_t _produced
     cdef readonly Py_ssize_t batch_size
     cdef RecordLock _lock               # guards counting
 
+    # The first of this one and those that follow it with a share left; the last if none has one.
+    cdef StickyPartition current(self)
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept nogil
     cdef Py_ssize_t left(self, bint batch_ready) noexcept nogil
 

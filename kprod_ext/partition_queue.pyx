@@ -47,18 +47,25 @@ cdef enum:
     PUSHED                  # the new batch is queued
     CHANGED                 # another thread changed the queue; retry
 
-# The partition of records without a key, until its share is used up (KIP-794).
-
 
 @cython.final
 cdef class StickyPartition:
     """One partition, and the bytes appended to it since it was chosen."""
 
-    def __cinit__(self, Py_ssize_t partition, Py_ssize_t batch_size):
+    def __cinit__(
+        self, Py_ssize_t partition, Py_ssize_t batch_size, StickyPartition following=None
+    ):
         if partition < 0 or batch_size < 1:
             raise ValueError(f"no such partition or batch size: {partition}, {batch_size}")
         self.partition = partition
         self.batch_size = batch_size
+        self.following = following
+
+    cdef StickyPartition current(self):
+        cdef StickyPartition sticky = self
+        while sticky.spent and sticky.following is not None:
+            sticky = sticky.following
+        return sticky
 
     def add(self, Py_ssize_t nbytes, bint batch_ready):
         """Count a record of nbytes. True when the partition's share is used up."""

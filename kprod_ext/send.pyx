@@ -166,6 +166,9 @@ cdef class TopicAppender:
             record.timestamp_ms = timestamp_of(timestamp_ms)
             if record.timestamp_ms < 0:
                 return None
+        if sticky is not None and sticky.spent:
+            sticky = sticky.current()
+            self._exchange(sticky)
         place = self._place(&record.key, partition, sticky)
         if place == ELSEWHERE:
             return None

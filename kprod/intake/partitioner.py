@@ -71,6 +71,10 @@ class Partitioner(Protocol):
         ...
 
 
+AHEAD = 8
+"""Sticky partitions drawn at once: by loads that are as old as seven shares at most."""
+
+
 class DefaultPartitioner:
     """Kafka's own choice: by the hash of the key over all partitions, else one partition at a time.
 
@@ -79,6 +83,9 @@ class DefaultPartitioner:
     what ``loads`` knows of their queues, else uniformly (``BuiltInPartitioner``, KIP-794). Records
     with a key that fall on the sticky partition count too if they are reported: they fill the same
     batch. With no ``key_hash`` every record is treated as one without a key. Thread-safe.
+
+    Several partitions are drawn at once, so that the compiled ``send`` can go on to the next one by
+    itself; only one where ``loads`` may have to avoid a broker.
     """
 
     def __init__(
@@ -94,6 +101,7 @@ class DefaultPartitioner:
         self._partition_of = key_hash.partition if key_hash is not None else None
         self._empty_is_a_key = key_hash is not None and key_hash.empty_is_a_key
         self._loads = loads
+        self._ahead = 1 if loads is not None and loads.avoids_brokers else AHEAD
         self._lock = threading.Lock()  # guards what follows; choose() reads _sticky without it
         self._rng = rng if rng is not None else random.Random()
         self._sticky: dict[str, StickyPartition] = {}
@@ -105,14 +113,18 @@ class DefaultPartitioner:
             raise PartitionError(f"topic {topic.name!r} has no partitions")
         if key is not None and self._partition_of is not None and (key or self._empty_is_a_key):
             return self._partition_of(key, count)
-        sticky = self._sticky.get(topic.name)
-        if sticky is not None and not sticky.spent and _usable(topic, sticky.partition):
-            return sticky.partition
-        return self._choose_again(topic)
+        sticky = self.sticky(topic.name)
+        if sticky is None or sticky.spent or not _usable(topic, sticky.partition):
+            with self._lock:
+                sticky = self._stick(topic)
+        return sticky.partition
 
     def sticky(self, topic: str) -> StickyPartition | None:
         """Where records of the topic without a key go at the moment, None before the first."""
-        return self._sticky.get(topic)
+        sticky = self._sticky.get(topic)
+        while sticky is not None and sticky.spent and sticky.following is not None:
+            sticky = sticky.following
+        return sticky
 
     def forget(self, topics: Container[str]) -> None:
         """Nothing is sent to these topics any more; used again, they begin anew."""
@@ -121,47 +133,51 @@ class DefaultPartitioner:
             self._sticky = {topic: each for topic, each in sticky if topic not in topics}
 
     def upcoming(self, topic: TopicInfo, count: int) -> list[StickyPartition]:
-        """The sticky partition, and ``count`` more, drawn for when it has had its share.
+        """The sticky partition, and at least ``count`` more for when it has had its share.
 
         The caller that writes to one tells ``goes_on``; the others are dropped.
         """
         with self._lock:
-            return [self._stick(topic), *self._drawn(topic, count)]
+            found = _in_order(self._stick(topic))
+            if len(found) <= count:
+                found += _in_order(self._drawn(topic, count))
+            return found
 
     def goes_on(self, topic: TopicInfo, sticky: StickyPartition) -> None:
         """Records without a key go to ``sticky`` now, which was drawn ahead."""
         with self._lock:
             self._sticky[topic.name] = sticky
 
-    def _choose_again(self, topic: TopicInfo) -> int:
-        with self._lock:
-            return self._stick(topic).partition
-
     def _stick(self, topic: TopicInfo) -> StickyPartition:
-        sticky = self._sticky.get(topic.name)
+        sticky = self.sticky(topic.name)
         # Looked at again: of several threads that found the partition without a leader only the
         # first draws, the others follow it and so fill the same batch.
         if sticky is None or sticky.spent or not _usable(topic, sticky.partition):
-            (sticky,) = self._drawn(topic)
-            self._sticky[topic.name] = sticky
+            sticky = self._drawn(topic, self._ahead)
+        self._sticky[topic.name] = sticky
         return sticky
 
-    def _drawn(self, topic: TopicInfo, count: int = 1) -> list[StickyPartition]:
+    def _drawn(self, topic: TopicInfo, count: int) -> StickyPartition:
+        """The first of ``count`` partitions, which the others follow."""
         drawn = self._loads.draw(topic, self._rng, count) if self._loads is not None else None
         if drawn is None:
             drawn = self._rng.choices(topic.available or range(len(topic.partitions)), k=count)
-        return [StickyPartition(partition, self._batch_size) for partition in drawn]
+        *others, last = drawn
+        first = StickyPartition(last, self._batch_size)
+        for partition in reversed(others):
+            first = StickyPartition(partition, self._batch_size, first)
+        return first
 
     def appended(self, topic: TopicInfo, partition: int, nbytes: int, batch_ready: bool) -> None:
         """Count towards the switch to another partition."""
         with self._lock:
-            sticky = self._sticky.get(topic.name)
+            sticky = self.sticky(topic.name)
             if sticky is not None and self._counted(sticky, partition, nbytes, batch_ready):
-                (self._sticky[topic.name],) = self._drawn(topic)
+                self._stick(topic)
 
     def count(self, topic: str, partition: int, nbytes: int, batch_ready: bool) -> None:
         """As ``appended``, for a caller without the topic: it switches with the next record."""
-        sticky = self._sticky.get(topic)
+        sticky = self.sticky(topic)
         if sticky is not None:
             self._counted(sticky, partition, nbytes, batch_ready)
 
@@ -170,6 +186,15 @@ class DefaultPartitioner:
         """Whether the sticky partition has had its share with what was written."""
         # A thread that chose before another one switched reports the partition left behind.
         return sticky.partition == partition and sticky.add(nbytes, batch_ready)
+
+
+def _in_order(sticky: StickyPartition | None) -> list[StickyPartition]:
+    """``sticky``, and all that follow it."""
+    found = []
+    while sticky is not None:
+        found.append(sticky)
+        sticky = sticky.following
+    return found
 
 
 def _usable(topic: TopicInfo, partition: int) -> bool:

@@ -87,6 +87,7 @@ class QueueLoads:
     def __init__(self, availability_timeout: float = 0.0) -> None:
         self.topics: set[str] = set()
         self._availability_timeout = availability_timeout
+        self.avoids_brokers = availability_timeout > 0.0
         self._waiting_since: dict[int, float] = {}
         self._look = _Look({})  # replaced as a whole: a reader sees all of one look
 

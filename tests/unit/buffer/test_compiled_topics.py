@@ -116,6 +116,22 @@ def test_records_without_a_key_stick_until_the_partition_had_its_share() -> None
     assert isinstance(send.send("t", b"the next one"), FutureRecordMetadata)
 
 
+def test_after_its_share_they_go_on_to_the_partition_that_was_drawn_ahead() -> None:
+    rig = rig_with_topic(2, batch_size=1_000)
+    send = lane_over(rig)
+    rig.queue()
+    rig.queue(partition=1)
+    last = StickyPartition(0, 40)
+    first = StickyPartition(0, 40, StickyPartition(1, 40, last))
+    send.topics.admit(TopicPartition("t", 1), 2, None)
+    send.topics.admit(TP, 2, first)
+    went = []
+    while isinstance(future := send.send("t", b"twenty bytes of value"), FutureRecordMetadata):
+        went.append(future.topic_partition.partition)
+    assert went == [0, 0, 0, 1, 1, 1, 0, 0, 0]
+    assert last.spent
+
+
 def test_a_sticky_partition_that_was_not_used_yet_asks() -> None:
     rig = rig_with_topic(2)
     send = lane_over(rig)

@@ -10,7 +10,8 @@ import pytest
 
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import PartitionError
-from kprod.intake.partitioner import DefaultPartitioner
+from kprod.intake.partitioner import AHEAD, DefaultPartitioner
+from kprod.intake.queue_loads import QueueLoads
 from tests.unit.intake.topics import topic
 
 BATCH = 1000
@@ -112,6 +113,38 @@ def test_counting_starts_again_after_a_switch() -> None:
     second = chooser.choose(where, None)
     chooser.appended(where, second, BATCH - 1, True)
     assert chooser.choose(where, None) == second
+
+
+def test_what_was_drawn_ahead_is_where_records_go() -> None:
+    chooser, where = partitioner(), topic(1000)
+    chooser.choose(where, None)
+    ahead: list[int] = []
+    sticky = chooser.sticky("t")
+    while sticky is not None:
+        ahead.append(sticky.partition)
+        sticky = sticky.following
+    assert len(ahead) == AHEAD
+    assert drawn(chooser, where, AHEAD + 1)[:-1] == ahead
+
+
+def test_one_is_drawn_at_a_time_where_brokers_may_have_to_be_avoided() -> None:
+    loads = QueueLoads(availability_timeout=1.0)
+    chooser = DefaultPartitioner(BATCH, random.Random(1), loads=loads)
+    chooser.choose(topic(1000), None)
+    sticky = chooser.sticky("t")
+    assert sticky is not None
+    assert sticky.following is None
+
+
+def test_one_that_was_drawn_ahead_and_lost_its_leader_is_left_out() -> None:
+    chooser, where = partitioner(), topic(1000)
+    first = chooser.choose(where, None)
+    sticky = chooser.sticky("t")
+    assert sticky is not None
+    assert sticky.following is not None
+    lost = sticky.following.partition
+    chooser.appended(where, first, BATCH, True)
+    assert chooser.choose(topic(1000, leaderless=[lost]), None) != lost
 
 
 def test_topics_are_counted_apart() -> None:
