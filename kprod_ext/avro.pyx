@@ -30,19 +30,26 @@ from cpython.datetime cimport (
 from cpython.dict cimport PyDict_CheckExact
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_AsDouble, PyLong_AsLongLongAndOverflow, PyLong_CheckExact
-from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact
 from libc.stdint cimport INT32_MAX, INT32_MIN, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kprod_ext.record cimport kprod_copy, put_varint
+from kprod_ext.avro cimport (
+    LARGEST_NUMBER,
+    Output,
+    make_room,
+    put_bytes,
+    put_little_endian,
+    put_plain,
+)
+from kprod_ext.record cimport put_varint
 from kprod_ext.shared cimport kprod_look_up
 
 import_datetime()
 
 cdef enum:
     FIRST_ROOM = 1024           # bytes of a record that need no memory of their own
-    LARGEST_NUMBER = 11         # bytes: the branch of a union and a long
     DAY = 24 * 60 * 60
 
 cdef enum Kind:
@@ -72,45 +79,6 @@ cdef struct Field:
     Kind kind
     int null_branch             # of a union with null: 0 or 1; -1: the field is no union
     Py_ssize_t size             # of FIXED
-
-
-cdef struct Output:
-    char* start
-    char* at
-    char* end
-    bint owned                  # the memory is on the heap
-
-
-cdef inline int make_room(Output* out, Py_ssize_t size) except -1:
-    return 0 if out.end - out.at >= size else grow(out, size)
-
-
-cdef int grow(Output* out, Py_ssize_t size) except -1:
-    cdef Py_ssize_t used = out.at - out.start
-    cdef size_t capacity = <size_t>(2 * (used + size))
-    cdef char* larger = <char*>PyMem_Realloc(out.start if out.owned else NULL, capacity)
-    if larger == NULL:
-        raise MemoryError(f"no memory for an Avro record of {used + size} bytes")
-    if not out.owned:
-        memcpy(larger, out.start, <size_t>used)
-    out.start, out.at, out.end, out.owned = larger, larger + used, larger + capacity, True
-    return 0
-
-
-cdef inline int put_bytes(Output* out, const char* data, Py_ssize_t size) except -1:
-    """A length and so many bytes."""
-    make_room(out, LARGEST_NUMBER + size)
-    out.at = put_varint(out.at, size)
-    kprod_copy(out.at, data, <size_t>size)
-    out.at += size
-    return 0
-
-
-cdef inline void put_little_endian(Output* out, uint64_t bits, int size) noexcept:
-    cdef int i
-    for i in range(size):
-        out.at[i] = <char>(bits >> (8 * i))
-    out.at += size
 
 
 @cython.cdivision(True)
@@ -187,9 +155,7 @@ cdef int put_other(Output* out, object write, object value) except -1:
         encoded = write(value)
     except Exception:
         return 0
-    make_room(out, PyBytes_GET_SIZE(encoded))
-    kprod_copy(out.at, PyBytes_AS_STRING(encoded), <size_t>PyBytes_GET_SIZE(encoded))
-    out.at += PyBytes_GET_SIZE(encoded)
+    put_plain(out, PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded))
     return 1
 
 
@@ -233,9 +199,7 @@ cdef class FlatRecordEncoder:
         out.owned = False
         try:
             if PyDict_CheckExact(data):
-                make_room(&out, size)
-                memcpy(out.at, PyBytes_AS_STRING(self._prefix), <size_t>size)
-                out.at += size
+                put_plain(&out, PyBytes_AS_STRING(self._prefix), size)
                 if self._put_fields(&out, <dict>data):
                     encoded = PyBytes_FromStringAndSize(out.start, out.at - out.start)
         except (OverflowError, UnicodeEncodeError):
@@ -289,9 +253,7 @@ cdef class FlatRecordEncoder:
         elif field.kind == FIXED:
             if not PyBytes_CheckExact(value) or PyBytes_GET_SIZE(value) != field.size:
                 return 0
-            make_room(out, field.size)
-            kprod_copy(out.at, PyBytes_AS_STRING(value), <size_t>field.size)
-            out.at += field.size
+            put_plain(out, PyBytes_AS_STRING(value), field.size)
         elif field.kind == ENUM:
             number = kprod_look_up(self._extras[i], value) if PyUnicode_CheckExact(value) else None
             return 0 if number is None else put_integer(out, INT, number)

@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import Any, Protocol
 
 from kprod.errors import ConfigError
-from kprod.schema.flat_avro import flat_fields
+from kprod.schema.flat_avro import FlatField, flat_fields
 from kprod_ext.avro import FlatRecordEncoder
 from kprod_ext.peer_text import printable
 
@@ -52,8 +52,7 @@ class AvroEncoding:
         """See ``Encoding``."""
         from fastavro import schemaless_writer
 
-        schema = self.parsed()
-        fields = flat_fields(schema)
+        schema, fields = self.parsed(), self.flat_fields()
 
         def encode(data: Any) -> bytes:
             buffer = BytesIO()
@@ -62,6 +61,10 @@ class AvroEncoding:
             return buffer.getvalue()
 
         return encode if fields is None else FlatRecordEncoder(fields, prefix, encode).encode
+
+    def flat_fields(self) -> list[FlatField] | None:
+        """The fields of a record that the compiled encoders write. Raises ConfigError."""
+        return flat_fields(self.parsed())
 
     def parsed(self) -> Any:
         """The schema as fastavro writes with it. Raises ConfigError."""

@@ -22,6 +22,7 @@ from kprod.schema import (
 )
 from kprod.schema.encoding import AvroEncoding, Encoding, JsonEncoding
 from kprod.schema.wire_format import id_bytes
+from kprod.spark.columns.avro_columns import avro_records
 from kprod.spark.columns.json_values import json_texts
 
 RegisteredKind: TypeAlias = Literal["avro", "protobuf", "json_schema"]
@@ -41,6 +42,11 @@ class EncodedValues:
         """
         import pyarrow as pa
 
+        if isinstance(self.encoding, AvroEncoding):
+            fields = self.encoding.flat_fields()
+            records = None if fields is None else avro_records(fields, column, self.prefix)
+            if records is not None:
+                return records, {}
         encode = self.encoding.encoder(self.prefix)
         cells: list[bytes | None] = []
         faults: dict[int, SerializationError] = {}
