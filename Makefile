@@ -68,7 +68,7 @@ build/frameworks/airflow/ready: tests/frameworks/requirements-airflow.txt
 build/frameworks/%/ready:
 	@echo "Installing frameworks into $(@D): minutes the first time."
 	$(BIN)/python -m venv $(@D)
-	$(@D)/bin/pip install --quiet --disable-pip-version-check --no-compile -r $^ lz4 zstandard cramjam scramp && touch $@
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --no-compile -r $^ crc32c lz4 zstandard cramjam scramp && touch $@
 
 # Afterwards the extensions are compiled for release again, by the next target that needs them.
 sanitize:

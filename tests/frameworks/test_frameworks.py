@@ -20,7 +20,8 @@ from kprod.errors import BrokerError
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = Path(os.environ["KPROD_FRAMEWORKS"])
 PROGRAM = re.compile(r'^```python title="(\w+)\.py"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-PROGRAMS = dict(PROGRAM.findall((ROOT / "docs" / "frameworks.md").read_text()))
+PAGE = (ROOT / "docs" / "frameworks.md").read_text()
+PROGRAMS = dict(PROGRAM.findall(PAGE))
 SECONDS = 90
 
 WITNESS = """
@@ -50,6 +51,13 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 def test_every_program_is_expected_to_produce() -> None:
     assert PROGRAMS.keys() == EXPECTED.keys()
+
+
+def test_the_page_names_the_versions_that_are_installed() -> None:
+    required = [path.read_text() for path in Path(__file__).parent.glob("requirements*.txt")]
+    versions = re.findall(r"^[\w\[\],-]+==([\d.]+)$", "\n".join(required), re.MULTILINE)
+    assert len(versions) == len(PROGRAMS)
+    assert not [version for version in versions if version not in PAGE]
 
 
 @pytest.mark.timeout(4 * SECONDS)
