@@ -32,7 +32,7 @@ CAMPAIGNS: dict[str, list[str]] = {
     "answers": ["tests/fault/test_hostile_answers.py"],
     "bytes": ["tests/fault/test_every_byte.py"],
     "frozen": ["tests/fault/test_frozen_processes.py"],
-    "kills": ["tests/fault/test_killed_brokers.py"],
+    "kills": ["tests/fault/test_killed_brokers.py", "tests/fault/test_verifiable_producer.py"],
     "workers": [
         "tests/fault/test_killed_workers.py",
         "tests/integration/test_transactions_embedded.py",
