@@ -158,6 +158,7 @@ _CODES: tuple[tuple[type[native.KprodError], int], ...] = (
     (native.IllegalStateError, -172),
     (native.KprodTimeoutError, -192),
     (native.PartitionError, -190),
+    (native.InvalidTopicError, 17),
     (native.RecordTooLargeError, 10),
     (native.ConnectionLost, -195),
     (native.TlsAuthenticationError, -181),
@@ -201,7 +202,9 @@ def _of_transaction(error: native.TransactionError) -> KafkaError:
 
 
 def raise_unless_unassigned(failure: native.KprodError | None) -> None:
-    """Raise for a record that was refused as confluent_kafka does; not if its topic is unknown yet.
+    """Raise for a record that was refused as confluent_kafka does.
+
+    A topic that is unknown yet, or that no cluster can have, is told by the record's report.
 
     Raises BufferError, KafkaException, and TypeError as it is.
     """
@@ -209,5 +212,6 @@ def raise_unless_unassigned(failure: native.KprodError | None) -> None:
         raise BufferError(KafkaError(KafkaError._QUEUE_FULL).str()) from failure
     if isinstance(failure, native.RecordTypeError):
         raise failure
-    if failure is not None and not isinstance(failure, native.KprodTimeoutError):
+    reported = native.KprodTimeoutError | native.InvalidTopicError
+    if failure is not None and not isinstance(failure, reported):
         raise KafkaException(from_native(failure)) from failure

@@ -26,6 +26,7 @@ from kprod.confluent.native import NativeProducer, seconds
 from kprod.confluent.options import NO_BROKER, native_producer, settled
 from kprod.confluent.transactions import ProducerTransactions
 from kprod.confluent.unassigned import Unassigned, UnassignedRecords, check
+from kprod.intake.arguments import check_topic
 from kprod.intake.partitioner import CRC32
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
 
@@ -81,7 +82,12 @@ class Producer(Producing, ProducerTransactions):
         record = Unassigned._make(given)
         check(record)
         self._reports.expect(1)
-        self._unassigned.add(record)
+        try:
+            check_topic(record.topic)
+        except native_errors.InvalidTopicError as error:
+            self._fail(record, error)
+        else:
+            self._unassigned.add(record)
 
     def _assign(self, record: Unassigned) -> None:
         """Queue a record that had to wait for its topic."""

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from kprod.clock import SystemClock
 from kprod.confluent.errors import raise_unless_unassigned
+from kprod.confluent.native import NativeProducer
 from kprod.errors import BufferFullError, KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
-from kprod.producer import KafkaProducer
+from kprod.types import ProducerRecord
 
 monotonic = SystemClock.monotonic
 
@@ -36,6 +37,12 @@ class Unassigned(NamedTuple):
     began: float
     context: Context
 
+    def as_given(self) -> ProducerRecord:
+        """The record itself."""
+        headers = tuple(self.headers or ())
+        where = self.partition, self.timestamp_ms
+        return ProducerRecord(self.topic, self.value, self.key, headers, *where)
+
 
 def check(record: Unassigned) -> None:
     """What ``send`` would refuse once the topic is known. Raises TypeError and KafkaException."""
@@ -58,7 +65,7 @@ class UnassignedRecords:
 
     def __init__(
         self,
-        native: KafkaProducer,
+        native: NativeProducer,
         assign: Callable[[Unassigned], None],
         fail: Callable[[Unassigned, KprodError], None],
         timeout: float,
@@ -105,7 +112,10 @@ class UnassignedRecords:
                 if assigning:
                     self._queue(record)
             except KprodError as error:
-                if self._taken(topic, record) or assigning:
+                if assigning:
+                    self._fail(record, error)
+                elif self._taken(topic, record):  # the native producer has never seen it
+                    self._native.refused(record.as_given(), error)
                     self._fail(record, error)
 
     def _left(self, record: Unassigned) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kprod import KafkaProducer, aio, kafka
+from kprod import KafkaProducer, aio, confluent, kafka
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.broker.log_reader import read_topic
 from kprod.errors import (
@@ -153,6 +153,37 @@ def test_every_way_of_sending(broker: EmbeddedBroker) -> None:
 
     asyncio.run(run())
     assert sorted(letter.value for letter in letters(broker)) == [b"1", b"2", b"3", b"4"]
+
+
+def test_the_confluent_face(broker: EmbeddedBroker) -> None:
+    """Its delivery report says the same as without letters; ``flush`` waits for these too."""
+    reports: list[Any] = []
+    with confluent.Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "client.id": CLIENT,
+            "dead.letter.topic": DEAD,
+            "on_delivery": lambda error, message: reports.append((error, message.key())),
+        }
+    ) as made:
+        with refusing(broker):
+            made.produce("orders", "1", "a", headers={"h": "1"})
+            assert made.flush(10) == 0
+        made.produce("orders", "2", "b", partition=7)
+        made.produce("orders", "3", "c")
+        assert made.flush(10) == 0
+    assert [(error and error.name(), key) for error, key in reports] == [
+        ("INVALID_RECORD", b"a"),
+        ("_UNKNOWN_PARTITION", b"b"),
+        (None, b"c"),
+    ]
+    first, second = letters(broker)
+    assert (first.value, first.headers[0], told(first)["reason"]) == (
+        b"1",
+        ("h", b"1"),
+        "INVALID_RECORD",
+    )
+    assert (second.value, told(second)["reason"]) == (b"2", "PartitionError")
 
 
 def test_a_letter_is_in_no_transaction(broker: EmbeddedBroker) -> None:

@@ -157,6 +157,15 @@ def test_a_partition_that_is_not_there_is_reported(producer: Producer) -> None:
     assert reports.codes == ["_UNKNOWN_PARTITION"]
 
 
+@pytest.mark.parametrize("topic", ["no such/topic", "x" * 250, "", ".."])
+def test_a_name_that_no_topic_has_is_reported(producer: Producer, topic: str) -> None:
+    reports = Reports()
+    producer.produce(topic, b"v", on_delivery=reports)
+    assert producer.flush(LONG) == len(producer) == 0
+    assert reports.codes == ["TOPIC_EXCEPTION"]
+    assert reports.heard[0][1].topic() == topic
+
+
 @pytest.mark.parametrize("call", ["poll", "flush", "close"])
 def test_what_a_callback_raises_comes_out(servers: str, call: str) -> None:
     def fail(_error: object, _message: object) -> None:
