@@ -44,6 +44,7 @@ CAMPAIGNS: dict[str, list[str]] = {
     ],
     "shipping": ["tests/spark/test_shipping.py"],
     "apache-kafka": ["tests/integration/test_apache_kafka_faults.py"],
+    "cluster": ["tests/fault/test_kafka_cluster.py"],
     "networks": ["tests/fault/test_poor_networks_campaign.py"],
     "security": ["tests/integration/security"],
 }

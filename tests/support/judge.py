@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, Consumer, Message
@@ -23,7 +24,15 @@ class Stored(NamedTuple):
 def read_back(
     bootstrap: str, topic: str, partitions: int, seconds: float = 30.0, *, at_least: int = 0
 ) -> list[Stored]:
-    """Every record of the topic, by partition and offset; AssertionError when reading stalls.
+    """Every record of the topic, by partition and offset; otherwise like ``read_each``."""
+    found = read_each(bootstrap, topic, partitions, seconds, at_least=at_least)
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def read_each(
+    bootstrap: str, topic: str, partitions: int, seconds: float = 30.0, *, at_least: int = 0
+) -> Iterator[Stored]:
+    """Every record of the topic, those of a partition by offset; AssertionError when it stalls.
 
     ``at_least`` so many are waited for: a busy Tansu may tell of an end that has moved meanwhile.
     """
@@ -43,15 +52,16 @@ def read_back(
             low, high = consumer.get_watermark_offsets(tp, timeout=20)
             ends[tp.partition] = high - low
         consumer.assign(assigned)
-        found: list[Stored] = []
+        count = 0
         deadline = time.monotonic() + seconds
         wanted = max(sum(ends.values()), at_least)
-        while len(found) < wanted:
-            assert time.monotonic() < deadline, f"{len(found)} of {wanted} records read"
-            found += [_stored(message) for message in consumer.consume(10_000, timeout=0.2)]
+        while count < wanted:
+            assert time.monotonic() < deadline, f"{count} of {wanted} records read"
+            for message in consumer.consume(10_000, timeout=0.2):
+                count += 1
+                yield _stored(message)
     finally:
         consumer.close()
-    return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
 def _stored(message: Message) -> Stored:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kprod import RecordMetadata
 from tests.support.judge import Stored
@@ -13,16 +13,20 @@ def numbered(number: int, size: int = 1) -> bytes:
     return b"%0*d" % (size, number)
 
 
-def check_order(found: Sequence[Stored], count: int, partitions: int) -> None:
+def check_order(found: Iterable[Stored], count: int, partitions: int) -> None:
     """Records 0 to ``count`` - 1 are in the log once each, in the order of sending.
 
-    Record n was sent to partition n % ``partitions``.
+    Record n was sent to partition n % ``partitions``. ``found`` has each partition's in the order
+    of their offsets; none is kept.
     """
-    per_partition: list[list[int]] = [[] for _ in range(partitions)]
+    wanted = list(range(partitions))
     for record in found:
-        per_partition[record.partition].append(int(record.value or b"-1"))
-    for partition, in_log in enumerate(per_partition):
-        assert in_log == list(range(partition, count, partitions))
+        number, partition = int(record.value or b"-1"), record.partition
+        assert number == wanted[partition], f"{record} in the place of {wanted[partition]}"
+        wanted[partition] += partitions
+    for partition, number in enumerate(wanted):
+        assert number >= count, f"partition {partition} ends before record {number}"
+    assert sum(number - place for place, number in enumerate(wanted)) == count * partitions
 
 
 def check_numbered(

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.support.apache_kafka.jars import CACHE, jars
-from tests.support.apache_kafka.settings import server_properties
+from tests.support.apache_kafka.settings import CONTROLLER, server_properties
 from tests.support.ports import HeldPort
 
 CLUSTER_ID = "a3Byb2QtdGVzdHMtMDAwMA"
@@ -53,7 +53,8 @@ class ApacheKafka:
 
     ``version`` is one that Maven knows. Clients that come by way of ``front_port``, a second
     listener, are told that the broker is at ``told_port``: by default the same; otherwise the port
-    of something that stands between them. A broker that ``joins`` another is node 2 of its cluster.
+    of something that stands between them. A broker that ``joins`` another is a node of its
+    cluster, ``node_id``.
     """
 
     def __init__(
@@ -63,11 +64,12 @@ class ApacheKafka:
         *,
         told_port: int | None = None,
         joins: ApacheKafka | None = None,
+        node_id: int = 2,
         guards: Guards | None = None,
     ) -> None:
         self._classpath = f"{jars(version)}/*"  # first, for it may skip the test
         self.version = version
-        self.node_id = 1 if joins is None else 2
+        self.node_id = CONTROLLER if joins is None else node_id
         self._ports = [HeldPort() for _ in range(3)]
         direct, front, controller = (port.number for port in self._ports)
         self.controller_port: int = controller if joins is None else joins.controller_port
