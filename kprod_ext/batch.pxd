@@ -132,7 +132,8 @@ cpdef Py_ssize_t batch_size_upper_bound(
 
 
 # For PartitionQueue: lend_tail moves the tail into the queue; take_tail_back moves it back. The
-# caller holds the lock of the queue's tail.
+# caller holds the lock of the queue's tail. Release: a thread that gets the batch's own tail, which
+# no lock guards, sees all that was moved into it.
 
 @cython.nonecheck(False)
 cdef inline void lend_tail(MemoryRecordsBuilder builder, BatchTail* tail) noexcept nogil:
@@ -172,7 +173,8 @@ cdef inline bint is_full(MemoryRecordsBuilder builder) noexcept nogil:
 
 # For readers of a batch that other threads may write to or close: between hold_tail and
 # let_go_of_tail the tail does not change. With a GIL no lock is taken, nor for a batch that is open
-# in no queue.
+# in no queue. A queue's tail may have been taken back between the look and the lock: hence the
+# second look, which the lock orders after whatever the thread did that held it before.
 
 @cython.nonecheck(False)
 cdef inline BatchTail* hold_tail(MemoryRecordsBuilder builder) noexcept nogil:

@@ -379,6 +379,8 @@ cdef class BulkAppender:
         if key.size >= 0:
             return partition_of_key(key.data, key.size, self.partition_count)
         while self._sticky < self._sticky_count:
+            # Without its lock: another thread that spends the share at this moment is seen after
+            # one record more, as if that record had come first.
             if not (<StickyPartition>self._stuck_to()).spent:
                 return (<StickyPartition>self._stuck_to()).partition
             self._sticky += 1
@@ -404,6 +406,7 @@ cdef class BulkAppender:
             return NOT_ADMITTED
         entered = &self._places[self.partition]
         if entered.tail == NULL:
+            # Acquire: with the tail come the queue and its fields (TopicAppender.admit).
             entered.tail = kprod_get(self._topic._entrances[self.partition].tail)
             if entered.tail == NULL:
                 return NOT_ADMITTED

@@ -218,6 +218,8 @@ cdef class Poller:
         while ready == 0:
             left = -1 if until == FOREVER else max(until - kprod_nanoseconds(), 0)
             # First this, then a look whether wake() was called; wake() looks the other way round.
+            # SEQ_CST, for of two threads that each store and then load the other's value, one must
+            # see the store: with release and acquire both may miss it, and the wait has no end.
             kprod_store(self._asleep, 1)
             if kprod_load(self._woken):
                 left = 0

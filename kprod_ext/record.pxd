@@ -558,7 +558,8 @@ cdef extern from *:
     }
 
     /* The later of the two, which is then the latest; but a step back of more than the longest
-       hold is followed. Threads with and without the GIL call this at once. */
+       hold is followed. Threads with and without the GIL call this at once. Relaxed: the number
+       is all that is shared, and every change of it is one exchange. */
     static inline long long kprod_hold(int64_t *latest, long long now) {
         int64_t before = __atomic_load_n(latest, __ATOMIC_RELAXED);
         while (now > before || before - now > KPROD_LONGEST_HOLD_MS) {

@@ -76,7 +76,10 @@ cdef class TopicAppender:
                 raise TypeError("the queues of one appender are all of one accumulator")
             if self._entrances[partition].tail == NULL:
                 self._partitions[partition] = queue
-                kprod_put(self._entrances[partition].tail, queue.tail)  # publishes the stores above
+                # Release: a thread that gets the tail sees the queue, its fields and the stores
+                # above. `_context` is read before the tail, but it is set before the appender is
+                # opened, and the dict of the open appenders publishes it.
+                kprod_put(self._entrances[partition].tail, queue.tail)
 
     def admits(self, Py_ssize_t partition):
         """Whether records of this partition may take the compiled path."""
@@ -173,9 +176,10 @@ cdef class TopicAppender:
         if place == ELSEWHERE:
             return None
         entrance = &self._entrances[place]
-        tail = kprod_get(entrance.tail)
+        tail = kprod_get(entrance.tail)     # acquire: with it come the queue and its fields
         if tail == NULL:
             return None
+        # The guess may be of another thread, and old: a prefetch never fails, and reads nothing.
         # Both prefetches first: one cache miss can take longer than the rest of the append.
         kprod_prefetch_to_write(tail)
         kprod_prefetch_to_write(kprod_get_guess(entrance.place))
