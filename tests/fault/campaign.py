@@ -42,6 +42,10 @@ CAMPAIGNS: dict[str, list[str]] = {
         "tests/spark/test_pipeline_exits.py",
         "tests/spark/test_kills.py",
     ],
+    "spark-exactly-once": [
+        "tests/spark/test_exactly_once_sessions.py",
+        "tests/spark/test_kills_exactly_once.py",
+    ],
     "shipping": ["tests/spark/test_shipping.py"],
     "apache-kafka": ["tests/integration/test_apache_kafka_faults.py"],
     "cluster": ["tests/fault/test_kafka_cluster.py"],

@@ -58,6 +58,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = SparkSession.Builder().master("local-cluster[2,1,1024]").appName("kprod tests")
         for name, value in CLUSTER.items():
             builder = builder.config(name, value)
+        builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         spark = builder.getOrCreate()
         application = spark.sparkContext.applicationId
         try:

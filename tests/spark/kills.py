@@ -6,7 +6,9 @@ import json
 import os
 import queue
 import random
+import re
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter, deque
@@ -15,12 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.spark.driver_process import job
-
 KILLS_A_JOB = 4
 """After as many the job is left in peace, so that it ends and can be judged."""
 KINDS = {"worker": 11, "executor": 2, "driver": 1, "broker": 2}
 """What is killed, and how often beside the others: as many cards of each are in the deck."""
+
+DAEMON = re.compile(r"daemon pyspark\.")
+"""Of Python workers, and they themselves, which are forks of it."""
 
 
 class KillableBroker(Protocol):
@@ -45,7 +48,7 @@ def spark_children(driver: int) -> dict[str, list[int]]:
         return pid == driver
 
     mine = {pid: line for pid, line in lines.items() if ours(pid)}
-    daemons = {pid for pid, line in mine.items() if "pyspark.daemon" in line}
+    daemons = {pid for pid, line in mine.items() if DAEMON.search(line)}
     return {
         "worker": [pid for pid in daemons if parents[pid] in daemons],
         "executor": [p for p, line in mine.items() if "CoarseGrainedExecutorBackend" in line],
@@ -55,8 +58,8 @@ def spark_children(driver: int) -> dict[str, list[int]]:
 class Driver:
     """A driver that writes one job after the other; what it says of them is read meanwhile."""
 
-    def __init__(self, program: str, given: dict[str, Any]) -> None:
-        self._process = job(program, given)
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
         self._killed = False
         self.pid = self._process.pid
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -98,6 +101,13 @@ class Driver:
     def runs(self) -> bool:
         return self._process.poll() is None
 
+    def tell(self, job: dict[str, Any]) -> None:
+        """Give it a job, as a line of JSON on its standard input."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
+
     def ended(self) -> int:
         """How many jobs have ended, and were not taken by ``said``."""
         return self._said.qsize()
@@ -120,9 +130,10 @@ class Driver:
         self._process.wait()
         for reader in self._readers:
             reader.join()
-        for pipe in (self._process.stdout, self._process.stderr):
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe is not None
-            pipe.close()
+            with suppress(BrokenPipeError):
+                pipe.close()
 
 
 class Kills:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.driver_process import OF_CAMPAIGNS, SETTINGS, every_row, values
+from tests.spark.driver_process import OF_CAMPAIGNS, SETTINGS, every_row, job, values
 from tests.spark.kills import KINDS, Driver, Kills
 from tests.support.broker_process import BrokerProcess
 
@@ -69,7 +69,7 @@ def harassed_run(kills: Account, folder: Path) -> None:
     with BrokerProcess(folder, {f"run-{number}": 3 for number in range(JOBS)}) as broker:
         while len(ended) < JOBS:
             more = {"first": len(ended), "servers": broker.bootstrap_servers}
-            driver = Driver(MANY, given | more)
+            driver = Driver(job(MANY, given | more))
             try:
                 driver.await_ready()
                 was_killed = kills.harass(driver, broker)

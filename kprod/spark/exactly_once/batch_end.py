@@ -46,14 +46,22 @@ class BatchEnd:
 
     def commit(self) -> Ended:
         """Decide that the batch counts, and commit it. Raises as ``atomic.commit``."""
-        patience = self.transaction_timeout * rules.SHARE_OF_TIME
-        return self._run(atomic.commit(self.of, self.shards, self.prepared, patience))
+        return self.follow(atomic.commit(self.of, self.shards, self.prepared, self.patience))
 
     def abort(self) -> Ended:
         """Give the batch up, unless it is decided: then it is committed. Raises as ``commit``."""
-        return self._run(atomic.abort(self.of, self.prepared))
+        return self.follow(atomic.abort(self.of, self.prepared))
 
-    def _run(self, ending: Ending) -> Ended:
+    @property
+    def patience(self) -> float:
+        """How many seconds a driver that was fenced waits for the decision of the other one."""
+        return self.transaction_timeout * rules.SHARE_OF_TIME
+
+    def follow(self, ending: Ending) -> Ended:
+        """Take the steps of ``ending``. Raises ExactlyOnceError, and what brokers refuse.
+
+        Raises ProducerFencedError when another driver has taken over and does not decide.
+        """
         answer: Any = None
         raised: Fenced | ExactlyOnceError | None = None
         with ProducerSteps(self.options, self.of.place) as steps:

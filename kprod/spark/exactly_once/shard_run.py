@@ -80,19 +80,24 @@ class ShardRun:
         self._steps.__exit__()
 
     def deliver(self) -> Delivered:
-        """Write the shard unless it is written. Raises ExactlyOnceError, and as ``send`` does."""
-        return self._run_to_end(deliver(self.shard, self._patience))
+        """Write the shard unless it is written. Raises as ``follow``."""
+        return self.follow(deliver(self.shard, self.patience))
 
     def prepare(self, attempt: int) -> Delivered:
-        """Write the shard, and leave it prepared for the driver. Raises as ``deliver``."""
-        return self._run_to_end(prepare(self.shard, attempt, self._patience))
+        """Write the shard, and leave it prepared for the driver. Raises as ``follow``."""
+        return self.follow(prepare(self.shard, attempt, self.patience))
 
     @property
-    def _patience(self) -> float:
+    def patience(self) -> float:
+        """How many seconds an attempt that was fenced waits for the one that has fenced it."""
         producer = self._steps.producer(self.shard.transactional_id)
         return self._transaction_seconds(producer) * rules.SHARE_OF_TIME
 
-    def _run_to_end(self, protocol: Protocol) -> Delivered:
+    def follow(self, protocol: Protocol) -> Delivered:
+        """Take the steps of ``protocol``. Raises ExactlyOnceError, and as ``send`` does.
+
+        Raises ProducerFencedError when another attempt has taken over and does not end the shard.
+        """
         try:
             return self._run(protocol)
         except Fenced as fenced:

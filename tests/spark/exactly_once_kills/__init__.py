@@ -1,0 +1,1 @@
+"""Seeded kills of everything that writes exactly once from Spark."""

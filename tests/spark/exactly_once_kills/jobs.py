@@ -1,0 +1,231 @@
+"""What one Spark job of the campaign writes, and the driver that writes it.
+
+The driver is a process of its own: ``python -m tests.spark.exactly_once_kills.jobs SESSION``. It
+reads a job from each line of its standard input, and says on standard output how that has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEYS = 7
+ROWS = 240
+BATCHES = 2
+"""Of a stream: micro-batches, with as many rows together as a batch job."""
+SURFACES = ("write", "source", "stream", "foreach")
+"""Where a job may be started again under its name; "call" is a ``write`` without a name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """``surface`` is one of ``SURFACES``, "call" or "planted". ``folder`` is its own.
+
+    ``planted`` names the wrong version that writes it.
+    """
+
+    topic: str
+    servers: str
+    surface: str
+    delivery: str
+    shards: int
+    folder: str
+    transaction_timeout_ms: int = 60_000
+    planted: str | None = None
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its rows come as micro-batches."""
+        return self.surface in ("stream", "foreach")
+
+    @property
+    def batches(self) -> int:
+        """How many batches its rows come in."""
+        return BATCHES if self.is_stream else 1
+
+    def lines(self) -> Path:
+        """The folder with the rows of a stream, a file for each micro-batch."""
+        return Path(self.folder, "lines")
+
+    def checkpoint(self) -> Path:
+        """Of the stream."""
+        return Path(self.folder, "checkpoint")
+
+    def layout_id(self) -> str | None:
+        """The group that says whether a batch is decided; None for a stream that never began."""
+        if not self.is_stream:
+            return f"kprod-spark.{self.topic}"
+        metadata = self.checkpoint() / "metadata"
+        if not metadata.exists():
+            return None
+        return f"kprod-spark.{self.topic}.{json.loads(metadata.read_text())['id']}"
+
+    def told(self) -> dict[str, Any]:
+        """As a line for a driver has it."""
+        return asdict(self)
+
+
+def row(batch: int, number: int) -> str:
+    """The value of a row: its batch, its key, and its place among the rows."""
+    return f"{batch} {number % KEYS} {number:06}"
+
+
+def expected(job: Job) -> list[str]:
+    """All values that a job writes."""
+    each = ROWS // job.batches
+    return [row(batch, number) for batch in range(job.batches) for number in range(each)]
+
+
+def task_of(job: Job, number: int) -> int:
+    """Where a key is in more than one shard: which task writes the row of this number."""
+    return number * job.shards // ROWS if job.surface == "call" else 0
+
+
+def prepare(job: Job) -> None:
+    """Make what the job reads."""
+    job.lines().mkdir(parents=True)
+    each = ROWS // BATCHES
+    for batch in range(BATCHES):
+        rows = "".join(row(batch, number) + "\n" for number in range(each))
+        (job.lines() / f"{batch:03}.txt").write_text(rows)
+
+
+def run(spark: SparkSession, job: Job) -> dict[str, Any]:
+    """Write the job; what is to be told of its end. Raises what the write raises."""
+    ways: dict[str, Callable[[SparkSession, Job], dict[str, Any]]] = {
+        "write": _write,
+        "call": _call,
+        "source": _source,
+        "stream": _stream,
+        "foreach": _foreach,
+        "planted": _planted,
+    }
+    return ways[job.surface](spark, job)
+
+
+def batch_frame(spark: SparkSession, tasks: int = 1) -> DataFrame:
+    """The rows of a batch job, from one task: their order is that of their numbers."""
+    key = f"cast(id % {KEYS} as string)"
+    return spark.range(0, ROWS, 1, tasks).selectExpr(
+        f"{key} as key", f"concat('0 ', {key}, ' ', lpad(id, 6, '0')) as value"
+    )
+
+
+def _options(job: Job) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": job.servers,
+        "delivery": job.delivery,
+        "job_id": job.topic,
+        "shards": job.shards,
+        "shard_by": "key",
+        "transaction_timeout_ms": job.transaction_timeout_ms,
+    }
+
+
+def _write(spark: SparkSession, job: Job) -> dict[str, Any]:
+    from kprod.spark import write
+
+    return _said(write(batch_frame(spark), job.topic, progress=False, **_options(job)))
+
+
+def _call(spark: SparkSession, job: Job) -> dict[str, Any]:
+    from kprod.spark import write
+
+    options = {**_options(job), "job_id": None, "shards": None, "shard_by": None}
+    return _said(write(batch_frame(spark, job.shards), job.topic, progress=False, **options))
+
+
+def _said(result: Any) -> dict[str, Any]:
+    return {
+        "committed": result.committed,
+        "already_there": result.already_there,
+        "rewritten": result.rewritten,
+    }
+
+
+def _source_options(job: Job) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": job.servers,
+        "kafka.transaction.timeout.ms": str(job.transaction_timeout_ms),
+        "topic": job.topic,
+        "delivery": job.delivery,
+        "jobId": job.topic,
+    }
+
+
+def _source(spark: SparkSession, job: Job) -> dict[str, Any]:
+    from kprod.spark import sharded
+
+    placed = sharded(batch_frame(spark), job.shards, by="key")
+    placed.write.format("kprod").options(**_source_options(job)).mode("append").save()
+    return {}
+
+
+def _lines(spark: SparkSession, job: Job) -> DataFrame:
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.lines()))
+    return lines.selectExpr("split(value, ' ')[1] as key", "value")
+
+
+def _stream(spark: SparkSession, job: Job) -> dict[str, Any]:
+    from kprod.spark import sharded
+
+    placed = sharded(_lines(spark, job), job.shards, by="key")
+    _await(placed.writeStream.format("kprod").options(**_source_options(job)), job)
+    return {}
+
+
+def _foreach(spark: SparkSession, job: Job) -> dict[str, Any]:
+    from kprod.spark import foreach_batch
+
+    writes = foreach_batch(job.topic, **_options(job))
+    _await(_lines(spark, job).writeStream.foreachBatch(writes), job)
+    return {}
+
+
+def _await(stream: Any, job: Job) -> None:
+    checkpoint = stream.option("checkpointLocation", str(job.checkpoint()))
+    checkpoint.trigger(availableNow=True).start().awaitTermination()
+
+
+def _planted(spark: SparkSession, job: Job) -> dict[str, Any]:
+    from tests.spark.exactly_once_kills.planted import write_wrongly
+
+    write_wrongly(spark, batch_frame(spark), job)
+    return {}
+
+
+def main() -> None:
+    """Run jobs until standard input ends."""
+    from pyspark.sql import SparkSession
+
+    given = json.loads(sys.argv[1])
+    builder = SparkSession.builder
+    if given["connect"]:
+        builder = builder.remote(given["master"])
+    else:
+        builder = builder.master(given["master"])
+        for name, value in given["settings"].items():
+            builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        told: dict[str, Any]
+        try:
+            told = {"ended": run(spark, Job(**json.loads(line)))}
+        except Exception as error:
+            told = {"failed": f"{type(error).__name__}: {error}"}
+        print(json.dumps(told), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

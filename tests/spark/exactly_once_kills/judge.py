@@ -1,0 +1,107 @@
+"""Whether all rows are there once, in their order, and nothing is left open."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from kprod.broker.open_transactions import open_transactions
+from tests.spark.exactly_once_kills.clusters import PARTITIONS
+from tests.spark.exactly_once_kills.jobs import Job, expected, task_of
+from tests.support.committed_records import committed, group_offset
+
+SHOWN = 5
+LINGERS = 1.0
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+def judge(job: Job, servers: str) -> float:
+    """Raises Violation. Returns the seconds for which a transaction was still open at the end.
+
+    By a consumer that reads committed records up to the end of each log: the last stable offset is
+    there.
+    """
+    lingered = _await_no_transaction(job, servers)
+    rows = [value.decode() for value in committed(servers, job.topic, PARTITIONS)]
+    counted, wanted = Counter(rows), expected(job)
+    doubled = [value for value, times in counted.items() if times > 1]
+    lost = sorted(set(wanted) - set(counted))
+    strange = sorted(set(counted) - set(wanted))
+    if doubled or lost or strange:
+        raise Violation(
+            f"{len(lost)} lost {lost[:SHOWN]}, {len(doubled)} doubled {doubled[:SHOWN]},"
+            f" {len(strange)} strange {strange[:SHOWN]}"
+        )
+    _check_order(job, rows)
+    return lingered
+
+
+def check_decided(job: Job, servers: str) -> None:
+    """Of an atomic batch that has not ended: raises Violation if a part is visible undecided."""
+    batches = {int(value.split()[0]) for value in visible(servers, job.topic)}
+    layout_id = job.layout_id()
+    if not batches or layout_id is None:
+        return
+    recorded = group_offset(servers, layout_id, job.topic, 0)
+    if max(batches) + 1 > recorded:
+        raise Violation(f"batch {max(batches)} is visible, and {recorded} is decided")
+
+
+def visible(servers: str, topic: str) -> list[str]:
+    """The committed values up to the last stable offset of each partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "looks-only",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 2,
+        }
+    )
+    consumer.assign([ConfluentPartition(topic, number, 0) for number in range(PARTITIONS)])
+    unread, found, deadline = set(range(PARTITIONS)), [], time.monotonic() + 60
+    try:
+        while unread:
+            assert time.monotonic() < deadline, "a partition cannot be read"
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                found.append((message.value() or b"").decode())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition() or 0)
+    finally:
+        consumer.close()
+    return found
+
+
+def _await_no_transaction(job: Job, servers: str) -> float:
+    """A copy that lost may have left one: brokers end it at its time-out at the latest."""
+    started = time.monotonic()
+    most = job.transaction_timeout_ms / 1000 + 5
+    while found := [one for one in open_transactions(servers) if job.topic in one.transactional_id]:
+        seconds = time.monotonic() - started
+        if seconds > most:
+            raise Violation(f"after {seconds:.0f} s a transaction is open: {found[:SHOWN]}")
+        time.sleep(0.1)
+    seconds = time.monotonic() - started
+    return seconds if seconds > LINGERS else 0.0
+
+
+def _check_order(job: Job, rows: list[str]) -> None:
+    """A key's rows are in one partition: each shard in order, and one batch after the other."""
+    by_key: defaultdict[str, list[str]] = defaultdict(list)
+    for value in rows:
+        _, key, number = value.split()
+        by_key[f"{key} {task_of(job, int(number))}"].append(value)
+    for key, found in by_key.items():
+        if found != sorted(found):
+            raise Violation(f"the rows of key {key} are not in order: {found[:SHOWN]}")

@@ -1,0 +1,191 @@
+"""A proxy that sees which request of which process passes, so that a kill meets a chosen moment."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kprod.broker.protocol.api_key import ApiKey
+from tests.support.loopback_proxy import LoopbackProxy, Streams
+
+SIZE = 4
+HOST = b"127.0.0.1"
+WORKER = re.compile(r"kprod-spark-.*-(\d+)")
+"""The client id of a producer in a Spark task: the last part is its process."""
+TRANSACTIONS = b"kprod-spark."
+"""What transactional ids begin with. The byte before has the length of a compact string, and 1."""
+SHARD = re.compile(r"\.(\d+)(?:[/.]\d+)?$")
+"""At the end of a transactional id, with or without an attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The request ``number`` of its kind since the watch was armed, on its way there or back.
+
+    ``answered``: the broker has done it, and the client does not know yet. ``dropped``: a request
+    that is not answered never reaches the broker; else it reaches the broker when the act is over.
+    """
+
+    api: ApiKey
+    number: int
+    answered: bool
+    dropped: bool
+
+
+class Sender(NamedTuple):
+    """What has sent a request: a process, if it is a task's, and the shard that it writes."""
+
+    process: int | None
+    shard: int | None
+
+
+Act = Callable[[Sender], None]
+"""What is done at the moment. It runs in a thread, and may arm the watch for another one."""
+Accepts = Callable[[Sender], bool]
+
+
+class RequestWatch:
+    """Waits for one moment in all connections through its proxies. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards what is below
+        self._armed: tuple[Moment, Act, Accepts] | None = None
+        self._seen = 0
+        self._acts = 0
+        self._given_up = False
+
+    def arm(self, moment: Moment, act: Act, accepts: Accepts = lambda _: True) -> None:
+        """Do ``act`` at the next such moment of a sender that is accepted; forget the one before.
+
+        Arm it from within an act, and the two moments make a sequence.
+        """
+        with self._changed:
+            self._armed, self._seen = (moment, act, accepts), 0
+            self._given_up = self._given_up and self._acts > 0
+
+    def disarm(self) -> None:
+        """Forget the moment; return when no act is under way any more."""
+        with self._changed:
+            self._armed, self._given_up = None, True
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: not self._acts, 90), "an act does not end"
+            self._armed, self._given_up = None, False
+
+    def await_event(self, event: threading.Event, seconds: float) -> bool:
+        """Within an act: until ``event``, or the watch is disarmed, or time is over."""
+        deadline = time.monotonic() + seconds
+        while not event.wait(0.02) and not self._given_up and time.monotonic() < deadline:
+            pass
+        return event.is_set()
+
+    def due(self, api: ApiKey, sender: Sender, *, answered: bool) -> tuple[Moment, Act] | None:
+        """The moment, if this message is it. ``over`` is to be called after the act."""
+        with self._changed:
+            if self._armed is None:
+                return None
+            moment, act, accepts = self._armed
+            if (moment.api, moment.answered) != (api, answered) or not accepts(sender):
+                return None
+            self._seen += 1
+            if self._seen < moment.number:
+                return None
+            self._armed = None
+            self._acts += 1
+            return moment, act
+
+    def over(self) -> None:
+        """An act has ended."""
+        with self._changed:
+            self._acts -= 1
+            self._changed.notify_all()
+
+
+class WatchedBroker(LoopbackProxy):
+    """Stands before one broker; ``ports`` maps those of brokers to those of their proxies.
+
+    Addresses of brokers in answers are replaced, so that clients come by way of the proxies.
+    """
+
+    def __init__(self, watch: RequestWatch, upstream_port: int, ports: dict[int, int]) -> None:
+        super().__init__(upstream_port)
+        self.watch = watch
+        self.ports = ports
+
+    def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
+        connection = _Connection(self, client.writer, server.writer)
+        return [connection.pass_requests(client.reader), connection.pass_answers(server.reader)]
+
+
+class _Connection:
+    def __init__(
+        self,
+        proxy: WatchedBroker,
+        to_client: asyncio.StreamWriter,
+        to_broker: asyncio.StreamWriter,
+    ) -> None:
+        self._proxy = proxy
+        self._to_client = to_client
+        self._to_broker = to_broker
+        self._due: deque[tuple[ApiKey, Sender]] = deque()
+
+    async def pass_requests(self, source: asyncio.StreamReader) -> None:
+        while True:
+            frame = await _frame(source)
+            api, sender = ApiKey(int.from_bytes(frame[4:6], "big")), _sender(frame)
+            found = self._proxy.watch.due(api, sender, answered=False)
+            if found is not None:
+                await self._act(found[1], sender)
+                if found[0].dropped:
+                    return
+            self._due.append((api, sender))
+            self._to_broker.write(frame)
+            await self._to_broker.drain()
+
+    async def pass_answers(self, source: asyncio.StreamReader) -> None:
+        while True:
+            frame = await _frame(source)
+            api, sender = self._due.popleft()
+            found = self._proxy.watch.due(api, sender, answered=True)
+            if found is not None:
+                await self._act(found[1], sender)
+            for broker, proxy in self._proxy.ports.items():
+                frame = frame.replace(_address(broker), _address(proxy))
+            self._to_client.write(frame)
+            await self._to_client.drain()
+
+    async def _act(self, act: Act, sender: Sender) -> None:
+        """In a thread: it may take seconds, and other connections go on meanwhile."""
+
+        def run() -> None:
+            try:
+                act(sender)
+            finally:
+                self._proxy.watch.over()
+
+        await asyncio.to_thread(run)
+
+
+async def _frame(source: asyncio.StreamReader) -> bytes:
+    size = await source.readexactly(SIZE)
+    return size + await source.readexactly(int.from_bytes(size, "big"))
+
+
+def _sender(frame: bytes) -> Sender:
+    length = max(int.from_bytes(frame[12:14], "big", signed=True), 0)
+    worker = WORKER.fullmatch(frame[14 : 14 + length].decode(errors="replace"))
+    at = frame.find(TRANSACTIONS, 14 + length)
+    name = frame[at : at + frame[at - 1] - 1].decode(errors="replace") if at > 0 else ""
+    shard = SHARD.search(name)
+    return Sender(
+        None if worker is None else int(worker[1]), None if shard is None else int(shard[1])
+    )
+
+
+def _address(port: int) -> bytes:
+    return HOST + port.to_bytes(4, "big")

@@ -1,0 +1,80 @@
+"""Spark sessions in processes of their own, which can be killed and are made again."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.spark.driver_process import SETTINGS, program
+from tests.spark.exactly_once_kills.judge import Violation
+from tests.spark.kills import Driver
+
+DRIVER = """
+from tests.spark.exactly_once_kills.jobs import main
+main()
+"""
+DAEMON = "tests.spark.exactly_once_kills.warm_daemon"
+JOB_SECONDS = 180.0
+SPECULATES = {
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "200ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.3",
+}
+
+
+class Session:
+    """A Spark session in a process of its own, made again after it was killed."""
+
+    def __init__(self, kind: str, master: str, folder: Path) -> None:
+        self.kind = kind
+        self._folder = folder
+        settings = {
+            **SETTINGS,
+            "spark.local.dir": str(folder),
+            "spark.python.daemon.module": DAEMON,
+        }
+        settings |= SPECULATES if kind in ("local-cluster", "standalone") else {}
+        self._given = {"master": master, "connect": kind == "connect", "settings": settings}
+        self._driver: Driver | None = None
+        self.started = 0
+
+    @property
+    def driver(self) -> Driver:
+        """The one that runs; another one if it was killed."""
+        if self._driver is None or not self._driver.runs:
+            self.kill()
+            self._driver = Driver(program(DRIVER, json.dumps(self._given)))
+            self._driver.await_ready()
+            self.started += 1
+        return self._driver
+
+    def kill(self) -> None:
+        """End the driver, and all that belongs to it, at once."""
+        if self._driver is not None:
+            self._driver.kill()
+
+    def await_told(self) -> dict[str, Any] | None:
+        """How the job has ended; None if the driver has."""
+        driver, deadline = self.driver, time.monotonic() + JOB_SECONDS
+        while driver.runs:
+            for told in driver.said():
+                return told
+            if time.monotonic() > deadline:
+                raise Violation(f"the job has not ended after {JOB_SECONDS:.0f} s")
+            time.sleep(0.02)
+        return None
+
+    def lose_shuffles(self) -> int:
+        """Remove the files of all shuffles: tasks that have not read theirs cannot any more."""
+        lost = 0
+        for file in self._folder.rglob("shuffle_*"):
+            with suppress(OSError):
+                file.unlink()
+                lost += 1
+        return lost

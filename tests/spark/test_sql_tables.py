@@ -1,0 +1,101 @@
+"""Tables ``USING kprod``: each way to write works, or is refused in words with no row written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from kprod.broker.log_reader import read_topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+ROWS = 5
+ALL = [b"row %d" % row for row in range(ROWS)]
+NO_OPTIONS = r'instead of INSERT INTO write df\.write\.format\("kprod"\)'
+OVERWRITTEN = "a topic cannot be overwritten"
+
+
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.range(0, ROWS, 1, 2).selectExpr("concat('row ', id) as value")
+
+
+def options(kafka: str, topic: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": kafka, "topic": topic}
+
+
+def written(kafka: str, topic: str) -> list[bytes]:
+    return sorted(record.value or b"" for _, record in read_topic(kafka, topic))
+
+
+def test_save_as_table_writes_the_rows_or_nothing(cluster: SparkSession, kafka: str) -> None:
+    rows = frame(cluster).write.format("kprod").options(**options(kafka, "sql-saved"))
+    try:
+        rows.saveAsTable("sql_saved")
+        assert written(kafka, "sql-saved") == ALL
+        rows.mode("append").saveAsTable("sql_saved")
+        assert written(kafka, "sql-saved") == sorted(ALL * 2)
+        with pytest.raises(AnalysisException, match=OVERWRITTEN):
+            rows.mode("overwrite").saveAsTable("sql_saved")
+        assert written(kafka, "sql-saved") == sorted(ALL * 2)
+    finally:
+        cluster.sql("DROP TABLE IF EXISTS sql_saved")
+
+
+def test_write_to_writes_the_rows_or_nothing(cluster: SparkSession, kafka: str) -> None:
+    given = options(kafka, "sql-made")
+    rows = frame(cluster).writeTo("sql_made").options(**given)
+    try:
+        rows.using("kprod").create()
+        assert written(kafka, "sql-made") == ALL
+        frame(cluster).writeTo("sql_made").options(**given).append()
+        assert written(kafka, "sql-made") == sorted(ALL * 2)
+        with pytest.raises(AnalysisException, match=OVERWRITTEN):
+            rows.using("kprod").createOrReplace()
+        assert written(kafka, "sql-made") == sorted(ALL * 2)
+    finally:
+        cluster.sql("DROP TABLE IF EXISTS sql_made")
+
+
+def test_what_spark_hands_no_options_to_is_refused(cluster: SparkSession, kafka: str) -> None:
+    """``CREATE TABLE`` is taken by Spark alone; what would write or read the table is refused."""
+    given = f"OPTIONS ('kafka.bootstrap.servers' '{kafka}', topic 'sql-refused')"
+    frame(cluster).createOrReplaceTempView("sql_rows")
+    frame(cluster).write.format("kprod").options(**options(kafka, "sql-refused")).mode(
+        "append"
+    ).save()
+    refused = (
+        "INSERT INTO sql_refused SELECT * FROM sql_rows",
+        f"CREATE TABLE sql_selected USING kprod {given} AS SELECT * FROM sql_rows",
+    )
+    try:
+        cluster.sql(f"CREATE TABLE sql_refused (value string) USING kprod {given}")
+        for statement in refused:
+            with pytest.raises(AnalysisException, match=NO_OPTIONS):
+                cluster.sql(statement)
+        with pytest.raises(AnalysisException, match=NO_OPTIONS):
+            frame(cluster).write.insertInto("sql_refused")
+        with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers"):
+            cluster.sql("SELECT * FROM sql_refused").collect()
+        assert not cluster.catalog.tableExists("sql_selected")
+        assert written(kafka, "sql-refused") == ALL
+    finally:
+        for name in ("sql_refused", "sql_selected"):
+            cluster.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_stream_into_a_table_writes_its_rows(
+    cluster: SparkSession, kafka: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_bytes(b"\n".join(ALL))
+    stream = cluster.readStream.text(str(tmp_path / "in")).writeStream.format("kprod")
+    stream = stream.options(**options(kafka, "sql-stream")).trigger(availableNow=True)
+    try:
+        query = stream.option("checkpointLocation", str(tmp_path / "c")).toTable("sql_stream")
+        query.awaitTermination()
+        assert written(kafka, "sql-stream") == ALL
+    finally:
+        cluster.sql("DROP TABLE IF EXISTS sql_stream")
