@@ -8,10 +8,11 @@ the wire.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from kprod.errors import REFRESHES_METADATA, PartitionError
 from kprod.types import Broker, TopicPartition
@@ -27,6 +28,80 @@ class PartitionInfo(NamedTuple):
     partition: int
     leader_id: int = NO_LEADER
     leader_epoch: int = NO_EPOCH
+
+
+class Partitions(Sequence[PartitionInfo]):
+    """The partitions of a topic by number, eight bytes each. Immutable.
+
+    A cluster has up to 200,000; as objects a partition takes 150 bytes.
+    """
+
+    __slots__ = ("_epochs", "_leaders")
+
+    def __init__(self, leaders: array[int], epochs: array[int]) -> None:
+        """The id of each partition's leader, and its epoch: neither is changed afterwards."""
+        self._leaders = leaders
+        self._epochs = epochs
+
+    @classmethod
+    def of(cls, infos: Iterable[PartitionInfo]) -> Partitions:
+        """Those of ``infos``, which come in order."""
+        leaders, epochs = array("i"), array("i")
+        for _, leader_id, leader_epoch in infos:
+            leaders.append(leader_id)
+            epochs.append(leader_epoch)
+        return cls(leaders, epochs)
+
+    @classmethod
+    def without_leaders(cls, count: int) -> Partitions:
+        """``count`` partitions of which nothing is known."""
+        return cls(array("i", [NO_LEADER]) * count, array("i", [NO_EPOCH]) * count)
+
+    def __len__(self) -> int:
+        return len(self._leaders)
+
+    def __iter__(self) -> Iterator[PartitionInfo]:
+        return map(PartitionInfo, range(len(self)), self._leaders, self._epochs)
+
+    @overload
+    def __getitem__(self, index: int) -> PartitionInfo: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[PartitionInfo, ...]: ...
+    def __getitem__(self, index: int | slice) -> PartitionInfo | tuple[PartitionInfo, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        number = index if index >= 0 else index + len(self)
+        return PartitionInfo(number, self._leaders[index], self._epochs[index])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Partitions):
+            return NotImplemented
+        return self._leaders == other._leaders and self._epochs == other._epochs
+
+    def __hash__(self) -> int:
+        return hash((self._leaders.tobytes(), self._epochs.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"Partitions.of({list(self)!r})"
+
+    def led(self) -> Sequence[int]:
+        """The numbers of those that have a leader, in order."""
+        if NO_LEADER not in self._leaders:
+            return range(len(self))
+        return tuple(n for n, leader_id in enumerate(self._leaders) if leader_id != NO_LEADER)
+
+    def newest(self, known: Partitions) -> Partitions:
+        """These; where a leader epoch went back, the known partition is kept."""
+        pairs = enumerate(zip(known._epochs, self._epochs, strict=False))
+        back = [number for number, (before, now) in pairs if before > now != NO_EPOCH]
+        return self.changed(known[number] for number in back) if back else self
+
+    def changed(self, infos: Iterable[PartitionInfo]) -> Partitions:
+        """These, with ``infos`` in the place of those of the same numbers."""
+        leaders, epochs = self._leaders[:], self._epochs[:]
+        for number, leader_id, leader_epoch in infos:
+            leaders[number], epochs[number] = leader_id, leader_epoch
+        return Partitions(leaders, epochs)
 
 
 class LeaderHint(NamedTuple):
@@ -55,12 +130,11 @@ class TopicInfo:
 
     name: str
     topic_id: bytes | None
-    partitions: tuple[PartitionInfo, ...]
-    available: tuple[int, ...] = field(init=False)
+    partitions: Partitions
+    available: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        led = tuple(p.partition for p in self.partitions if p.leader_id != NO_LEADER)
-        object.__setattr__(self, "available", led)
+        object.__setattr__(self, "available", self.partitions.led())
 
     def __len__(self) -> int:
         return len(self.partitions)
@@ -69,15 +143,8 @@ class TopicInfo:
         """This topic; where a leader epoch went back, the known partition is kept."""
         if known is None or known.topic_id != self.topic_id:
             return self
-        kept = tuple(self._newest(known, info) for info in self.partitions)
-        return self if kept == self.partitions else TopicInfo(self.name, self.topic_id, kept)
-
-    @staticmethod
-    def _newest(known: TopicInfo, info: PartitionInfo) -> PartitionInfo:
-        if info.partition >= len(known.partitions) or info.leader_epoch == NO_EPOCH:
-            return info
-        before = known.partitions[info.partition]
-        return before if before.leader_epoch > info.leader_epoch else info
+        kept = self.partitions.newest(known.partitions)
+        return self if kept is self.partitions else TopicInfo(self.name, self.topic_id, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +212,7 @@ class ClusterSnapshot:
     def without_brokers(self) -> ClusterSnapshot:
         """A snapshot with the topics and their sizes, without brokers and leaders."""
         topics = {
-            name: TopicInfo(name, info.topic_id, tuple(map(PartitionInfo, range(len(info)))))
+            name: TopicInfo(name, info.topic_id, Partitions.without_leaders(len(info)))
             for name, info in self.topics.items()
         }
         return ClusterSnapshot(topics=MappingProxyType(topics), cluster_id=self.cluster_id)
@@ -164,14 +231,15 @@ class ClusterSnapshot:
             if broker is not None:
                 brokers[leader_id] = broker
             if leader_id in brokers:
-                partitions = moved.get(tp.topic) or list(self.topics[tp.topic].partitions)
-                partitions[tp.partition] = PartitionInfo(tp.partition, leader_id, leader_epoch)
-                moved[tp.topic] = partitions
+                led = PartitionInfo(tp.partition, leader_id, leader_epoch)
+                moved.setdefault(tp.topic, []).append(led)
         if not moved:
             return self
         topics = dict(self.topics)
-        for name, partitions in moved.items():
-            topics[name] = TopicInfo(name, topics[name].topic_id, tuple(partitions))
+        for name, infos in moved.items():
+            known_topic = topics[name]
+            partitions = known_topic.partitions.changed(infos)
+            topics[name] = TopicInfo(name, known_topic.topic_id, partitions)
         same = brokers == self.brokers
         return ClusterSnapshot(
             self.brokers if same else MappingProxyType(brokers),
@@ -210,10 +278,12 @@ def topic_info(reply: TopicReply) -> TopicInfo:
     Numbers that cannot be, negative or far beyond the count, are passed by: memory is taken in
     proportion to what was received.
     """
-    sane = [p for p in reply.partitions if 0 <= p.partition <= MOST_HOLES + len(reply.partitions)]
-    count = max((p.partition for p in sane), default=-1) + 1
-    told: list[PartitionInfo | None] = [None] * count
-    for p in sane:
-        told[p.partition] = PartitionInfo(p.partition, p.leader_id, p.leader_epoch)
-    infos = tuple([info or PartitionInfo(number) for number, info in enumerate(told)])
-    return TopicInfo(reply.name or "", reply.topic_id, infos)
+    most = MOST_HOLES + len(reply.partitions)
+    highest = max((p.partition for p in reply.partitions if p.partition <= most), default=-1)
+    infos = (
+        PartitionInfo(p.partition, p.leader_id, p.leader_epoch)
+        for p in reply.partitions
+        if 0 <= p.partition <= most
+    )
+    partitions = Partitions.without_leaders(highest + 1).changed(infos)
+    return TopicInfo(reply.name or "", reply.topic_id, partitions)

@@ -40,7 +40,10 @@ class CallablePartitioner:
     def choose(self, topic: TopicInfo, key: BytesLike | None) -> int:
         """The choice of the function. Raises PartitionError."""
         try:
-            chosen = self._function(key, _numbers(len(topic.partitions)), topic.available)
+            every, available = _numbers(len(topic.partitions)), topic.available
+            if not isinstance(available, tuple):  # all of them
+                available = every
+            chosen = self._function(key, every, available)
         except Exception as error:
             raise _failed(self._function, topic, error) from error
         return _checked(self._function, topic, chosen)

@@ -8,7 +8,8 @@ Source: the message schemas of Apache Kafka 4.2; KIP-511 (ApiVersions), KIP-516 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -139,13 +140,46 @@ class PartitionReply(NamedTuple):
     leader_epoch: int
 
 
+class PartitionReplies(Collection[PartitionReply]):
+    """The partitions of one topic in the broker's order, 16 bytes each.
+
+    An answer of a megabyte can have 55,000 of them: as objects they took 20 times its size.
+    """
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, replies: Iterable[Sequence[int]] = ()) -> None:
+        """``replies`` have the four numbers of a PartitionReply each."""
+        self._numbers = array("i")
+        for reply in replies:
+            self._numbers.extend(reply)
+
+    def __len__(self) -> int:
+        return len(self._numbers) // len(PartitionReply._fields)
+
+    def __iter__(self) -> Iterator[PartitionReply]:
+        numbers = iter(self._numbers)
+        return map(PartitionReply, numbers, numbers, numbers, numbers)
+
+    def __contains__(self, reply: object) -> bool:
+        return any(reply == each for each in self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartitionReplies) and self._numbers == other._numbers
+
+    __hash__ = None  # type: ignore[assignment]  # as a list has none
+
+    def __repr__(self) -> str:
+        return f"PartitionReplies({list(self)!r})"
+
+
 class TopicReply(NamedTuple):
     """One topic. ``name`` may be null from version 12 on, ``topic_id`` is None when not told."""
 
     error_code: int
     name: str | None
     topic_id: bytes | None
-    partitions: list[PartitionReply]
+    partitions: Collection[PartitionReply]
 
 
 class MetadataReply(NamedTuple):
@@ -233,21 +267,21 @@ def _topic(version: int, reader: WireReader, room: int) -> TopicReply:
     reader.skip(1)  # whether it is internal
     layout = _PARTITION if version >= _LEADER_EPOCH_FROM else _PARTITION_BEFORE_EPOCH
     count = reader.array(layout.size, room)
-    partitions = [_partition(version, reader, layout) for _ in range(count)]
+    partitions = PartitionReplies(_partition(version, reader, layout) for _ in range(count))
     if version >= _AUTHORIZED_OPERATIONS_FROM:
         reader.skip(4)
     reader.skip_tags()
     return TopicReply(error_code, name, topic_id, partitions)
 
 
-def _partition(version: int, reader: WireReader, layout: struct.Struct) -> PartitionReply:
-    error_code, partition, leader_id, *epoch = reader.unpack(layout)
+def _partition(version: int, reader: WireReader, layout: struct.Struct) -> Sequence[int]:
+    numbers = reader.unpack(layout)
     reader.skip_array(4)  # replicas
     reader.skip_array(4)  # those in sync
     if version >= _OFFLINE_REPLICAS_FROM:
         reader.skip_array(4)
     reader.skip_tags()
-    return PartitionReply(error_code, partition, leader_id, epoch[0] if epoch else -1)
+    return numbers if version >= _LEADER_EPOCH_FROM else (*numbers, -1)
 
 
 # InitProducerId -------------------------------------------------------------------------------

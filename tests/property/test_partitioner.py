@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.cluster.snapshot import PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import PartitionInfo, Partitions, TopicInfo
 from kprod.intake.partitioner import DefaultPartitioner
 
 leaders = st.lists(st.sampled_from([-1, 1, 2]), min_size=1, max_size=40)
@@ -15,7 +15,8 @@ appends = st.lists(st.tuples(st.integers(1, 700), st.booleans()), max_size=100)
 
 
 def topic(leader_ids: list[int]) -> TopicInfo:
-    return TopicInfo("t", None, tuple(PartitionInfo(n, who) for n, who in enumerate(leader_ids)))
+    infos = (PartitionInfo(n, leader_id) for n, leader_id in enumerate(leader_ids))
+    return TopicInfo("t", None, Partitions.of(infos))
 
 
 # So many that two draws in a row are hardly ever the same one.

@@ -8,7 +8,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from kprod.buffer.accumulator import QueueSettings
 from kprod.buffer.ready_tracker import ReadyTracker
-from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
 from kprod.types import Broker, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
@@ -27,7 +27,7 @@ leaders = st.lists(st.sampled_from([*NODES, -1]), min_size=PARTITIONS, max_size=
 
 def cluster(numbers: list[int], epoch: int) -> ClusterSnapshot:
     """Every topic has the same leaders; -1 is nobody."""
-    partitions = tuple(PartitionInfo(n, leader, epoch) for n, leader in enumerate(numbers))
+    partitions = Partitions.of(PartitionInfo(n, leader, epoch) for n, leader in enumerate(numbers))
     brokers = {node: Broker(node, f"broker-{node}", 9092) for node in NODES}
     return ClusterSnapshot(brokers, {name: TopicInfo(name, None, partitions) for name in TOPICS})
 

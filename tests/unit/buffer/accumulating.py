@@ -9,7 +9,7 @@ from kprod.broker.records.record_batch import RecordBatch, read_batches
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
 from kprod.buffer.compression import CODEC_IDS
 from kprod.clock import ExponentialBackoff
-from kprod.cluster.snapshot import ClusterSnapshot, Leadership, PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import ClusterSnapshot, Leadership, PartitionInfo, Partitions, TopicInfo
 from kprod.types import Broker, TopicPartition
 from kprod_ext import BufferPool
 from kprod_ext.batch import ProducerBatch
@@ -29,7 +29,7 @@ def cluster(
     topic: str = "t", leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH
 ) -> ClusterSnapshot:
     """A topic with these leaders for partitions 0, 1, ..."""
-    parts = tuple(PartitionInfo(n, leader, epoch) for n, leader in enumerate(leaders))
+    parts = Partitions.of(PartitionInfo(n, leader, epoch) for n, leader in enumerate(leaders))
     brokers = {node: Broker(node, f"broker-{node}", 9092) for node in (1, 2, 3)}
     return ClusterSnapshot(brokers, {topic: TopicInfo(topic, None, parts)})
 

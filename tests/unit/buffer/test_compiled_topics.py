@@ -8,7 +8,7 @@ from typing import Any
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.cluster.metadata import Metadata
-from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
 from kprod.types import TopicPartition
 from kprod_ext import CompiledSend, FutureRecordMetadata, StickyPartition, TopicAppender
 from tests.support.scripted_cluster import ScriptedCluster
@@ -258,7 +258,7 @@ def test_a_topic_that_was_forgotten_closes_its_appender() -> None:
     send = lane_over(rig)
     rig.queue()
     send.topics.admit(TP, 1, None)
-    known = TopicInfo("other", None, (PartitionInfo(0, 1, 0),))
+    known = TopicInfo("other", None, Partitions.of([PartitionInfo(0, 1, 0)]))
     send.topics.close_stale(ClusterSnapshot(topics={"other": known}))
     assert send._topic_appenders.get("t") is None
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import tracemalloc
 from collections.abc import Sequence
 from types import FrameType, MappingProxyType
 
 import pytest
 
-from kprod.cluster.snapshot import ClusterSnapshot, LeaderHint, PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import (
+    ClusterSnapshot,
+    LeaderHint,
+    PartitionInfo,
+    Partitions,
+    TopicInfo,
+    topic_info,
+)
 from kprod.types import Broker, TopicPartition
+from kprod.wire.control import decode_metadata_response
+from tests.support import hostile_answers
 
 ONE, TWO = Broker(1, "h1", 9092, "r1"), Broker(2, "h2", 9092)
 BROKERS = {1: ONE, 2: TWO}
@@ -23,7 +33,7 @@ def topic(
 ) -> TopicInfo:
     """A topic with these leaders and epochs for partitions 0, 1, ..."""
     parts = (PartitionInfo(number, *leader) for number, leader in enumerate(leaders))
-    return TopicInfo(name, topic_id, tuple(parts))
+    return TopicInfo(name, topic_id, Partitions.of(parts))
 
 
 def snapshot(*topics: TopicInfo) -> ClusterSnapshot:
@@ -232,3 +242,26 @@ def work_of_moving(count: int) -> int:
         sys.setprofile(None)
     assert leaders(moved) == [(2, 8)] * count
     return entered
+
+
+# Memory ---------------------------------------------------------------------------------------
+
+
+def test_partitions_take_little_memory() -> None:
+    """A hostile or a huge answer: what becomes of it takes little more than the answer itself."""
+    count = 50_000
+    told = [
+        hostile_answers.partition(number, 1_000, hostile_answers.NOBODY) for number in range(count)
+    ]
+    answer = hostile_answers.metadata([], [hostile_answers.topic(b"t", told)])
+    body = memoryview(answer)
+    tracemalloc.start()
+    try:
+        reply = decode_metadata_response(12, body, {"t"})
+        view = ClusterSnapshot().with_topics(map(topic_info, reply.topics), {}, None)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert view.topics["t"].partitions[-1] == PartitionInfo(count - 1, 1_000, 0)
+    assert len(view.topics["t"].available) == count
+    assert peak < 3 * len(body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from kprod.cluster.snapshot import PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import PartitionInfo, Partitions, TopicInfo
 
 
 def topic(
@@ -15,4 +15,4 @@ def topic(
         PartitionInfo(number, leader_id=-1 if number in leaderless else number % brokers + 1)
         for number in range(partitions)
     )
-    return TopicInfo(name, None, tuple(infos))
+    return TopicInfo(name, None, Partitions.of(infos))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, TopicInfo
+from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
 from kprod.kafka import murmur2, partitioner
 from kprod.kafka.partitioner import (
     Cluster,
@@ -27,7 +27,7 @@ with warnings.catch_warnings():
     import kafka.partitioner as theirs
     import kafka.serializer as their_serializers
 
-PARTITIONS = (PartitionInfo(0, 1), PartitionInfo(1), PartitionInfo(2, 1))
+PARTITIONS = Partitions.of([PartitionInfo(0, 1), PartitionInfo(1), PartitionInfo(2, 1)])
 CLUSTER = Cluster(ClusterSnapshot(topics={"t": TopicInfo("t", None, PARTITIONS)}))
 
 
@@ -174,7 +174,7 @@ def test_what_is_made_for_the_original_takes_ours_for_its_own() -> None:
 
 
 def test_a_sticky_partitioner_goes_on_when_no_partition_has_a_leader() -> None:
-    nobody = tuple(PartitionInfo(number) for number in range(3))
+    nobody = Partitions.without_leaders(3)
     leaderless = Cluster(ClusterSnapshot(topics={"t": TopicInfo("t", None, nobody)}))
     sticky = StickyPartitioner()
     seen = set()
