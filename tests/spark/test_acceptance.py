@@ -94,7 +94,7 @@ RECIPE = re.compile(r'^```python title="connect.py"\n(.*?)^```$', re.MULTILINE |
 
 def test_the_recipe_for_spark_connect_runs() -> None:
     """It needs more packages than other recipes, which run with the other examples of the pages."""
-    (code,) = RECIPE.findall((ROOT / "docs" / "spark.md").read_text())
+    (code,) = RECIPE.findall((ROOT / "docs" / "spark-operation.md").read_text())
     assert finished(program(code + "print('{\"ended\": true}')")) == {"ended": True}
 
 

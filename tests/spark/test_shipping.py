@@ -24,7 +24,7 @@ pytestmark = OF_CAMPAIGNS
 
 ROWS = 10_000
 RECIPE = re.compile(r'^```console title="([a-z-]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-RECIPES = dict(RECIPE.findall((ROOT / "docs" / "spark.md").read_text()))
+RECIPES = dict(RECIPE.findall((ROOT / "docs" / "spark-operation.md").read_text()))
 JOB = Path(__file__).with_name("shipped_job.py")
 
 SETTINGS = {

@@ -1,0 +1,21 @@
+"""Pages of the documentation are short, and the site's menu has each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+MOST_LINES = 400
+MADE = {"configuration.md", "file_map.md"}
+"""Lists that a program writes: a reader looks something up there."""
+
+
+def test_no_page_is_too_long_to_read() -> None:
+    lines = {page.name: len(page.read_text().splitlines()) for page in PAGES}
+    assert not {name for name, count in lines.items() if count > MOST_LINES} - MADE
+
+
+def test_the_menu_has_every_page() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    assert not [page.name for page in PAGES if f": {page.name}\n" not in menu]
