@@ -19,7 +19,7 @@ TURN: int
 NOTHING: tuple[Any, Any]
 
 @disjoint_base
-class Turns:
+class LoopTurns:
     """Lets callers through in each turn of the loop that calls, in the order of asking.
 
     As many as take ``LONGEST_QUEUEING``, for records take between half a microsecond and a hundred.
@@ -40,20 +40,20 @@ class Turns:
 class Sending:
     """The work for each record; its subclass does the rest. For the tasks of one loop.
 
-    ``settling`` makes the loop's part of waiting for outcomes, anew for another loop. ``waits`` are
+    ``notifier`` makes the loop's part of waiting for outcomes, anew for another loop. ``waits`` are
     the errors of a record that has to wait. ``under_way`` are some records, the oldest first.
     """
 
     def __init__(
         self,
         native: KafkaProducer,
-        settling: Callable[[asyncio.AbstractEventLoop], Settling],
+        notifier: Callable[[asyncio.AbstractEventLoop], OutcomeNotifier],
         waits: tuple[type[Exception], ...],
     ) -> None: ...
     @property
     def native(self) -> KafkaProducer: ...
     @property
-    def turns(self) -> Turns: ...
+    def turns(self) -> LoopTurns: ...
     @property
     def under_way(self) -> deque[FutureRecordMetadata]: ...
     def send_at_once(
@@ -103,7 +103,7 @@ class Sending:
         """Remember a record in ``under_way``: the subclass later waits for its batch's memory."""
 
 @disjoint_base
-class Settling:
+class OutcomeNotifier:
     """Wakes the tasks of one loop that wait for records, with one call into the loop per batch.
 
     ``error`` makes the exception to raise from the error that ended a record. ``renews``: a wait
@@ -140,7 +140,7 @@ class SentRecord:
 
     _asyncio_future_blocking: bool
 
-    def __init__(self, settling: Settling, native: FutureRecordMetadata) -> None: ...
+    def __init__(self, notifier: OutcomeNotifier, native: FutureRecordMetadata) -> None: ...
     @property
     def native(self) -> FutureRecordMetadata: ...
     @property

@@ -36,7 +36,7 @@ cdef Py_ssize_t REMEMBERED = 64     # of so many records one is remembered, to w
 cdef object _END = object()
 
 
-cdef class Turns:
+cdef class LoopTurns:
     """Lets callers through in each turn of the loop that calls, in the order of asking."""
 
     cdef Py_ssize_t _admitted       # in this turn
@@ -100,19 +100,19 @@ cdef class Sending:
     """The work for each record; its subclass does the rest. For the tasks of one loop."""
 
     cdef readonly object native
-    cdef readonly Turns turns
+    cdef readonly LoopTurns turns
     cdef readonly object under_way
     cdef object _send
     cdef object _waits
     cdef Py_ssize_t _queued
-    cdef object _make_settling
-    cdef Settling _settling
+    cdef object _make_notifier
+    cdef OutcomeNotifier _notifier
 
-    def __init__(self, native, settling, waits):
+    def __init__(self, native, notifier, waits):
         self.native, self._send = native, native.send
-        self.turns = Turns()
+        self.turns = LoopTurns()
         self.under_way = deque()
-        self._make_settling, self._waits = settling, waits
+        self._make_notifier, self._waits = notifier, waits
 
     def send_at_once(
         self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None
@@ -168,9 +168,9 @@ cdef class Sending:
     cpdef SentRecord sent(self, FutureRecordMetadata native):
         """The future of a queued record for the tasks of the running loop."""
         cdef object loop = _running_loop()
-        if self._settling is None or self._settling.loop is not loop:
-            self._settling = self._make_settling(loop)
-        return SentRecord(self._settling, native)
+        if self._notifier is None or self._notifier.loop is not loop:
+            self._notifier = self._make_notifier(loop)
+        return SentRecord(self._notifier, native)
 
     cdef FutureRecordMetadata _queue(
         self, object topic, object value, object key, object headers, object partition,
@@ -198,7 +198,7 @@ cdef class Sending:
         return 0
 
 
-cdef class Settling:
+cdef class OutcomeNotifier:
     """Wakes the tasks of one loop that wait for records, with one call into the loop per batch."""
 
     cdef readonly object loop
@@ -311,7 +311,7 @@ cdef class SentRecord:
     """
 
     cdef readonly FutureRecordMetadata native
-    cdef Settling _settling
+    cdef OutcomeNotifier _notifier
     cdef object _callback           # the first of them, and its context
     cdef object _context
     cdef list _more                 # pairs of the others
@@ -319,8 +319,8 @@ cdef class SentRecord:
     cdef public bint _asyncio_future_blocking
     cdef bint is_cancelled
 
-    def __init__(self, Settling settling not None, FutureRecordMetadata native not None):
-        self.native, self._settling = native, settling
+    def __init__(self, OutcomeNotifier notifier not None, FutureRecordMetadata native not None):
+        self.native, self._notifier = native, notifier
 
     # The outcome ----------------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ cdef class SentRecord:
         if _settled(self, "Result is not set.").error is not None:
             failure = _error(self)
             raise failure
-        stored = self._settling.stored
+        stored = self._notifier.stored
         return metadata_of(self.native) if stored is None else stored(self.native)
 
     def _make_cancelled_error(self):
@@ -353,7 +353,7 @@ cdef class SentRecord:
 
     def get_loop(self):
         """The loop of the tasks that may wait."""
-        return self._settling.loop
+        return self._notifier.loop
 
     @property
     def __class__(self):
@@ -362,14 +362,14 @@ cdef class SentRecord:
 
     @property
     def _loop(self):
-        return self._settling.loop
+        return self._notifier.loop
 
     # Waiting --------------------------------------------------------------------------------------
 
     def __await__(self):
-        if self.done() and self._settling.rests():
+        if self.done() and self._notifier.rests():
             yield                   # as asyncio.sleep(0) does
-        if self._settling.renews:
+        if self._notifier.renews:
             # By a waiter of its own: cancelling a task ends its wait and no other.
             return (yield from self.native.__await__())
         if not self.done():
@@ -391,10 +391,10 @@ cdef class SentRecord:
                 self._more = []
             self._more.append((fn, context))
             return
-        if self._settling.renews:
+        if self._notifier.renews:
             self.is_cancelled = False
         self._callback, self._context = fn, context
-        self._settling.watch(self)
+        self._notifier.watch(self)
 
     def remove_done_callback(self, fn):
         """Do not call ``fn``; how often it was to be called."""
@@ -411,7 +411,7 @@ cdef class SentRecord:
             return False
         self.is_cancelled, self._cancelled_by = True, msg
         if self._callback is not None:
-            self._settling.watch(self)
+            self._notifier.watch(self)
         return True
 
     def __getattr__(self, str name not None):
@@ -439,7 +439,7 @@ cdef BatchOutcome _settled(SentRecord record, str otherwise):
 
 cdef object _error(SentRecord record):
     """A copy of the error that ended the record: see ``FutureRecordMetadata.exception``."""
-    told = record._settling.error
+    told = record._notifier.error
     return record.native.exception if told is None else told(record.native.exception)
 
 
@@ -478,5 +478,5 @@ cdef int _call(SentRecord record, object callback, object context) except -1:
     except BaseException as error:
         message = f"Exception in callback {callback!r}"
         told = {"message": message, "exception": error, "future": record}
-        record._settling.loop.call_exception_handler(told)
+        record._notifier.loop.call_exception_handler(told)
     return 0

@@ -221,7 +221,7 @@ class ProducerBatch(MemoryRecordsBuilder):
     maybe_written: bool
     on_wire: bool
     overtaken: bool
-    is_taken: bool
+    is_drained: bool
 
     def __init__(
         self,

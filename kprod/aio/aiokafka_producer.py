@@ -24,7 +24,7 @@ from kprod.kafka import serializer as serializers
 from kprod.kafka.options import native_options
 from kprod.producer import KafkaProducer
 from kprod.types import TopicPartition
-from kprod_ext.aio import Settling
+from kprod_ext.aio import OutcomeNotifier
 from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
@@ -108,10 +108,10 @@ class AIOKafkaProducer:
         except KprodError as error:
             raise for_aiokafka(error) from error
         self._stored = nothing if self._acks == 0 else stored
-        settling = partial(Settling, error=for_aiokafka, stored=self._stored)
+        notifier = partial(OutcomeNotifier, error=for_aiokafka, stored=self._stored)
         # aiokafka gives what is looked up, and what waits for memory, as long as a request.
         self._longest = self._native.config.request_timeout_ms / 1000
-        self._queueing = Queueing(self._native, self._longest, settling)
+        self._queueing = Queueing(self._native, self._longest, notifier)
         self._send_at_once: Any = self._queueing.send_at_once
         self._closed = False
 

@@ -15,7 +15,7 @@ from kprod.producer import KafkaProducer
 from kprod.transactional.group_offsets import Offsets
 from kprod.transactional.transaction_calls import Transaction
 from kprod.types import DeliveryReport, Headers, RecordMetadata
-from kprod_ext.aio import NOTHING, SentRecord, Settling
+from kprod_ext.aio import NOTHING, OutcomeNotifier, SentRecord
 from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ class Producer:
             if name.replace(".", "_") in ("key_serializer", "value_serializer"):
                 options[name] = without_waiting(options[name])
         self._native = KafkaProducer(max_block_ms=0, **options)
-        self._queueing = Queueing(self._native, self._max_block, partial(Settling, renews=True))
+        self._queueing = Queueing(
+            self._native, self._max_block, partial(OutcomeNotifier, renews=True)
+        )
         self._send_at_once = self._queueing.send_at_once
 
     async def start(self) -> None:

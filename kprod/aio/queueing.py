@@ -14,7 +14,7 @@ from kprod.errors import BufferFullError, KprodTimeoutError, PartitionError
 from kprod.intake.arguments import check_topic
 from kprod.intake.serializers import WouldWait
 from kprod.producer import KafkaProducer
-from kprod_ext.aio import Sending, Settling
+from kprod_ext.aio import OutcomeNotifier, Sending
 from kprod_ext.futures import FutureRecordMetadata
 
 
@@ -40,9 +40,9 @@ class Queueing(Sending):
         self,
         native: KafkaProducer,
         max_block: float,
-        settling: Callable[[asyncio.AbstractEventLoop], Settling],
+        notifier: Callable[[asyncio.AbstractEventLoop], OutcomeNotifier],
     ) -> None:
-        super().__init__(native, settling, (KprodTimeoutError, PartitionError, WouldWait))
+        super().__init__(native, notifier, (KprodTimeoutError, PartitionError, WouldWait))
         self._max_block = max_block
         self._lookups = TopicLookups(native.metadata)
         self._memory = MemoryWaiters(self._oldest)

@@ -387,7 +387,7 @@ class RecordAccumulator:
         if not queue.settings.codec:
             queue.close_head()
             return True
-        batch.is_taken = True  # first: no caller is offered it from here on
+        batch.is_drained = True  # first: no caller is offered it from here on
         if not self._batch_compression.take(batch):
             return False
         queue.close_head()
@@ -414,7 +414,7 @@ class RecordAccumulator:
     def _ended(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Batches that will not be sent any more."""
         for batch in batches:
-            batch.is_taken = True
+            batch.is_drained = True
             self._batch_compression.forget(batch)
         return batches
 

@@ -16,7 +16,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BufferFullError
-from kprod_ext.aio import TURN, Settling
+from kprod_ext.aio import TURN, OutcomeNotifier
 
 TASKS = 2_000
 VALUE = bytes(1_000)
@@ -42,7 +42,7 @@ def queueing(broker: EmbeddedBroker, longest: float) -> Queueing:
     native = Counting(
         bootstrap_servers=broker.bootstrap_servers, buffer_memory=65_536, max_block_ms=0
     )
-    return Queueing(native, longest, partial(Settling, renews=True))
+    return Queueing(native, longest, partial(OutcomeNotifier, renews=True))
 
 
 def test_tasks_do_not_all_look_whenever_a_batch_ends(broker: EmbeddedBroker) -> None:

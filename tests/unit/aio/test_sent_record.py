@@ -15,7 +15,7 @@ from kprod.aio.errors import for_aiokafka
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
-from kprod_ext.aio import SentRecord, Settling
+from kprod_ext.aio import OutcomeNotifier, SentRecord
 from kprod_ext.futures import FutureRecordMetadata
 
 LONG = 20.0
@@ -27,9 +27,9 @@ class Batch:
 
     def __init__(self, count: int, *, renews: bool = True, **options: Any) -> None:
         self.delivery = BatchDelivery(TopicPartition("t", 0), lambda: None)
-        settling = Settling(asyncio.get_running_loop(), renews=renews, **options)
+        notifier = OutcomeNotifier(asyncio.get_running_loop(), renews=renews, **options)
         natives = [FutureRecordMetadata(self.delivery, n, 0, 0, 0, -1) for n in range(count)]
-        self.records: list[Any] = [SentRecord(settling, native) for native in natives]
+        self.records: list[Any] = [SentRecord(notifier, native) for native in natives]
 
     def end(self) -> None:
         """It is stored; another thread tells."""

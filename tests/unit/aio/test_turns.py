@@ -9,12 +9,12 @@ from typing import Any
 
 from kprod.buffer.delivery import SLICE, WaitingTasks
 from kprod.clock import SystemClock
-from kprod_ext.aio import LONGEST_QUEUEING, MOST, TURN, Turns
+from kprod_ext.aio import LONGEST_QUEUEING, MOST, TURN, LoopTurns
 
 
-async def ended_by(ask: Callable[[Turns], Awaitable[None]], tasks: int) -> list[int]:
+async def ended_by(ask: Callable[[LoopTurns], Awaitable[None]], tasks: int) -> list[int]:
     """How many of so many tasks a turn of the loop lets pass, by turn; one of them is cancelled."""
-    turns, passed, by_turn = Turns(), 0, list[int]()
+    turns, passed, by_turn = LoopTurns(), 0, list[int]()
 
     async def pass_by() -> None:
         nonlocal passed
@@ -32,7 +32,7 @@ async def ended_by(ask: Callable[[Turns], Awaitable[None]], tasks: int) -> list[
 
 
 def test_however_many_ask_at_once_a_turn_has_an_end() -> None:
-    async def ask(turns: Turns) -> None:
+    async def ask(turns: LoopTurns) -> None:
         if not turns.admit():
             await turns.wait()
 
@@ -43,7 +43,7 @@ def test_however_many_ask_at_once_a_turn_has_an_end() -> None:
 
 
 def test_records_that_take_long_end_a_turn_soon() -> None:
-    async def ask(turns: Turns) -> None:
+    async def ask(turns: LoopTurns) -> None:
         if turns.admit():
             until = SystemClock.monotonic() + LONGEST_QUEUEING
             while SystemClock.monotonic() < until:
