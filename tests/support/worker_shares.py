@@ -33,6 +33,7 @@ TOGETHER = {
 ALONE = (
     "tests/docs/test_examples.py",
     "tests/fault/test_frozen_processes.py",
+    "tests/integration/test_programs_of_users.py",
     "tests/integration/test_same_programs.py",
     "tests/simulation/test_seeds.py",
     "tests/unit/cli/test_demo.py",
