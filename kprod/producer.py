@@ -200,9 +200,13 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             return self._queue(record, partitioner or self._partitioner, self._serializers)
         except BaseException as error:  # also of a signal handler, while this waited
             self._interceptors.on_send_error(record, error)
-            if self._dead_letters is not None:
-                self._dead_letters.refused(record, error)
+            self.refused(record, error)
             raise
+
+    def refused(self, record: ProducerRecord, error: BaseException) -> None:
+        """Let a record become a dead letter; faces that wait for topics themselves call this."""
+        if self._dead_letters is not None:
+            self._dead_letters.refused(record, error)
 
     def _send_serialized(self, topic: str, *fields: Any) -> FutureRecordMetadata:
         """The rest of the Python path, for a record that the compiled one has let serialize."""

@@ -10,8 +10,8 @@ from kprod.aio.lookups import TopicLookups
 from kprod.aio.loop_threads import in_thread
 from kprod.aio.memory_waiters import MemoryWaiters
 from kprod.cluster.snapshot import TopicInfo
-from kprod.errors import BufferFullError, KprodTimeoutError, PartitionError
-from kprod.intake.arguments import check_topic
+from kprod.errors import BufferFullError, KprodError, KprodTimeoutError, PartitionError
+from kprod.intake.arguments import check_topic, checked_record
 from kprod.intake.serializers import WouldWait
 from kprod.producer import KafkaProducer
 from kprod_ext.aio import OutcomeNotifier, Sending
@@ -65,7 +65,7 @@ class Queueing(Sending):
             await self._memory.wait(deadline)
         while True:
             if self.native.metadata.snapshot.topic(check_topic(record.topic)) is None:
-                await self.topic(record.topic, deadline - loop.time(), record.partition)
+                await self._await_topic(record, deadline - loop.time())
             try:
                 future = self.native.send(*record)
             except BufferFullError:
@@ -75,13 +75,21 @@ class Queueing(Sending):
                 waited = True
                 await self._memory.wait(deadline)
             except KprodTimeoutError:
-                await self.topic(record.topic, deadline - loop.time(), record.partition)
+                await self._await_topic(record, deadline - loop.time())
             except WouldWait as serializer:
                 await self.elsewhere(serializer.wait, "schema")
             else:
                 if waited:
                     self._memory.found_some()
                 return future
+
+    async def _await_topic(self, record: Record, timeout: float) -> None:
+        """``topic`` of a record; one that the native producer has never seen may be a letter."""
+        try:
+            await self.topic(record.topic, timeout, record.partition)
+        except KprodError as error:
+            self.native.refused(checked_record(*record), error)
+            raise
 
     def _oldest(self) -> FutureRecordMetadata | None:
         """The oldest record that is remembered, and has no outcome."""

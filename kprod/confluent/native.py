@@ -10,7 +10,6 @@ from kprod.errors import KprodError
 from kprod.producer import KafkaProducer
 from kprod.sender.engine import FOREVER
 from kprod.sender.loop import Purge
-from kprod.types import ProducerRecord
 from kprod.wire.control import MetadataReply
 
 LONG = 10.0**9
@@ -23,11 +22,6 @@ def seconds(timeout: float | None) -> float:
 
 class NativeProducer(KafkaProducer):
     """Thread-safe."""
-
-    def refused(self, record: ProducerRecord, error: KprodError) -> None:
-        """Let a record that the face could not queue become a dead letter."""
-        if self._dead_letters is not None:
-            self._dead_letters.refused(record, error)
 
     def purge(self, *, queued: bool, in_flight: bool, blocking: bool) -> None:
         """End records without an outcome: those that are queued, those on their way, or both.

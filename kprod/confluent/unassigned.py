@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from kprod.clock import SystemClock
 from kprod.confluent.errors import raise_unless_unassigned
-from kprod.confluent.native import NativeProducer
 from kprod.errors import BufferFullError, KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
+from kprod.producer import KafkaProducer
 from kprod.types import ProducerRecord
 
 monotonic = SystemClock.monotonic
@@ -65,7 +65,7 @@ class UnassignedRecords:
 
     def __init__(
         self,
-        native: NativeProducer,
+        native: KafkaProducer,
         assign: Callable[[Unassigned], None],
         fail: Callable[[Unassigned, KprodError], None],
         timeout: float,

@@ -155,6 +155,21 @@ def test_every_way_of_sending(broker: EmbeddedBroker) -> None:
     assert sorted(letter.value for letter in letters(broker)) == [b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.parametrize("face", [aio.Producer, aio.AIOKafkaProducer])
+def test_a_partition_that_is_not_there_in_asyncio(broker: EmbeddedBroker, face: Any) -> None:
+    async def run() -> None:
+        made = face(
+            bootstrap_servers=broker.bootstrap_servers, client_id=CLIENT, dead_letter_topic=DEAD
+        )
+        async with made:
+            with pytest.raises(Exception, match="partition"):
+                await made.send_and_wait("orders", b"1", partition=9)
+
+    asyncio.run(run())
+    (letter,) = letters(broker)
+    assert (letter.value, told(letter)["reason"]) == (b"1", "PartitionError")
+
+
 def test_the_confluent_face(broker: EmbeddedBroker) -> None:
     """Its delivery report says the same as without letters; ``flush`` waits for these too."""
     reports: list[Any] = []
