@@ -27,6 +27,7 @@ class Transmission:
     ``lost``: its connection ended before there was an answer. ``stored``: an answer has said so.
     ``in_doubt``: an attempt may have been stored, as far as the client can know. ``refused``: for
     its sequence, with nothing before it left to be stored: no attempt under its numbers succeeds.
+    ``ended``: an answer has said what no client tries again, although it may be stored.
     """
 
     fields: BatchFields
@@ -36,13 +37,14 @@ class Transmission:
     stored: bool = False
     in_doubt: bool = False
     refused: bool = False
+    ended: bool = False
 
 
 @dataclass(slots=True)
 class Sequence:
     """What was sent under one producer id and epoch to one partition.
 
-    ``window``: from the first batch on that is not known to be stored.
+    ``window``: from the first batch on that may be sent again.
     """
 
     expected: int = 0
@@ -74,7 +76,7 @@ class Sequence:
         refused.refused = oldest and not self.split and not refused.in_doubt
 
     def _settle(self) -> None:
-        while self.window and self.window[0].stored:
+        while self.window and (self.window[0].stored or self.window[0].ended):
             self.window.popleft()
 
 
@@ -120,6 +122,8 @@ class SequenceWatch:
         now = self._clock.now
         if (before.fields.records, before.fields.crc) != (fields.records, fields.crc):
             history.violated("I12", f"another batch with the sequence of one before: {fields}")
+        if before.ended:
+            history.violated("I14", f"ended by an answer, and sent again: {fields} of {tp}")
         if before.refused:
             history.violated("I14", f"refused for its sequence, and sent again: {fields} of {tp}")
         pause = min(self._pause, self._pause_when_lost) if before.lost else self._pause
@@ -145,6 +149,11 @@ class SequenceWatch:
         batch = None if known is None else known.batches.get(fields.base_sequence)
         if known is not None and batch is not None:
             known.refused(batch)
+
+    def ended(self, tp: TopicPartition, fields: BatchFields) -> None:
+        """A broker has told the client what does not pass."""
+        if (known := self._known(tp, fields)) is not None:
+            known.ended = True
 
     def doubted(self, tp: TopicPartition, fields: BatchFields) -> None:
         """All of it has left, and no answer has said that it was refused."""

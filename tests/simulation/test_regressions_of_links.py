@@ -72,3 +72,26 @@ def test_a_handshake_that_was_begun_before_all_was_well_may_take_its_time() -> N
         ),
     )
     assert not run(schedule).violations
+
+
+def test_a_part_that_an_answer_has_ended_is_not_sent_again() -> None:
+    """A batch was cut for a slow link, its first part ended by an error, and five parts followed:
+    the judge took the first for one that may be repeated. The application is told of the parts
+    together.
+    """
+    schedule = Schedule(
+        seed=70017790,
+        setup=Setup(
+            partitions=(1,), replication=0.05, batch_size=150, growth=3, request_timeout_ms=300
+        ),
+        actions=(
+            Disturb(1.6629, 0, Interference("produce", "error-before", code=72, part=0.0)),
+            Disturb(1.6629, 0, Interference("produce", "error-before", code=3, part=0.0)),
+            Disturb(1.6629, 0, Interference("produce", "throttle", part=1.0, seconds=0.9)),
+            Disturb(1.6629, 0, Interference("produce", "error-after", code=-1, part=1.0)),
+            Send(at=1.848, topic=0, records=1, size=150, keys="explicit"),
+            Send(at=3.4228, topic=0, records=12, size=20, keys="explicit"),
+        ),
+        gentle=False,
+    )
+    assert not run(schedule).violations

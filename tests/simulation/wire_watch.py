@@ -22,6 +22,7 @@ from tests.simulation.wires import Answer
 Place: TypeAlias = tuple[str, UUID | None, int]
 """Topic, topic id when the request named it so, partition."""
 
+UNKNOWN_SERVER_ERROR = -1
 DUPLICATE = 46
 TOO_LARGE = (10, 18)
 SEQUENCE_CODES = (45, DUPLICATE, 47, 59)
@@ -203,6 +204,7 @@ class WireWatch:
             if self._clock.now >= line.silent_until:
                 line.throttled_at = self._clock.now
             line.silent_until = max(line.silent_until, over)
+        read_by_client = answer.correlation_id == request.header.correlation_id
         codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}
         for place, fields in request.batches:
             name = None if place[1] is not None else place[0]
@@ -211,15 +213,24 @@ class WireWatch:
                 writer = fields.producer_id, fields.epoch, fields.base_sequence
                 self.history.promised.add((_by_name(place), *writer))
                 self._proven[place] = transport.node_id, fields.producer_id, fields.epoch
-                self._sequences.stored(_by_name(place), fields)
-            if code in SEQUENCE_CODES:
-                self.history.doubted.add(_by_name(place))
-                if answer.correlation_id == request.header.correlation_id:
-                    self._sequences.refused(_by_name(place), fields)
-            elif code in TOO_LARGE:
-                self._sequences.too_large(_by_name(place), fields)
-            elif code is None or code in MAYBE_WRITTEN:
-                self._sequences.doubted(_by_name(place), fields)
+            self._told(_by_name(place), fields, code, read_by_client)
+
+    def _told(
+        self, tp: TopicPartition, fields: BatchFields, code: int | None, read_by_client: bool
+    ) -> None:
+        """What an answer says of a batch; ``code`` is None where it leaves the batch out."""
+        if code in (0, DUPLICATE):
+            self._sequences.stored(tp, fields)
+        if code in SEQUENCE_CODES:
+            self.history.doubted.add(tp)
+            if read_by_client:
+                self._sequences.refused(tp, fields)
+        elif code in TOO_LARGE:
+            self._sequences.too_large(tp, fields)
+        elif code is None or code in MAYBE_WRITTEN:
+            self._sequences.doubted(tp, fields)
+        if code == UNKNOWN_SERVER_ERROR and read_by_client:
+            self._sequences.ended(tp, fields)
 
 
 def _by_name(place: Place) -> TopicPartition:
