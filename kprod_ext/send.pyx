@@ -1,10 +1,10 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 """``send`` in the steady state: one call, no Python frame, the record straight into a batch.
 
-This path takes records with a key and a value that are bytes-like or None, to a topic and partition
-that were used before. It opens a new batch itself when the open one has no room and the pool has
-free memory. The Python path sends all other records and raises the errors of bad arguments. It also
-admits a partition to this path.
+This path takes records with a key and a value that are bytes-like or None, or become so by the
+serializers, to a topic and partition that were used before. It opens a new batch itself when the
+open one has no room and the pool has free memory. The Python path sends all other records and
+raises the errors of bad arguments. It also admits a partition to this path.
 """
 
 cimport cython
