@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--session", choices=sorted(DECKS), default="local")
     parser.add_argument("--broker", default="embedded", help="or a version of Apache Kafka")
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=1e6, help="no kill is begun after them")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", nargs="*")
     parser.add_argument("--deliveries", nargs="*", default=["exactly_once", "atomic"])
@@ -43,7 +44,8 @@ def main() -> int:
 def _play(kills: Campaign, given: argparse.Namespace) -> int:
     kinds = given.kinds or [k for k, cards in DECKS[given.session].items() for _ in range(cards)]
     seed, wrong, started = given.seed, 0, time.monotonic()
-    while kills.kills.total() < given.kills:
+    until = started + 60 * given.minutes
+    while kills.kills.total() < given.kills and time.monotonic() < until:
         delivery = given.deliveries[seed // len(kinds) % len(given.deliveries)]
         try:
             kills.play(draw(seed, kinds[seed % len(kinds)], delivery, tuple(given.surfaces)))

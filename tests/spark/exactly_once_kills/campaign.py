@@ -104,7 +104,7 @@ class Campaign:
             told["ends"] = self._run_to_end(job, case, killer)
             told["lingered"] = judge(job, self._cluster.direct)
             told["verdict"] = "right"
-        except AssertionError as wrong:
+        except Violation as wrong:
             told["verdict"] = f"WRONG: {wrong}"
             raise Violation(f"{wrong}; {case}") from wrong
         finally:

@@ -115,7 +115,7 @@ class ApacheCluster(Cluster):
         self._admin.await_brokers(2)
         client = AdminClient({"bootstrap.servers": self.direct, "log_level": 2})
         wanted = [
-            NewTopic(name, replica_assignment=[[2, 1]], config=config)
+            NewTopic(name, num_partitions=1, replica_assignment=[[2, 1]], config=config)
             for name, config in COORDINATORS.items()
         ]
         for created in client.create_topics(wanted, operation_timeout=30).values():

@@ -28,7 +28,10 @@ def judge(job: Job, servers: str) -> float:
     there.
     """
     lingered = _await_no_transaction(job, servers)
-    rows = [value.decode() for value in committed(servers, job.topic, PARTITIONS)]
+    try:
+        rows = [value.decode() for value in committed(servers, job.topic, PARTITIONS)]
+    except AssertionError as unstable:
+        raise Violation(str(unstable)) from unstable
     counted, wanted = Counter(rows), expected(job)
     doubled = [value for value, times in counted.items() if times > 1]
     lost = sorted(set(wanted) - set(counted))
