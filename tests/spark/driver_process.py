@@ -93,13 +93,16 @@ def every_row(rows: int) -> Counter[bytes | None]:
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    """A standalone master with two workers: its address."""
+    """A standalone master with two workers: its address.
+
+    The workers are on two hosts, as Spark sees it: it starts no copy of a slow task on the host
+    that the task is on.
+    """
     home = Path(pyspark.__file__).parent
     command = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]
     port, pages = free_port(), free_port()
     environment = os.environ | {
         "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_WORKER_DIR": str(folder),
         "PYSPARK_PYTHON": sys.executable,
@@ -107,22 +110,22 @@ def standalone(folder: Path) -> Iterator[str]:
     address = f"spark://127.0.0.1:{port}"
     running: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, *arguments: str) -> None:
+    def start(host: str, name: str, *arguments: str) -> None:
         with (folder / f"{name}-{len(running)}.log").open("w") as log:
             running.append(
                 subprocess.Popen(
-                    [command[0], f"{command[1]}.{name}", *arguments],
-                    env=environment,
+                    [command[0], f"{command[1]}.{name}", "--host", host, *arguments],
+                    env=environment | {"SPARK_LOCAL_IP": host},
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
                 )
             )
 
-    start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(pages))
+    start("127.0.0.1", "master.Master", "--port", str(port), "--webui-port", str(pages))
     try:
-        for _ in range(2):
-            start("worker.Worker", "-c", "1", "-m", "1g", "--host", "127.0.0.1", address)
+        for host in ("127.0.0.1", "127.0.0.2"):
+            start(host, "worker.Worker", "-c", "1", "-m", "1g", address)
         yield address
     finally:
         for one in running:

@@ -31,10 +31,12 @@ SHARES = {
     ("local", "embedded"): 0.2,
     ("local", NEWEST): 0.2,
     ("local", OLDER): 0.2,
-    ("local-cluster", "embedded"): 0.1,
-    ("local-cluster", NEWEST): 0.1,
-    ("local-cluster", OLDER): 0.1,
-    ("standalone", NEWEST): 0.05,
+    ("local-cluster", "embedded"): 0.05,
+    ("local-cluster", NEWEST): 0.05,
+    ("local-cluster", OLDER): 0.05,
+    ("standalone", "embedded"): 0.05,
+    ("standalone", NEWEST): 0.1,
+    ("standalone", OLDER): 0.05,
     ("connect", NEWEST): 0.05,
 }
 """Of the kills, by session and broker."""
@@ -59,7 +61,7 @@ def test_kills_lose_and_double_nothing(
             print(f"\n{session}, {broker}: {dict(kills.kills)}, {dict(kills.ended_early)}")
 
 
-@pytest.fixture(scope="module", params=["local", "local-cluster"])
+@pytest.fixture(scope="module", params=["local", "standalone"])
 def planted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Campaign]]:

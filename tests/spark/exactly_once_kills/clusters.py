@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -125,7 +126,16 @@ class ApacheCluster(Cluster):
         return self
 
     def create(self, topic: str) -> None:
-        self._admin.create(topic, PARTITIONS, replicas=2)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self._admin.create(topic, PARTITIONS, replicas=2)
+            except KafkaException:  # the controller has not heard of both nodes yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+            else:
+                return
 
     def restart(self) -> None:
         self._first.kill()

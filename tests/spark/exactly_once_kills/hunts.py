@@ -23,8 +23,8 @@ class Hunt(NamedTuple):
 
     @property
     def session(self) -> str:
-        """The kind of session on which it is hunted: copies of tasks need executors."""
-        return "local-cluster" if self.kind in COPYING else "local"
+        """The kind of session on which it is hunted: copies of tasks need two hosts."""
+        return "standalone" if self.kind in COPYING else "local"
 
 
 HUNTS = (

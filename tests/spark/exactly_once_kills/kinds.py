@@ -21,12 +21,16 @@ from tests.support.frozen import freeze, thaw
 
 LOCAL = {"worker": 4, "driver": 2, "shards": 2, "broker": 2, "coordinator": 2, "freeze": 2,
          "shuffle": 3}  # fmt: skip
-CLUSTER = {"executor": 3, "slow": 2, "overtaken": 1, "crossing": 1, "worker": 1, "freeze": 1,
-           "shuffle": 1}  # fmt: skip
+CLUSTER = {"executor": 3, "worker": 1, "freeze": 1, "shuffle": 1}
+STANDALONE = {"slow": 2, "overtaken": 2, "crossing": 2, "executor": 1, "freeze": 1}
 CONNECT = {"worker": 3, "broker": 1, "coordinator": 1, "freeze": 1, "shuffle": 1}
 COPYING = ("slow", "overtaken", "crossing")
-DECKS = {"local": LOCAL, "local-cluster": CLUSTER, "standalone": CLUSTER, "connect": CONNECT}
-"""Kinds by session, as many cards of each in a deck: those that make sense there."""
+DECKS = {"local": LOCAL, "local-cluster": CLUSTER, "standalone": STANDALONE, "connect": CONNECT}
+"""Kinds by session, as many cards of each in a deck: those that make sense there.
+
+Copies of tasks need a standalone cluster: Spark starts none on the host that the task is on, and
+``local-cluster`` has one host.
+"""
 APIS = {
     ApiKey.INIT_PRODUCER_ID: 3,
     ApiKey.OFFSET_FETCH: 2,

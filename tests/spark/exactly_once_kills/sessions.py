@@ -17,9 +17,8 @@ from tests.spark.exactly_once_kills.jobs import main
 main()
 """
 DAEMON = "tests.spark.exactly_once_kills.warm_daemon"
-JOB_SECONDS = 180.0
+JOB_SECONDS = 400.0
 SPECULATES = {
-    "spark.deploy.maxExecutorRetries": "-1",
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.minTaskRuntime": "200ms",
@@ -38,8 +37,9 @@ class Session:
             **SETTINGS,
             "spark.local.dir": str(folder),
             "spark.python.daemon.module": DAEMON,
+            "spark.deploy.maxExecutorRetries": "-1",
         }
-        settings |= SPECULATES if kind in ("local-cluster", "standalone") else {}
+        settings |= SPECULATES if kind == "standalone" else {}
         self._given = {"master": master, "connect": kind == "connect", "settings": settings}
         self._driver: Driver | None = None
         self.started = 0
@@ -66,6 +66,7 @@ class Session:
             for told in driver.said():
                 return told
             if time.monotonic() > deadline:
+                self.kill()
                 raise Violation(f"the job has not ended after {JOB_SECONDS:.0f} s")
             time.sleep(0.02)
         return None
