@@ -80,7 +80,7 @@ class Coordination:
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._doubtful: Ask | None = None  # whether this was added is not known
-        self._end_in_doubt = False
+        self._may_come_late = False  # a question that got no answer
         self._refused_commit: BrokerError | None = None  # an abort tells what it means
         self._resumed = False  # another process has begun it
 
@@ -207,9 +207,9 @@ class Coordination:
 
     def lost(self, ask: Ask, error: KprodError, *, sent: bool) -> None:
         """There was no answer to ``ask``; ``sent``: the coordinator may have acted on it."""
-        if isinstance(ask, EndTransaction) and sent:
-            self._end_in_doubt = True
-        if isinstance(ask, AddPartitions | AddOffsets) and sent:
+        if sent and isinstance(ask, AddPartitions | AddOffsets | CommitOffsets | EndTransaction):
+            self._may_come_late = True
+        if sent and isinstance(ask, AddPartitions | AddOffsets):
             self._doubtful = ask
         if isinstance(ask, FetchOffsets) and isinstance(error, UnsupportedVersionError):
             self._transactions.fetches.end(ask.fetch, error)
@@ -277,9 +277,11 @@ class Coordination:
         upgraded = not self.implicit and self._transactions.level >= IMPLICIT_FROM
         if renewed:
             self._needs_epoch = False
-        elif upgraded or self._end_in_doubt:
-            # In doubt, the end that was repeated may come a second time, to the next transaction
-            # (KAFKA-17754). Of two protocols, the brokers tell transactions apart by their epochs.
+        elif upgraded or self._may_come_late:
+            # A question that got no answer and was repeated may come a second time, to the next
+            # transaction: an end would end that too early (KAFKA-17754), offsets of an aborted
+            # transaction would be committed with it, and an addition would open one that nobody
+            # ends. Of two protocols, the brokers tell transactions apart by their epochs.
             self._needs_epoch = True
         if self._needs_epoch:
             self._transactions.reinitializes()

@@ -64,7 +64,7 @@ class GoesOnWithTheOldEpoch(Coordination):
     """After an end in doubt the next transaction has the epoch of the one before."""
 
     def _ended(self, *, renewed: bool) -> None:
-        self._needs_epoch = self._end_in_doubt = False
+        self._needs_epoch = self._may_come_late = False
         self._begin_anew()
         self._transactions.ready()
 

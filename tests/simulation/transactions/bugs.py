@@ -101,7 +101,7 @@ class BelievesLostEnds(Coordination):
 
 class TrustsLateEnds(Coordination):
     def _ended(self, *, renewed: bool) -> None:
-        self._end_in_doubt = False
+        self._may_come_late = False
         super()._ended(renewed=renewed)
 
 

@@ -180,6 +180,35 @@ def test_in_protocol_1_an_end_in_doubt_is_followed_by_another_epoch() -> None:
     assert dialogue.producer.epoch == 1
 
 
+@pytest.mark.parametrize("end", [Call.COMMIT, Call.ABORT])
+@pytest.mark.parametrize("lost", [AddPartitions, AddOffsets, CommitOffsets])
+def test_in_protocol_1_what_may_come_late_is_followed_by_another_epoch(
+    lost: type[Ask], end: Call
+) -> None:
+    """Offsets that an abort has dropped would be committed with the next transaction."""
+    dialogue = ready(implicit=False)
+    if lost is AddPartitions:
+        dialogue.transactions.begin()
+        dialogue.coordination.may_send(T0)
+    else:
+        dialogue.begin(T0)
+        dialogue.transactions.start_offsets(OFFSETS, MEMBER)
+    if lost is CommitOffsets:
+        dialogue.answer(AddOffsets)
+    dialogue.coordination.lost(dialogue.expect(lost), LOST, sent=True)
+    if end is Call.COMMIT:
+        dialogue.answer(lost)
+        if lost is AddOffsets:
+            dialogue.answer(CommitOffsets)
+    dialogue.transactions.start(end)
+    if end is Call.ABORT and lost is not CommitOffsets:
+        dialogue.answer(lost)
+    dialogue.answer(EndTransaction)
+    dialogue.answer(InitProducerId)
+    dialogue.hear(end)
+    assert dialogue.producer.epoch == 1
+
+
 def test_what_may_have_been_added_is_cleared_up_before_an_abort() -> None:
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
@@ -188,6 +217,7 @@ def test_what_may_have_been_added_is_cleared_up_before_an_abort() -> None:
     dialogue.transactions.start(Call.ABORT)
     dialogue.answer(AddPartitions)
     dialogue.answer(EndTransaction)
+    dialogue.answer(InitProducerId)
     dialogue.hear(Call.ABORT)
 
 
