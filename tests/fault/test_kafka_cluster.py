@@ -22,7 +22,7 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support.apache_kafka.broker import ApacheKafka
+from tests.support.apache_kafka.broker import ApacheKafka, Guards
 from tests.support.apache_kafka.jars import NEWEST
 from tests.support.cutting_proxy import CutPlan, CuttingProxy
 from tests.support.frozen import freeze, thaw
@@ -38,6 +38,8 @@ LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 RECORDS = int(os.environ.get("KPROD_CLUSTER_RECORDS", "1000000" if LONG else "50000"))
 RATE = 10_000
 """Records per second at most, so that every fault meets records under way."""
+SLOWER = 20
+"""By so much is the rate less once there were records enough, until the faults are over, too."""
 SECONDS = 300 + RECORDS // 1_000
 SEED = 32
 NODES = (1, 2, 3)
@@ -46,7 +48,8 @@ PARTITIONS = 6
 VALUE_BYTES = 100
 UNSEEN = 50_000
 """Futures whose outcomes are not looked at yet."""
-FROZEN_SECONDS = 3.0
+SESSION_MS = 4_000
+FROZEN_SECONDS = 6.0
 """Longer than the controller waits for a heartbeat: others lead what the node led."""
 PREFERRED = 0
 
@@ -65,6 +68,7 @@ class Cluster:
                 told_port=proxy.port,
                 joins=self._nodes[0] if self._nodes else None,
                 node_id=node,
+                guards=Guards({}, {"broker.session.timeout.ms": SESSION_MS}, []),
             )
             proxy.upstream_port = made.front_port
             self._nodes.append(stack.enter_context(made))
@@ -165,13 +169,20 @@ def _produce(
     unseen: deque[FutureRecordMetadata] = deque()
     servers = ",".join(f"127.0.0.1:{proxy.port}" for proxy in cluster.proxies)
     with KafkaProducer(
-        bootstrap_servers=servers, batch_size=4_096, delivery_timeout_ms=SECONDS * 1000
+        bootstrap_servers=servers,
+        batch_size=4_096,
+        delivery_timeout_ms=SECONDS * 1000,
+        max_block_ms=SECONDS * 1000,
     ) as producer:
-        number, started = 0, time.monotonic()
+        number, due, before = 0, 0.0, time.monotonic()
         while number < RECORDS or faults.is_alive():
             if number >= RECORDS:
                 enough.set()
-            while number < (time.monotonic() - started) * RATE:
+            now = time.monotonic()
+            due += (now - before) * (RATE / SLOWER if enough.is_set() else RATE)
+            before = now
+            due = min(due, number + RATE)  # nothing is made up for after a long wait
+            while number < due:
                 value = numbered(number, VALUE_BYTES)
                 unseen.append(producer.send(TOPIC, value, partition=number % PARTITIONS))
                 number += 1
