@@ -89,7 +89,7 @@ class Soak:
                 for kind in self.turns.kinds:
                     self.turns.take(kind)
                 self._time_steady()
-                self._sampler.cycle += 1
+                self._sampler.end_cycle()
                 print(
                     f"{self._sampler.hours:.2f} h: {self.cycles} cycles,"
                     f" {self.turns.records:,} records",

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -28,17 +29,21 @@ class Sample(NamedTuple):
 
 
 class Sampler:
-    """Takes a sample of every process each two seconds; ``cycle`` is set by the thread that turns.
+    """Takes a sample of every process each ``seconds``. ``cycle`` counts those that are complete.
 
     ``processes`` by name: what they hold when asked. One that has ended gives no sample.
     """
 
-    def __init__(self, processes: Mapping[str, Callable[[], HeldResources]]) -> None:
+    def __init__(
+        self, processes: Mapping[str, Callable[[], HeldResources]], seconds: float = SECONDS
+    ) -> None:
         self.cycle = 0
         self.samples: list[Sample] = []
         self.started = time.monotonic()
         self._processes = processes
+        self._seconds = seconds
         self._over = threading.Event()
+        self._sampling: Future[None] | None = None
 
     @property
     def hours(self) -> float:
@@ -48,18 +53,24 @@ class Sampler:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Sample for the length of a ``with`` block."""
-        thread = threading.Thread(target=self._run)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            self._sampling = pool.submit(self._run)
+            try:
+                yield
+            finally:
+                self._over.set()
+            self._sampling.result()
+
+    def end_cycle(self) -> None:
+        """What is sampled from now on is of the next cycle. Raises what has ended the sampling."""
+        if self._sampling is not None and self._sampling.done():
+            self._sampling.result()
+        self.cycle += 1
 
     def _run(self) -> None:
-        while not self._over.wait(SECONDS):
+        while not self._over.wait(self._seconds):
             for name, held in self._processes.items():
-                with suppress(FileNotFoundError):
+                with suppress(ProcessLookupError):
                     self.samples.append(Sample(self.hours, self.cycle, name, held()))
 
 
@@ -67,7 +78,7 @@ def python_family(pid: int) -> HeldResources:
     """A driver of Spark and its Python workers together, without the virtual machine."""
     held = held_resources(pid)
     for each in descendants(pid):
-        with suppress(FileNotFoundError):  # it has ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             if Path(f"/proc/{each}/comm").read_text().startswith(PYTHON):
                 held += held_resources(each)
     return held

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from tests.soak.__main__ import HELD
 from tests.soak.page import page
-from tests.soak.sampling import Sample, points_of, python_family
+from tests.soak.sampling import Sample, Sampler, points_of, python_family
 from tests.soak.trend import Point, judge
 from tests.support.held_resources import HeldResources, descendants, held_resources
 
@@ -73,6 +75,36 @@ def test_a_family_is_python_and_no_other_program() -> None:
         assert len(list(descendants(parent.pid))) == 2
         assert python_family(parent.pid).threads == 2
         parent.communicate("\n")
+
+
+def test_a_process_that_has_ended_holds_nothing() -> None:
+    """Also while its parent has not asked yet how it ended."""
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as ended:
+        assert ended.stdout is not None
+        assert ended.stdout.read() == b""
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ProcessLookupError):
+            held_resources(ended.pid)
+    with pytest.raises(ProcessLookupError):
+        held_resources(ended.pid)
+
+
+def test_sampling_that_fails_ends_the_run() -> None:
+    asked = threading.Event()
+
+    def held() -> HeldResources:
+        asked.set()
+        raise RuntimeError("planted")
+
+    def run() -> None:
+        sampler = Sampler({"one": held}, seconds=0.0)
+        with sampler.running():
+            asked.wait()
+            while True:
+                sampler.end_cycle()
+
+    with pytest.raises(RuntimeError, match="planted"):
+        run()
 
 
 def test_the_page_shows_every_measure() -> None:

@@ -25,17 +25,20 @@ class HeldResources(NamedTuple):
 
 
 def held_resources(pid: int | str = "self") -> HeldResources:
-    """Of one process, this one by default. ``FileNotFoundError``: it has ended."""
+    """Of one process, this one by default. ``ProcessLookupError``: it has ended, or just ends."""
     folder = PROCESSES / str(pid)
-    return HeldResources(
-        memory=resident_bytes(pid),
-        files=len(os.listdir(folder / "fd")),
-        threads=len(os.listdir(folder / "task")),
-    )
+    try:
+        files, threads = (len(os.listdir(folder / name)) for name in ("fd", "task"))
+        memory = resident_bytes(pid)
+    except FileNotFoundError:
+        raise ProcessLookupError(f"process {pid} has ended") from None
+    if memory == 0:  # it waits for its parent to ask how it ended
+        raise ProcessLookupError(f"process {pid} has ended")
+    return HeldResources(memory, files, threads)
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """The first of them alone, which is quicker. ``FileNotFoundError``: it has ended."""
+    """The first of them alone, which is quicker; 0 once it has ended, then FileNotFoundError."""
     pages = (PROCESSES / str(pid) / "statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
