@@ -1,10 +1,12 @@
-"""Runs the protocol of a shard with transactional producers."""
+"""A Spark partition as a shard: a task writes it by the protocol, with transactional producers."""
 
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +15,7 @@ from kprod.errors import KprodError, ProducerFencedError
 from kprod.spark.exactly_once import rules
 from kprod.spark.exactly_once.atomic import prepare
 from kprod.spark.exactly_once.marker import Marker, Ranges
-from kprod.spark.exactly_once.measuring import MeasuringProducer
+from kprod.spark.exactly_once.placement import Layout
 from kprod.spark.exactly_once.producer_steps import ProducerSteps, is_over
 from kprod.spark.exactly_once.protocol import deliver
 from kprod.spark.exactly_once.shard import Shard
@@ -32,8 +34,17 @@ from kprod.spark.exactly_once.steps import (
     WriteRows,
     Written,
 )
+from kprod.spark.exactly_once.terms import Terms
 from kprod.spark.rejected_rows import RowPolicy
-from kprod.spark.task_producer import TaskProducer
+from kprod.spark.task_identity import TaskIdentity
+from kprod.spark.task_producer import MeasuringProducer, TaskProducer
+from kprod.spark.write_result import (
+    ALREADY_THERE,
+    COMMITTED,
+    PREPARED,
+    OffsetRange,
+    PartitionReport,
+)
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 
 if TYPE_CHECKING:
@@ -219,3 +230,84 @@ def _ranges(task: TaskProducer) -> Ranges:
         place = [found.partition, found.first, found.last, found.records]
         ranges.setdefault(found.topic, []).append(place)
     return ranges
+
+
+SendTo = Callable[[Any, Iterable[Any]], None]
+"""Sends items by a ``TaskProducer``, or by what measures them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTask:
+    """Writes the rows of one task exactly once, or prepares them. Immutable; thread: one."""
+
+    terms: Terms
+    task: TaskIdentity
+    options: Mapping[str, Any] = field(repr=False)  # may hold passwords
+    timeout: float | None
+    policy: RowPolicy
+
+    def write(self, layout: Layout | None, items: Iterable[Any], send: SendTo) -> PartitionReport:
+        """Write ``items`` unless another attempt has. Raises as ``PartitionWriter`` does.
+
+        Raises ExactlyOnceError besides, and ConfigError for rows that belong to no known shard.
+        """
+        shard = self.terms.shard(self.task, layout)
+        started = time.monotonic()
+        with ShardRun(
+            shard=shard,
+            options=self.options,
+            timeout=self.timeout,
+            policy=self.policy,
+            send_rows=lambda producer: send(producer, _ticking(items, run)),
+        ) as run:
+            if self.terms.is_atomic:
+                delivered = run.prepare(max(self.task.attempt, 0))
+            else:
+                delivered = run.deliver()
+        seconds = time.monotonic() - started
+        report = self._report(delivered, run.producer, seconds, shard)
+        log.info("%s: %s, %d records", shard, report.delivered.replace("_", " "), report.records)
+        return report
+
+    def _report(
+        self, delivered: Delivered, producer: TaskProducer | None, seconds: float, shard: Shard
+    ) -> PartitionReport:
+        ours = producer if delivered.by_us else None
+        written = shard if delivered.prepared is None else delivered.prepared.shard
+        rejected = None if ours is None else ours.rejected
+        marker = delivered.marker
+        return PartitionReport(
+            task=self.task.partition,
+            attempt=self.task.attempt,
+            records=marker.rows if ours is None else ours.outcomes.records,
+            bytes=marker.bytes if ours is None else ours.outcomes.bytes,
+            retries=0 if ours is None else ours.retries,
+            seconds=seconds,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            offsets=[
+                OffsetRange(topic=topic, partition=number, first=first, last=last, records=records)
+                for topic, found in marker.ranges.items()
+                for number, first, last, records in found
+            ],
+            flush_seconds=0.0 if ours is None else ours.flush_seconds,
+            skipped=0 if rejected is None else rejected.skipped,
+            dead_letters=0 if rejected is None else rejected.dead_letters,
+            reasons=[] if rejected is None else rejected.reasons(),
+            delivered=_how(delivered),
+            rewritten=delivered.by_us and (delivered.rewritten or self.task.attempt > 0),
+            transactional_id=written.transactional_id,
+            prepared=delivered.prepared,
+        )
+
+
+def _how(delivered: Delivered) -> str:
+    if delivered.prepared is not None:
+        return PREPARED
+    return COMMITTED if delivered.by_us else ALREADY_THERE
+
+
+def _ticking(items: Iterable[Any], run: ShardRun) -> Iterator[Any]:
+    for item in items:
+        run.tick()
+        yield item
