@@ -59,7 +59,9 @@ def produced_while_killed(kafka: ApacheKafka, folder: Path) -> Stored:
     options.write_text("delivery.timeout.ms=300000\nmax.block.ms=300000\nbatch.size=4096\n")
     command = [sys.executable, "-m", "kprod", "verifiable-producer", "--topic", TOPIC]
     command += ["--bootstrap-server", kafka.bootstrap_servers, "--max-messages", str(RECORDS)]
-    command += ["--command-config", str(options), "--repeating-keys", "100"]
+    # For five seconds at least: a few records would be stored before the broker could be killed.
+    command += ["--command-config", str(options), "--throughput", str(RECORDS // 5)]
+    command += ["--repeating-keys", "100"]
     began = time.monotonic()
     with (folder / "told").open("wb") as out:
         producer = subprocess.Popen(command, stdout=out)
