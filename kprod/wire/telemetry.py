@@ -133,6 +133,10 @@ _THROTTLE_AND_ERROR = struct.Struct(">ih")
 _INTERVAL_SIZE_AND_DELTA = struct.Struct(">ii?")
 
 NO_ID = bytes(16)
+MOST_CODECS = 128
+"""Of a subscription; Kafka has five."""
+MOST_METRICS = 10_000
+"""Prefixes of names in a subscription; no client has so many metrics."""
 """The id of a client until a broker gives it one."""
 
 
@@ -169,9 +173,9 @@ def decode_get_subscriptions_response(version: int, body: memoryview) -> Subscri
     throttle_ms, error_code = reader.unpack(_THROTTLE_AND_ERROR)
     instance_id = reader.uuid()
     subscription_id = reader.int32()
-    codecs = tuple(reader.unpack(_INT8)[0] for _ in range(reader.array(1)))
+    codecs = tuple(reader.unpack(_INT8)[0] for _ in range(reader.array(1, MOST_CODECS)))
     interval_ms, max_bytes, delta = reader.unpack(_INTERVAL_SIZE_AND_DELTA)
-    metrics = tuple(reader.string() for _ in range(reader.array(1)))
+    metrics = tuple(reader.string() for _ in range(reader.array(1, MOST_METRICS)))
     reader.skip_tags()
     return Subscription(
         error_code,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+
+from kprod.errors import ProtocolError
 from kprod.wire.telemetry import (
+    MOST_METRICS,
     NO_ID,
     Push,
     decode_get_subscriptions_response,
@@ -13,6 +17,7 @@ from kprod.wire.telemetry import (
     encode_push_request,
 )
 from kprod.wire.versions import ApiKey
+from tests.support import hostile_answers
 from tests.support.kio_messages import decode_request, request_schema
 from tests.support.wire_samples import push_telemetry_response, telemetry_subscriptions_response
 
@@ -46,6 +51,13 @@ def test_the_answer_with_a_subscription() -> None:
     assert reply.delta
     assert reply.metrics == ("org.apache.kafka.producer.", "")
     assert reply.throttle_ms == 250
+
+
+def test_a_subscription_to_more_names_than_any_client_has_is_refused() -> None:
+    head = bytes(6) + OWN_ID.bytes + bytes(4) + b"\1" + bytes.fromhex("000003e8 00010000 01")
+    names = hostile_answers.array([b"\2o"] * (MOST_METRICS + 1))
+    with pytest.raises(ProtocolError, match="10001 items where 10000 are the most"):
+        decode_get_subscriptions_response(0, memoryview(head + names + b"\0"))
 
 
 def test_the_answer_to_a_push() -> None:
