@@ -47,8 +47,7 @@ cdef class StickyPartition:
     cdef readonly Py_ssize_t batch_size
     cdef RecordLock _lock               # guards counting
 
-    # The first of this one and those that follow it with a share left; the last if none has one.
-    cdef StickyPartition current(self)
+    cpdef StickyPartition current(self)
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept nogil
     cdef Py_ssize_t left(self, bint batch_ready) noexcept nogil
 

@@ -29,6 +29,9 @@ class StickyPartition:
     def spent(self) -> bool: ...
     @property
     def following(self) -> StickyPartition | None: ...
+    def current(self) -> StickyPartition:
+        """The first of this one and those after it with a share left; the last if none has one."""
+
     def add(self, nbytes: int, batch_ready: bool) -> bool:
         """Count a record; returns ``spent``. ``batch_ready``: the partition's batch is full."""
 

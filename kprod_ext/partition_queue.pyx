@@ -61,7 +61,8 @@ cdef class StickyPartition:
         self.batch_size = batch_size
         self.following = following
 
-    cdef StickyPartition current(self):
+    cpdef StickyPartition current(self):
+        """The first of this one and those after it with a share left; the last if none has one."""
         cdef StickyPartition sticky = self
         while sticky.spent and sticky.following is not None:
             sticky = sticky.following

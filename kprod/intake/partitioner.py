@@ -122,9 +122,7 @@ class DefaultPartitioner:
     def sticky(self, topic: str) -> StickyPartition | None:
         """Where records of the topic without a key go at the moment, None before the first."""
         sticky = self._sticky.get(topic)
-        while sticky is not None and sticky.spent and sticky.following is not None:
-            sticky = sticky.following
-        return sticky
+        return None if sticky is None else sticky.current()
 
     def forget(self, topics: Container[str]) -> None:
         """Nothing is sent to these topics any more; used again, they begin anew."""
