@@ -90,6 +90,8 @@ cdef class MemoryRecordsBuilder:
     cdef readonly SharedFlag closed_for_append
     cdef readonly SharedFlag is_compressed  # records are in their final form
     cdef readonly bint is_closed
+    cdef uint32_t _records_crc
+    cdef bint _is_summed                # _records_crc is that of the records
     cdef int64_t _producer_id
     cdef int16_t _producer_epoch
     cdef int32_t _base_sequence
@@ -121,6 +123,9 @@ cdef class MemoryRecordsBuilder:
     cdef object _records(self)
     cdef int _become(self, object compressed) except -1
     cdef int _give_up_excess(self) except -1
+    cdef int sum_early(self) except -1      # for PartitionQueue
+    cdef int sum_records(self) except -1
+    cdef object _sum(self, char* data, Py_ssize_t size, object crc)
     cdef uint32_t _checksum(self) except? 0
     cdef int _seal(self) except -1
     cdef int _check_usable(self) except -1

@@ -6,8 +6,7 @@ closed for append (no more records, header not written); closed (the batch is co
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
 from libc.string cimport memmove
 
@@ -17,6 +16,7 @@ from kprod_ext.buffer_pool cimport (
     PooledBuffer,
     chunk_data,
     chunk_size,
+    part_of,
     view_of,
 )
 from kprod_ext.futures cimport track, untrack
@@ -40,6 +40,7 @@ from kprod_ext.record cimport (
     release_record,
     varint_size,
 )
+from kprod_ext.shared cimport KPROD_HAS_GIL
 
 HEADER_BYTES = HEADER_SIZE
 RECORD_OVERHEAD = LAID_OUT_OVERHEAD
@@ -48,10 +49,13 @@ cdef enum:
     LAST_CODEC = 4      # zstd
     NO_SEQUENCE = -1
     HOLD_GIL = 0        # of crc32c's gil_release_mode
+    POWER_COUNT = 34    # x**8 to the power of any size of a batch
 
 cdef double ESTIMATION_MARGIN = 1.05    # COMPRESSION_RATE_ESTIMATION_FACTOR
 cdef double LARGEST_RATIO = 1e6         # with it, the estimate is still an exact integer
 cdef object crc32c = None               # of the package: see load_crc32c
+cdef uint32_t CRC_POLYNOMIAL = <uint32_t>0x82F63B78
+cdef uint32_t[POWER_COUNT] POWERS       # x**(2**i)
 
 
 cdef int load_crc32c() except -1:
@@ -64,6 +68,43 @@ cdef int load_crc32c() except -1:
     import crc32c as package
     crc32c = package.crc32c
     return 0
+
+
+# A CRC is a remainder of polynomials over GF(2), here with the coefficient of x**0 in the highest
+# bit. The CRC of two parts in a row is that of the first one times x**(bits of the second), plus
+# that of the second (as zlib's crc32_combine).
+
+cdef uint32_t multiplied(uint32_t one, uint32_t other) noexcept nogil:
+    """The product modulo the polynomial of CRC-32C."""
+    cdef uint32_t product = 0
+    while one:
+        if one >> 31:
+            product ^= other
+        one <<= 1
+        other = (other >> 1) ^ (CRC_POLYNOMIAL if other & 1 else 0)
+    return product
+
+
+cdef int fill_powers() except -1:
+    cdef int i
+    POWERS[0] = 0x40000000      # x
+    for i in range(1, POWER_COUNT):
+        POWERS[i] = multiplied(POWERS[i - 1], POWERS[i - 1])
+    return 0
+
+
+fill_powers()
+
+
+cdef uint32_t followed_by_zeros(uint32_t crc, Py_ssize_t size) noexcept nogil:
+    """What ``crc`` adds to the CRC of bytes that have ``size`` bytes more behind them."""
+    cdef int i = 3              # x**8 for the first byte
+    while size:
+        if size & 1:
+            crc = multiplied(POWERS[i], crc)
+        size >>= 1
+        i += 1
+    return crc
 
 
 cpdef Py_ssize_t batch_size_upper_bound(
@@ -359,25 +400,47 @@ cdef class MemoryRecordsBuilder:
             self._tail.data = self._buffer.data
         return 0
 
-    cdef uint32_t _checksum(self) except? 0:
-        """The CRC-32C of all bytes after its own field.
+    cdef int sum_early(self) except -1:
+        """Sum the records of a batch that is closed for append, if they are in their final form.
 
-        The GIL is held throughout. Reacquiring the GIL can take longer than the checksum.
+        The appender that found no room calls this: it has just written the records, so its
+        processor still has them in its cache, unlike the sender's. Without a GIL the sender could
+        give the memory back meanwhile, and nobody waits for its processor time.
         """
-        cdef object crc = crc32c(
-            PyMemoryView_FromMemory(
-                self._buffer.data + CRC_START, self._first_used - CRC_START, PyBUF_READ
-            ),
-            0,
-            HOLD_GIL,
-        )
-        cdef Chunk* chunk = self._buffer.chunks
+        if KPROD_HAS_GIL and self.compression == NO_COMPRESSION:
+            try:
+                self.sum_records()
+            except BufferError:
+                pass        # this thread waited for the pool's lock, and the batch has ended
+        return 0
+
+    cdef int sum_records(self) except -1:
+        """Calculate the CRC-32C of the records, once.
+
+        The GIL is held throughout: reacquiring it can take longer than the checksum.
+        """
+        cdef Chunk* chunk
+        if self._is_summed:
+            return 0
+        leave_chunk(self)
+        chunk = self._buffer.chunks
+        crc = self._sum(self._buffer.data + HEADER_SIZE, self._first_used - HEADER_SIZE, 0)
         while chunk != NULL:
-            crc = crc32c(
-                PyMemoryView_FromMemory(chunk_data(chunk), chunk.used, PyBUF_READ), crc, HOLD_GIL
-            )
+            crc = self._sum(chunk_data(chunk), chunk.used, crc)
             chunk = chunk.next
-        return crc
+        self._records_crc, self._is_summed = crc, True
+        return 0
+
+    cdef object _sum(self, char* data, Py_ssize_t size, object crc):
+        # No memoryview: making one can start the garbage collector, which can release the GIL.
+        return crc32c(part_of(self._buffer, data, size), crc, HOLD_GIL)
+
+    cdef uint32_t _checksum(self) except? 0:
+        """The CRC-32C of all bytes after its own field."""
+        cdef uint32_t header
+        self.sum_records()
+        header = self._sum(self._buffer.data + CRC_START, HEADER_SIZE - CRC_START, 0)
+        return followed_by_zeros(header, self._tail.end - HEADER_SIZE) ^ self._records_crc
 
     cdef int _seal(self) except -1:
         """Write the header."""
@@ -392,7 +455,6 @@ cdef class MemoryRecordsBuilder:
         header.producer_epoch = self._producer_epoch
         header.base_sequence = self._base_sequence
         header.record_count = self._tail.record_count
-        leave_chunk(self)
         put_batch_header(self._buffer.data, &header)
         put_batch_crc(self._buffer.data, self._checksum())
         return 0

@@ -59,6 +59,7 @@ cdef class PooledBuffer:
     cdef bint given_back                # guarded by the pool's lock
 
 
+cdef object part_of(PooledBuffer buffer, char* data, Py_ssize_t size)
 cdef object view_of(PooledBuffer buffer, char* data, Py_ssize_t size)
 
 

@@ -71,12 +71,17 @@ cdef class _Part:
         PyBuffer_Release(&self._lent)
 
 
-cdef object view_of(PooledBuffer buffer, char* data, Py_ssize_t size):
-    """A read-only view of a part of the buffer's memory, wherever that part is."""
+cdef object part_of(PooledBuffer buffer, char* data, Py_ssize_t size):
+    """A part of the buffer's memory, wherever it is, for what reads bytes-like objects."""
     cdef _Part part = _Part.__new__(_Part)
     PyObject_GetBuffer(buffer, &part._lent, PyBUF_SIMPLE)
     part._data, part._size = data, size
-    return memoryview(part)
+    return part
+
+
+cdef object view_of(PooledBuffer buffer, char* data, Py_ssize_t size):
+    """A read-only view of a part of the buffer's memory."""
+    return memoryview(part_of(buffer, data, size))
 
 
 @cython.final

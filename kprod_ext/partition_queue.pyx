@@ -236,6 +236,9 @@ cdef class PartitionQueue:
                 return result
             if stamps:
                 record.timestamp_ms = NO_TIME
+            filled = self._open_batch()
+            if filled is not None and filled.closed_for_append:
+                filled.sum_early()
             if batch is None:
                 if buffer is None:
                     buffer = context.pool.take(max(context.batch_size, batch_bound(record)))

@@ -92,13 +92,14 @@ class QueueList:
     """Queues in the order in which they joined; a queue is in one list at most. Not thread-safe.
 
     ``passing``: what callers do, and a hurry, may let a queue go on from here. Elsewhere only the
-    oldest batch counts, which they cannot change.
+    oldest batch counts, which they cannot change. ``timed``: a timer runs for each member.
     """
 
-    __slots__ = ("first", "last", "passing")
+    __slots__ = ("first", "last", "passing", "timed")
 
-    def __init__(self, passing: bool = False) -> None:
+    def __init__(self, passing: bool = False, timed: bool = False) -> None:
         self.passing = passing
+        self.timed = timed
         self.first: PartitionQueue | None = None
         self.last: PartitionQueue | None = None
 
@@ -148,7 +149,7 @@ class NodeQueues:
         self.acks = acks
         self.batches_grow_to = 0
         self.due = QueueList()
-        self.lingering = QueueList(passing=True)
+        self.lingering = QueueList(passing=True, timed=True)
 
 
 class Ready:
@@ -203,7 +204,7 @@ class ReadyTracker:
         self._node_queues: dict[tuple[int, int], NodeQueues] = {}  # where queues are due, or linger
         self._growth: dict[int, int] = {}  # how large batches may become, by node
         self._leaderless: dict[str, QueueList] = {}  # by topic
-        self._resting = QueueList()
+        self._resting = QueueList(timed=True)
         self._shut = QueueList()
         self._timers = Timers()  # of those that linger or rest
         self._ages = Timers()  # no later than the oldest batch was created
@@ -303,7 +304,9 @@ class ReadyTracker:
             return
         queue.grows_to = queues_of_node.batches_grow_to
         self.depths.see(queue)
-        when = _due_at(batch, leader, AT_ONCE if full else queue.linger)
+        when = AT_ONCE
+        if batch.attempts or not full:
+            when = _due_at(batch, leader, AT_ONCE if full else queue.linger)
         if when <= now:
             self._move(queue, queues_of_node.due)
         else:
@@ -332,13 +335,16 @@ class ReadyTracker:
     def _move(self, queue: PartitionQueue, place: QueueList) -> None:
         """Let ``queue`` stand at ``place``; where it stands already it keeps its turn."""
         if queue.queue_list is not place:
-            self._leave(queue)
+            if queue.queue_list is not None:
+                self._leave(queue)
             place.join(queue)
 
     def _leave(self, queue: PartitionQueue) -> None:
-        if queue.queue_list is not None:
-            queue.queue_list.leave(queue)
-            self._timers.discard(queue)
+        place = queue.queue_list
+        if place is not None:
+            place.leave(queue)
+            if place.timed:
+                self._timers.discard(queue)
 
     def _standing(self) -> list[PartitionQueue]:
         """All that stand anywhere."""

@@ -40,11 +40,6 @@ def advance(sequence: int, records: int) -> int:
     return (sequence + records) & 0x7FFFFFFF
 
 
-def _same(one: object, other: object) -> bool:
-    """True when both are equal, which one and the same object always is: most often it is that."""
-    return one is other or one == other
-
-
 class ProducerIdentity:
     """The producer id and epoch that batches carry now, None before brokers gave one.
 
@@ -158,10 +153,9 @@ class Sequences:
         return found
 
     def _of_batch(self, batch: ProducerBatch) -> PartitionSequence:
-        """As ``_of``, which is asked once for each batch: among many partitions it takes long."""
-        state: PartitionSequence | None = batch.sequences
-        if state is None:
-            state = batch.sequences = self._of(batch.tp)
+        """As ``_of``, and ``batch.sequences`` has it from now on, without a look into a dict."""
+        state: PartitionSequence = batch.sequences or self._of(batch.tp)
+        batch.sequences = state
         return state
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -176,7 +170,7 @@ class Sequences:
             state = self._partitions.get(tp)
             if state is not None and not state.in_flight and not state.on_wire:
                 idle.append(state)
-                known = known or _same(state.producer, self.identity.producer)
+                known = known or state.producer == self.identity.producer
         if known and self.transaction is not None:
             return  # only the coordinator gives epochs: what goes on under this one is kept
         if known:
@@ -191,20 +185,21 @@ class Sequences:
     def admits(self, batch: ProducerBatch, leader: Leadership) -> bool:
         """True when ``batch``, the oldest queued of its partition, may go to ``leader`` now."""
         state = self._of_batch(batch)
-        admitted = self._admits(state, batch, leader)
-        if not admitted:
-            state.refused = True
-        return admitted
+        if self._admits(state, batch, leader):
+            return True
+        state.refused = True
+        return False
 
     def _admits(self, state: PartitionSequence, batch: ProducerBatch, leader: Leadership) -> bool:
-        if not self._may_send(batch.tp):
+        producer = self.identity.producer
+        if (self.idempotent and producer is None) or self.identity.fatal is not None:
             return False
-        if state.needs_new_epoch:
+        closed = self.transaction is not None and not self.transaction.may_send(batch.tp)
+        if closed or state.needs_new_epoch:
             return False  # resequence() comes first
         if batch.in_line:
             return state.on_wire == 0 and state.in_flight[0] is batch
-        old_epoch = bool(state.in_flight) and not _same(state.producer, self.identity.producer)
-        if state.has_gap or old_epoch:
+        if state.has_gap or (state.in_flight and state.producer != producer):
             return False  # batches under the old epoch come first, then resequence()
         if self.idempotent and state.in_flight:
             oldest = state.in_flight[0]
@@ -213,14 +208,9 @@ class Sequences:
                 # overtaken so: sent on a connection where no answer comes; metadata loses the
                 # broker for a moment; batches on a new connection to it are acknowledged.
                 return False
-        proven = batch.created_at < state.proven_until and _same(state.proven_leader, leader)
+        proven = batch.created_at < state.proven_until and state.proven_leader == leader
         limit = self._max_in_flight if proven or not self.idempotent else 1
         return state.on_wire < limit
-
-    def _may_send(self, tp: TopicPartition) -> bool:
-        if (self.idempotent and self.identity.producer is None) or self.identity.fatal is not None:
-            return False
-        return self.transaction is None or self.transaction.may_send(tp)
 
     def take_changed(self) -> list[TopicPartition]:
         """The partitions of which ``admits`` said no, and may say yes now."""
@@ -235,24 +225,23 @@ class Sequences:
     def _note_change(self, state: PartitionSequence) -> None:
         """``admits`` may say something else of this partition than it did before."""
         if state.refused:
-            self._changed.append(state.tp)
             state.refused = False
+            self._changed.append(state.tp)
 
     def assign(self, batch: ProducerBatch) -> None:
         """Give a batch that is about to leave its place; one that has a place keeps it."""
-        state = self._of_batch(batch)
+        state = batch.sequences or self._of_batch(batch)
         if not batch.in_line:
             state.in_flight.append(batch)
             batch.in_line = True
         if self.identity.producer is not None and not batch.has_sequence:
-            if not _same(state.producer, self.identity.producer):
+            if state.producer != self.identity.producer:
                 self._start_over(state)
             self._number(state, batch)
 
     def left(self, batch: ProducerBatch) -> None:
         """``batch`` is part of a request now, until ``off_wire``."""
-        state = self._of_batch(batch)
-        state.on_wire += 1
+        batch.sequences.on_wire += 1
 
     def _start_over(self, state: PartitionSequence) -> None:
         """The partition goes on under the present producer id and epoch."""
@@ -264,19 +253,19 @@ class Sequences:
     def _number(self, state: PartitionSequence, batch: ProducerBatch) -> None:
         if state.producer is None:
             raise AssertionError("a sequence needs a producer id")
-        following = advance(state.next_sequence, batch.record_count)
         batch.give_sequence(state.producer, state.next_sequence)
         batch.overtaken = False
-        state.next_sequence = following
+        state.next_sequence = advance(state.next_sequence, batch.record_count)
 
     # After an attempt -----------------------------------------------------------------------------
 
     def off_wire(self, batch: ProducerBatch) -> None:
         """The request that carried ``batch`` has ended, in whatever way."""
-        state = self._of_batch(batch)
+        state = batch.sequences
         state.on_wire -= 1
         batch.on_wire = False
-        self._note_change(state)
+        if state.refused:
+            self._note_change(state)
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
         """True when no earlier batch of the partition is without an outcome."""
@@ -324,7 +313,7 @@ class Sequences:
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
-        state = self._of_batch(batch)
+        state = batch.sequences or self._of_batch(batch)
         in_new_log = batch.overtaken and self._is_of_a_new_log(state, batch)
         if in_new_log and self.transaction is None:
             # What overtook it is in the log of a topic that is gone. The new one expects the
@@ -376,7 +365,8 @@ class Sequences:
             in_flight.remove(batch)
         else:
             return
-        self._note_change(state)
+        if state.refused:
+            self._note_change(state)
 
     def was_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """``parts`` take the place, and between them the sequence numbers, of ``batch``."""

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from kprod_ext import BufferPool, PartitionQueue, RecordClock, TopicAppender
 from tests.support.batch_writing import new_builder
@@ -42,6 +43,25 @@ def test_a_record_without_room_begins_the_next_batch() -> None:
     assert list(noted) == [queue, queue]
     assert queue.depth == 2
     assert queue.head() == (queue.oldest, True)
+
+
+@pytest.mark.parametrize("most", [1_000, 3_000, 100_000])
+@pytest.mark.parametrize("size", [0, 1, 99, 700])
+def test_a_batch_that_appends_have_filled_has_its_checksum(most: int, size: int) -> None:
+    pool = BufferPool(1_000_000, 1000)
+    queue = new_queue(batch_size=1000, batch_max_size=most, pool=pool)
+    queue.grows_to = most
+    while queue.depth < 2:
+        assert queue.append(1, b"key", bytes(size), ()) is not None
+    queue.close_head()
+    batch = queue.take_head()
+    batch.set_producer_state(7, 1, 3)
+    batch.close()
+    for producer in (8, 7):
+        built = bytes(batch.build())
+        assert len(built) > 0.4 * most
+        assert crc32c(built[21:]) == int.from_bytes(built[17:21], "big")
+        batch.reopen_producer_state(producer, 2, 0)
 
 
 def test_without_free_memory_nothing_is_queued() -> None:

@@ -85,14 +85,18 @@ class ProduceExchange:
         self.expects_response = acks != 0
         self._outcomes = outcomes
         # Those without a verdict yet.
-        self._batches: dict[tuple[str, int], ProducerBatch] = {batch.tp: batch for batch in batches}
+        self._batches: dict[tuple[str, int], ProducerBatch] = {}
+        self._nbytes = self._records = 0  # of all
+        for batch in batches:
+            self._batches[batch.tp] = batch
+            self._nbytes += batch.size
+            self._records += batch.record_count
         self._topic_ids = topic_ids
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._node_id = node_id
         self._window = window
         self._sent_at = sent_at
-        self._nbytes = sum(batch.size for batch in batches)
         self._carried = under_way + self._nbytes  # arrives before the answer: one stream, in order
         self._named: Mapping[int, Broker] = NOBODY  # leaders that the answer tells the addresses of
         # What it says of partitions it refuses.
@@ -120,8 +124,7 @@ class ProduceExchange:
             while self._batches:
                 self._outcomes.stored(self._batches.popitem()[1], -1, -1)
             return 0
-        records = sum(batch.record_count for batch in self._batches.values())
-        response = decode_produce_response(version, body, len(self._batches), records)
+        response = decode_produce_response(version, body, len(self._batches), self._records)
         self._measured(now, response.throttle_ms)
         if response.brokers:
             self._named = {broker.node_id: broker for broker in response.brokers}
