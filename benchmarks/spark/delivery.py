@@ -81,7 +81,7 @@ def _line(ways: Figures) -> dict[str, dict[str, Any]]:
 
 
 def _session(folder: str) -> AbstractContextManager[Any]:
-    from kprod.spark.local_session import session_on
+    from kprod.spark.spark_job import session_on
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)

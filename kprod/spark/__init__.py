@@ -33,10 +33,9 @@ from kprod.spark.errors import (
     WriteFailed,
 )
 from kprod.spark.executor_producer import executor_producer
-from kprod.spark.foreach_batch import foreach_batch
 from kprod.spark.partition_writer import PartitionWriter, partition_writer
 from kprod.spark.sharded import sharded
-from kprod.spark.write import write
+from kprod.spark.write import foreach_batch, write
 from kprod.spark.write_result import OffsetRange, PartitionReport, WriteResult
 
 __all__ = [

@@ -10,9 +10,13 @@ from typing import Any
 from kprod.errors import KprodError
 from kprod.spark.acknowledgements import BatchRows
 from kprod.spark.arrow_columns import FEW_ROWS, direct_columns, payload_bytes, read_batch
-from kprod.spark.columns.column_roles import ColumnRoles
 from kprod.spark.columns.payload_format import PayloadFormat
-from kprod.spark.columns.record_columns import RecordColumns, beyond_partitions, record_columns
+from kprod.spark.columns.record_columns import (
+    ColumnRoles,
+    RecordColumns,
+    beyond_partitions,
+    record_columns,
+)
 from kprod.spark.rate_limit import RateLimiter
 from kprod.spark.record_shapes import RecordShapes, SendArguments
 from kprod.spark.rejected_rows import is_about_the_record

@@ -20,7 +20,7 @@ from kprod.config.reading import from_text
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
 from kprod.spark.atomic_batch import abort_batch, commit_batch, end_here
-from kprod.spark.exactly_once.terms import Scope
+from kprod.spark.exactly_once.shard import Scope
 from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import check_placed

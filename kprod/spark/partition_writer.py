@@ -13,8 +13,8 @@ from typing import Any, Literal
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark.batch_sender import BatchPlan, BatchSender, row_sender
 from kprod.spark.exactly_once.placement import Layout, placed_batches, placed_items
+from kprod.spark.exactly_once.shard import Terms
 from kprod.spark.exactly_once.shard_run import ShardTask
-from kprod.spark.exactly_once.terms import Terms
 from kprod.spark.executor_producer import lent_producer
 from kprod.spark.producer_options import (
     config_of,

@@ -13,11 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kprod.errors import ConfigError
 from kprod.spark.errors import JobFailed
-from kprod.spark.foreach_batch import foreach_batch
-from kprod.spark.local_session import session_on
 from kprod.spark.partition_writer import task_writer
 from kprod.spark.schema_check import check_schema
-from kprod.spark.write import write
+from kprod.spark.spark_job import session_on
+from kprod.spark.write import foreach_batch, write
 from kprod.spark.write_result import WriteResult, add_results
 
 VIEW = "input"

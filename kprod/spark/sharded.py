@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantT
 from kprod.errors import ConfigError
 from kprod.spark.errors import SchemaError
 from kprod.spark.exactly_once.placement import SHARD_COLUMN, Layout, check_count
-from kprod.spark.exactly_once.terms import UNPLACED, Terms
+from kprod.spark.exactly_once.shard import UNPLACED, Terms
 from kprod.spark.kafka_partitioning import HELD, numbers_by_task
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kprod.config.reading import from_text
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
-from kprod.spark.cluster_access import cluster_access, need_broker_extra
+from kprod.spark.producer_options import cluster_access, need_broker_extra
 
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "

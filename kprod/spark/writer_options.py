@@ -8,10 +8,10 @@ from enum import StrEnum
 from typing import Any
 
 from kprod.errors import ConfigError
-from kprod.spark.cluster_access import need_broker_extra
-from kprod.spark.columns.column_roles import ColumnRoles
 from kprod.spark.columns.payload_format import PayloadFormat, ValueSchema, payload_format
-from kprod.spark.exactly_once.terms import PREFIX, Terms, terms_of
+from kprod.spark.columns.record_columns import ColumnRoles
+from kprod.spark.exactly_once.shard import PREFIX, Terms, terms_of
+from kprod.spark.producer_options import need_broker_extra
 from kprod.spark.rejected_rows import OnRowError, RowPolicy
 
 

@@ -18,7 +18,7 @@ from kprod.broker.log_reader import read_topic
 from kprod.errors import ConfigError, RecordTypeError
 from kprod.spark import partition_writer
 from kprod.spark.batch_sender import BatchSender
-from kprod.spark.columns.column_roles import ColumnRoles
+from kprod.spark.columns.record_columns import ColumnRoles
 from tests.support.steady_names import steady_repr
 
 ROWS = 40

@@ -22,10 +22,16 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from kprod.spark.errors import BatchIncomplete, BatchNotCommitted, ExactlyOnceError
-from kprod.spark.exactly_once import rules
-from kprod.spark.exactly_once.decision import Decision, decided, read_decision
-from kprod.spark.exactly_once.marker import Marker
-from kprod.spark.exactly_once.protocol import FIRST_PAUSE, LONGEST_PAUSE, go_forward, marker_of
+from kprod.spark.exactly_once.marker import Marker, is_done, was_won
+from kprod.spark.exactly_once.protocol import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Decision,
+    decided,
+    go_forward,
+    marker_of,
+    read_decision,
+)
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CheckTime,
@@ -62,10 +68,10 @@ Ending: TypeAlias = Generator[Step, Any, Ended]
 def prepare(shard: Shard, attempt: int, patience: float) -> Protocol:
     """One attempt of a task: write the shard and leave it prepared, unless the batch is decided.
 
-    Then it is committed already, or now. Raises Fenced, and what ``rules`` raise.
+    Then it is committed already, or now. Raises Fenced, and what ``marker`` raises.
     """
     decision = yield from read_decision(shard, wait=False)
-    if decision is not None and rules.is_done(decision.layout, shard):
+    if decision is not None and is_done(decision.layout, shard):
         return (yield from go_forward(shard, decision, patience))
     own = replace(shard, attempt=attempt)
     yield TakeOver(own.transactional_id)
@@ -118,7 +124,7 @@ def _on_record(
     """The decision about this batch. Where none can follow, what is mine is aborted."""
     try:
         found = yield from read_decision(of, wait=True)
-        is_decided = found is not None and rules.is_done(found.layout, of)
+        is_decided = found is not None and is_done(found.layout, of)
     except ExactlyOnceError:
         yield EndAll(mine, committed=False)
         raise
@@ -162,7 +168,7 @@ def _end(of: Shard, winners: Sequence[PreparedShard]) -> Generator[Step, Any, No
     for one, committed in zip(winners, done, strict=True):
         if not committed:  # by us; the marker tells whether somebody else has
             marker: Marker | None = yield ReadMarker(one.shard.group)
-            if not rules.was_won(marker, one.shard):
+            if not was_won(marker, one.shard):
                 missing.append(one.shard.number)
     if missing:
         visible = tuple(one.shard.number for one in winners if one.shard.number not in missing)
@@ -182,7 +188,7 @@ def _wait_for_decision(of: Shard, patience: float) -> Generator[Step, Any, Decis
     waited, pause = 0.0, FIRST_PAUSE
     while True:
         found = yield from read_decision(of, wait=False)
-        if found is not None and rules.is_done(found.layout, of):
+        if found is not None and is_done(found.layout, of):
             return found
         if waited >= patience:
             raise Fenced(f"batch {of.batch} of {of.layout_id!r}: another driver has taken over")

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kprod.errors import BrokerError, KprodError, ProducerFencedError
-from kprod.spark.cluster_access import cluster_access
 from kprod.spark.exactly_once.marker import Marker, read_marker
 from kprod.spark.executor_producer import make_producer
+from kprod.spark.producer_options import cluster_access
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.types import TopicPartition
 

@@ -9,18 +9,19 @@ and KIP-447 (offsets that no open transaction can change). Why each step is wher
    then, and nothing more will be.
 3. The marker is read after that. Read before, it could miss what another attempt commits meanwhile.
 4. The marker is in the transaction of the rows: both are there, or neither.
+
+The decision about an atomic batch is its layout, written last instead of first: for either mode a
+layout on record says that the batch goes forward, and with how many shards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kprod.spark.errors import RowsChanged
-from kprod.spark.exactly_once import rules
-from kprod.spark.exactly_once.decision import Decision, read_decision
-from kprod.spark.exactly_once.marker import Marker
+from kprod.spark.errors import MarkerError, RowsChanged
+from kprod.spark.exactly_once.marker import Marker, is_done, is_laid_out, was_won
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
@@ -29,6 +30,7 @@ from kprod.spark.exactly_once.steps import (
     EndAll,
     Fenced,
     Pause,
+    PreparedShard,
     Protocol,
     ReadMarker,
     Step,
@@ -36,6 +38,7 @@ from kprod.spark.exactly_once.steps import (
     WriteRows,
     Written,
 )
+from kprod.transactional.two_phase_commit import PreparedTransaction
 
 FIRST_PAUSE = 0.015
 LONGEST_PAUSE = 1.0
@@ -48,7 +51,7 @@ def deliver(shard: Shard, patience: float) -> Protocol:
 
     An attempt that was fenced waits ``patience`` seconds for the one that has fenced it: failing at
     once, it would be started again, and fence the other in its turn. Raises Fenced after that, and
-    what ``rules`` raise.
+    what ``marker`` raises.
     """
     if shard.shards is None:
         return (yield from write_once(shard, patience))
@@ -58,7 +61,7 @@ def deliver(shard: Shard, patience: float) -> Protocol:
         delivered = yield from write_once(shard, patience)
     else:  # the batch was begun with delivery="atomic", and is decided
         decision = yield from read_decision(shard, wait=True)
-        if decision is None or not rules.is_done(decision.layout, shard):
+        if decision is None or not is_done(decision.layout, shard):
             raise AssertionError(f"{shard}: its layout was on record, and is not any more")
         delivered = yield from go_forward(shard, decision, patience)
     return replace(delivered, rewritten=delivered.by_us and layout.run != shard.run)
@@ -69,7 +72,7 @@ def write_once(shard: Shard, patience: float) -> Protocol:
     try:
         yield TakeOver(shard.transactional_id)
         marker: Marker | None = yield ReadMarker(shard.group)
-        if marker is not None and rules.is_done(marker, shard):
+        if marker is not None and is_done(marker, shard):
             if shard.shards is not None:
                 yield CompareRows(marker)
             return Delivered(marker=marker, by_us=False)
@@ -109,7 +112,7 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
     while True:
         # No wait for a begun transaction: the shard that takes over the id next ends it.
         layout: Marker | None = yield ReadMarker(shard.layout_id, wait=False)
-        if layout is not None and rules.is_laid_out(layout, shard):
+        if layout is not None and is_laid_out(layout, shard):
             return layout
         if looks:  # the first shard does it, most likely, and is quick
             looks -= 1
@@ -119,7 +122,7 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
         try:
             yield TakeOver(shard.layout_id)
             layout = yield ReadMarker(shard.layout_id)
-            if layout is not None and rules.is_laid_out(layout, shard):
+            if layout is not None and is_laid_out(layout, shard):
                 return layout
             fresh = Marker(batch=shard.batch, shards=shard.shards, run=shard.run)
             yield CommitMarker(shard.layout_id, shard.layout_id, fresh)
@@ -134,7 +137,7 @@ def _wait_for_winner(shard: Shard, patience: float) -> Protocol:
     waited, pause = 0.0, FIRST_PAUSE
     while True:
         marker: Marker | None = yield ReadMarker(shard.group, wait=False)
-        if marker is not None and rules.was_won(marker, shard):
+        if marker is not None and was_won(marker, shard):
             return Delivered(marker=marker, by_us=False)
         if waited >= patience:
             raise Fenced(f"{shard}: another attempt has taken over, and has not ended it")
@@ -153,3 +156,83 @@ def marker_of(shard: Shard, written: Written) -> Marker:
         run=shard.run,
         ranges=written.ranges,
     )
+
+
+PIECE_BYTES = 3_000
+"""Of winners in one group's metadata, beside the rest of a marker: brokers take 4,096 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is on record about a batch. ``winners`` has the shards with rows, by number. Immutable.
+
+    ``layout``: the first marker, of the group that is named ``Shard.layout_id``. A layout that
+    ``delivery="exactly_once"`` has written names no winners: ``is_atomic`` is False.
+    """
+
+    layout: Marker
+    winners: Mapping[int, PreparedShard]
+
+    @property
+    def is_atomic(self) -> bool:
+        return self.layout.winners is not None
+
+
+def decided(of: Shard, shards: int, prepared: Sequence[PreparedShard]) -> list[tuple[str, Marker]]:
+    """The decision that ``prepared`` counts, as markers by group; all go into one transaction."""
+    by_number = {one.shard.number: one for one in prepared}
+    text = ",".join(_entry(by_number.get(number)) for number in range(shards))
+    pieces = [text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)] or [""]
+    return [
+        (
+            _group(of, number),
+            Marker(batch=of.batch, shards=shards, run=of.run, winners=piece, pieces=len(pieces)),
+        )
+        for number, piece in enumerate(pieces)
+    ]
+
+
+def read_decision(of: Shard, *, wait: bool) -> Generator[Step, Any, Decision | None]:
+    """What is on record, of whichever batch; ``wait`` as in ``ReadMarker``.
+
+    Raises MarkerError for a decision that is not whole.
+    """
+    layout: Marker | None = yield ReadMarker(of.layout_id, wait=wait)
+    if layout is None or layout.winners is None or layout.batch != of.batch:
+        return None if layout is None else Decision(layout, {})
+    text = layout.winners
+    for number in range(1, layout.pieces):
+        # In the transaction of the first: what is not told yet will be.
+        piece: Marker | None = yield ReadMarker(_group(of, number))
+        if piece is None or piece.batch < layout.batch or piece.winners is None:
+            raise MarkerError(f"{of}: piece {number} of its decision is not there")
+        if piece.batch > layout.batch:  # another run goes on meanwhile
+            return Decision(piece, {})
+        text += piece.winners
+    return Decision(layout, dict(_winners(of, text)))
+
+
+def _group(of: Shard, number: int) -> str:
+    return f"{of.layout_id}/{number}" if number else of.layout_id
+
+
+def _entry(one: PreparedShard | None) -> str:
+    if one is None:
+        return ""
+    found = one.transaction
+    level = "" if found.level is None else found.level
+    return f"{one.shard.attempt}:{found.producer_id}:{found.epoch}:{level}"
+
+
+def _winners(of: Shard, text: str) -> Any:
+    for number, entry in enumerate(text.split(",")):
+        if entry:
+            attempt, producer_id, epoch, level = entry.split(":")
+            shard = replace(of, number=number, attempt=int(attempt))
+            transaction = PreparedTransaction(
+                shard.transactional_id,
+                int(producer_id),
+                int(epoch),
+                level=int(level) if level else None,
+            )
+            yield number, PreparedShard(shard, transaction)

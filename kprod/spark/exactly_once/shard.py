@@ -1,9 +1,16 @@
-"""Which part of which batch of which job: what a task writes, named the same by every attempt."""
+"""What a task writes, named the same by every attempt: by what a job says of itself, and Spark."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import enum
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from kprod.errors import ConfigError
+from kprod.intake.arguments import check_topic
+from kprod.spark.exactly_once.placement import Layout
+from kprod.spark.task_identity import NO_TASK, TaskIdentity
 from kprod.types import TopicPartition
 
 MARKER_PARTITION = 0
@@ -53,3 +60,126 @@ class Shard:
     def __str__(self) -> str:
         of = "" if self.shards is None else f" of {self.shards}"
         return f"shard {self.number}{of} of batch {self.batch} of {self.layout_id!r}"
+
+
+PREFIX = "kprod-spark"
+LONGEST = 200
+UNPLACED = (
+    'delivery="exactly_once" and "atomic" need to know the shards of this job: its batches may be'
+    " written again by a later start, with other tasks. Say shards=8 where there is such an option;"
+    ' for format("kprod") and partition_writer write kprod.spark.sharded(df, 8)'
+)
+
+
+class Scope(enum.Enum):
+    """What a name that nobody has given is good for."""
+
+    CALL = enum.auto()  # one call that runs one Spark job
+    STAGE = enum.auto()  # a callable: each stage that runs it writes anew
+    QUERY = enum.auto()  # a streaming query: each batch comes once
+
+
+class JobName(NamedTuple):
+    """``lasting``: another Spark job may come with the same name and batch, and be a replay."""
+
+    job: str
+    batch: int
+    lasting: bool
+
+
+def _fresh() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Of ``delivery="exactly_once"`` and ``"atomic"`` (``is_atomic``). Immutable; it pickles.
+
+    ``topic`` is the one that markers are committed for. ``job_id`` is the user's. ``query`` and
+    ``batch`` are a stream's, where the driver knows them; else a task asks Spark.
+    """
+
+    topic: str
+    prefix: str = PREFIX
+    job_id: str | None = None
+    scope: Scope = Scope.STAGE
+    query: str | None = None
+    batch: int | None = None
+    is_atomic: bool = False
+    fresh: str = field(default_factory=_fresh)
+
+    def job_name(self, task: TaskIdentity) -> JobName:
+        """The name of what ``task`` is a part of. Raises ConfigError where there is none."""
+        batch = task.batch if self.batch is None else self.batch
+        if self.scope is Scope.CALL and self.job_id is None and self.batch is None:
+            return JobName(self.fresh, 0, lasting=False)
+        if batch is not None:
+            return JobName(self._of_stream(task), batch, lasting=True)
+        if self.job_id is not None:
+            return JobName(self.job_id, 0, lasting=True)
+        if self.scope is Scope.QUERY:
+            raise ConfigError("Spark does not tell which batch of which query this task belongs to")
+        return JobName(f"{self.fresh}.{task.stage}", 0, lasting=False)
+
+    @property
+    def is_lasting(self) -> bool:
+        """As far as the driver knows: see ``JobName``."""
+        return self.scope is Scope.QUERY or self.job_id is not None
+
+    def _of_stream(self, task: TaskIdentity) -> str:
+        """Bound to the query: a new checkpoint begins at batch 0, and is another job."""
+        query = task.query if self.query is None else self.query
+        if self.job_id is None and (query is None or self.scope is not Scope.QUERY):
+            raise ConfigError(
+                'delivery="exactly_once" and "atomic" need a job_id here, one for each place of the'
+                " program that writes: Spark does not tell the name of the query, or it may write"
+                " twice"
+            )
+        return ".".join(filter(None, (self.job_id, query)))
+
+    def shard(self, task: TaskIdentity, layout: Layout | None) -> Shard:
+        """The shard that ``task`` writes. Raises ConfigError."""
+        name = self.job_name(task)
+        if name.lasting and layout is None:
+            raise ConfigError(UNPLACED)
+        return Shard(
+            prefix=self.prefix,
+            job=name.job,
+            number=task.partition,
+            batch=name.batch,
+            shards=layout.shards if name.lasting and layout is not None else None,
+            topic=self.topic,
+            run=task.run,
+        )
+
+    def shard_of_driver(self) -> Shard | None:
+        """A shard of the batch as far as the driver knows it; None where only tasks do."""
+        try:
+            name = self.job_name(NO_TASK)
+        except ConfigError:
+            return None
+        return Shard(
+            prefix=self.prefix, job=name.job, number=0, batch=name.batch, shards=None,
+            topic=self.topic,
+        )  # fmt: skip
+
+
+def terms_of(
+    topic: str | None,
+    *,
+    prefix: Any = PREFIX,
+    job_id: Any = None,
+    marker_topic: Any = None,
+    is_atomic: bool = False,
+) -> Terms:
+    """The terms that options describe. Raises ConfigError."""
+    place = topic if marker_topic is None else marker_topic
+    if place is None:
+        raise ConfigError(
+            'delivery="exactly_once" and "atomic" need a topic for their markers: give topic=, or'
+            " marker_topic= where the topics are those of the rows"
+        )
+    for name, text in (("transaction_prefix", prefix), ("job_id", job_id)):
+        if text is not None and not (isinstance(text, str) and 0 < len(text) <= LONGEST):
+            raise ConfigError(f"{name}: expected a text of 1 to {LONGEST} characters; got {text!r}")
+    return Terms(topic=check_topic(place), prefix=prefix, job_id=job_id, is_atomic=is_atomic)

@@ -12,13 +12,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kprod.errors import KprodError, ProducerFencedError
-from kprod.spark.exactly_once import rules
 from kprod.spark.exactly_once.atomic import prepare
-from kprod.spark.exactly_once.marker import Marker, Ranges
+from kprod.spark.exactly_once.marker import SHARE_OF_TIME, Marker, Ranges, check_rows, check_time
 from kprod.spark.exactly_once.placement import Layout
 from kprod.spark.exactly_once.producer_steps import ProducerSteps, is_over
 from kprod.spark.exactly_once.protocol import deliver
-from kprod.spark.exactly_once.shard import Shard
+from kprod.spark.exactly_once.shard import Shard, Terms
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
     CompareRows,
@@ -34,7 +33,6 @@ from kprod.spark.exactly_once.steps import (
     WriteRows,
     Written,
 )
-from kprod.spark.exactly_once.terms import Terms
 from kprod.spark.rejected_rows import RowPolicy
 from kprod.spark.task_identity import TaskIdentity
 from kprod.spark.task_producer import MeasuringProducer, TaskProducer
@@ -102,7 +100,7 @@ class ShardRun:
     def patience(self) -> float:
         """How many seconds an attempt that was fenced waits for the one that has fenced it."""
         producer = self._steps.producer(self.shard.transactional_id)
-        return self._transaction_seconds(producer) * rules.SHARE_OF_TIME
+        return self._transaction_seconds(producer) * SHARE_OF_TIME
 
     def follow(self, protocol: Protocol) -> Delivered:
         """Take the steps of ``protocol``. Raises ExactlyOnceError, and as ``send`` does.
@@ -118,7 +116,7 @@ class ShardRun:
         """Raises TransactionTooSlow when half of the transaction's time is over."""
         if self._open is not None:
             limit = self._transaction_seconds(self._steps.producer(self._open))
-            rules.check_time(self.shard, self._began, self.now(), limit)
+            check_time(self.shard, self._began, self.now(), limit)
 
     def _run(self, protocol: Protocol) -> Delivered:
         answer: Any = None
@@ -218,7 +216,7 @@ class ShardRun:
             return  # what becomes of a row may be the broker's choice
         measured = MeasuringProducer()
         self.send_rows(measured)
-        rules.check_rows(marker, self.shard, measured.offered.rows, measured.offered.bytes)
+        check_rows(marker, self.shard, measured.offered.rows, measured.offered.bytes)
 
     def _transaction_seconds(self, producer: KafkaProducer) -> float:
         return producer.config.transaction_timeout_ms / 1000

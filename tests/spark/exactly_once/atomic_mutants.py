@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kprod.spark.exactly_once import rules
 from kprod.spark.exactly_once.atomic import Ended, Ending, commit, prepare
-from kprod.spark.exactly_once.decision import decided, read_decision
-from kprod.spark.exactly_once.marker import Marker
-from kprod.spark.exactly_once.protocol import marker_of
+from kprod.spark.exactly_once.marker import Marker, is_done
+from kprod.spark.exactly_once.protocol import decided, marker_of, read_decision
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
     CommitMarker,
@@ -60,7 +58,7 @@ def record_not_read(of: Shard, shards: int, prepared: Shards, patience: float) -
 def driver_not_fenced(of: Shard, shards: int, prepared: Shards, patience: float) -> Ending:
     """The record is written under a name of the run: another driver decides at the same time."""
     decision = yield from read_decision(of, wait=True)
-    if decision is None or not rules.is_done(decision.layout, of):
+    if decision is None or not is_done(decision.layout, of):
         name = f"{of.layout_id}/{of.run}"
         yield TakeOver(name)
         yield CommitMarkers(name, tuple(decided(of, shards, prepared)))
@@ -72,7 +70,7 @@ def lost_passes_for_done(of: Shard, shards: int, prepared: Shards, patience: flo
     """A transaction that timed out is taken for one that somebody else has committed."""
     yield TakeOver(of.layout_id)
     decision = yield from read_decision(of, wait=True)
-    if decision is None or not rules.is_done(decision.layout, of):
+    if decision is None or not is_done(decision.layout, of):
         yield CommitMarkers(of.layout_id, tuple(decided(of, shards, prepared)))
         yield EndAll(_transactions(prepared), committed=True)
     return Ended(committed=True, by_us=True)
@@ -84,7 +82,7 @@ def everything_open_is_committed(
     """What lost is committed with what won."""
     yield TakeOver(of.layout_id)
     decision = yield from read_decision(of, wait=True)
-    if decision is not None and rules.is_done(decision.layout, of):
+    if decision is not None and is_done(decision.layout, of):
         return Ended(committed=True, by_us=False)
     opened: list[PreparedTransaction] = yield ListOpen(of.layout_id)
     yield CommitMarkers(of.layout_id, tuple(decided(of, shards, prepared)))
@@ -140,7 +138,7 @@ def marker_outside(shard: Shard, attempt: int, patience: float) -> Protocol:
 def rewritten_without_looking(shard: Shard, attempt: int, patience: float) -> Protocol:
     """A batch that is decided is written again, whether or not its transaction was committed."""
     decision = yield from read_decision(shard, wait=False)
-    if decision is not None and rules.is_done(decision.layout, shard):
+    if decision is not None and is_done(decision.layout, shard):
         own = replace(shard, attempt=attempt)
         yield TakeOver(own.transactional_id)
         written: Written = yield WriteRows(own.transactional_id)

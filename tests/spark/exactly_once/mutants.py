@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kprod.spark.exactly_once import rules
-from kprod.spark.exactly_once.marker import Marker
+from kprod.spark.exactly_once.marker import Marker, is_done, is_laid_out
 from kprod.spark.exactly_once.protocol import deliver, lay_out
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.steps import (
@@ -53,7 +52,7 @@ def marker_outside(shard: Shard, patience: float) -> Protocol:
     yield from lay_out(shard)
     yield TakeOver(shard.transactional_id)
     marker: Marker | None = yield ReadMarker(shard.group)
-    if rules.is_done(marker, shard):
+    if is_done(marker, shard):
         return Delivered(marker=_marker(shard), by_us=False)
     written: Written = yield WriteRows(shard.transactional_id)
     elsewhere = f"{shard.group}.elsewhere"
@@ -68,7 +67,7 @@ def marker_before_rows(shard: Shard, patience: float) -> Protocol:
     yield from lay_out(shard)
     yield TakeOver(shard.transactional_id)
     marker: Marker | None = yield ReadMarker(shard.group)
-    if rules.is_done(marker, shard):
+    if is_done(marker, shard):
         return Delivered(marker=_marker(shard), by_us=False)
     yield CommitMarker(shard.transactional_id, shard.group, _marker(shard))
     yield WriteRows(shard.transactional_id)
@@ -81,7 +80,7 @@ def read_before_taking_over(shard: Shard, patience: float) -> Protocol:
     """What another attempt commits between the two is not seen."""
     yield from lay_out(shard)
     marker: Marker | None = yield ReadMarker(shard.group)
-    if rules.is_done(marker, shard):
+    if is_done(marker, shard):
         return Delivered(marker=_marker(shard), by_us=False)
     yield TakeOver(shard.transactional_id)
     return (yield from _then_write(shard))
@@ -107,7 +106,7 @@ def count_in_markers(shard: Shard, patience: float) -> Protocol:
     """The number is in each shard's marker, and in no layout: other shards do not see it."""
     yield TakeOver(shard.transactional_id)
     marker: Marker | None = yield ReadMarker(shard.group)
-    if rules.is_done(marker, shard):
+    if is_done(marker, shard):
         return Delivered(marker=_marker(shard), by_us=False)
     return (yield from _then_write(shard))
 
@@ -115,13 +114,13 @@ def count_in_markers(shard: Shard, patience: float) -> Protocol:
 def layout_without_fencing(shard: Shard, patience: float) -> Protocol:
     """Two runs find no layout, and each puts its own on record."""
     layout: Marker | None = yield ReadMarker(shard.layout_id)
-    if not rules.is_laid_out(layout, shard):
+    if not is_laid_out(layout, shard):
         name = f"{shard.layout_id}.{shard.run}.{shard.number}"
         yield TakeOver(name)
         yield CommitMarker(name, shard.layout_id, _marker(shard))
     yield TakeOver(shard.transactional_id)
     marker: Marker | None = yield ReadMarker(shard.group)
-    if rules.is_done(marker, shard):
+    if is_done(marker, shard):
         return Delivered(marker=_marker(shard), by_us=False)
     return (yield from _then_write(shard))
 
@@ -132,7 +131,7 @@ def loser_passes_for_done(shard: Shard, patience: float) -> Protocol:
     try:
         yield TakeOver(shard.transactional_id)
         marker: Marker | None = yield ReadMarker(shard.group)
-        if rules.is_done(marker, shard):
+        if is_done(marker, shard):
             return Delivered(marker=_marker(shard), by_us=False)
         return (yield from _then_write(shard))
     except Fenced:

@@ -13,6 +13,7 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.open_transactions import open_transactions
 from kprod.errors import ProducerFencedError
+from kprod.spark.atomic_batch import BatchEnd
 from kprod.spark.errors import (
     BatchIncomplete,
     BatchNotCommitted,
@@ -22,9 +23,8 @@ from kprod.spark.errors import (
     StaleBatch,
     TransactionTooSlow,
 )
-from kprod.spark.exactly_once.batch_end import BatchEnd
-from kprod.spark.exactly_once.decision import decided
 from kprod.spark.exactly_once.marker import Marker
+from kprod.spark.exactly_once.protocol import decided
 from kprod.spark.exactly_once.shard import Shard
 from kprod.spark.exactly_once.shard_run import ShardRun
 from kprod.spark.exactly_once.steps import Delivered, PreparedShard

@@ -19,7 +19,7 @@ from kprod.errors import ConfigError
 from kprod.spark import RowsChanged, WriteFailed, sharded, write
 from kprod.spark.data_source import MicroBatchWriter, Written, batch_writer, stream_writer
 from kprod.spark.exactly_once.placement import SHARD_COLUMN
-from kprod.spark.exactly_once.terms import JobName, Scope, Terms
+from kprod.spark.exactly_once.shard import JobName, Scope, Terms
 from kprod.spark.task_identity import TaskIdentity
 from kprod.spark.task_outcome import TaskOutcome, is_fatal
 from tests.spark.exactly_once.test_surfaces import (

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kprod.spark import sharded
-from kprod.spark.exactly_once.batch_end import BatchEnd
+from kprod.spark.atomic_batch import BatchEnd
 from kprod.spark.exactly_once.placement import placed_batches
+from kprod.spark.exactly_once.shard import Terms
 from kprod.spark.exactly_once.shard_run import ShardRun
 from kprod.spark.exactly_once.steps import Delivered
-from kprod.spark.exactly_once.terms import Terms
 from kprod.spark.producer_options import job_options, transactional_options
 from kprod.spark.rejected_rows import RowPolicy
 from kprod.spark.task_identity import this_task
