@@ -44,6 +44,8 @@ FIRST_PAUSE = 0.015
 LONGEST_PAUSE = 1.0
 LOOKS = 3
 """At a layout that is not there, of a shard that is not the first: they would fence each other."""
+LONGEST_LOOK = 30.0
+"""Seconds between two of them, when tasks have fenced each other again and again."""
 
 
 def deliver(shard: Shard, patience: float) -> Protocol:
@@ -117,7 +119,7 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
         if looks:  # the first shard does it, most likely, and is quick
             looks -= 1
             yield Pause(pause)
-            pause *= 2
+            pause = min(2 * pause, LONGEST_LOOK)
             continue
         try:
             yield TakeOver(shard.layout_id)
@@ -126,9 +128,11 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
                 return layout
             fresh = Marker(batch=shard.batch, shards=shard.shards, run=shard.run)
             yield CommitMarker(shard.layout_id, shard.layout_id, fresh)
-        except Fenced:  # by another task of the batch, most likely: it is quick
-            yield Pause(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+        except Fenced:
+            # By another task of the batch, which has four more steps to take. Taking over again
+            # before it has taken them fences it in its turn, and on a slow cluster that would go on
+            # for ever: so the looks come first again, each pause twice as long as the one before.
+            looks = LOOKS
         else:
             return fresh
 

@@ -24,6 +24,7 @@ from kprod.spark.exactly_once.steps import (
     FenceAll,
     Fenced,
     ListOpen,
+    Pause,
     Prepare,
     Protocol,
     ReadMarker,
@@ -208,6 +209,11 @@ class Attempt:
     @property
     def ended(self) -> bool:
         return self.result is not None or self.error is not None
+
+    @property
+    def pause(self) -> float | None:
+        """The seconds that it lets others go on for now; None when another step is due."""
+        return self._step.seconds if isinstance(self._step, Pause) else None
 
     def move(self) -> None:
         """Take the step that is due, or a part of it."""

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import heapq
 import os
+import random
 
 import pytest
 
 from kprod.spark.exactly_once.protocol import deliver
+from kprod.spark.exactly_once.shard import Shard
 from tests.spark.exactly_once.atomic_model import AtomicWorld, Version
 from tests.spark.exactly_once.atomic_mutants import ATOMIC_MUTANTS
-from tests.spark.exactly_once.model import World
+from tests.spark.exactly_once.model import Attempt, Brokers, World
 from tests.spark.exactly_once.mutants import MUTANTS, Mutant
 
 SEEDS = int(os.environ.get("KPROD_SHARD_SEEDS", "2000"))
@@ -50,3 +53,23 @@ def test_wrong_versions_of_atomic_batches_are_found(mutant: Version) -> None:
     worlds = (AtomicWorld(seed, mutant) for seed in range(ENOUGH))
     found = (wrong for world in worlds for wrong in world.play())
     assert any("is there" in wrong or "visible" in wrong for wrong in found)
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.03, 0.5, 2.0])
+def test_tasks_on_a_slow_cluster_do_not_fence_each_other_for_ever(seconds: float) -> None:
+    """Each step takes ``seconds``: taking over the layout and committing it are five of them."""
+    brokers = Brokers(random.Random(1))
+    due: list[tuple[float, int, Attempt]] = []
+    for number in range(1, 6):  # the first shard, which would not wait at all, has no rows
+        shard = Shard(prefix="p", job="j", number=number, batch=0, shards=6, topic="t")
+        attempt = Attempt(deliver(shard, 30.0), shard, [(0, number)], brokers)
+        heapq.heappush(due, (number * seconds, number, attempt))
+    while due:
+        now, number, attempt = heapq.heappop(due)
+        assert now < 1 + 60 * seconds, f"shard {number} has not ended"
+        attempt.move()
+        brokers.tick()
+        if not attempt.ended:
+            pause = attempt.pause
+            heapq.heappush(due, (now + (seconds if pause is None else pause), number, attempt))
+        assert attempt.error is None
