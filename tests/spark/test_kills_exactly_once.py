@@ -54,9 +54,10 @@ def test_kills_lose_and_double_nothing(
     with campaign(session, broker, tmp_path) as kills:
         for seed in count(SEED):
             delivery = DELIVERIES[seed // len(deck) % 2]
-            kills.play(draw(seed, deck[seed % len(deck)], delivery, SURFACES))
+            kills.play(draw(seed, deck[seed % len(deck)], delivery, SURFACES, broker))
             if kills.kills.total() >= wanted:
                 break
+        kills.judge_again()
         with capsys.disabled():
             print(f"\n{session}, {broker}: {dict(kills.kills)}, {dict(kills.ended_early)}")
 

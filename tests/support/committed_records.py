@@ -8,6 +8,8 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 SECONDS = 60.0
+FETCH_WAIT_MS = 10
+"""A broker waits so long at the end of a partition before it says that this is the end."""
 
 
 def committed(
@@ -29,6 +31,7 @@ def committed(
             "enable.partition.eof": True,
             "isolation.level": isolation,
             "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
             "log_level": 2,
         }
     )
@@ -72,9 +75,21 @@ def log_ends(bootstrap_servers: str, topic: str, partitions: int) -> list[int]:
         consumer.close()
 
 
-def group_offset(bootstrap_servers: str, group: str, topic: str, partition: int) -> int:
-    """What the group has committed there; below 0 for nothing. Waits for pending transactions."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 2})
+def group_offset(
+    bootstrap_servers: str, group: str, topic: str, partition: int, *, wait: bool = True
+) -> int:
+    """What the group has committed there; below 0 for nothing.
+
+    ``wait`` for pending transactions; else what was committed before them.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "isolation.level": "read_committed" if wait else "read_uncommitted",
+            "log_level": 2,
+        }
+    )
     try:
         (place,) = consumer.committed([ConfluentPartition(topic, partition)], timeout=SECONDS)
         offset: int = place.offset

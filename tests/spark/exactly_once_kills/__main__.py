@@ -10,11 +10,12 @@ import time
 import traceback
 from pathlib import Path
 
+from tests.spark.exactly_once_kills.account import table
 from tests.spark.exactly_once_kills.campaign import Campaign, campaign
 from tests.spark.exactly_once_kills.hunts import HUNTS, hunted
 from tests.spark.exactly_once_kills.jobs import SURFACES
 from tests.spark.exactly_once_kills.judge import Violation
-from tests.spark.exactly_once_kills.kinds import DECKS, draw
+from tests.spark.exactly_once_kills.kinds import DECKS, Case, draw
 
 
 def main() -> int:
@@ -29,8 +30,12 @@ def main() -> int:
     parser.add_argument("--deliveries", nargs="*", default=["exactly_once", "atomic"])
     parser.add_argument("--surfaces", nargs="*", default=list(SURFACES))
     parser.add_argument("--planted", nargs="*", help="hunt these wrong versions instead")
-    parser.add_argument("--log", type=Path, help="a line of JSON for each kill is added to it")
+    parser.add_argument("--log", type=Path, help="a line of JSON for each job is added to it")
+    parser.add_argument("--table", nargs="*", type=Path, help="of these logs; nothing is killed")
     given = parser.parse_args()
+    if given.table is not None:
+        print(table(given.table))
+        return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended then, too
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -46,16 +51,25 @@ def _play(kills: Campaign, given: argparse.Namespace) -> int:
     seed, wrong, started = given.seed, 0, time.monotonic()
     until = started + 60 * given.minutes
     while kills.kills.total() < given.kills and time.monotonic() < until:
-        delivery = given.deliveries[seed // len(kinds) % len(given.deliveries)]
         try:
-            kills.play(draw(seed, kinds[seed % len(kinds)], delivery, tuple(given.surfaces)))
+            kills.play(_drawn(given, seed, kinds))
         except Violation:
             wrong += 1
             traceback.print_exc()
         seed += 1
         print(seed, round(time.monotonic() - started), dict(kills.kills), wrong, flush=True)
-    print("ended early:", dict(kills.ended_early))
+    try:
+        kills.judge_again()
+    except Violation:
+        wrong += 1
+        traceback.print_exc()
+    print("ended early:", dict(kills.ended_early), "jobs judged:", len(kills.jobs), flush=True)
     return 1 if wrong else 0
+
+
+def _drawn(given: argparse.Namespace, seed: int, kinds: list[str]) -> Case:
+    delivery = given.deliveries[seed // len(kinds) % len(given.deliveries)]
+    return draw(seed, kinds[seed % len(kinds)], delivery, tuple(given.surfaces), given.broker)
 
 
 def _hunt(kills: Campaign, given: argparse.Namespace) -> int:

@@ -49,9 +49,9 @@ def hunted(kills: Campaign, hunt: Hunt, seed: int) -> str | None:
     """How the wrong version was caught; None if it was not."""
     for more in range(MOST_TRIES):
         case = draw(seed + more, hunt.kind, hunt.delivery, ("write",))
-        moment = replace(case.moment, api=hunt.api, dropped=False)
+        moments = tuple(replace(one, api=hunt.api, dropped=False) for one in case.moments)
         try:
-            kills.play(replace(case, moment=moment, surface="write"), hunt.name)
+            kills.play(replace(case, moments=moments, surface="write"), hunt.name)
         except Violation as caught:
             return f"after {more + 1}: {caught}"
     return None

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KEYS = 7
+FIRST_FILE = 1_700_000_000
+"""When it was written: Spark takes files by their age, and twins in any order."""
 ROWS = 240
-BATCHES = 2
+BATCHES = 4
 """Of a stream: micro-batches, with as many rows together as a batch job."""
 SURFACES = ("write", "source", "stream", "foreach")
 """Where a job may be started again under its name; "call" is a ``write`` without a name."""
@@ -29,7 +31,8 @@ SURFACES = ("write", "source", "stream", "foreach")
 class Job:
     """``surface`` is one of ``SURFACES``, "call" or "planted". ``folder`` is its own.
 
-    ``planted`` names the wrong version that writes it.
+    ``planted`` names the wrong version that writes it. ``connect``: from Spark Connect, where
+    ``foreach_batch`` is not told which query it belongs to.
     """
 
     topic: str
@@ -39,6 +42,7 @@ class Job:
     shards: int
     folder: str
     transaction_timeout_ms: int = 60_000
+    connect: bool = False
     planted: str | None = None
 
     @property
@@ -61,7 +65,7 @@ class Job:
 
     def layout_id(self) -> str | None:
         """The group that says whether a batch is decided; None for a stream that never began."""
-        if not self.is_stream:
+        if not self.is_stream or (self.connect and self.surface == "foreach"):
             return f"kprod-spark.{self.topic}"
         metadata = self.checkpoint() / "metadata"
         if not metadata.exists():
@@ -73,15 +77,15 @@ class Job:
         return asdict(self)
 
 
-def row(batch: int, number: int) -> str:
-    """The value of a row: its batch, its key, and its place among the rows."""
-    return f"{batch} {number % KEYS} {number:06}"
+def row(topic: str, batch: int, number: int) -> str:
+    """The value of a row: its batch, its key, its place among the rows, and where it belongs."""
+    return f"{batch} {number % KEYS} {number:06} {topic}"
 
 
 def expected(job: Job) -> list[str]:
     """All values that a job writes."""
     each = ROWS // job.batches
-    return [row(batch, number) for batch in range(job.batches) for number in range(each)]
+    return [row(job.topic, batch, number) for batch in range(job.batches) for number in range(each)]
 
 
 def task_of(job: Job, number: int) -> int:
@@ -94,8 +98,10 @@ def prepare(job: Job) -> None:
     job.lines().mkdir(parents=True)
     each = ROWS // BATCHES
     for batch in range(BATCHES):
-        rows = "".join(row(batch, number) + "\n" for number in range(each))
-        (job.lines() / f"{batch:03}.txt").write_text(rows)
+        rows = "".join(row(job.topic, batch, number) + "\n" for number in range(each))
+        file = job.lines() / f"{batch:03}.txt"
+        file.write_text(rows)
+        os.utime(file, (FIRST_FILE + batch,) * 2)
 
 
 def run(spark: SparkSession, job: Job) -> dict[str, Any]:
@@ -111,11 +117,11 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
     return ways[job.surface](spark, job)
 
 
-def batch_frame(spark: SparkSession, tasks: int = 1) -> DataFrame:
+def batch_frame(spark: SparkSession, job: Job, tasks: int = 1) -> DataFrame:
     """The rows of a batch job, from one task: their order is that of their numbers."""
     key = f"cast(id % {KEYS} as string)"
     return spark.range(0, ROWS, 1, tasks).selectExpr(
-        f"{key} as key", f"concat('0 ', {key}, ' ', lpad(id, 6, '0')) as value"
+        f"{key} as key", f"concat('0 ', {key}, ' ', lpad(id, 6, '0'), ' {job.topic}') as value"
     )
 
 
@@ -133,14 +139,14 @@ def _options(job: Job) -> dict[str, Any]:
 def _write(spark: SparkSession, job: Job) -> dict[str, Any]:
     from kprod.spark import write
 
-    return _said(write(batch_frame(spark), job.topic, progress=False, **_options(job)))
+    return _said(write(batch_frame(spark, job), job.topic, progress=False, **_options(job)))
 
 
 def _call(spark: SparkSession, job: Job) -> dict[str, Any]:
     from kprod.spark import write
 
     options = {**_options(job), "job_id": None, "shards": None, "shard_by": None}
-    return _said(write(batch_frame(spark, job.shards), job.topic, progress=False, **options))
+    return _said(write(batch_frame(spark, job, job.shards), job.topic, progress=False, **options))
 
 
 def _said(result: Any) -> dict[str, Any]:
@@ -164,7 +170,7 @@ def _source_options(job: Job) -> dict[str, str]:
 def _source(spark: SparkSession, job: Job) -> dict[str, Any]:
     from kprod.spark import sharded
 
-    placed = sharded(batch_frame(spark), job.shards, by="key")
+    placed = sharded(batch_frame(spark, job), job.shards, by="key")
     placed.write.format("kprod").options(**_source_options(job)).mode("append").save()
     return {}
 
@@ -198,7 +204,7 @@ def _await(stream: Any, job: Job) -> None:
 def _planted(spark: SparkSession, job: Job) -> dict[str, Any]:
     from tests.spark.exactly_once_kills.planted import write_wrongly
 
-    write_wrongly(spark, batch_frame(spark), job)
+    write_wrongly(spark, batch_frame(spark, job), job)
     return {}
 
 
@@ -212,8 +218,8 @@ def main() -> None:
         builder = builder.remote(given["master"])
     else:
         builder = builder.master(given["master"])
-        for name, value in given["settings"].items():
-            builder = builder.config(name, value)
+    for name, value in given["settings"].items():
+        builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
     print("ready", flush=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from kprod.broker.open_transactions import open_transactions
 from tests.spark.exactly_once_kills.clusters import PARTITIONS
 from tests.spark.exactly_once_kills.jobs import Job, expected, task_of
-from tests.support.committed_records import committed, group_offset
+from tests.support.committed_records import FETCH_WAIT_MS, committed, group_offset
 
 SHOWN = 5
 LINGERS = 1.0
@@ -32,6 +32,12 @@ def judge(job: Job, servers: str) -> float:
         rows = [value.decode() for value in committed(servers, job.topic, PARTITIONS)]
     except AssertionError as unstable:
         raise Violation(str(unstable)) from unstable
+    check_rows(job, rows)
+    return lingered
+
+
+def check_rows(job: Job, rows: list[str]) -> None:
+    """Raises Violation unless they are all that the job writes, each once, and in order."""
     counted, wanted = Counter(rows), expected(job)
     doubled = [value for value, times in counted.items() if times > 1]
     lost = sorted(set(wanted) - set(counted))
@@ -42,18 +48,22 @@ def judge(job: Job, servers: str) -> float:
             f" {len(strange)} strange {strange[:SHOWN]}"
         )
     _check_order(job, rows)
-    return lingered
 
 
 def check_decided(job: Job, servers: str) -> None:
-    """Of an atomic batch that has not ended: raises Violation if a part is visible undecided."""
+    """Of an atomic batch, at any moment: raises Violation if a part is visible undecided."""
     batches = {int(value.split()[0]) for value in visible(servers, job.topic)}
     layout_id = job.layout_id()
     if not batches or layout_id is None:
         return
-    recorded = group_offset(servers, layout_id, job.topic, 0)
-    if max(batches) + 1 > recorded:
-        raise Violation(f"batch {max(batches)} is visible, and {recorded} is decided")
+    for wait in (False, True):  # a transaction that puts the record there may be held now
+        try:
+            recorded = group_offset(servers, layout_id, job.topic, 0, wait=wait)
+        except KafkaException as undecided:
+            raise Violation(f"batch {max(batches)} is visible undecided: {undecided}") from None
+        if max(batches) + 1 <= recorded:
+            return
+    raise Violation(f"batch {max(batches)} is visible, and {recorded} is decided")
 
 
 def visible(servers: str, topic: str) -> list[str]:
@@ -65,6 +75,7 @@ def visible(servers: str, topic: str) -> list[str]:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
             "log_level": 2,
         }
     )
@@ -103,7 +114,7 @@ def _check_order(job: Job, rows: list[str]) -> None:
     """A key's rows are in one partition: each shard in order, and one batch after the other."""
     by_key: defaultdict[str, list[str]] = defaultdict(list)
     for value in rows:
-        _, key, number = value.split()
+        _, key, number, _ = value.split()
         by_key[f"{key} {task_of(job, int(number))}"].append(value)
     for key, found in by_key.items():
         if found != sorted(found):

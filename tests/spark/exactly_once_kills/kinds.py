@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from kprod.broker.protocol.api_key import ApiKey
 from tests.spark.exactly_once_kills.clusters import Cluster
+from tests.spark.exactly_once_kills.judge import Violation
 from tests.spark.exactly_once_kills.request_watch import Moment, Sender
 from tests.spark.exactly_once_kills.sessions import Session
 from tests.spark.kills import spark_children
@@ -23,7 +25,8 @@ LOCAL = {"worker": 4, "driver": 2, "shards": 2, "broker": 2, "coordinator": 2, "
          "shuffle": 3}  # fmt: skip
 CLUSTER = {"executor": 3, "worker": 1, "freeze": 1, "shuffle": 1}
 STANDALONE = {"slow": 2, "overtaken": 2, "crossing": 2, "executor": 1, "freeze": 1}
-CONNECT = {"worker": 3, "broker": 1, "coordinator": 1, "freeze": 1, "shuffle": 1}
+CONNECT = {"worker": 3, "driver": 1, "shards": 1, "broker": 1, "coordinator": 1, "freeze": 1,
+           "shuffle": 1}  # fmt: skip
 COPYING = ("slow", "overtaken", "crossing")
 DECKS = {"local": LOCAL, "local-cluster": CLUSTER, "standalone": STANDALONE, "connect": CONNECT}
 """Kinds by session, as many cards of each in a deck: those that make sense there.
@@ -35,10 +38,11 @@ APIS = {
     ApiKey.INIT_PRODUCER_ID: 3,
     ApiKey.OFFSET_FETCH: 2,
     ApiKey.PRODUCE: 2,
-    ApiKey.ADD_OFFSETS_TO_TXN: 1,
     ApiKey.TXN_OFFSET_COMMIT: 3,
     ApiKey.END_TXN: 5,
 }
+ADDITIONS = {ApiKey.ADD_PARTITIONS_TO_TXN: 2, ApiKey.ADD_OFFSETS_TO_TXN: 2}
+"""By protocol 1 of transactions; by protocol 2 brokers add what a request is about."""
 LISTING = {ApiKey.LIST_TRANSACTIONS: 1, ApiKey.DESCRIBE_TRANSACTIONS: 1}
 SHORT_TIMEOUT_MS = 4_000
 BEYOND = 1.5
@@ -46,53 +50,82 @@ BEYOND = 1.5
 LATE = 1.5
 COPIES = 8.0
 """Seconds that a task waits for its copy."""
+STRIKES = {"worker": 5, "executor": 2, "driver": 2, "shards": 2, "broker": 3, "coordinator": 2,
+           "freeze": 2, "slow": 3, "overtaken": 2, "crossing": 1, "shuffle": 4}  # fmt: skip
+"""How often a kind strikes at most in one job: what a kill costs is the job around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kill, as its seed says."""
+    """The kills of one job, as its seed says: one at each of ``moments``, in turn."""
 
     seed: int
     kind: str
     delivery: str
     surface: str
     shards: int
-    moment: Moment
+    moments: tuple[Moment, ...]
     late: float
     other_shards: int
 
 
-def draw(seed: int, kind: str, delivery: str, surfaces: tuple[str, ...]) -> Case:
-    """The case of this seed."""
+def draw(
+    seed: int, kind: str, delivery: str, surfaces: tuple[str, ...], broker: str = "embedded"
+) -> Case:
+    """The case of this seed. Before Apache Kafka 4.0 transactions are those of protocol 1."""
     dice = random.Random(f"{seed} {kind} {delivery}")
     may_end = kind not in ("driver", "shards", "broker", "coordinator", "freeze")
     surface = dice.choice((*surfaces, "call") if may_end and len(surfaces) > 1 else surfaces)
-    shards = dice.randint(2, 5)
+    shards = 2 if kind in COPYING else dice.randint(2, 5)  # a copy needs a free core beside it
+    strikes = min(STRIKES[kind], 2) if surface == "call" else STRIKES[kind]  # it must not fail
     apis = APIS | (LISTING if delivery == "atomic" else {})
-    api = dice.choices(list(apis), list(apis.values()))[0]
-    number = 1 if api in LISTING else dice.randint(1, shards + 1)
-    answered = dice.random() < 0.5
-    moment = Moment(api, number, answered, dropped=not answered and dice.random() < 0.4)
+    # As many requests as there are shards will not come again behind a kill, but one or two will.
+    apis |= ADDITIONS if broker.startswith("3.") else {}
+    moments = tuple(_moment(dice, kind, apis, 1 if at else shards) for at in range(strikes))
     other = dice.choice([n for n in range(2, 6) if n != shards]) if kind == "shards" else shards
-    late = dice.choice((0.0, 0.0, dice.uniform(0.1, LATE)))
+    late = 0.0 if kind in COPYING else dice.choice((0.0, 0.0, dice.uniform(0.1, LATE)))
+    return Case(seed, kind, delivery, surface, shards, moments, late, other)
+
+
+def _moment(dice: random.Random, kind: str, apis: Mapping[ApiKey, int], most: int) -> Moment:
     if kind in COPYING:
-        shards = other = 2  # the copy needs a free core beside the task
-        late, api = 0.0, dice.choice((ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN))
-        moment = Moment(api, dice.randint(1, 2), answered=False, dropped=False)
-    return Case(seed, kind, delivery, surface, shards, moment, late, other)
+        api = dice.choice((ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN))
+        return Moment(api, dice.randint(1, 2), answered=False, dropped=False)
+    api = dice.choices(list(apis), list(apis.values()))[0]
+    number = 1 if api in LISTING else dice.randint(1, most + 1)
+    answered = dice.random() < 0.5
+    return Moment(api, number, answered, dropped=not answered and dice.random() < 0.4)
 
 
 class Killer:
-    """Does what a case says, when its moment comes. ``killed``: it was possible."""
+    """Does what a case says, whenever its next moment comes. ``killed``: how often it could.
 
-    def __init__(self, case: Case, session: Session, cluster: Cluster) -> None:
+    ``looks`` is called at each moment, before the kill; ``saw`` is the Violation that it raised.
+    """
+
+    def __init__(
+        self, case: Case, session: Session, cluster: Cluster, looks: Callable[[], None]
+    ) -> None:
         self._case = case
         self._session = session
         self._cluster = cluster
+        self._looks = looks
         self._dice = random.Random(case.seed)
-        self.killed = False
+        self._moments = deque(case.moments)
+        self.killed = 0
+        self.saw: Violation | None = None
+
+    def arm(self) -> None:
+        """Wait for the next moment, if there is one more."""
+        if self._moments:
+            self._cluster.watch.arm(self._moments[0], self, takes_part(self._case.kind))
 
     def __call__(self, sender: Sender) -> None:
+        if self._case.kind not in ("broker", "coordinator"):  # those may just be starting
+            try:
+                self._looks()
+            except Violation as seen:
+                self.saw = seen
         acts: Mapping[str, Callable[[Sender], bool]] = {
             "worker": self._worker,
             "executor": self._executor,
@@ -106,8 +139,10 @@ class Killer:
             "crossing": self._crossing,
             "shuffle": self._shuffle,
         }
-        self.killed = acts[self._case.kind](sender)
+        self.killed += acts[self._case.kind](sender)
         time.sleep(self._case.late)
+        self._moments.popleft()
+        self.arm()
 
     def _worker(self, sender: Sender) -> bool:
         workers = spark_children(self._session.driver.pid)["worker"]
@@ -143,10 +178,13 @@ class Killer:
             return True
         return False
 
-    def _slow(self, _: Sender) -> bool:
-        """The task waits for an answer; Spark starts a copy beside it meanwhile."""
-        time.sleep(self._dice.uniform(1.0, 2.5))
-        return True
+    def _slow(self, sender: Sender) -> bool:
+        """The task waits until its copy has begun, and a moment longer: both write then."""
+        watch, asked = self._cluster.watch, threading.Event()
+        watch.arm(_asks(), lambda _: asked.set(), lambda other: _is_copy(other, sender))
+        seen = watch.await_event(asked, COPIES)
+        time.sleep(self._dice.uniform(0.0, 0.5))
+        return seen
 
     def _overtaken(self, sender: Sender) -> bool:
         """The task waits until its copy has ended a transaction, and goes on then."""
@@ -163,8 +201,7 @@ class Killer:
             asked.set()
             watch.await_event(ended, COPIES)
 
-        asks = Moment(ApiKey.INIT_PRODUCER_ID, 1, answered=False, dropped=False)
-        watch.arm(asks, hold_copy, lambda other: _is_copy(other, sender))
+        watch.arm(_asks(), hold_copy, lambda other: _is_copy(other, sender))
         return watch.await_event(asked, COPIES)
 
     def _shuffle(self, _: Sender) -> bool:
@@ -173,6 +210,10 @@ class Killer:
 
 def _ended() -> Moment:
     return Moment(ApiKey.END_TXN, 1, answered=True, dropped=False)
+
+
+def _asks() -> Moment:
+    return Moment(ApiKey.INIT_PRODUCER_ID, 1, answered=False, dropped=False)
 
 
 def _is_copy(other: Sender, of: Sender) -> bool:

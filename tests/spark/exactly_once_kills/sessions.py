@@ -38,30 +38,46 @@ class Session:
             "spark.local.dir": str(folder),
             "spark.python.daemon.module": DAEMON,
             "spark.deploy.maxExecutorRetries": "-1",
+            "spark.stage.maxConsecutiveAttempts": "20",
         }
         settings |= SPECULATES if kind == "standalone" else {}
         self._given = {"master": master, "connect": kind == "connect", "settings": settings}
         self._driver: Driver | None = None
-        self.started = 0
+        self._next: Driver | None = None
+        self._is_ahead = False
 
     @property
     def driver(self) -> Driver:
         """The one that runs; another one if it was killed."""
         if self._driver is None or not self._driver.runs:
             self.kill()
-            self._driver = Driver(program(DRIVER, json.dumps(self._given)))
+            self._driver, self._next = self._next or self._started(), None
             self._driver.await_ready()
-            self.started += 1
+        if self._is_ahead and self._next is None:
+            self._next = self._started()
         return self._driver
+
+    def keep_ahead(self, ahead: bool) -> None:
+        """Start the driver that follows a killed one before that is killed: half of its cost."""
+        self._is_ahead = ahead
+
+    def _started(self) -> Driver:
+        return Driver(program(DRIVER, json.dumps(self._given)))
+
+    def close(self) -> None:
+        """End all drivers."""
+        self.kill()
+        if self._next is not None:
+            self._next.kill()
 
     def kill(self) -> None:
         """End the driver, and all that belongs to it, at once."""
         if self._driver is not None:
             self._driver.kill()
 
-    def await_told(self) -> dict[str, Any] | None:
-        """How the job has ended; None if the driver has."""
-        driver, deadline = self.driver, time.monotonic() + JOB_SECONDS
+    def await_told(self, driver: Driver) -> dict[str, Any] | None:
+        """How the job of this driver has ended; None if the driver has."""
+        deadline = time.monotonic() + JOB_SECONDS
         while driver.runs:
             for told in driver.said():
                 return told
