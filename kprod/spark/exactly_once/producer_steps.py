@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from kprod.errors import BrokerError, KprodError, ProducerFencedError
+from kprod.errors import BrokerError, KprodError, KprodTimeoutError, ProducerFencedError
 from kprod.spark.exactly_once.marker import Marker, read_marker
 from kprod.spark.executor_producer import make_producer
-from kprod.spark.producer_options import cluster_access
+from kprod.spark.producer_options import ClusterAccess, cluster_access
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from kprod.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kprod.broker.open_transactions import OpenTransaction
     from kprod.producer import KafkaProducer
 
 CLOSING_SECONDS = 5.0
 """For aborting what an exception has left open; after that brokers do it, at its time-out."""
 AT_ONCE = 8
 """Transactions that are ended at the same time, each by a producer of its own."""
+RETRY_PAUSE = 0.1
 OVER = frozenset({47, 48, 49, 90})
 """INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
 
@@ -92,15 +95,7 @@ class ProducerSteps:
 
     def opened(self, layout_id: str) -> list[PreparedTransaction]:
         """``ListOpen``. Raises UnsupportedVersionError for brokers before Apache Kafka 3.0."""
-        from kprod.broker.open_transactions import open_transactions
-
-        access = cluster_access(self._options)
-        found = open_transactions(
-            access.bootstrap_servers,
-            states=("Ongoing",),
-            timeout=access.timeout,
-            security=access.security,
-        )
+        found = _ongoing(cluster_access(self._options))
         attempt = re.compile(re.escape(layout_id) + r"\.\d+/\d+")
         return [
             PreparedTransaction(one.transactional_id, one.producer_id, one.epoch)
@@ -139,6 +134,27 @@ class ProducerSteps:
             return tuple(map(call, items))
         with ThreadPoolExecutor(min(AT_ONCE, len(items))) as threads:
             return tuple(threads.map(call, items))
+
+
+def _ongoing(access: ClusterAccess) -> list[OpenTransaction]:
+    """Asked again, for as long as ``access`` says, where a broker starts anew meanwhile."""
+    from kprod.broker.open_transactions import open_transactions
+
+    deadline = time.monotonic() + access.timeout
+    while True:
+        try:
+            return open_transactions(
+                access.bootstrap_servers,
+                states=("Ongoing",),
+                timeout=max(deadline - time.monotonic(), 0.0),
+                security=access.security,
+            )
+        except KprodTimeoutError:
+            raise
+        except KprodError as error:
+            if not error.retriable:
+                raise
+        time.sleep(RETRY_PAUSE)
 
 
 def is_over(error: BaseException | None) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.open_transactions import open_transactions
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import ProducerFencedError
 from kprod.spark.atomic_batch import BatchEnd
 from kprod.spark.errors import (
@@ -32,6 +33,7 @@ from kprod.spark.producer_options import job_options, transactional_options
 from kprod.spark.rejected_rows import RowPolicy
 from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
 from tests.spark.exactly_once.test_shards import deliver
+from tests.spark.exactly_once_kills.request_watch import Moment, RequestWatch, WatchedBroker
 from tests.support.committed_records import committed
 
 PARTITIONS = 2
@@ -305,3 +307,19 @@ def test_a_group_that_something_else_uses_is_left_alone(servers: str) -> None:
         transaction.send_offsets({("used", 0): 9}, "p.used")
     with pytest.raises(MarkerError, match="give the job another transaction_prefix"):
         end(servers, "used", waiting).commit()
+
+
+@pytest.mark.parametrize("api", [ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS])
+def test_a_connection_that_is_lost_while_transactions_are_listed(servers: str, api: ApiKey) -> None:
+    """A broker that starts anew at that moment does not fail the batch."""
+    topic = f"lost-{api.name.lower().replace('_', '-')}"
+    watch, ports = RequestWatch(), dict[int, int]()
+    with WatchedBroker(watch, int(servers.rpartition(":")[2]), ports) as proxy:
+        ports[proxy.upstream_port] = proxy.port
+        behind = f"127.0.0.1:{proxy.port}"
+        waiting = prepared(behind, topic)
+        struck: list[Any] = []
+        watch.arm(Moment(api, 1, answered=False, dropped=True), struck.append)
+        assert end(behind, topic, waiting).commit().by_us
+    assert struck
+    assert_there(servers, topic, BOTH)
