@@ -12,11 +12,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kprod.broker import EmbeddedBroker, TransactionConfig
+from tests.spark.class_archive import shared_broker_classes
 from tests.spark.exactly_once_kills.request_watch import RequestWatch, WatchedBroker
 from tests.support.apache_kafka.broker import ApacheKafka, Guards
 from tests.support.topic_admin import TopicAdmin
 
 PARTITIONS = 2
+PATIENCE = 300.0
+"""Seconds that a broker may take to start, on a machine that is busy with other things."""
 MARKERS_LATE_MS = 50
 SETTLES = 0.5
 """Seconds that another node leads before the first one is back."""
@@ -102,10 +105,12 @@ class ApacheCluster(Cluster):
 
     def __init__(self, folder: Path, version: str) -> None:
         super().__init__()
-        guards = Guards({}, dict(MOVING), [])
+        guards = Guards({}, dict(MOVING), [], java=shared_broker_classes(version))
         folder.mkdir(exist_ok=True)
-        self._first = ApacheKafka(folder / "1", version, guards=guards)
-        self._second = ApacheKafka(folder / "2", version, joins=self._first, guards=guards)
+        self._first = ApacheKafka(folder / "1", version, guards=guards, patience=PATIENCE)
+        self._second = ApacheKafka(
+            folder / "2", version, joins=self._first, guards=guards, patience=PATIENCE
+        )
         self._nodes = (self._first, self._second)
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.spark.class_archive import shared_classes
 from tests.spark.driver_process import SETTINGS, program
 from tests.spark.exactly_once_kills.judge import Violation
 from tests.spark.kills import Driver
@@ -41,6 +42,8 @@ class Session:
             "spark.stage.maxConsecutiveAttempts": "20",
         }
         settings |= SPECULATES if kind == "standalone" else {}
+        for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+            settings[name] += f" {shared_classes()}"
         self._given = {"master": master, "connect": kind == "connect", "settings": settings}
         self._driver: Driver | None = None
         self._next: Driver | None = None

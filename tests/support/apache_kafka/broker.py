@@ -54,7 +54,7 @@ class ApacheKafka:
     ``version`` is one that Maven knows. Clients that come by way of ``front_port``, a second
     listener, are told that the broker is at ``told_port``: by default the same; otherwise the port
     of something that stands between them. A broker that ``joins`` another is a node of its
-    cluster, ``node_id``.
+    cluster, ``node_id``. ``patience`` is how many seconds its start may take.
     """
 
     def __init__(
@@ -66,9 +66,11 @@ class ApacheKafka:
         joins: ApacheKafka | None = None,
         node_id: int = 2,
         guards: Guards | None = None,
+        patience: float = STARTUP_SECONDS,
     ) -> None:
         self._classpath = f"{jars(version)}/*"  # first, for it may skip the test
         self.version = version
+        self._patience = patience
         self.node_id = CONTROLLER if joins is None else node_id
         self._ports = [HeldPort() for _ in range(3)]
         direct, front, controller = (port.number for port in self._ports)
@@ -144,7 +146,7 @@ class ApacheKafka:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + STARTUP_SECONDS
+        deadline = time.monotonic() + self._patience
         while not self._listens():
             code = self._process.poll()
             if code is not None or time.monotonic() > deadline:

@@ -1,0 +1,89 @@
+"""Classes of Spark and of brokers as archives that virtual machines map (JEP 350).
+
+That is half of the CPU time of their start. An archive is made once for each release, below
+``build/``: by a driver that runs a job of each kind, or by a broker that starts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+
+from tests.support.apache_kafka.broker import ApacheKafka, Guards
+
+FOLDER = Path(__file__).parents[2] / "build" / "classes"
+SECONDS = 300
+
+PROGRAM = """
+import sys, tempfile
+from pathlib import Path
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit=" + sys.argv[1]
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+builder = builder.config("spark.driver.host", "127.0.0.1")
+spark = builder.config("spark.driver.extraJavaOptions", options).getOrCreate()
+frame = spark.range(0, 100).selectExpr("cast(id as string) as key", "xxhash64(id) as place")
+frame.repartition(2, "place").mapInArrow(lambda batches: batches, frame.schema).collect()
+with tempfile.TemporaryDirectory() as folder:
+    Path(folder, "in").mkdir()
+    Path(folder, "in", "1.txt").write_text("1 2 3")
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(folder + "/in")
+    lines = lines.selectExpr("split(value, ' ')[1] as key", "value").repartition(2, "key")
+    query = lines.writeStream.format("noop").option("checkpointLocation", folder + "/checkpoint")
+    query.trigger(availableNow=True).start().awaitTermination()
+spark.stop()
+process = SparkContext._gateway.proc
+SparkContext._gateway.shutdown()
+process.stdin.close()
+process.wait(100)
+"""
+
+
+def shared_classes() -> str:
+    """The option of Java that maps Spark's; empty where there is no archive."""
+
+    def run(into: Path) -> None:
+        environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+        command = [sys.executable, "-c", PROGRAM, str(into)]
+        subprocess.run(command, env=environment, capture_output=True, timeout=SECONDS, check=False)
+
+    return " ".join(_mapped(f"spark-{pyspark.__version__}", run))
+
+
+def shared_broker_classes(version: str) -> tuple[str, ...]:
+    """The same for the brokers of a version of Apache Kafka, as arguments."""
+
+    def run(into: Path) -> None:
+        guards = Guards({}, {}, [], java=(f"-XX:ArchiveClassesAtExit={into}",))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            ApacheKafka(Path(folder, "broker"), version, guards=guards, patience=SECONDS) as broker,
+        ):
+            os.kill(broker.pid, signal.SIGTERM)  # an orderly end, behind which it is written
+            os.waitid(os.P_PID, broker.pid, os.WEXITED | os.WNOWAIT)
+
+    return _mapped(f"kafka-{version}", run)
+
+
+def _mapped(name: str, run: Callable[[Path], None]) -> tuple[str, ...]:
+    """``run`` makes the archive if it is missing; what it leaves half done does not count."""
+    archive, scratch = FOLDER / f"{name}.jsa", FOLDER / f"{name}.part"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
+        if not archive.exists():
+            run(scratch)
+            if scratch.exists():
+                scratch.rename(archive)
+    return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
