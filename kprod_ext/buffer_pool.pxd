@@ -69,6 +69,7 @@ cdef class BufferPool:
     cdef readonly Py_ssize_t total
     cdef readonly Py_ssize_t poolable_size
 
+    cdef bint _abandoned                # set before a forked child goes on; no memory comes back
     cdef cython.pymutex _lock           # guards all below; no Python code runs under it
     cdef Py_ssize_t _unpooled           # bytes neither in use nor in the free list
     cdef Block* _free                   # blocks of poolable_size bytes

@@ -42,6 +42,8 @@ cdef class PooledBuffer:
             raise BufferError("this buffer was given back to its pool")
 
     def __releasebuffer__(self, Py_buffer* view):
+        if self.pool._abandoned:
+            return
         with self.pool._lock:
             self.lent -= 1
 
@@ -178,6 +180,10 @@ cdef class BufferPool:
                 waiter = waiter.next
         ring(told)
 
+    def abandon(self):
+        """In a forked child: take no lock, which a thread of the parent may have held."""
+        self._abandoned = True
+
     @property
     def available(self):
         cdef Py_ssize_t free
@@ -224,6 +230,8 @@ cdef class BufferPool:
         cdef Block* trash = NULL
         cdef Chunk* chunk
         cdef _Waiter served
+        if self._abandoned:
+            return
         with self._lock:
             self._keep(block, size, &trash)
             if chunks == NULL:

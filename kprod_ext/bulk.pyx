@@ -323,13 +323,16 @@ cdef class BulkAppender:
         read_row(chunk, chunk.at, &record)
         if record.timestamp_ms == UNSET:
             record.timestamp_ms = NO_TIME
+        if self._filled_count == MOST_FILLED:
+            self._tell_filled()
+        # First: a signal handler may raise while the queue has the batch already, and `write` tells
+        # the sender in any case.
+        self._filled[self._filled_count] = self.partition
+        self._filled_count += 1
         result = queue.append_to_new_batch(&record, None, True)
         if result is None:
             return False
-        if self._filled_count == MOST_FILLED:
-            self._tell_filled()
-        self._filled[self._filled_count] = self.partition
-        self._filled_count += 1
+        self._untold += result.nbytes
         self.appended(chunk, result)
         return True
 
@@ -342,7 +345,11 @@ cdef class BulkAppender:
         for i in range(self._filled_count):
             context._noted(self._topic._partitions[self._filled[i]])
         self._filled_count = self._untold = 0
-        context._wake()
+        try:
+            context._wake()
+        except BaseException:
+            context._wake()     # as in PartitionQueue._tell
+            raise
         return 0
 
     cdef int _write_rows(self, RecordChunk chunk) noexcept nogil:

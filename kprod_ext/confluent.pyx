@@ -236,14 +236,14 @@ cdef class DeliveryReports:
     cdef object _error_for
     cdef _ReportedBatch _latest
     cdef dict _batches
-    cdef object _something
+    cdef object _bells          # locks, each held by a thread that waits for something to serve
     # Guards `waiting`, the batches and their messages. Nothing is allocated that the garbage
     # collector sees while it is held: a collection may come back here.
     cdef RecordLock _lock
 
     def __init__(self, bint only_errors, error_for):
         self._only_errors, self._error_for = only_errors, error_for
-        self.ready, self._batches, self._something = deque(), {}, threading.Event()
+        self.ready, self._batches, self._bells = deque(), {}, deque()
 
     cpdef int add(
         self, FutureRecordMetadata future, object on_delivery, object key, object value,
@@ -289,9 +289,18 @@ cdef class DeliveryReports:
 
     cdef int _hand_out(self, object ready) except -1:
         self.ready.append(ready)
-        self._something.set()
+        self._ring()
         if self.on_ready is not None:
             self.on_ready()
+        return 0
+
+    cdef int _ring(self) except -1:
+        """Wake the threads that wait. After `ready` has something: they look the other way round."""
+        for bell in tuple(self._bells):
+            try:
+                bell.release()
+            except RuntimeError:
+                pass        # another thread has rung it
         return 0
 
     def call_soon(self, event):
@@ -305,14 +314,20 @@ cdef class DeliveryReports:
 
     def wait(self, timeout):
         """Wait at most ``timeout`` seconds until ``serve`` has a callback to run."""
-        if not self.ready:
-            self._something.wait(timeout)
+        # No threading.Event: a signal handler that raises inside its wait can leave its lock held.
+        cdef object bell = threading.Lock()
+        bell.acquire()
+        self._bells.append(bell)
+        try:
+            if not self.ready and timeout > 0:
+                bell.acquire(True, min(timeout, threading.TIMEOUT_MAX))
+        finally:
+            self._bells.remove(bell)
 
     cpdef Py_ssize_t serve(self) except -1:
         """Run the callbacks that are ready; return their number. An error of one ends the call."""
         cdef Py_ssize_t served = 0
         cdef object ready
-        self._something.clear()
         while self.ready:
             try:
                 ready = self.ready.popleft()
@@ -355,7 +370,7 @@ cdef class DeliveryReports:
         finally:
             release_lock(&self._lock)
         self.ready.appendleft(batch)
-        self._something.set()
+        self._ring()
         return 0
 
     cpdef void expect(self, Py_ssize_t records) noexcept:

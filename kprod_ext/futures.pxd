@@ -35,7 +35,7 @@ cdef class BatchOutcome:
     cdef dict _tasks
     cdef object _latch
     cdef bint _told                     # the waiters were handed over
-    cdef bint _telling                  # some thread is about to
+    cdef bint _telling                  # a thread hands the waiters over
     cdef BatchOutcome _whole
 
     cdef bint _settle(
@@ -44,6 +44,7 @@ cdef class BatchOutcome:
     cdef int _tell_all(self) except -1
     cdef int _tell_waiters(self) except -1
     cdef int _end_telling(self) except -1
+    cdef int _open_latch(self) except -1
     cdef BatchOutcome part_of(self, Py_ssize_t* index)
 
 

@@ -34,7 +34,8 @@ class BatchOutcome:
     ``base_offset`` is -1 when the broker did not tell it; ``append_time`` is the broker's
     timestamp in ms when the topic uses LogAppendTime, else -1. ``awaited`` turns True, and
     ``hurry`` is called, when a caller starts to wait: the batch's linger has no purpose any more.
-    ``is_watched``: a caller waits, or a callback hears errors, so an error is not lost in silence.
+    ``is_watched``: a caller waits, or a callback hears errors, so an error is not lost in silence;
+    ``is_heard`` asks that also of the batch that this one is part of.
     ``has_listeners``: ``on_done`` was called.
     ``callbacks`` runs the callbacks of ``on_done``. ``wait_for`` is how threads wait; None: they do
     nothing meanwhile. ``is_split``: the records' outcomes are in ``parts``: ``locate`` says
@@ -79,6 +80,9 @@ class BatchOutcome:
     def callbacks(self) -> Callbacks: ...
     @property
     def wait_for(self) -> Any: ...
+    def is_heard(self) -> bool:
+        """True when a caller waits, or a callback hears errors, here or at the whole batch."""
+
     def succeed(self, base_offset: int, append_time: int) -> bool:
         """The batch is stored. False when it had already ended."""
 

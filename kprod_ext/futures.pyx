@@ -73,7 +73,7 @@ cdef class BatchOutcome:
         take_lock(&self._lock)
         try:
             settles = not self.done
-            if not settles and (self._told or self._telling):
+            if not settles and self._telling:
                 return False
             # Else an exception ended an earlier call: this one goes on with it.
             if settles:
@@ -94,6 +94,7 @@ cdef class BatchOutcome:
                 self._tell_all()
             finally:
                 self._telling = False
+        self._open_latch()
         if self._whole is not None:
             self._whole._end_with_parts()
         return settles
@@ -124,14 +125,24 @@ cdef class BatchOutcome:
         return 0
 
     cdef int _end_telling(self) except -1:
-        """All waiters have been called. The caller holds the lock."""
-        if self._latch is not None:
-            self._latch.open()
+        """All waiters have been called. The caller holds the lock, and opens the latch after it."""
         self._told = True
         # A future that is kept must not keep the producer's memory with it. Nor would the garbage
         # collector, which does not see futures, ever find a ring through one.
         self._hurry, self.wait_for = _nothing, None
         return 0
+
+    cdef int _open_latch(self) except -1:
+        """Let the threads through that wait. Without the lock: a latch runs Python code."""
+        latch = self._latch
+        if self._told and latch is not None:
+            latch.open()
+            self._latch = None
+        return 0
+
+    def is_heard(self):
+        """Whether a caller waits, or a callback hears errors: of this, or of what it is part of."""
+        return self.is_watched or (self._whole is not None and self._whole.is_heard())
 
     def split_into(self, parts):
         """The batch goes on as smaller ones: (index of its first record, their outcome)."""

@@ -21,6 +21,7 @@ from kprod_ext.record cimport (
     Record,
     RecordClock,
     kprod_prefetch_to_write,
+    asks_python,
     now_with_gil,
 )
 from kprod_ext.shared cimport (
@@ -98,10 +99,12 @@ cdef class AppendResult:
 # - With a GIL an appender that holds the GIL takes no lock while `writers_without_gil == 0` and
 #   `tail.room != 0`: it reads and writes the tail and the open batch. Any other thread would need
 #   the GIL, which the appender does not release from its first look at the batch to the end of the
-#   write. `tail.room == 0` means that the append may wait for the pool's lock, and so release it.
+#   write. An append that may release it takes the lock: with `tail.room == 0` it may wait for the
+#   pool's lock, and a record without a time may ask a clock with a source in Python.
 # - With a GIL `_open`, `_oldest` and the size of a queued batch are read without the lock.
 # - `_depth`, `_opened` and `retired` are read without the lock, also without a GIL. `_push` checks
 #   the last two again under the lock before it queues a batch.
+# - `batch_max_size` and `grows_to` are set by the sender, and read by appenders that open a batch.
 #
 # `_drained` belongs to the sender's thread.
 
@@ -111,7 +114,7 @@ cdef class PartitionQueue:
     cdef ProducerBatch _open                # accepts records; None: no batch does
     cdef ProducerBatch _oldest
     cdef ProducerBatch _youngest
-    cdef Py_ssize_t _depth
+    cdef SharedCount _depth
     cdef Py_ssize_t _drained
     cdef SharedCount _opened                # counts opened batches and calls of shut
     cdef public SharedFlag retired
@@ -123,9 +126,9 @@ cdef class PartitionQueue:
     cdef readonly int acks
     cdef readonly object hurry
     cdef readonly object wait
-    # Sender only: size limits for new batches, and ReadyTracker's state.
-    cdef public Py_ssize_t batch_max_size
-    cdef public Py_ssize_t grows_to
+    cdef public SharedCount batch_max_size  # limits of new batches, in bytes
+    cdef public SharedCount grows_to
+    # Sender only: ReadyTracker's state.
     cdef public object leader
     cdef public object queues_of_node
     cdef public int64_t found_in
@@ -218,8 +221,12 @@ cdef inline FutureRecordMetadata append_record(
     cdef bint stamps = record.timestamp_ms == NO_TIME
     # Allocate the future first: after the record is written, no step may fail.
     cdef FutureRecordMetadata future = new_future()
-    # With tail.room == 0 the append may wait for the pool's lock, which releases the GIL.
-    cdef bint shared = not KPROD_HAS_GIL or writers_without_gil > 0 or tail.room == 0
+    # With tail.room == 0 the append may wait for the pool's lock, and a clock may ask Python code
+    # for the time: both can release the GIL.
+    cdef bint shared = (
+        not KPROD_HAS_GIL or writers_without_gil > 0 or tail.room == 0
+        or (stamps and asks_python(clock))
+    )
     if shared:
         take_lock(&tail.lock)
     if tail.builder == NULL:

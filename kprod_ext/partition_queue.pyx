@@ -346,9 +346,9 @@ cdef class PartitionQueue:
         """Wake the sender for a new batch. Offer the former open batch for compression."""
         cdef AppendContext context = self.context
         compress = None if context._compression is None else self.settings.compress
-        if compress is not None and filled is not None:
-            context._compression.offer(filled, compress)
         try:
+            if compress is not None and filled is not None:
+                context._compression.offer(filled, compress)
             if quietly:
                 pass
             elif result.wake_sender:
@@ -365,7 +365,11 @@ cdef class PartitionQueue:
     cpdef void batch_filled(self) except *:
         """A record has filled the open batch: the sender should look."""
         self.context._noted(self)
-        self.context._wake()
+        try:
+            self.context._wake()
+        except BaseException:
+            self.context._wake()    # as in _tell
+            raise
 
     def shut(self):
         """Take no more records into the open batch. When this returns, no append is under way."""

@@ -18,6 +18,7 @@ from kprod.errors import (
     RecordTypeError,
     TransactionAbortedError,
 )
+from kprod.latch import Latch
 from kprod.types import Header, Persisted, ProducerRecord
 from kprod_ext import RecordClock
 
@@ -72,7 +73,7 @@ class DeadLetters:
         self._waiting: SimpleQueue[Any] = SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._ending = threading.Event()  # what still waits has no time any more
+        self._ending = False  # True: what still waits has no time any more
 
     def refused(self, record: ProducerRecord, error: BaseException) -> None:
         """``send`` raises this; what another attempt may save is left to the application."""
@@ -96,7 +97,7 @@ class DeadLetters:
         """Wait until every letter so far has its outcome; False when ``timeout`` seconds passed."""
         if self._thread is None:
             return True
-        done = threading.Event()
+        done = Latch()
         self._waiting.put(done)
         return done.wait(timeout)
 
@@ -108,15 +109,15 @@ class DeadLetters:
             return
         self._waiting.put(None)
         thread.join(self._seconds)
-        self._ending.set()
+        self._ending = True
 
     def _run(self) -> None:
         producer = None
         while (item := self._waiting.get()) is not None:
-            if isinstance(item, threading.Event):
+            if isinstance(item, Latch):
                 _flush(producer)
-                item.set()
-            elif self._ending.is_set():
+                item.open()
+            elif self._ending:
                 self._lost(TimeoutError("the producer was closed"))
             else:
                 producer = self._send(producer, *item)

@@ -183,6 +183,7 @@ class Engine:
     def abandon(self) -> None:
         """In a forked child: it belongs to the parent, and nobody here does its work."""
         self._sender.leadership.abandon()
+        self._sender.accumulator.pool.abandon()
 
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - self._sender.clock.monotonic())

@@ -272,7 +272,7 @@ class SenderThread:
     raise it.
 
     ``ended`` is called once, in the thread, when every record has its outcome and none follows.
-    ``disowned`` counts the records that ended without the thread, until the thread can count them.
+    ``disowned`` counts the records that ended without the thread; no metric has them.
     """
 
     def __init__(self, sender: Sender, name: str, ended: Callable[[], None] | None = None) -> None:
@@ -418,4 +418,5 @@ class SenderThread:
             self._leadership.give_up()
 
     def _count(self) -> None:
-        self.disowned = self._sender.lost
+        lost, self._sender.lost = self._sender.lost, 0
+        self.disowned += lost

@@ -377,10 +377,11 @@ class Outcomes:
         return min((batch.created_at for batch in self.unanswered()), default=FOREVER)
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
-        self._metrics.failed(batch)
+        if not batch.delivery.done:  # else it was disowned, and counted there
+            self._metrics.failed(batch)
         if self._sequences.transaction is not None:
             self._sequences.transaction.record_failed(error)
-        if not batch.delivery.is_watched:
+        if not batch.delivery.is_heard():
             self._unread.failed(batch.tp.topic, batch.record_count, error)
         errors = errors_by_record(error, batch.tp, batch.record_count)
         if errors:

@@ -233,3 +233,12 @@ def test_neither_pools_nor_buffers_pickle() -> None:
     for thing in (pool, pool.allocate(100, 0)):
         with pytest.raises(TypeError):
             pickle.dumps(thing)
+
+
+def test_an_abandoned_pool_takes_nothing_back() -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.allocate(100, 0)
+    view = memoryview(buffer)
+    pool.abandon()
+    del view, buffer
+    assert pool.available == 900

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kprod import KafkaProducer, RecordMetadata
 from kprod.transport.memory import MemoryBackend
+from kprod_ext import RecordClock
 from tests.support.scripted_cluster import ScriptedCluster
 
 RECORDS = 20_000
@@ -21,13 +25,27 @@ class Observer:
         """Nothing to note."""
 
 
-def produced(**options: Any) -> tuple[KafkaProducer, ScriptedCluster]:
+class ClockInPython(KafkaProducer):
+    """Its clock lets other threads run before it tells the time."""
+
+    def _record_clock(self) -> RecordClock:
+        return RecordClock(slow_time)
+
+
+def slow_time() -> int:
+    time.sleep(1e-6)
+    return time.time_ns() // 1_000_000
+
+
+def produced(
+    kind: type[KafkaProducer] = KafkaProducer, **options: Any
+) -> tuple[KafkaProducer, ScriptedCluster]:
     """A producer and its cluster."""
     cluster = ScriptedCluster(topics={"t": [1]})
     broker = cluster.add(1)
     transport = lambda: MemoryBackend(cluster.listeners)  # noqa: E731
     where = f"{broker.host}:{broker.port}"
-    return KafkaProducer(bootstrap_servers=where, transport=transport, **options), cluster
+    return kind(bootstrap_servers=where, transport=transport, **options), cluster
 
 
 def stored_times(cluster: ScriptedCluster) -> list[int]:
@@ -60,3 +78,29 @@ def test_every_path_asks_the_same_clock(observers: list[Observer]) -> None:
         after = clock.wall_ms()
     assert before <= future.timestamp <= after
     assert all(before <= time <= after for time in stored_times(cluster))
+
+
+@pytest.mark.threads
+def test_a_clock_that_lets_others_run_keeps_two_writers_apart() -> None:
+    """A bulk call writes without the GIL, which the clock of ``send`` has released."""
+    producer, cluster = produced(ClockInPython)
+    bulk = pa.record_batch({"value": [b"%032d" % n for n in range(50_000)]})
+    single, rounds = 3_000, 6
+    with producer:
+        producer.send("t", b"first").get(20)
+
+        def send_bulks() -> None:
+            for _ in range(rounds):
+                producer.send_arrow("t", bulk)
+
+        other = threading.Thread(target=send_bulks)
+        other.start()
+        for n in range(single):
+            producer.send("t", b"single %d" % n)
+        other.join()
+    ((_, batches),) = cluster.log.items()
+    values = [bytes(record.value or b"") for batch in batches for record in batch.records()]
+    assert len(values) == 1 + single + rounds * bulk.num_rows
+    assert values.count(b"%032d" % 49_999) == rounds
+    singles = [value for value in values if value.startswith(b"single")]
+    assert singles == [b"single %d" % n for n in range(single)]

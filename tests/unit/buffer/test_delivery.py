@@ -190,3 +190,32 @@ def test_an_outcome_that_was_told_is_not_changed_by_errors_of_single_records(
     assert not delivery.fail_each([(0, KprodTimeoutError("another"))])
     assert delivery.locate(1) == (delivery, 1)
     assert delivery.error is ERROR
+
+
+def test_a_part_is_heard_where_its_whole_is(delivery: BatchDelivery) -> None:
+    first, second = halves(delivery)
+    assert not first.is_heard()
+    delivery.on_done(nobody)  # after the split
+    assert first.is_heard()
+    assert second.is_heard()
+
+
+class OutcomeReader:
+    """A latch whose opening reads the outcome, as a finalizer that runs then may do."""
+
+    is_open = False
+
+    def __init__(self, delivery: BatchDelivery) -> None:
+        self._delivery = delivery
+
+    def open(self) -> None:
+        self._delivery.on_done(nobody)
+        self.is_open = True
+
+
+@pytest.mark.timeout(20)
+def test_a_latch_is_opened_without_the_lock(delivery: BatchDelivery) -> None:
+    latch = OutcomeReader(delivery)
+    delivery.latch(latch)
+    delivery.succeed(1, -1)
+    assert latch.is_open

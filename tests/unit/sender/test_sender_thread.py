@@ -253,6 +253,8 @@ def test_what_a_sender_may_still_send_is_not_said_to_be_lost() -> None:
     assert {outcome(future).persisted for future in futures} == {Persisted.MAYBE}
     rig.sender.abort(ProducerClosedError("too late"))
     assert {str(outcome(future)) for future in futures} == {"closed"}
+    counted = (rig.metrics.records_failed, rig.sender.lost)
+    assert counted == (0, 0), "those who were told are counted by the thread that told them"
 
 
 def test_an_earlier_deadline_wins() -> None:
