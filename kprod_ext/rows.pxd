@@ -56,8 +56,3 @@ cdef inline void read_row(RecordChunk chunk, Py_ssize_t row, Record* record) noe
             start = chunk.header_ends[row - 1] if row > 0 else 0
             record.headers = chunk.headers + start
             record.header_count = (chunk.header_ends[row] - start) // 2
-
-
-cdef inline bint only_values(RecordChunk chunk) noexcept nogil:
-    """Whether the rows are values, and nothing else is known of them."""
-    return not (chunk.keyed or chunk.placed or chunk.stamped or chunk.header_fields > 0)

@@ -22,9 +22,6 @@ class RecordChunk:
     @property
     def to_come(self) -> int:
         """Records not written yet: those loaded, and those that the chunk will load."""
-    @property
-    def spreads(self) -> bool:
-        """Whether its records may go to more than one partition at a time."""
     def row(
         self,
     ) -> tuple[

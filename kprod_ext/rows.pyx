@@ -26,11 +26,6 @@ from kprod_ext.record cimport (
 )
 from kprod_ext.shared cimport KPROD_HAS_GIL
 
-# A block of records in memory, column by column, for a bulk call.
-#
-# Its subclass keeps the bytes alive until the rows are written: ``ObjectChunk`` those of Python
-# objects, ``ArrowChunk`` those of an Arrow array.
-
 cdef extern from "Python.h":
     enum: PyBUF_READ
 
@@ -66,10 +61,6 @@ cdef class RecordChunk:
     @property
     def to_come(self):
         return self.count - self.at + self.to_follow()
-
-    @property
-    def spreads(self):
-        return self.keyed or self.placed
 
     def row(self):
         """The next record: (timestamp or None, key, value, headers); its buffers are borrowed."""

@@ -342,7 +342,7 @@ class RecordAccumulator:
         for place in self._ready_tracker.at(node_id, acks, self._hurry):
             for queue in place:
                 batch, leader = queue.oldest, queue.leader
-                if batch is None or leader is None:  # not so, but it must not stay there
+                if batch is None or leader is None:  # cannot be; it would stay here for ever
                     self._ready_tracker.note_anew(queue)
                     continue
                 if not gate.admits(batch, leader):

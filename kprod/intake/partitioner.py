@@ -173,12 +173,6 @@ class DefaultPartitioner:
             if sticky is not None and self._counted(sticky, partition, nbytes, batch_ready):
                 self._stick(topic)
 
-    def count(self, topic: str, partition: int, nbytes: int, batch_ready: bool) -> None:
-        """As ``appended``, for a caller without the topic: it switches with the next record."""
-        sticky = self.sticky(topic)
-        if sticky is not None:
-            self._counted(sticky, partition, nbytes, batch_ready)
-
     @staticmethod
     def _counted(sticky: StickyPartition, partition: int, nbytes: int, batch_ready: bool) -> bool:
         """Whether the sticky partition has had its share with what was written."""

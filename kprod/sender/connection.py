@@ -42,7 +42,7 @@ class _Unanswered:
         self.exchange = exchange
         self.version = version
         self.correlation_id = correlation_id
-        self.since = since  # queued, bytes of it left, a silence the broker asked for is over
+        self.since = since  # the latest of: queued, last byte taken, end of a silence
         self.left = frame  # what the socket has not taken
         self.left_bytes = 0
         self.may_be_read = False  # its last byte may have reached the broker

@@ -97,7 +97,7 @@ class BrokerLink:
         self._retry_at = 0.0
         self._idle_lost_at = -FOREVER
         self._latest_failure: KprodError | None = None
-        self._broken = ConnectionLost(f"the connection to {broker} broke")  # for want of words
+        self._broken = ConnectionLost(f"the connection to {broker} broke")  # not explained
 
     # What the network asks ----------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class BrokerLink:
                 return
             if not chunk:
                 raise ConnectionLost("the broker closed the connection")
-            if not connection.logs_in:  # again and again: what is not used for else may end
+            if not connection.logs_in:  # a login that is repeated keeps no idle connection open
                 self._last_active = now
             self._traffic.bytes_in += len(chunk)
             seen = connection.responses

@@ -57,7 +57,7 @@ class Network:
         self.wants_to_connect = False  # a connection was not begun for that reason
         self._answers_due = False  # some request was unanswered when it was last looked at
         self._knows_eager = hasattr(backend, "eager")
-        self._look_at = 0.0  # until then no link's time runs out; 0.0 when that is not known
+        self._look_at = 0.0  # no link has a deadline before this time; 0.0: unknown
         for number, (host, port) in enumerate(bootstrap, start=1):
             self._add(Broker(-number, host, port))
 

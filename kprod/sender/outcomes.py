@@ -139,7 +139,7 @@ class Outcomes:
             self._accumulator.incomplete.discard(batch)
 
     def unsettled(self) -> list[ProducerBatch]:
-        """Every batch that is not done with, unless it is unresolved."""
+        """Every batch without an outcome or on the wire, but unresolved ones."""
         sent = [*self._on_wire, *self._sequences.in_flight()]
         known = dict.fromkeys([*self._accumulator.incomplete.copy(), *sent])
         for batch in self._unresolved.all():

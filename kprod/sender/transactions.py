@@ -424,6 +424,6 @@ class Transactions:
 
 
 def _tell(ended: Sequence[PendingCall]) -> None:
-    """Let the callers go on, after the lock was given back."""
+    """Let the callers go on. With the transaction's lock or without: a latch waits for nothing."""
     for pending in ended:
         pending.ended.open()

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from kprod.buffer.accumulator import QueueSettings
-from kprod_ext import BufferPool, BulkAppender, ObjectChunk, PartitionQueue, SentRecords, TopicAppender
+from kprod_ext import (
+    BufferPool,
+    BulkAppender,
+    ObjectChunk,
+    PartitionQueue,
+    SentRecords,
+    TopicAppender,
+)
 from tests.support.partition_queues import TP, new_queue
 
 SETTINGS = QueueSettings(10.0, codec=1, compress=bytes)
