@@ -295,7 +295,7 @@ cdef class DeliveryReports:
         return 0
 
     cdef int _ring(self) except -1:
-        """Wake the threads that wait. After `ready` has something: they look the other way round."""
+        """Wake the threads that wait. Called after `ready` got something."""
         for bell in tuple(self._bells):
             try:
                 bell.release()
