@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -9,8 +10,10 @@ from contextvars import Context
 from typing import Any, NamedTuple
 
 from kprod.clock import SystemClock
+from kprod.cluster.metadata import Metadata, MetadataListener
+from kprod.cluster.metadata_errors import Search
 from kprod.confluent.errors import raise_unless_unassigned
-from kprod.errors import BufferFullError, KprodError, KprodTimeoutError
+from kprod.errors import KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.producer import KafkaProducer
 from kprod.types import ProducerRecord
@@ -56,11 +59,31 @@ def check(record: Unassigned) -> None:
             raise TypeError(f"{field}: expected str, bytes or None, got {type(data).__name__}")
 
 
-class UnassignedRecords:
-    """Queues by topic, each with a thread that ends when its queue is empty. Thread-safe.
+class _TopicQueue:
+    """The records that wait for one topic, and the search that the first of them has begun."""
 
-    Later records of a topic that is in ``queues`` must wait behind those of that queue.
-    ``assign`` queues a record with the producer, ``fail`` reports its end.
+    __slots__ = ("records", "search", "searched_for")
+
+    def __init__(self) -> None:
+        self.records: deque[Unassigned] = deque()
+        self.search: Search | None = None
+        self.searched_for: Unassigned | None = None
+
+    def search_of(self, record: Unassigned, metadata: Metadata) -> Search:
+        """The search of ``record``, begun now if it is the first look for it."""
+        if self.search is None or self.searched_for is not record:
+            self.search = metadata.search(record.topic, record.partition)
+            self.searched_for = record
+        return self.search
+
+
+class UnassignedRecords:
+    """Queues by topic, and one thread for all of them while a record waits. Thread-safe.
+
+    The thread looks for every topic whenever something is new about the cluster, so that one
+    request asks about all that are unknown. Later records of a topic that is in ``queues`` must
+    wait behind those of that queue. ``assign`` queues a record with the producer, ``fail`` reports
+    its end.
     """
 
     def __init__(
@@ -74,87 +97,141 @@ class UnassignedRecords:
         self._assign = assign
         self._fail = fail
         self._timeout = timeout
-        self._lock = threading.Lock()  # guards the queues
-        self.queues: dict[str, deque[Unassigned]] = {}
+        self.queues: dict[str, _TopicQueue] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make what belongs to one process: a thread that is not here may hold a lock for ever."""
+        self._process = os.getpid()
+        self._lock = threading.Lock()  # guards the queues and the thread
+        self.queues.clear()
+        self._thread: threading.Thread | None = None
+        self._news = threading.Event()  # the cluster has changed, or a topic came to the queues
+        self._metadata: Metadata = self._native.metadata
+        self._metadata.subscribe(MetadataListener(changed=self._news.set))
+
+    def _begin_in_child(self) -> None:
+        """After a fork: the records that wait belong to the parent."""
+        if os.getpid() != self._process or self._native.metadata is not self._metadata:
+            self._begin()
 
     def add(self, record: Unassigned) -> None:
         """Let a record wait until its topic is known, at most the producer's message timeout."""
+        self._begin_in_child()
         with self._lock:
+            self._ensure_thread()
             queue = self.queues.get(record.topic)
-            if queue is not None:
-                queue.append(record)
-                return
-            self.queues[record.topic] = deque((record,))
-        name = f"kprod-topic-{record.topic}"
-        threading.Thread(target=self._see_to, args=(record.topic,), name=name, daemon=True).start()
+            if queue is None:
+                queue = self.queues[record.topic] = _TopicQueue()
+                self._news.set()
+            queue.records.append(record)
+
+    def _ensure_thread(self) -> None:
+        """The lock is held, so the thread sees the record for which it is started."""
+        if self._thread is None or not self._thread.is_alive():
+            name = f"kprod-topics-{self._native.config.client_id}"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
 
     def await_none(self, seconds: float) -> None:
         """Return when no record waits for its topic, or after ``seconds``."""
+        self._begin_in_child()
         pause, deadline = threading.Event(), monotonic() + seconds
         while self.queues and monotonic() < deadline:
             pause.wait(PAUSE)
 
     def purge(self, error: KprodError) -> None:
         """Fail every record that waits."""
+        self._begin_in_child()
         with self._lock:
-            waiting = [record for queue in self.queues.values() for record in queue]
+            waiting = [record for queue in self.queues.values() for record in queue.records]
             for queue in self.queues.values():
-                queue.clear()
+                queue.records.clear()
+        self._news.set()
         for record in waiting:
             self._fail(record, error)
 
-    def _see_to(self, topic: str) -> None:
+    # The thread -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while topics := self._topics():
+            self._news.clear()  # first: what comes from now on is looked at
+            asked, longest = False, self._timeout
+            for topic in topics:
+                asks, seconds = self._see_to(topic)
+                asked, longest = asked or asks, min(longest, seconds)
+            if asked:
+                self._metadata.wake()
+            self._news.wait(longest)
+
+    def _topics(self) -> list[str]:
+        """The topics that records wait for; without one the thread ends."""
+        with self._lock:
+            if not self.queues:
+                self._thread = None
+            return list(self.queues)
+
+    def _see_to(self, topic: str) -> tuple[bool, float]:
+        """Queue the records of a topic as far as is known of it, and fail those whose time is up.
+
+        Whether the sender has to ask for the topic, and in how many seconds to look at the latest.
+        """
         while (record := self._first(topic)) is not None:
-            assigning = False
             try:
-                self._await_topic(record)
-                assigning = self._taken(topic, record)
-                if assigning:
-                    self._queue(record)
+                is_known, asks = self._look(record)
             except KprodError as error:
-                if assigning:
-                    self._fail(record, error)
-                elif self._taken(topic, record):  # the native producer has never seen it
+                if self._taken(record):  # the native producer has never seen it
                     self._native.refused(record.as_given(), error)
                     self._fail(record, error)
+                continue
+            if not is_known:
+                return asks, self._left(record)
+            if self._taken(record) and not self._is_over(record):
+                return False, PAUSE
+        return False, self._timeout
 
     def _left(self, record: Unassigned) -> float:
         return max(0.0, record.began + self._timeout - monotonic())
 
-    def _await_topic(self, record: Unassigned) -> None:
-        metadata = self._native.metadata
-        left = self._left(record)
-        metadata.await_topic(record.topic, left, metadata.wake, record.partition)
+    def _look(self, record: Unassigned) -> tuple[bool, bool]:
+        """Whether the record's topic is known, and whether the sender has to ask for it.
 
-    def _queue(self, record: Unassigned) -> None:
-        """With the producer, as soon as it has room."""
-        pause = threading.Event()
-        while True:
-            try:
-                record.context.run(self._assign, record)
-            except BufferFullError:
-                if not self._left(record):
-                    raise
-                pause.wait(PAUSE)
-            except KprodTimeoutError:  # the topic was forgotten meanwhile
-                self._await_topic(record)
-            else:
-                return
+        Raises as ``Metadata.await_topic``.
+        """
+        search = self.queues[record.topic].search_of(record, self._metadata)
+        found, asks, _ = self._metadata.look(search)
+        if found is None and not self._left(record):
+            raise self._metadata.not_found(search, self._timeout)
+        return found is not None, asks
+
+    def _is_over(self, record: Unassigned) -> bool:
+        """Queue a record with the producer, or fail it. False: it is first in its queue again."""
+        try:
+            record.context.run(self._assign, record)
+        except KprodTimeoutError as error:  # no memory, or the topic was forgotten meanwhile
+            if self._left(record):
+                with self._lock:
+                    self.queues[record.topic].records.appendleft(record)
+                return False
+            self._fail(record, error)
+        except KprodError as error:
+            self._fail(record, error)
+        return True
 
     def _first(self, topic: str) -> Unassigned | None:
         """The oldest record of the topic; without one None, and the queue is gone."""
         with self._lock:
-            queue = self.queues[topic]
-            if queue:
-                return queue[0]
+            records = self.queues[topic].records
+            if records:
+                return records[0]
             del self.queues[topic]
             return None
 
-    def _taken(self, topic: str, record: Unassigned) -> bool:
+    def _taken(self, record: Unassigned) -> bool:
         """Take ``record`` from its queue; False when it was purged meanwhile."""
         with self._lock:
-            queue = self.queues[topic]
-            if queue and queue[0] is record:
-                queue.popleft()
+            records = self.queues[record.topic].records
+            if records and records[0] is record:
+                records.popleft()
                 return True
             return False

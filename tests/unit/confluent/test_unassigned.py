@@ -1,0 +1,125 @@
+"""Records whose topic is not known yet: one thread for all topics, and none holds another back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import ExitStack
+
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from kprod.confluent import KafkaError, Message, Producer
+from tests.support.ports import free_port
+
+LONG = 30.0
+
+
+class Reports:
+    """The values of delivery reports by topic, in order, and the names of errors."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, list[bytes]] = {}
+        self.failed: list[tuple[str, str]] = []
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.stored.setdefault(message.topic(), []).append(message.value())
+        else:
+            self.failed.append((message.topic(), error.name()))
+
+
+def waiting_threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("kprod-topic")]
+
+
+def test_one_thread_waits_for_all_topics_and_ends_with_them() -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    reports = Reports()
+    with Producer({"bootstrap.servers": nobody, "client.id": "gateway"}) as producer:
+        for number in range(200):
+            producer.produce(f"device-{number}", b"v", on_delivery=reports)
+        (waiting,) = [one for one in threading.enumerate() if one.name == "kprod-topics-gateway"]
+        assert waiting_threads() == [waiting.name]
+        assert producer.flush(0) == 200
+        producer.purge()
+        assert producer.flush(LONG) == 0
+        waiting.join(LONG)
+        assert not waiting.is_alive()
+    assert sorted(reports.failed) == sorted((f"device-{n}", "_PURGE_QUEUE") for n in range(200))
+
+
+def test_records_of_many_new_topics_arrive_in_order() -> None:
+    reports, asked = Reports(), Fault(api=ApiKey.METADATA, times=None)  # which only counts
+    with (
+        EmbeddedBroker(default_partitions=1) as broker,
+        broker.faults.active(asked),
+        Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+    ):
+        for reading in range(3):
+            for number in range(100):
+                producer.produce(f"device-{number}", b"%d" % reading, on_delivery=reports)
+        assert producer.flush(LONG) == 0
+    assert reports.stored == {f"device-{n}": [b"0", b"1", b"2"] for n in range(100)}
+    assert asked.hits < 50
+
+
+def test_a_topic_that_is_not_there_holds_no_other_back() -> None:
+    reports = Reports()
+    with ExitStack() as stack:
+        broker = stack.enter_context(EmbeddedBroker(topics={"t": 1}, auto_create_topics=False))
+        servers = {"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 60_000}
+        producer = stack.enter_context(Producer(servers))
+        producer.produce("later", b"a", on_delivery=reports)
+        producer.produce("t", b"b", on_delivery=reports)
+        while not reports.stored:
+            producer.poll(0.01)
+        assert reports.stored == {"t": [b"b"]}
+        broker.create_topic("later", 1)
+        assert producer.flush(LONG) == 0
+    assert reports.stored == {"t": [b"b"], "later": [b"a"]}
+
+
+def test_records_that_find_no_memory_keep_their_order() -> None:
+    reports = Reports()
+    values = [b"%04d" % number + bytes(996) for number in range(300)]
+    with EmbeddedBroker(topics={"t": 1, "u": 1}) as broker:
+        small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 32}
+        with Producer({"bootstrap.servers": broker.bootstrap_servers, **small}) as producer:
+            slow = Fault(api=ApiKey.PRODUCE, delay=0.05, times=3)
+            with broker.faults.active(slow):
+                for value in values:
+                    for topic in ("t", "u"):
+                        producer.produce(topic, value, on_delivery=reports)
+                assert producer.flush(LONG) == 0
+    assert reports.stored == {"t": values, "u": values}
+
+
+def test_a_forked_child_waits_for_topics_of_its_own() -> None:
+    reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.produce("later", b"v", on_delivery=reports)
+            child = os.fork()
+            if not child:
+                os._exit(_produce_in_child(producer))
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            broker.create_topic("later", 1)
+            assert producer.flush(LONG) == 0
+        assert reports.stored == {"later": [b"v"]}
+        assert [one.value for one in broker.records("t")] == [b"w"]
+        assert [one.value for one in broker.records("later")] == [b"v"]
+
+
+def _produce_in_child(producer: Producer) -> int:
+    """0 when the record was stored. What hangs is ended by the alarm."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(int(LONG))
+    reports = Reports()
+    try:
+        producer.produce("t", b"w", on_delivery=reports)
+        while not reports.stored and not reports.failed:
+            producer.poll(0.01)
+    except BaseException:
+        return 1
+    return 0 if reports.stored == {"t": [b"w"]} else 2
