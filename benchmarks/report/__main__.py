@@ -1,4 +1,4 @@
-"""Makes the report page, and writes the figures into README.md and docs/performance.md.
+"""Makes the report page, draws docs/plots, and writes the figures into the documentation.
 
     python -m benchmarks.report                    # build/benchmarks/report.html
     python -m benchmarks.report --output PAGE      # another file
@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 from benchmarks.report.page import page
+from benchmarks.report.plots import PLACE, plot_files
 from benchmarks.report.quotes import PAGES, quoted
 
 DEFAULT = Path(__file__).parents[2] / "build" / "benchmarks" / "report.html"
@@ -30,6 +31,10 @@ def main() -> None:
     print(f"Report: {os.path.relpath(options.output)}")
     if options.only_page:
         return
+    PLACE.mkdir(exist_ok=True)
+    for name, drawn in plot_files().items():
+        (PLACE / name).write_text(drawn)
+    print(f"Plots drawn: {os.path.relpath(PLACE)}")
     for file in PAGES:
         before = file.read_text()
         after = quoted(before)

@@ -10,9 +10,23 @@ from typing import Any
 
 from benchmarks.acceptance.tables import figure
 
-WIDTH, LABEL_WIDTH, VALUE_WIDTH = 920, 230, 280
-ROW, BAR, TOP = 26, 14, 8
+WIDTH = 480
+"""As narrow as a phone, so that the text is as large there as the text around it."""
+ROW, BAR, TOP = 38, 12, 4
 OURS = "kprod"
+
+COLOURS = """
+:root { color-scheme: light dark; --ours: #0b7285; --other: #adb5bd; --ink: #212529;
+  --paper: #fff; --line: #ced4da; --soft: #495057 }
+@media (prefers-color-scheme: dark) { :root { --ours: #3bc9db; --other: #5c636a; --ink: #e9ecef;
+  --paper: #14171a; --line: #343a40; --soft: #adb5bd } }
+"""
+"""Of everything that is drawn from results: by daylight, then by night."""
+SHAPES = """
+.label, .value { fill: var(--ink) } .value { text-anchor: end }
+.ours { fill: var(--ours) } .other { fill: var(--other) }
+.spread { stroke: var(--ink); fill: none } .limit { stroke: var(--ink); stroke-dasharray: 4 3 }
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,41 +44,56 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bar], limit: float | None = 
     """
     if not bars:
         return ""
-    most = max([bar.spread["max"] for bar in bars] + ([limit] if limit else [])) or 1.0
-    room = WIDTH - LABEL_WIDTH - VALUE_WIDTH
-    height = TOP + ROW * len(bars)
-    rows = "".join(_row(n, bar, unit, room / most) for n, bar in enumerate(bars))
-    line = "" if limit is None else _limit_line(LABEL_WIDTH + limit * room / most, height)
     told = escape(f"{title}, {unit}")
     return (
         f"<figure><figcaption>{told}</figcaption>"
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{told}">'
-        f"{rows}{line}</svg></figure>\n"
+        f'<svg viewBox="0 0 {WIDTH} {height_of(bars)}" role="img" aria-label="{told}">'
+        f"{drawn(unit, bars, limit)}</svg></figure>\n"
     )
 
 
-def _row(number: int, bar: Bar, unit: str, scale: float) -> str:
-    spread, middle = bar.spread, TOP + ROW * number + ROW / 2 - 4
-    length = spread["median"] * scale
-    least, most = LABEL_WIDTH + spread["min"] * scale, LABEL_WIDTH + spread["max"] * scale
+def height_of(bars: Sequence[Bar]) -> int:
+    """How much of an SVG's height ``drawn`` takes."""
+    return TOP + ROW * len(bars)
+
+
+def drawn(unit: str, bars: Sequence[Bar], limit: float | None = None, top: float = 0) -> str:
+    """The bars as elements of an SVG that is ``WIDTH`` wide, from ``top`` downwards."""
+    most = max([bar.spread["max"] for bar in bars] + ([limit] if limit else [])) or 1.0
+    scale = WIDTH / most
+    rows = "".join(_row(top + TOP + ROW * n, bar, unit, scale) for n, bar in enumerate(bars))
+    line = "" if limit is None else _limit_line(limit * scale, top, height_of(bars))
+    return rows + line
+
+
+def told_of(spread: Mapping[str, Any]) -> str:
+    """The median, and the least and the most where they differ."""
+    if spread["min"] == spread["max"]:
+        return figure(spread["median"])
+    return f"{figure(spread['median'])} ({figure(spread['min'])} to {figure(spread['max'])})"
+
+
+def _row(top: float, bar: Bar, unit: str, scale: float) -> str:
+    spread, middle = bar.spread, top + 18 + BAR / 2
+    least, most = (min(max(spread[end] * scale, 0.5), WIDTH - 0.5) for end in ("min", "max"))
     kind = "ours" if bar.label.startswith(OURS) else "other"
-    told = f"{figure(spread['median'])} ({figure(spread['min'])} to {figure(spread['max'])})"
+    told = told_of(spread)
     return (
         f"<g><title>{escape(f'{bar.label}: {told} {unit}')}</title>"
-        f'<text x="{LABEL_WIDTH - 8}" y="{middle + 4:.1f}" class="label">{escape(bar.label)}</text>'
-        f'<rect x="{LABEL_WIDTH}" y="{middle - BAR / 2:.1f}" width="{max(length, 1):.1f}"'
+        f'<text x="0" y="{top + 12:.1f}" class="label">{escape(bar.label)}</text>'
+        f'<text x="{WIDTH}" y="{top + 12:.1f}" class="value">{told}</text>'
+        f'<rect x="0" y="{middle - BAR / 2:.1f}" width="{max(spread["median"] * scale, 1):.1f}"'
         f' height="{BAR}" class="{kind}"/>'
         f'<path d="M{least:.1f} {middle:.1f}H{most:.1f}M{least:.1f} {middle - 4:.1f}v8'
-        f'M{most:.1f} {middle - 4:.1f}v8" class="spread"/>'
-        f'<text x="{WIDTH - VALUE_WIDTH + 8}" y="{middle + 4:.1f}" class="value">{told}</text></g>'
+        f'M{most:.1f} {middle - 4:.1f}v8" class="spread"/></g>'
     )
 
 
-def _limit_line(x: float, height: int) -> str:
-    return f'<path d="M{x:.1f} 0V{height}" class="limit"><title>goal</title></path>'
+def _limit_line(x: float, top: float, height: int) -> str:
+    return f'<path d="M{x:.1f} {top:.1f}v{height}" class="limit"><title>goal</title></path>'
 
 
-PLOT_HEIGHT, POINT = 140, 2.5
+TREND_WIDTH, SIDE, PLOT_HEIGHT, POINT, MARGIN = 920, 230, 140, 2.5, 8
 
 
 def trend_chart(title: str, unit: str, points: Sequence[tuple[float, float]], slope: float) -> str:
@@ -77,11 +106,11 @@ def trend_chart(title: str, unit: str, points: Sequence[tuple[float, float]], sl
         return ""
     hours, values = ([point[axis] for point in points] for axis in (0, 1))
     least, most = min(values), max(values)
-    across = (WIDTH - LABEL_WIDTH - VALUE_WIDTH) / ((max(hours) - min(hours)) or 1.0)
-    up = (PLOT_HEIGHT - 2 * TOP) / ((most - least) or 1.0)
+    across = (TREND_WIDTH - 2 * SIDE) / ((max(hours) - min(hours)) or 1.0)
+    up = (PLOT_HEIGHT - 2 * MARGIN) / ((most - least) or 1.0)
 
     def place(hour: float, value: float) -> tuple[float, float]:
-        return LABEL_WIDTH + (hour - min(hours)) * across, PLOT_HEIGHT - TOP - (value - least) * up
+        return SIDE + (hour - min(hours)) * across, PLOT_HEIGHT - MARGIN - (value - least) * up
 
     dots = "".join(
         '<circle cx="{:.1f}" cy="{:.1f}" r="{}" class="ours"/>'.format(*place(*point), POINT)
@@ -92,12 +121,12 @@ def trend_chart(title: str, unit: str, points: Sequence[tuple[float, float]], sl
     line = "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*ends[0], *ends[1])
     told = escape(title)
     labels = "".join(
-        f'<text x="{LABEL_WIDTH - 8}" y="{place(0, value)[1] + 4:.1f}" class="label">'
+        f'<text x="{SIDE - 8}" y="{place(0, value)[1] + 4:.1f}" class="value">'
         f"{escape(f'{figure(value)} {unit}')}</text>"
         for value in {least, most}
     )
     return (
         f"<figure><figcaption>{told}</figcaption>"
-        f'<svg viewBox="0 0 {WIDTH} {PLOT_HEIGHT}" role="img" aria-label="{told}">'
+        f'<svg viewBox="0 0 {TREND_WIDTH} {PLOT_HEIGHT}" role="img" aria-label="{told}">'
         f'{labels}{dots}<path d="{line}" class="limit"/></svg></figure>\n'
     )

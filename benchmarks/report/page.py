@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import sections
+from benchmarks.report.chart import COLOURS, SHAPES
 from benchmarks.result_file import FOLDER, read_result
 
 SECTIONS: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -18,23 +19,17 @@ SECTIONS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 }
 QUICK = "-quick"
 
-STYLE = """
-:root { color-scheme: light dark; --ours: #0b7285; --other: #adb5bd; --ink: #212529;
-  --paper: #fff; --line: #ced4da; --soft: #495057 }
-@media (prefers-color-scheme: dark) { :root { --ours: #3bc9db; --other: #5c636a; --ink: #e9ecef;
-  --paper: #14171a; --line: #343a40; --soft: #adb5bd } }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: var(--ink); background: var(--paper) }
-h1 { margin-bottom: 0 } h2 { margin-top: 3rem; border-bottom: 1px solid var(--line) }
-p, figcaption { color: var(--soft) }
-figure { margin: 1rem 0 } svg { width: 100%; height: auto; font: 13px system-ui, sans-serif }
-.label { text-anchor: end } .label, .value { fill: var(--ink) }
-.ours { fill: var(--ours) } .other { fill: var(--other) }
-.spread { stroke: var(--ink); fill: none } .limit { stroke: var(--ink); stroke-dasharray: 4 3 }
-table { border-collapse: collapse; display: block; overflow-x: auto; font-size: 13px }
-td, th { padding: .2rem .7rem .2rem 0; border-bottom: 1px solid var(--line); text-align: right;
-  white-space: nowrap; font-variant-numeric: tabular-nums }
-td:first-child, th:first-child { text-align: left; white-space: normal; min-width: 12rem }
+STYLE = f"""{COLOURS}{SHAPES}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+  color: var(--ink); background: var(--paper) }}
+h1 {{ margin-bottom: 0 }} h2 {{ margin-top: 3rem; border-bottom: 1px solid var(--line) }}
+p, figcaption {{ color: var(--soft) }}
+figure {{ margin: 1rem 0; max-width: 40rem }}
+svg {{ width: 100%; height: auto; font: 13px system-ui, sans-serif }}
+table {{ border-collapse: collapse; display: block; overflow-x: auto; font-size: 13px }}
+td, th {{ padding: .2rem .7rem .2rem 0; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap; font-variant-numeric: tabular-nums }}
+td:first-child, th:first-child {{ text-align: left; white-space: normal; min-width: 12rem }}
 """
 
 INTRODUCTION = """

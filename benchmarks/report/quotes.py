@@ -5,6 +5,8 @@ A page has places for them::
     <!-- figures: goals -->
     ... replaced whenever the report is made ...
     <!-- end of figures -->
+
+A name with a slash is the path of a plot without its suffix, as the page has to write it.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from typing import Any
 
 from benchmarks.acceptance.tables import FIGURES, figure
 from benchmarks.profiles.tables import HEAD, rows
+from benchmarks.report.plots import image
 from benchmarks.report.sections import origin, settings
 from benchmarks.result_file import FOLDER, read_result
 from benchmarks.rivals import comparisons as c
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+PAGES = tuple(ROOT / page for page in ("README.md", "docs/performance.md", "docs/profile.md"))
 RESULT, PROFILES = "acceptance", "profiles"
 ENDURANCE, REVERSED = "endurance", "endurance-reversed"
 COMMANDS = {
@@ -33,7 +36,7 @@ COMMANDS = {
 APART = {"tls": "--tls", "face": "--faces", "defaults": "--defaults"}
 """Results that are stored apart: by the last word of a comparison's name, the option for them."""
 PLACE = re.compile(
-    r"(?P<begin><!-- figures: (?P<name>[a-z0-9-]+) -->\n).*?(?P<end><!-- end of figures -->)",
+    r"(?P<begin><!-- figures: (?P<name>[a-z0-9/-]+) -->\n).*?(?P<end><!-- end of figures -->)",
     re.DOTALL,
 )
 NOT_YET = "Not measured yet: `make acceptance` does it, and writes the figures here.\n"
@@ -57,7 +60,9 @@ def quoted(text: str, folder: Path = FOLDER) -> str:
 
     def filled(place: re.Match[str]) -> str:
         name = place["name"]
-        if name in _BY_THEMSELVES:
+        if "/" in name:
+            body = _plot(name, folder)
+        elif name in _BY_THEMSELVES:
             body = _BY_THEMSELVES[name](folder)
         else:
             word = next((word for word in APART if word in name.split("-")), None)
@@ -88,6 +93,13 @@ def _apart(name: str, word: str, folder: Path) -> str:
         return _origin(result, stored) + "\n"
     maker = _MAKERS.get(name.removesuffix(f"-{word}"))
     return (_comparison(name, result) if maker is None else maker(result)) + "\n"
+
+
+def _plot(path: str, folder: Path) -> str:
+    try:
+        return image(path, folder)
+    except FileNotFoundError:
+        return "Not drawn yet: `python -m benchmarks.report` does it when this was measured.\n"
 
 
 def _profiles(folder: Path) -> str:
