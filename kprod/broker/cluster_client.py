@@ -416,6 +416,11 @@ class PartitionReader:
         committed: int = self._fetch(listed, wait=False).high_watermark
         return max(listed, committed)
 
+    def at_time(self, timestamp_ms: int) -> int:
+        """The offset of the first record of that time or later; the end when there is none."""
+        found = self._list_offset(timestamp_ms)
+        return self.end() if found < 0 else found
+
     def poll(self) -> Iterator[StoredRecord]:
         """The records of one Fetch, which waits half a second for some; no markers.
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Self, TypeAlias
 
-from kprod.broker.cluster_client import NO_SECURITY, BrokerClient, ClientSecurity, ClusterClient
+from kprod.broker.cluster_client import (
+    NO_SECURITY,
+    BrokerClient,
+    ClientSecurity,
+    ClusterClient,
+    PartitionReader,
+)
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.records.record_batch import StoredRecord
-from kprod.errors import BrokerError
+from kprod.errors import BrokerError, PartitionError
 
 _DEFAULT_TIMEOUT: Final = 30.0
 
@@ -68,12 +74,17 @@ _FOR_EVER: Final = 10 * 365 * 86_400.0
 _NO_OFFSET: Final = -1
 
 
+Begin: TypeAlias = Callable[[PartitionReader], int]
+"""The offset at which to begin to read a partition."""
+
+
 class TopicFollower:
-    """All partitions of one topic, from any Kafka. Not thread-safe.
+    """All partitions of one topic, or one of them, from any Kafka. Not thread-safe.
 
     With a ``group`` it goes on where that group committed, and ``commit`` says how far it came.
     It commits as a simple consumer: a group that has members refuses that. Otherwise it begins
-    with the first records or behind the last ones. Raises what ``read_topic`` does.
+    where ``begin`` says: ``PartitionReader.start`` or ``.end``, or at an offset that it works out.
+    Raises what ``read_topic`` does, and PartitionError for a partition that is not there.
     """
 
     def __init__(
@@ -81,7 +92,8 @@ class TopicFollower:
         bootstrap_servers: str,
         topic: str,
         *,
-        from_beginning: bool,
+        begin: Begin,
+        partition: int | None = None,
         group: str | None = None,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
@@ -90,10 +102,11 @@ class TopicFollower:
         self._cluster = ClusterClient(bootstrap_servers, time.monotonic() + _FOR_EVER, security)
         try:
             self._readers = self._cluster.readers(topic)
+            if partition is not None:
+                self._readers = {partition: self._only(partition)}
             committed = self._committed()
             for number, reader in self._readers.items():
-                first = reader.start() if from_beginning else reader.end()
-                reader.position = committed.get(number, first)
+                reader.position = committed[number] if number in committed else begin(reader)
             self.ends = {number: reader.end() for number, reader in self._readers.items()}
         except BaseException:
             self._cluster.close()
@@ -108,6 +121,14 @@ class TopicFollower:
         """Partition and record, of one round over the partitions."""
         for number, reader in self._readers.items():
             yield from ((number, record) for record in reader.poll())
+
+    def _only(self, partition: int) -> PartitionReader:
+        if partition not in self._readers:
+            most = len(self._readers) - 1
+            raise PartitionError(
+                f"topic {self._topic!r} has partitions 0 to {most}, no {partition}"
+            )
+        return self._readers[partition]
 
     def _coordinator(self) -> BrokerClient:
         wanted = {"key": self._group, "key_type": 0}

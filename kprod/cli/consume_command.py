@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,28 +17,37 @@ from kprod.cli.client_options import (
     take_servers,
 )
 from kprod.cli.exits import told_failures
+from kprod.cli.record_lines import PrintFormat, printed, unescaped
 
 if TYPE_CHECKING:
+    from kprod.broker.log_reader import Begin
     from kprod.broker.records.record_batch import StoredRecord
 
 
-Format: TypeAlias = Literal["value", "key-value", "json"]
-"""How a record becomes a line."""
-
-
-def consume(
+def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     topic: Annotated[str, typer.Option(help="The topic to read.")],
     bootstrap_servers: Servers = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Begin with the oldest records of the topic.")
     ] = False,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            help="Begin there: beginning, end, 5, -5 (the last five), @1763834400000 (a time)."
+        ),
+    ] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
     group: Annotated[
         str | None,
         typer.Option(help="Go on where this group committed, and commit what was printed."),
     ] = None,
     output: Annotated[
-        Format, typer.Option("--format", help="How a record becomes a line.")
+        PrintFormat, typer.Option("--format", help="How a record becomes a line.")
     ] = "value",
+    key_separator: Annotated[
+        str, typer.Option(help="What stands between key and value of key-value.")
+    ] = r"\t",
+    delimiter: Annotated[str, typer.Option(help="What ends each record.")] = r"\n",
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop behind the records that the topic holds now.")
@@ -57,22 +65,53 @@ def consume(
     servers = take_servers(options, bootstrap_servers)
     from kprod.broker.log_reader import TopicFollower
 
+    begin = _begin(offset or ("beginning" if from_beginning else "end"))
+    show = partial(printed, form=output, key_separator=unescaped(key_separator))
     with told_failures("kprod consume"):
         follower = TopicFollower(
             servers or "localhost:9092",
             topic,
-            from_beginning=from_beginning,
+            begin=begin,
+            partition=partition,
             group=group,
             security=reader_security(options),
         )
         with follower:
-            _print(follower.poll, output, count, lambda: until_end and follower.at_end)
+            tell = partial(_tell, show, unescaped(delimiter))
+            _print(follower.poll, tell, count, lambda: until_end and follower.at_end)
             follower.commit()
+
+
+def _begin(offset: str) -> Begin:
+    """Where a partition is begun. Raises BadParameter for what is none of the five forms."""
+    if offset == "beginning":
+        return lambda reader: reader.start()
+    if offset == "end":
+        return lambda reader: reader.end()
+    moment = offset.startswith("@")
+    try:
+        number = int(offset[1:] if moment else offset)
+    except ValueError:
+        raise typer.BadParameter(
+            f"expected beginning, end, a number or @ and milliseconds since 1970, got {offset!r}",
+            param_hint="--offset",
+        ) from None
+    if moment:
+        return lambda reader: reader.at_time(number)
+    if number < 0:
+        return lambda reader: max(reader.start(), reader.end() + number)
+    return lambda reader: min(max(reader.start(), number), reader.end())
+
+
+def _tell(
+    show: Callable[[int, StoredRecord], str], delimiter: str, partition: int, record: StoredRecord
+) -> None:
+    typer.echo(show(partition, record) + delimiter, nl=False)
 
 
 def _print(
     poll: Callable[[], Iterator[tuple[int, StoredRecord]]],
-    output: Format,
+    tell: Callable[[int, StoredRecord], None],
     count: int | None,
     ended: Callable[[], bool],
 ) -> None:
@@ -81,38 +120,9 @@ def _print(
     try:
         while not ended():
             for partition, record in poll():
-                typer.echo(_line(partition, record, output))
+                tell(partition, record)
                 printed += 1
                 if printed == count:
                     return
     except KeyboardInterrupt:
         return
-
-
-def _line(partition: int, record: StoredRecord, output: Format) -> str:
-    if output == "value":
-        return _text(record.value)
-    if output == "key-value":
-        return f"{_text(record.key)}\t{_text(record.value)}"
-    fields: dict[str, object] = {
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        **_field("key", record.key),
-        **_field("value", record.value),
-        "headers": [{"name": name, **_field("value", value)} for name, value in record.headers],
-    }
-    return json.dumps(fields, ensure_ascii=False)
-
-
-def _text(data: bytes | None) -> str:
-    return "null" if data is None else data.decode(errors="replace")
-
-
-def _field(name: str, data: bytes | None) -> dict[str, object]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +21,8 @@ from kprod.cli.client_options import (
     with_config,
 )
 from kprod.cli.exits import Stopped, stop_signals
-from kprod.errors import KprodError, RecordTooLargeError
+from kprod.cli.record_lines import BadLineError, LineFormat, LineReader, LineRecord, unescaped
+from kprod.errors import InvalidRecordError, KprodError, PartitionError, RecordTooLargeError
 from kprod.types import Header
 
 if TYPE_CHECKING:
@@ -29,39 +30,7 @@ if TYPE_CHECKING:
     from kprod.types import Header
 
 
-class LineRecord(NamedTuple):
-    """One line: its number from 1, and what it says. ``key`` None: the line names none."""
-
-    number: int
-    key: bytes | None
-    value: bytes
-
-
-class NoKeyError(ValueError):
-    """A line without the separator that every line should have."""
-
-
-def read_lines(
-    lines: Iterable[bytes], key_separator: bytes | None
-) -> Iterator[LineRecord | NoKeyError]:
-    """Each line as a record, or what is wrong with it. Line ends (LF, CRLF) are no part of a value.
-
-    The key is what stands before the first separator.
-    """
-    for number, line in enumerate(lines, start=1):
-        text = line.removesuffix(b"\n").removesuffix(b"\r")
-        if key_separator is None:
-            yield LineRecord(number, None, text)
-            continue
-        key, separator, value = text.partition(key_separator)
-        if separator:
-            yield LineRecord(number, key, value)
-        else:
-            yield NoKeyError(
-                f"line {number}: no key: {key_separator.decode()!r} is not in the line"
-            )
-
-
+OF_THE_LINE = (RecordTooLargeError, InvalidRecordError, PartitionError)
 MOST_COMPLAINTS = 10  # failures told one by one; the rest is only counted
 
 
@@ -87,10 +56,10 @@ class LineSender:
         self._lock = threading.Lock()  # guards the one below: two threads complain
         self._complaints = 0
 
-    def send_all(self, records: Iterable[LineRecord | NoKeyError]) -> None:
+    def send_all(self, records: Iterable[LineRecord | BadLineError]) -> None:
         """Send until the input ends. Raises KprodError when nothing at all can be sent any more."""
         for record in records:
-            if isinstance(record, NoKeyError):
+            if isinstance(record, BadLineError):
                 self._refuse(str(record))
             else:
                 self._send(record)
@@ -99,9 +68,14 @@ class LineSender:
         where = f"line {record.number}"
         try:
             future = self._producer.send(
-                self._topic, record.value, record.key, self._headers, self._partition
+                self._topic,
+                record.value,
+                record.key,
+                [*self._headers, *record.headers],
+                record.partition if self._partition is None else self._partition,
+                record.timestamp_ms,
             )
-        except RecordTooLargeError as error:  # this line's fault: the next one may do
+        except OF_THE_LINE as error:  # the next one may do
             self._refuse(f"{where}: {error}")
         except KprodError as error:
             self._refuse(f"{where}: {error}")
@@ -126,7 +100,7 @@ class LineSender:
 LAST_SECONDS = 10.0  # after Ctrl-C, for what was read already
 
 
-def produce(
+def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     topic: Annotated[str, typer.Option(help="Where the records go.")],
     bootstrap_servers: Servers = None,
     file: Annotated[
@@ -137,6 +111,14 @@ def produce(
         str | None,
         typer.Option(help="What stands between key and value in a line. Without it: no keys."),
     ] = None,
+    delimiter: Annotated[str, typer.Option(help="What ends each record.")] = r"\n",
+    empty_is_null: Annotated[
+        bool, typer.Option("--empty-is-null", help="An empty value is a null, which deletes a key.")
+    ] = False,
+    form: Annotated[
+        LineFormat,
+        typer.Option("--format", help="What a line is: the value, or a record as JSON."),
+    ] = "text",
     partition: Annotated[
         int | None, typer.Option(min=0, help="Send everything to this partition.")
     ] = None,
@@ -148,8 +130,9 @@ def produce(
 ) -> None:
     """Send each line of standard input, or of a file, as one record.
 
-    Ends when the input ends; Ctrl-C ends it earlier, after what was read is delivered. A summary
-    goes to standard error. The exit code is 0 only when every line was delivered.
+    JSON lines are those of `kprod consume --format json`; partition, timestamp and headers may be
+    missing. Ends when the input ends; Ctrl-C ends it earlier, after what was read is delivered. A
+    summary goes to standard error. The exit code is 0 only when every line was delivered.
     """
     headers: list[Header] = [
         (name, value.encode()) for name, value in parse_pairs(header, "--header")
@@ -160,8 +143,13 @@ def produce(
         sender = LineSender(
             producer, topic, partition=partition, headers=headers, complain=_complain
         )
-        separator = key_separator.encode() if key_separator else None
-        raise typer.Exit(_deliver(producer, sender, read_lines(lines, separator)))
+        reader = LineReader(
+            delimiter=unescaped(delimiter).encode(),
+            key_separator=unescaped(key_separator).encode() if key_separator else None,
+            empty_is_null=empty_is_null,
+            form=form,
+        )
+        raise typer.Exit(_deliver(producer, sender, reader.read(lines)))
 
 
 def _deliver(producer: Any, sender: LineSender, records: Iterator[Any]) -> int:

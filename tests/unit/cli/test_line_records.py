@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from kprod.cli.produce_command import LineRecord, NoKeyError, read_lines
+from io import BytesIO
+
+from kprod.cli.record_lines import BadLineError, LineReader, LineRecord
+
+
+def read(text: bytes, key_separator: bytes | None = None) -> list[LineRecord | BadLineError]:
+    return list(LineReader(key_separator=key_separator).read(BytesIO(text)))
 
 
 def test_a_line_is_a_value_without_its_end() -> None:
-    lines = [b"a\n", b"b\r\n", b"\n", b"no end"]
-    assert list(read_lines(lines, None)) == [
+    assert read(b"a\nb\r\n\nno end") == [
         LineRecord(1, None, b"a"),
         LineRecord(2, None, b"b"),
         LineRecord(3, None, b""),
@@ -16,7 +21,7 @@ def test_a_line_is_a_value_without_its_end() -> None:
 
 
 def test_the_key_stands_before_the_first_separator() -> None:
-    assert list(read_lines([b"k::v::w\n", b"::v\n", b"k::\n"], b"::")) == [
+    assert read(b"k::v::w\n::v\nk::\n", b"::") == [
         LineRecord(1, b"k", b"v::w"),
         LineRecord(2, b"", b"v"),
         LineRecord(3, b"k", b""),
@@ -24,7 +29,17 @@ def test_the_key_stands_before_the_first_separator() -> None:
 
 
 def test_a_line_without_separator_is_an_error_of_that_line() -> None:
-    first, second = read_lines([b"v\n", b"k:v\n"], b":")
-    assert isinstance(first, NoKeyError)
+    first, second = read(b"v\nk:v\n", b":")
+    assert isinstance(first, BadLineError)
     assert str(first) == "line 1: no key: ':' is not in the line"
     assert second == LineRecord(2, b"k", b"v")
+
+
+def test_a_delimiter_may_lie_across_two_reads() -> None:
+    text = b"||".join([b"x" * 65_535, b"", b"y" * 70_000]) + b"||\n"
+    found = list(LineReader(delimiter=b"||").read(BytesIO(text)))
+    assert [one.value for one in found if isinstance(one, LineRecord)] == [
+        b"x" * 65_535,
+        b"",
+        b"y" * 70_000,
+    ]

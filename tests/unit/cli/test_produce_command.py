@@ -99,3 +99,53 @@ def test_ctrl_c_delivers_what_was_read(bootstrap: str) -> None:
         _out, err = process.command.communicate(timeout=30)
     assert process.command.returncode == 130
     assert err == "2 delivered, 0 failed\n"
+
+
+def test_records_end_where_the_delimiter_says(bootstrap: str) -> None:
+    ran = produce(
+        bootstrap, "delimited", "--delimiter", r"\0", "--key-separator", "=", lines="k=a\nb\0l=\0"
+    )
+    assert ran.stderr == "2 delivered, 0 failed\n"
+    found = sorted((r.key, r.value) for _, r in stored(bootstrap, "delimited"))
+    assert found == [(b"k", b"a\nb"), (b"l", b"")]
+
+
+def test_empty_values_may_be_nulls(bootstrap: str) -> None:
+    ran = produce(bootstrap, "nulls", "--empty-is-null", "--key-separator", ":", lines="k:\nl:v\n")
+    assert ran.exit_code == 0, ran.output
+    found = sorted((r.key, r.value) for _, r in stored(bootstrap, "nulls"))
+    assert found == [(b"k", None), (b"l", b"v")]
+
+
+def test_json_lines_are_records(bootstrap: str) -> None:
+    lines = """{"key": "k", "value": {"n": 1}, "partition": 2, "timestamp": 77, "headers": []}
+{"value_base64": "/w==", "headers": [{"name": "h", "value": null}, {"name": "g", "value": "x"}]}
+{}
+"""
+    ran = produce(bootstrap, "json", "--format", "json", "--header", "all=y", lines=lines)
+    assert ran.stderr == "3 delivered, 0 failed\n"
+    records = {r.value: (p, r) for p, r in stored(bootstrap, "json")}
+    partition, first = records[b'{"n":1}']
+    assert (partition, first.timestamp, first.key) == (2, 77, b"k")
+    assert first.headers == (("all", b"y"),)
+    assert records[b"\xff"][1].headers == (("all", b"y"), ("h", None), ("g", b"x"))
+    assert records[None][1].key is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "text",
+        "[1]",
+        '{"partition": "0"}',
+        '{"headers": [1]}',
+        '{"key_base64": "?"}',
+        '{"partition": 9}',
+    ],
+)
+def test_what_is_no_record_is_told_and_the_others_are_sent(bootstrap: str, line: str) -> None:
+    lines = f'{line}\n{{"value": "v"}}\n'
+    ran = produce(bootstrap, "bad-json", "-X", "max_block_ms=300", "--format", "json", lines=lines)
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("line 1: ")
+    assert ran.stderr.endswith("1 delivered, 1 failed\n")

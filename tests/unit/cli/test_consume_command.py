@@ -1,0 +1,75 @@
+"""``kprod consume``: where it begins, and how a record is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+from kprod.broker.log_reader import read_topic
+from kprod.cli.app import app
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """Ten records in each of two partitions, stamped 1,000 to 1,009."""
+    with EmbeddedBroker(topics={"t": 2, "copy": 2}) as broker:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(10):
+                for partition in (0, 1):
+                    producer.send(
+                        "t",
+                        b"%d-%d" % (partition, number),
+                        b"k\xff" if number == 9 else b"k",
+                        {"h": None, "g": b"\xfe"},
+                        partition=partition,
+                        timestamp_ms=1000 + number,
+                    )
+        yield broker.bootstrap_servers
+
+
+def consume(bootstrap: str, *arguments: str) -> Result:
+    command = ["consume", "--topic", "t", "--bootstrap-servers", bootstrap, "--until-end"]
+    return CliRunner().invoke(app, [*command, *arguments])
+
+
+@pytest.mark.parametrize(
+    ("offset", "first"),
+    [("beginning", 0), ("3", 3), ("-2", 8), ("-99", 0), ("@1007", 7), ("@99999", 10), ("end", 10)],
+)
+def test_it_begins_where_it_is_told(bootstrap: str, offset: str, first: int) -> None:
+    ran = consume(bootstrap, "--offset", offset, "--partition", "1")
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout.split() == [f"1-{number}" for number in range(first, 10)]
+
+
+@pytest.mark.parametrize("offset", ["now", "@", "1.5"])
+def test_what_is_no_place_to_begin_is_refused(bootstrap: str, offset: str) -> None:
+    ran = consume(bootstrap, "--offset", offset)
+    assert ran.exit_code == 2
+    assert "--offset" in ran.stderr
+
+
+def test_a_partition_that_is_not_there_is_told(bootstrap: str) -> None:
+    ran = consume(bootstrap, "--partition", "7")
+    assert ran.exit_code == 1
+    assert "partitions 0 to 1" in ran.stderr
+
+
+def test_separators_are_those_that_are_given(bootstrap: str) -> None:
+    shape = ["--format", "key-value", "--key-separator", "=", "--delimiter", r"\0"]
+    ran = consume(bootstrap, "--offset", "0", "--count", "2", "--partition", "0", *shape)
+    assert ran.stdout == "k=0-0\0k=0-1\0"
+
+
+def test_json_lines_copy_a_topic(bootstrap: str) -> None:
+    lines = consume(bootstrap, "--from-beginning", "--format", "json").stdout
+    into = ["produce", "--topic", "copy", "--bootstrap-servers", bootstrap, "--format", "json"]
+    ran = CliRunner().invoke(app, into, input=lines)
+    assert ran.stderr == "20 delivered, 0 failed\n"
+    whole = [sorted(read_topic(bootstrap, topic), key=str) for topic in ("t", "copy")]
+    parts = [[(p, r.timestamp, r.key, r.value, r.headers) for p, r in found] for found in whole]
+    assert sorted(parts[0], key=str) == sorted(parts[1], key=str)
