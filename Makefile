@@ -20,7 +20,7 @@ IN_WORKERS := -n auto --maxprocesses=4
 QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
-.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign frameworks sanitize lint lint-style lint-types lint-cython lint-words lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map docs clean FORCE
+.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign frameworks sanitize lint lint-style lint-types lint-cython lint-words lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map docs site-check clean FORCE
 
 # The downloads go on while the extensions are compiled.
 build:
@@ -167,6 +167,10 @@ file-map:
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# The site in a browser: Chromium or Chrome, which the system has (apt-get install chromium).
+site-check: build docs $(VENV)/site
+	KPROD_SITE=$(CURDIR)/site $(BIN)/python -m pytest -q tests/browser $(ARGS)
+
 clean:
 	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find kprod kprod_ext -name '*.so' -delete
@@ -180,7 +184,7 @@ $(VENV)/pip:
 
 # What Kerberos is tested with is compiled against its headers, so only where these are.
 $(VENV)/dev: KERBEROS := $(shell command -v krb5-config >/dev/null && echo ,kerberos)
-$(VENV)/dev $(VENV)/demo $(VENV)/docs $(VENV)/wheel $(VENV)/release $(VENV)/cross: $(VENV)/pip pyproject.toml constraints.txt
+$(VENV)/dev $(VENV)/demo $(VENV)/docs $(VENV)/site $(VENV)/wheel $(VENV)/release $(VENV)/cross: $(VENV)/pip pyproject.toml constraints.txt
 	@echo "Installing what '$(@F)' needs into $(VENV): a minute or two the first time."
 	KPROD_EXTENSIONS=0 $(PIP_INSTALL) --no-build-isolation -e '.[$(@F)$(KERBEROS)]' && touch $@
 
