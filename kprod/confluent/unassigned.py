@@ -172,7 +172,7 @@ class UnassignedRecords:
             return list(self.queues)
 
     def _see_to(self, topic: str) -> tuple[bool, float]:
-        """Queue the records of a topic as far as is known of it, and fail those whose time is up.
+        """Queue the records of a topic as far as is known of it, and fail those that are too late.
 
         Whether the sender has to ask for the topic, and in how many seconds to look at the latest.
         """

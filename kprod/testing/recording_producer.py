@@ -12,7 +12,6 @@ from typing import Any, Self, Unpack
 from kprod.buffer.callbacks import Callbacks
 from kprod.buffer.delivery import BatchDelivery
 from kprod.bulk.bulk_calls import BulkCalls
-from kprod.clock import SystemClock
 from kprod.cluster.snapshot import PartitionInfo, Partitions, TopicInfo
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
@@ -23,6 +22,7 @@ from kprod.intake.configured_partitioner import partitioner_for
 from kprod.intake.interceptors import Interceptors
 from kprod.intake.serializers import Serializers
 from kprod.types import DeliveryReport, Header, ProducerRecord, TopicPartition
+from kprod_ext import RecordClock
 from kprod_ext.futures import FutureRecordMetadata
 
 
@@ -78,7 +78,7 @@ class RecordingProducer(BulkCalls):
         self._partitioner = partitioner_for(
             config.partitioner, config.batch_size, ignore_keys=config.partitioner_ignore_keys
         )
-        self._clock = SystemClock()
+        self._clock = RecordClock()
         self._callbacks = Callbacks()
         self._lock = threading.Lock()  # guards what follows
         self._records: list[RecordedRecord] = []

@@ -28,7 +28,7 @@ TELLERS = (
     "kprod/sender/rounds/telemetry.py",
 )
 """What they tell has a date in it that is the business of whoever reads it."""
-STAMPERS = {"kprod/aio/record_batch.py"}
+STAMPERS = {"kprod/aio/record_batch.py", "kprod/testing/recording_producer.py"}
 """Each takes the one clock of its producer, so that timestamps do not go back."""
 
 

@@ -49,7 +49,7 @@ LETTERS = """() => {
   const words = element => [...element.childNodes].some(n => n.nodeType === 3 && n.data.trim());
   return [...document.querySelectorAll('article *')]
     .filter(element => words(element) && element.offsetParent)
-    .filter(element => parseFloat(getComputedStyle(element).fontSize) < 11)
+    .filter(element => parseFloat(getComputedStyle(element).fontSize) < 10)
     .map(element => `${element.tagName} ${element.textContent.trim().slice(0, 60)}`);
 }"""
 PICTURES_SHOWN = """() => [...document.querySelectorAll('article img')].map(image => (
@@ -88,7 +88,7 @@ def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Pag
     """A window, and what goes wrong in it: errors of scripts, and requests that lead elsewhere."""
     wrong: list[str] = []
     window = browser.new_context(**options)
-    page = window.new_page()
+    page: Any = window.new_page()  # its type has an overload of ``on`` for each event
 
     def hear(event: str, problem: Callable[[Any], str | None]) -> None:
         page.on(event, lambda told: wrong.extend(filter(None, [problem(told)])))
@@ -114,12 +114,9 @@ def test_pages_fit_their_window_and_nothing_goes_wrong(
         for name in PAGES:
             page.goto(f"{address}/{name}/")
             page.wait_for_load_state("networkidle")
-            found = [*wrong, *page.evaluate(WIDER), *page.evaluate(LETTERS)]
-            for image in page.evaluate(PICTURES_SHOWN):
-                if not (
-                    image["loaded"] and image["alt"] and image["shown"] >= 0.6 * image["loaded"]
-                ):
-                    found.append(str(image))
+            shown = page.evaluate(PICTURES_SHOWN)
+            unseen = [str(image) for image in shown if not _is_seen(image)]
+            found = [*wrong, *page.evaluate(WIDER), *page.evaluate(LETTERS), *unseen]
             if found:
                 problems[name] = found
             wrong.clear()
@@ -127,6 +124,15 @@ def test_pages_fit_their_window_and_nothing_goes_wrong(
                 stem = "home" if name == "." else name
                 page.screenshot(path=PICTURES / f"{stem}-{WIDTHS[kind]}.png", full_page=True)
     assert problems == {}
+
+
+def _is_seen(image: dict[str, Any]) -> bool:
+    """It was loaded, says what it shows, and is not so small that its text cannot be read."""
+    return (
+        bool(image["loaded"] and image["alt"])
+        and image["alt"]
+        and image["shown"] >= 0.6 * image["loaded"]
+    )
 
 
 def test_every_link_within_the_site_leads_somewhere(browser: Browser, address: str) -> None:
