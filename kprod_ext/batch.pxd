@@ -2,7 +2,7 @@
 
 With thousands of partitions in use no part of a batch is cached when its next record comes, and
 fetching one cache line takes longer than writing the record. So besides the bytes of the record an
-append changes one cache line only, the ``BatchTail``. The tail of an open batch is in the
+append changes one cache line only, the ``BatchTail``. The tail of an open batch is that of its
 ``PartitionQueue``, where an append looks the partition up; the tail of any other batch is in the
 batch itself.
 """
@@ -63,6 +63,18 @@ cdef extern from *:
     BatchTail* kprod_get(BatchTail* place) noexcept nogil           # see shared.pxd
     void kprod_put(BatchTail* place, BatchTail* address) noexcept nogil
 
+
+# Memory of a PartitionQueue's tail. The queue holds it, and so does each batch that was open in
+# that queue: without a GIL a thread may read the address of the queue's tail from a batch, stall
+# while the batch is closed and ends, and the queue is retired and freed, and then take the tail's
+# lock (hold_tail). The lock has to be there still.
+@cython.final
+@cython.no_gc           # its pointers count no reference
+cdef class TailMemory:
+    cdef BatchTail* tail                # within _room, in one cache line
+    cdef BatchTail[2] _room             # room for one tail aligned to a cache line
+
+
 cdef enum:
     NO_ROOM = 0             # the batch accepts no more records
     REFUSED = -1            # the record is invalid, or the batch has lost its buffer
@@ -70,10 +82,11 @@ cdef enum:
     NO_COMPRESSION = 0
 
 
-@cython.no_gc           # refers to a buffer and its pool, neither of which refers to it
+@cython.no_gc           # refers to memory and its pool, neither of which refers to it
 cdef class MemoryRecordsBuilder:
     cdef BatchTail* _tail               # _own, or that of the PartitionQueue it is open in
     cdef BatchTail _own
+    cdef TailMemory _lent               # of the PartitionQueue it was opened in, if any
     cdef PooledBuffer _buffer
     cdef BufferPool _pool               # None: the buffer may not grow
     cdef Py_ssize_t _write_limit        # size in bytes that records after the first must not exceed
@@ -141,9 +154,10 @@ cpdef Py_ssize_t batch_size_upper_bound(
 # no lock guards, sees all that was moved into it.
 
 @cython.nonecheck(False)
-cdef inline void lend_tail(MemoryRecordsBuilder builder, BatchTail* tail) noexcept nogil:
-    move_tail(builder._tail, tail)
-    kprod_put(builder._tail, tail)
+cdef inline void lend_tail(MemoryRecordsBuilder builder, TailMemory memory) noexcept:
+    builder._lent = memory
+    move_tail(builder._tail, memory.tail)
+    kprod_put(builder._tail, memory.tail)
 
 
 @cython.nonecheck(False)
@@ -179,7 +193,8 @@ cdef inline bint is_full(MemoryRecordsBuilder builder) noexcept nogil:
 # For readers of a batch that other threads may write to or close: between hold_tail and
 # let_go_of_tail the tail does not change. With a GIL no lock is taken, nor for a batch that is open
 # in no queue. A queue's tail may have been taken back between the look and the lock: hence the
-# second look, which the lock orders after whatever the thread did that held it before.
+# second look, which the lock orders after whatever the thread did that held it before. TailMemory
+# says why the lock exists even then.
 
 @cython.nonecheck(False)
 cdef inline BatchTail* hold_tail(MemoryRecordsBuilder builder) noexcept nogil:

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, final
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -20,6 +20,10 @@ def batch_size_upper_bound(
     Holds for any timestamp and offset (``AbstractRecords.estimateSizeInBytesUpperBound``). Raises
     what ``MemoryRecordsBuilder.append`` raises for the same arguments. Thread-safe.
     """
+
+@final
+class TailMemory:
+    """The tail of a ``PartitionQueue``: freed with the queue and with all batches opened there."""
 
 @disjoint_base
 class MemoryRecordsBuilder:

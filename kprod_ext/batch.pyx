@@ -7,7 +7,7 @@ closed for append (no more records, header not written); closed (the batch is co
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t, uintptr_t
 from libc.string cimport memmove
 
 from kprod_ext.buffer_pool cimport (
@@ -23,6 +23,7 @@ from kprod_ext.futures cimport track, untrack
 from kprod_ext.record cimport (
     BATCH_LENGTH_END,
     BatchHeader,
+    CACHE_LINE,
     CRC_START,
     HEADER_SIZE,
     HeldRecord,
@@ -121,7 +122,19 @@ cpdef Py_ssize_t batch_size_upper_bound(
         release_record(&held)
 
 
-@cython.no_gc           # refers to a buffer and its pool, neither of which refers to it
+@cython.final
+@cython.no_gc           # as in the .pxd
+cdef class TailMemory:
+    """The tail of a partition's queue, kept while a batch that was open there exists."""
+
+    def __cinit__(self):
+        self.tail = <BatchTail*>(
+            (<uintptr_t>&self._room[0] + CACHE_LINE - 1) & ~<uintptr_t>(CACHE_LINE - 1)
+        )
+        clear_tail(self.tail)
+
+
+@cython.no_gc           # as in the .pxd
 cdef class MemoryRecordsBuilder:
     """Writes one record batch into a pooled buffer."""
 

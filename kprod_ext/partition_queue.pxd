@@ -10,6 +10,7 @@ from kprod_ext.batch cimport (
     NO_ROOM,
     ProducerBatch,
     REFUSED,
+    TailMemory,
     has_filled,
     take_record_at,
 )
@@ -110,7 +111,8 @@ cdef class AppendResult:
 
 @cython.no_gc_clear     # the tail's pointers are valid until the queue is freed
 cdef class PartitionQueue:
-    cdef BatchTail* tail                    # within _room, in one cache line
+    cdef BatchTail* tail                    # within _memory
+    cdef TailMemory _memory
     cdef ProducerBatch _open                # accepts records; None: no batch does
     cdef ProducerBatch _oldest
     cdef ProducerBatch _youngest
@@ -136,7 +138,6 @@ cdef class PartitionQueue:
     cdef public object queue_list
     cdef public object before
     cdef public object after
-    cdef BatchTail[2] _room                 # room for one tail aligned to a cache line
 
     cpdef AppendResult append(
         self, object timestamp_ms, object key, object value, object headers, object buffer=*

@@ -10,13 +10,12 @@ not changed meanwhile.
 """
 
 cimport cython
-from libc.stdint cimport uintptr_t
 
 from kprod_ext.batch cimport (
-    BatchTail,
     NO_ROOM,
     ProducerBatch,
     REFUSED,
+    TailMemory,
     clear_tail,
     has_filled,
     lend_tail,
@@ -27,7 +26,6 @@ from kprod_ext.batch cimport (
 from kprod_ext.buffer_pool cimport BufferPool, PooledBuffer
 from kprod_ext.futures cimport FutureRecordMetadata, give_delivery, new_future
 from kprod_ext.record cimport (
-    CACHE_LINE,
     HeldRecord,
     NO_TIME,
     Record,
@@ -139,10 +137,8 @@ cdef class PartitionQueue:
     """The batches of one partition."""
 
     def __cinit__(self, AppendContext context not None, tp, settings):
-        self.tail = <BatchTail*>(
-            (<uintptr_t>&self._room[0] + CACHE_LINE - 1) & ~<uintptr_t>(CACHE_LINE - 1)
-        )
-        clear_tail(self.tail)
+        self._memory = TailMemory()
+        self.tail = self._memory.tail
         self.context = context
         self.tp = tp
         self.settings = settings
@@ -338,7 +334,7 @@ cdef class PartitionQueue:
         clear_tail(self.tail)
         self._open = batch
         if batch is not None:
-            lend_tail(batch, self.tail)
+            lend_tail(batch, self._memory)
             self.tail.delivery = <void*>batch.delivery
             self._opened += 1
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from crc32c import crc32c
 
+from kprod.errors import KprodError
 from kprod_ext import BufferPool, PartitionQueue, RecordClock, TopicAppender
 from tests.support.batch_writing import new_builder
-from tests.support.partition_queues import SETTINGS, TP, new_context, new_queue
+from tests.support.partition_queues import SETTINGS, TP, ignore, new_context, new_queue
 
 VALUE = bytes(100)
+ENDED_QUEUES = 20 if getattr(sys, "_is_gil_enabled", lambda: True)() else 500
+"""With a GIL no reader stops between the look at a batch and the lock of its queue."""
 
 
 def test_an_open_batch_is_written_as_one_by_itself() -> None:
@@ -191,6 +197,38 @@ def test_a_long_queue_is_let_go_of() -> None:
     del queue
     gc.collect()
     assert pool.available == pool.total
+
+
+def test_a_batch_is_read_while_its_queue_is_freed() -> None:
+    """A reader that waits for the lock of a queue's tail gets it after the queue has gone, too."""
+    newest: list[Any] = [new_builder(1000)]
+    over = threading.Event()
+
+    def read() -> int:
+        looks = 0
+        while not over.is_set():
+            batch = newest[0]
+            assert 0 <= batch.record_count <= 3
+            assert batch.is_full in (False, True)
+            looks += 1
+        return looks
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        try:
+            for _ in range(ENDED_QUEUES):
+                queue = new_queue(note=ignore)
+                queue.append(1, None, VALUE, ())
+                newest[0] = queue.oldest
+                queue.append(2, None, VALUE, ())
+                queue.append(3, None, VALUE, ())
+                queue.close_head()
+                queue.take_head().delivery.fail(KprodError("ended"))
+                del queue
+                gc.collect()  # it refers to itself
+        finally:
+            over.set()
+    assert all(reader.result() for reader in readers)
 
 
 def test_an_appender_refuses_what_it_cannot_take() -> None:
