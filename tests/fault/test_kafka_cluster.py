@@ -15,8 +15,9 @@ import warnings
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,7 @@ from tests.support.topic_admin import TopicAdmin
 with warnings.catch_warnings():  # kafka-python uses what Python 3.11 deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, TopicPartition
+    from kafka.errors import KafkaError
 
 LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
 RECORDS = int(os.environ.get("KPROD_CLUSTER_RECORDS", "1000000" if LONG else "50000"))
@@ -52,6 +54,8 @@ SESSION_MS = 4_000
 FROZEN_SECONDS = 6.0
 """Longer than the controller waits for a heartbeat: others lead what the node led."""
 PREFERRED = 0
+ASKED_SECONDS = 60.0
+"""So long is a question asked again which the admin client cannot bring to its node."""
 
 
 class Cluster:
@@ -107,11 +111,8 @@ class Cluster:
 
     def _elect(self) -> None:
         """Those that come first in each list of replicas lead again, where another does."""
-        admin = KafkaAdminClient(bootstrap_servers=self.servers)
-        try:
-            admin.elect_leaders(PREFERRED, {TOPIC: list(range(PARTITIONS))}, raise_errors=False)
-        finally:
-            admin.close()
+        places = {TOPIC: list(range(PARTITIONS))}
+        self._ask(lambda admin: admin.elect_leaders(PREFERRED, places, raise_errors=False))
 
     def _reassign(self) -> None:
         """The first replica of each partition is given up, and made anew as the last one."""
@@ -122,16 +123,24 @@ class Cluster:
 
     def _assign(self, replicas: list[int]) -> int:
         """Ask for these replicas of every partition; how many they are."""
-        admin = KafkaAdminClient(bootstrap_servers=self.servers)
-        try:
-            partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-            refused = admin.alter_partition_reassignments(dict.fromkeys(partitions, replicas))
-            assert not any(refused.values()), refused
-            while admin.list_partition_reassignments():
-                time.sleep(0.1)
-        finally:
-            admin.close()
+        wanted = {TopicPartition(TOPIC, number): replicas for number in range(PARTITIONS)}
+        refused = self._ask(lambda admin: admin.alter_partition_reassignments(wanted))
+        assert not any(refused.values()), refused
+        while self._ask(lambda admin: admin.list_partition_reassignments()):
+            time.sleep(0.1)
         return len(replicas)
+
+    def _ask(self, question: Callable[[KafkaAdminClient], Any]) -> Any:
+        """The answer; asked again while a node that has just come back is not known as such."""
+        deadline = time.monotonic() + ASKED_SECONDS
+        while True:
+            try:
+                with closing(KafkaAdminClient(bootstrap_servers=self.servers)) as admin:
+                    return question(admin)
+            except KafkaError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
 
 
 @pytest.mark.slow
@@ -178,6 +187,7 @@ def _produce(
         while number < RECORDS or faults.is_alive():
             if number >= RECORDS:
                 enough.set()
+            assert enough.is_set() or faults.is_alive(), "nothing happens to the cluster any more"
             now = time.monotonic()
             due += (now - before) * (RATE / SLOWER if enough.is_set() else RATE)
             before = now
