@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from kprod.errors import (
     BrokerError,
+    ErrorCode,
     InvalidRecordError,
     InvalidTopicError,
     KprodError,
@@ -29,7 +30,6 @@ EXCERPT = 16_384
 """Bytes that are kept of a key or value that is too large: no topic could take it as it is."""
 MOST_WAITING = 10_000
 """Letters that wait to be sent; what comes then is lost, and counted as that."""
-TOO_LARGE = 10
 
 ABOUT_THE_RECORD = (
     InvalidRecordError,
@@ -188,7 +188,7 @@ def reason_of(error: BaseException) -> str:
 
 def is_too_large(error: BaseException) -> bool:
     """Whether the record was refused for its size."""
-    refused = isinstance(error, BrokerError) and error.code == TOO_LARGE
+    refused = isinstance(error, BrokerError) and error.code == ErrorCode.MESSAGE_TOO_LARGE
     return refused or isinstance(error, RecordTooLargeError)
 
 

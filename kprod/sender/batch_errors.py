@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from kprod.errors import (
     BrokerError,
     DeliveryTimeoutError,
+    ErrorCode,
     InvalidBatchError,
     KprodError,
     RecordTooLargeError,
 )
-from kprod.sender.retry import OUT_OF_ORDER_SEQUENCE
 from kprod.types import Persisted, TopicPartition
 from kprod_ext.batch import ProducerBatch
 
@@ -41,7 +41,8 @@ def expired(batch: ProducerBatch, limit: float, state: str, cause: KprodError | 
 def unknown_fate(batch: ProducerBatch) -> KprodError:
     """The error of a batch that may be in the log and cannot be sent again safely."""
     error = BrokerError(
-        OUT_OF_ORDER_SEQUENCE, f"{batch.tp}: an earlier attempt may have been stored"
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"{batch.tp}: an earlier attempt may have been stored",
     )
     error.persisted = Persisted.MAYBE
     return error

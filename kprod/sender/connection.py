@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from kprod.errors import BrokerError, KprodError, ProtocolError, UnsupportedVersionError
+from kprod.errors import BrokerError, ErrorCode, KprodError, ProtocolError, UnsupportedVersionError
 from kprod.sender.exchange import Buffers, ControlRequest, Exchange
 from kprod.sender.login import Login, LoginSettings
 from kprod.wire.control import decode_api_versions_response, encode_api_versions_request
 from kprod.wire.framing import FrameReader, split_response_header
 from kprod.wire.versions import SUPPORTED, ApiKey, ApiVersions, asks_for_silence
 
-UNSUPPORTED_VERSION = 35
 LAST_CORRELATION_ID = 2**31 - 1
 LONGEST_SILENCE_MS = 300_000
 HINTS = {
@@ -133,7 +132,7 @@ class BrokerConnection:
 
     def _handshake_answered(self, version: int, body: memoryview, now: float) -> int:
         reply = decode_api_versions_response(version, body)
-        if reply.error_code == UNSUPPORTED_VERSION and version > 0:
+        if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
             _, offered = reply.ranges.get(ApiKey.API_VERSIONS, (0, 0))
             self._start_handshake(max(0, min(offered, version - 1)), now)
             return 0

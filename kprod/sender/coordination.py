@@ -14,6 +14,7 @@ from typing import Any
 
 from kprod.errors import (
     BrokerError,
+    ErrorCode,
     KprodError,
     ProducerFencedError,
     ProtocolError,
@@ -43,8 +44,6 @@ from kprod.wire.transactions import GROUP, OffsetsReply
 
 log = SenderLog(__name__)
 
-OPERATION_NOT_ATTEMPTED = 55
-UNSTABLE_OFFSET_COMMIT = 88
 IMPLICIT_FROM = 2
 """The level of the feature from which on brokers add partitions themselves."""
 FENCED = (
@@ -327,7 +326,7 @@ class Coordination:
     def _offsets_told(self, ask: FetchOffsets, reply: OffsetsReply) -> Reaction | None:
         codes = [reply.error_code, *(found.error_code for found in reply.offsets)]
         code = next((code for code in codes if code), 0)
-        if not code or (code == UNSTABLE_OFFSET_COMMIT and not ask.fetch.waits):
+        if not code or (code == ErrorCode.UNSTABLE_OFFSET_COMMIT and not ask.fetch.waits):
             ask.fetch.found = reply.offsets
             self._transactions.fetches.end(ask.fetch)
             return None
@@ -353,7 +352,7 @@ class Coordination:
             refused,
             key=lambda tp: (
                 reaction(ask.api, refused[tp], implicit=self.implicit).value,
-                refused[tp] != OPERATION_NOT_ATTEMPTED,  # because of another one
+                refused[tp] != ErrorCode.OPERATION_NOT_ATTEMPTED,  # because of another one
             ),
         )
         return self._react(ask, refused[worst], str(worst))
@@ -394,11 +393,11 @@ class Coordination:
         self._transactions.end_for_good(error)
 
 
-FATAL_FOR_RECORDS = {
-    31: Reaction.CLOSE,
-    35: Reaction.CLOSE,
-    49: Reaction.START_AGAIN,
-    53: Reaction.CLOSE,
-    90: Reaction.FENCED,
+FATAL_FOR_RECORDS: dict[int, Reaction] = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Reaction.CLOSE,
+    ErrorCode.UNSUPPORTED_VERSION: Reaction.CLOSE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Reaction.START_AGAIN,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Reaction.CLOSE,
+    ErrorCode.PRODUCER_FENCED: Reaction.FENCED,
 }
 """Codes in the answer to a Produce request after which nothing can be sent any more."""

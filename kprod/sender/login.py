@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kprod.errors import (
     BrokerError,
     ConnectionLost,
+    ErrorCode,
     ProtocolError,
     SaslAuthenticationError,
 )
@@ -29,9 +30,6 @@ from kprod.wire.versions import ApiKey
 from kprod_ext.peer_text import printable
 
 FOREVER = float("inf")
-UNSUPPORTED_MECHANISM = 33
-ILLEGAL_STATE = 34
-AUTHENTICATION_FAILED = 58
 MOST_ROUNDS = 100
 LEAST_PAUSE = 1.0
 """Seconds between two logins: Apache Kafka takes none sooner, by its own clock."""
@@ -97,15 +95,15 @@ class Login:
 
     def _handshake_answered(self, version: int, body: memoryview, now: float) -> int:
         reply = decode_sasl_handshake_response(version, body)
-        if reply.error_code == UNSUPPORTED_MECHANISM:
+        if reply.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             offered = printable(", ".join(reply.mechanisms)) or "none"
             wanted = f"sasl_mechanism={self._settings.mechanism!r}"
             raise SaslAuthenticationError(
                 f"the broker does not offer {wanted}; it offers {offered}"
             )
-        if reply.error_code == ILLEGAL_STATE and self._first_over:
+        if reply.error_code == ErrorCode.ILLEGAL_SASL_STATE and self._first_over:
             raise ConnectionLost("the broker takes no other login on a connection that has one")
-        if reply.error_code == ILLEGAL_STATE:
+        if reply.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             raise SaslAuthenticationError(
                 "this port takes no logins; set security_protocol to what it expects"
             )
@@ -144,7 +142,9 @@ class Login:
         reply = decode_sasl_authenticate_response(version, body)
         if reply.error_code:
             code = BrokerError(reply.error_code)
-            refused = reply.error_code == AUTHENTICATION_FAILED and reply.error_message
+            refused = (
+                reply.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED and reply.error_message
+            )
             said = reply.error_message or ""
             why = said if refused else f"{code}" + (said and f": {said}")
             raise SaslAuthenticationError(

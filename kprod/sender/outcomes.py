@@ -9,12 +9,11 @@ from contextlib import suppress
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import LeaderHint, Leadership
-from kprod.errors import BrokerError, DeliveryTimeoutError, KprodError
+from kprod.errors import BrokerError, DeliveryTimeoutError, ErrorCode, KprodError
 from kprod.metrics.producer_metrics import ProducerMetrics
 from kprod.sender.batch_errors import errors_by_record, expired, too_large, unknown_fate
 from kprod.sender.connection_log import ConnectionLog, UnreadFailures
 from kprod.sender.retry import (
-    DUPLICATE_SEQUENCE,
     FATAL,
     TOO_LARGE,
     Attempt,
@@ -243,7 +242,7 @@ class Outcomes:
     def _refused(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
         """No further attempt would help, be it of this batch or of any."""
         code = error.code if isinstance(error, BrokerError) else None
-        if code == DUPLICATE_SEQUENCE:
+        if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             batch.maybe_written = True
             error.add_note(NEVER_SENT_BEFORE)
             log.error("%r was taken for a repetition; %s", batch, NEVER_SENT_BEFORE)

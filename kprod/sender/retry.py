@@ -10,24 +10,22 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from kprod.errors import BrokerError, KprodError
+from kprod.errors import BrokerError, ErrorCode, KprodError
 
-CORRUPT_MESSAGE = 2
-MESSAGE_TOO_LARGE = 10
-RECORD_LIST_TOO_LARGE = 18
-CLUSTER_AUTHORIZATION_FAILED = 31
-OUT_OF_ORDER_SEQUENCE = 45
-DUPLICATE_SEQUENCE = 46
-INVALID_PRODUCER_EPOCH = 47
-UNKNOWN_PRODUCER_ID = 59
-
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-PRODUCER_FENCED = 90
-
-TOO_LARGE = frozenset({MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE})
-SEQUENCE_ERRORS = frozenset({OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID})
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+SEQUENCE_ERRORS = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
 FATAL = frozenset(
-    {CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, PRODUCER_FENCED}
+    {
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.PRODUCER_FENCED,
+    }
 )
 """After these an idempotent producer may never write again (Kafka's ``TransactionManager``)."""
 CORRUPT_ATTEMPTS = 3
@@ -76,18 +74,18 @@ class Attempt:
 def judge(error: KprodError, attempt: Attempt) -> Verdict:
     """Decide what becomes of a batch that failed with ``error``."""
     code = error.code if isinstance(error, BrokerError) else None
-    if code == DUPLICATE_SEQUENCE and attempt.has_sequence:
+    if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and attempt.has_sequence:
         # An earlier attempt was stored and its answer was lost; unless there was none.
         return Verdict.DONE if attempt.repeated else Verdict.FAIL
     if attempt.out_of_time:
         return Verdict.FAIL if attempt.oldest else Verdict.EXPIRE
     if code in TOO_LARGE:
         return Verdict.SPLIT if attempt.records > 1 else Verdict.FAIL
-    limit = CORRUPT_ATTEMPTS - 1 if code == CORRUPT_MESSAGE else attempt.retries
+    limit = CORRUPT_ATTEMPTS - 1 if code == ErrorCode.CORRUPT_MESSAGE else attempt.retries
     if attempt.attempts > min(limit, attempt.retries):
         return Verdict.FAIL
     if code in SEQUENCE_ERRORS and attempt.has_sequence:
-        return _out_of_sequence(attempt, known=code == OUT_OF_ORDER_SEQUENCE)
+        return _out_of_sequence(attempt, known=code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     return Verdict.RETRY if error.retriable else Verdict.FAIL
 
 

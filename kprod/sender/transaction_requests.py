@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from kprod.errors import ERROR_NAMES, RETRIABLE, UnsupportedVersionError
+from kprod.errors import ERROR_NAMES, RETRIABLE, ErrorCode, UnsupportedVersionError
 from kprod.sender.transactions import OffsetFetch
 from kprod.types import ProducerId, TopicPartition
 from kprod.wire import transactions as wire
@@ -248,43 +248,28 @@ class EndTransaction(Ask):
 
 
 UNKNOWN_SERVER_ERROR = -1
-REQUEST_TIMED_OUT = 7
-COORDINATOR_NOT_AVAILABLE = 15
-NOT_COORDINATOR = 16
-ILLEGAL_GENERATION = 22
-UNKNOWN_MEMBER_ID = 25
-CLUSTER_AUTHORIZATION_FAILED = 31
-UNSUPPORTED_VERSION = 35
-INVALID_REQUEST = 42
-INVALID_PRODUCER_EPOCH = 47
-INVALID_TXN_STATE = 48
-INVALID_PRODUCER_ID_MAPPING = 49
-INVALID_TRANSACTION_TIMEOUT = 50
-CONCURRENT_TRANSACTIONS = 51
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-PRODUCER_FENCED = 90
 
-FENCING = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
+FENCING = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """Told by a coordinator: this producer's epoch is not the last one any more."""
-LATE = FENCING | {INVALID_TXN_STATE}
+LATE = FENCING | {ErrorCode.INVALID_TXN_STATE}
 """Told in protocol 2 of a commit: its producer was fenced, or its coordinator's abort was faster.
 
 Brokers say the second by ``INVALID_TXN_STATE``, those with KAFKA-20785 by ``PRODUCER_FENCED``. The
 coordinator takes an abort of that producer in the second case only.
 """
-LOST = frozenset({INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING})
+LOST = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 """Coordinator and producer disagree about the state of the producer."""
 REFUSALS = frozenset(
     {
-        CLUSTER_AUTHORIZATION_FAILED,
-        UNSUPPORTED_VERSION,
-        INVALID_REQUEST,
-        INVALID_TRANSACTION_TIMEOUT,
-        TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
 """Another producer with the same options would be told the same."""
-MOVED = frozenset({COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
 class Reaction(enum.Enum):
@@ -312,13 +297,13 @@ _EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
     {
         # What comes first in a transaction may find the one before still without its markers. In
         # protocol 2 that may be the offsets: no request has added anything before them.
-        (ApiKey.ADD_PARTITIONS_TO_TXN, CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
-        (ApiKey.ADD_OFFSETS_TO_TXN, CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
-        (ApiKey.TXN_OFFSET_COMMIT, CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
+        (ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
+        (ApiKey.ADD_OFFSETS_TO_TXN, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
         # A group's coordinator that does not get its offsets stored may be on its way out.
-        (ApiKey.TXN_OFFSET_COMMIT, REQUEST_TIMED_OUT): Reaction.FIND_AGAIN,
-        (ApiKey.FIND_COORDINATOR, COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,
-        (ApiKey.FIND_COORDINATOR, NOT_COORDINATOR): Reaction.RETRY,
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.REQUEST_TIMED_OUT): Reaction.FIND_AGAIN,
+        (ApiKey.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,
+        (ApiKey.FIND_COORDINATOR, ErrorCode.NOT_COORDINATOR): Reaction.RETRY,
         # Which code it is is no matter there: without an id nothing was sent that could be lost.
         (ApiKey.INIT_PRODUCER_ID, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
         (ApiKey.FIND_COORDINATOR, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
@@ -330,9 +315,9 @@ _EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
 
 _ABORT_TELLS = frozenset(
     {
-        (ApiKey.END_TXN, INVALID_TXN_STATE),
-        (ApiKey.TXN_OFFSET_COMMIT, INVALID_PRODUCER_EPOCH),
-        (ApiKey.TXN_OFFSET_COMMIT, PRODUCER_FENCED),
+        (ApiKey.END_TXN, ErrorCode.INVALID_TXN_STATE),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.PRODUCER_FENCED),
     }
 )
 """In protocol 2: answers to a producer that was fenced, or that the coordinator's abort was faster

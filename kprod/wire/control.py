@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kprod.errors import ProtocolError
+from kprod.errors import ErrorCode, ProtocolError
 from kprod.types import Broker
 from kprod.version import VERSION
 from kprod.wire.framing import begin_request, framed
@@ -22,7 +22,6 @@ from kprod.wire.versions import ApiKey, is_flexible
 
 # ApiVersions ----------------------------------------------------------------------------------
 
-_UNSUPPORTED_VERSION = 35
 _API_RANGE = struct.Struct(">hhh")
 _SOFTWARE_NAME = "kprod"
 _SOFTWARE_FROM = 3
@@ -71,7 +70,7 @@ def decode_api_versions_response(version: int, body: memoryview) -> ApiVersionsR
     flexible = is_flexible(ApiKey.API_VERSIONS, version)
     reader = WireReader(body, subject, flexible=flexible)
     error_code = reader.int16()
-    if error_code == _UNSUPPORTED_VERSION:
+    if error_code == ErrorCode.UNSUPPORTED_VERSION:
         return ApiVersionsReply(error_code, _fallback_ranges(reader.rest(), subject), 0)
     ranges = _ranges(reader)
     throttle_ms = reader.int32() if version >= 1 else 0

@@ -16,10 +16,12 @@ from tests.fault.answers_by_size import FILLED, measured
 from tests.fault.mutated_answers import TRANSACTIONAL, Bench
 
 LONG = os.environ.get("KPROD_CAMPAIGN") == "long"
+TIMEOUT = 1800 if LONG else 60
 SIZES = answers_by_size.SIZES if LONG else (1_000_000,)
 NAMES = tuple(FILLED) if LONG else ("own brokers", "topics", "record errors")
 
 
+@pytest.mark.timeout(TIMEOUT)
 def test_producers_outlive_mutated_answers() -> None:
     found, longest, producers = mutated_answers.run(50_000 if LONG else 300)
     of_transactions = sum(found[api.name] for api in TRANSACTIONAL)
@@ -27,6 +29,7 @@ def test_producers_outlive_mutated_answers() -> None:
     assert of_transactions > found.total() / 5
 
 
+@pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", NAMES)
 def test_answers_cost_no_more_than_their_size(name: str, size: int) -> None:

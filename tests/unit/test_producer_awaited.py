@@ -10,7 +10,7 @@ import pytest
 
 from kprod import KafkaProducer, Persisted, RecordMetadata
 from kprod.buffer.delivery import BatchDelivery
-from kprod.errors import BrokerError, ProducerClosedError
+from kprod.errors import BrokerError, ErrorCode, ProducerClosedError
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
@@ -18,7 +18,6 @@ from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, refu
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
-INVALID_RECORD = 87
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def test_records_that_fail_beside_records_that_do_not(
     broker: ScriptedBroker, producer: KafkaProducer
 ) -> None:
     async def run() -> tuple[RecordMetadata | BaseException, RecordMetadata | BaseException]:
-        broker.next(ApiKey.PRODUCE, refuse(INVALID_RECORD))
+        broker.next(ApiKey.PRODUCE, refuse(ErrorCode.INVALID_RECORD))
         refused = asyncio.ensure_future(producer.send("t", b"bad", partition=0))
         await asyncio.wait([refused])
         stored = producer.send("t", b"good", partition=0)
@@ -63,7 +62,7 @@ def test_records_that_fail_beside_records_that_do_not(
 
     failed, stored = asyncio.run(run())
     assert isinstance(failed, BrokerError)
-    assert failed.code == INVALID_RECORD
+    assert failed.code == ErrorCode.INVALID_RECORD
     assert isinstance(stored, RecordMetadata)
 
 

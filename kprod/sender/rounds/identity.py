@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kprod.clock import ExponentialBackoff
-from kprod.errors import BrokerError, ConnectionLost, KprodError, ProtocolError
+from kprod.errors import BrokerError, ConnectionLost, ErrorCode, KprodError, ProtocolError
 from kprod.latch import Latch
 from kprod.sender.exchange import ControlRequest
 from kprod.sender.network import Network
@@ -14,8 +14,7 @@ from kprod.wire.control import decode_init_producer_id_response, encode_init_pro
 from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
-TOPIC_AUTHORIZATION_FAILED = 29
-FINAL = FATAL | {TOPIC_AUTHORIZATION_FAILED}
+FINAL = FATAL | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Refusals of an identity that no later question can change; every other one may pass."""
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot
-from kprod.errors import ConnectionLost, KprodError
+from kprod.errors import ConnectionLost, ErrorCode, KprodError
 from kprod.sender.exchange import ControlRequest, Failed
 from kprod.sender.network import Network
 from kprod.sender.pending import Pending, PendingQueue
@@ -15,7 +15,6 @@ from kprod.wire.control import MetadataReply, decode_metadata_response, encode_m
 from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
-REBOOTSTRAP_REQUIRED = 129
 MOST_TOLD = 5
 """Topics that a line of the log names."""
 
@@ -139,7 +138,9 @@ class MetadataRound:
             self._asking_since = None
             self._tell(known, self._metadata.snapshot)
             self._network.adopt(self._metadata.snapshot.brokers)
-        elif reply.error_code == REBOOTSTRAP_REQUIRED and self._rebootstrap_after < FOREVER:
+        elif (
+            reply.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._rebootstrap_after < FOREVER
+        ):
             self._rebootstrap("a broker asks for it", now)
         return reply.throttle_ms
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from kprod.buffer.compression import CODEC_IDS, Compressor, compressor
 from kprod.clock import Clock
-from kprod.errors import KprodError
+from kprod.errors import ErrorCode, KprodError
 from kprod.latch import Latch
 from kprod.metrics.table import (
     NODE_METRICS,
@@ -180,15 +180,12 @@ UNANSWERED = 30.0
 JITTER = (0.5, 1.5)
 """Between which parts of the interval the first push is made, so that clients spread."""
 
-UNSUPPORTED_VERSION = 35
-INVALID_REQUEST = 42
-UNSUPPORTED_COMPRESSION_TYPE = 76
-INVALID_RECORD = 87
-UNKNOWN_SUBSCRIPTION_ID = 117
 
-FINAL = frozenset({INVALID_REQUEST, INVALID_RECORD, UNSUPPORTED_VERSION})
+FINAL = frozenset(
+    {ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION}
+)
 """Refusals that asking again cannot change: nothing is told any more."""
-OUTDATED = frozenset({UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE})
+OUTDATED = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 """Refusals of a push by a subscription that has changed: the new one is asked for at once."""
 
 
@@ -232,7 +229,7 @@ class Telemetry:
         # A broker names the id only where it gives one.
         instance_id = reply.instance_id or self.instance_id
         if reply.error_code or instance_id is None:
-            self._refused(reply.error_code or INVALID_REQUEST, now, of_push=False)
+            self._refused(reply.error_code or ErrorCode.INVALID_REQUEST, now, of_push=False)
             return
         self.instance_id = instance_id
         self.identified.open()

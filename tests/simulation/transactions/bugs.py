@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kprod.errors import BrokerError, KprodError
+from kprod.errors import BrokerError, ErrorCode, KprodError
 from kprod.sender.coordination import Coordination
 from kprod.sender.transaction_requests import (
-    PRODUCER_FENCED,
     AddPartitions,
     Ask,
     CommitOffsets,
@@ -120,7 +119,7 @@ class TakesLateCommitsForFencing(Coordination):
     """The coordinator's own abort ends the producer (KAFKA-20785)."""
 
     def _react(self, ask: Ask, code: int, where: str = "") -> Reaction | None:
-        if isinstance(ask, EndTransaction) and code == PRODUCER_FENCED:
+        if isinstance(ask, EndTransaction) and code == ErrorCode.PRODUCER_FENCED:
             self._end_for_good(Reaction.FENCED, BrokerError(code, str(ask)))
             return None
         return super()._react(ask, code, where)
