@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from kprod.broker import EmbeddedBroker
+from tests.support.console_spans import objects
 
 APP = """
 import sys
@@ -60,21 +60,12 @@ def test_a_program_is_traced_and_metered_without_a_line_of_its_own(
         )
         (record,) = broker.records("t")
     assert ran.returncode == 0, ran.stderr
-    told = list(_objects(ran.stdout))
+    told = list(objects(ran.stdout))
     (span,) = [one for one in told if one.get("name") == "send t"]
     assert span["attributes"]["messaging.system"] == "kafka"
     carried = (dict(record.headers)["traceparent"] or b"").decode()
     assert carried.split("-")[1] == span["context"]["trace_id"].removeprefix("0x")
     assert "kprod.record-send-total" in set(_names(told))
-
-
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """What console exporters print: JSON objects, one after the other."""
-    decoder, at = json.JSONDecoder(), text.find("{")
-    while at >= 0:
-        found, end = decoder.raw_decode(text, at)
-        yield found
-        at = text.find("{", end)
 
 
 def _names(told: list[dict[str, Any]]) -> Iterator[str]:

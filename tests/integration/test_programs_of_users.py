@@ -1,8 +1,9 @@
 """Eight programs, with the client they were written for and with kprod: one import is changed.
 
 Each runs as a process of its own, under ``opentelemetry-instrument``, which knows kprod and the
-three clients. What the program noticed and what the broker has is compared; kprod's records carry
-their trace, and its metrics are exported.
+three clients. What the program noticed and what the broker has is compared. With either client each
+record carries the trace of a span that is exported, and both have the same attributes; kprod's
+metrics are exported. ``pytest -rP`` shows what was counted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kprod.broker import EmbeddedBroker
+from tests.support.console_spans import Span, spans
 from tests.support.schema_registry import FakeRegistry
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(700)]
@@ -37,22 +39,32 @@ IMPORTS = {
 }
 """What is changed in a program, and nothing besides."""
 WATCHED = {
-    "OTEL_TRACES_EXPORTER": "none",
+    "OTEL_TRACES_EXPORTER": "console",
+    "OTEL_BSP_MAX_QUEUE_SIZE": "100000",  # spans of a full queue are dropped
     "OTEL_METRICS_EXPORTER": "console",
     "OTEL_LOGS_EXPORTER": "none",
     "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "",
 }
-WITHOUT_METRICS = {"prefork_workers"}
-"""Workers of multiprocessing end without the hooks that export the last figures."""
+WITHOUT_EXPORTS = {"prefork_workers"}
+"""Workers of multiprocessing end without the hooks that export the last spans and figures."""
+NOT_INSTRUMENTED = {"registry_serializers"}
+"""Written for confluent-kafka's SerializingProducer, which OpenTelemetry's package leaves alone."""
 CUT_SHORT = {"notebook"}
 """Ctrl-C ends these somewhere: how many records they had sent by then is no outcome."""
 
 
 class Outcome(NamedTuple):
-    """What the program noticed, and what is stored: (topic, key, value), sorted."""
+    """What the program noticed, and what is stored: (topic, key, value), sorted.
+
+    ``carried`` is the topic and the span of each record whose headers carry one, as 32 and 16
+    digits; ``spans`` are those that were exported by these.
+    """
 
     noticed: Any
     stored: list[tuple[str, bytes | None, bytes | None]]
+    carried: list[tuple[str, tuple[str, str]]]
+    spans: dict[tuple[str, str], Span]
+    printed: str
 
 
 @pytest.fixture(scope="module")
@@ -67,17 +79,18 @@ def names() -> list[str]:
     return [name for name in found if name != "etl_from_polars" or find_spec("polars")]
 
 
-def run(name: str, code: str, registry: FakeRegistry, folder: Path) -> tuple[Outcome, str, bool]:
-    """Run a program before a broker of its own. Also all it printed, and whether it was traced."""
+def run(name: str, code: str, registry: FakeRegistry, folder: Path) -> Outcome:
+    """Run a program before a broker of its own."""
     folder.mkdir()
     program = folder / f"{name}.py"
     program.write_text(code)
     command = Path(sys.executable).with_name("opentelemetry-instrument")
+    exported = {"OTEL_TRACES_EXPORTER": "none"} if name in WITHOUT_EXPORTS else {}
     with EmbeddedBroker(topics={"requests": 1, "cells": 1}, default_partitions=1) as broker:
         broker.create_topic("small", 1, {"max.message.bytes": "1000"})
         ran = subprocess.run(
             [command, sys.executable, program, broker.bootstrap_servers, registry.url],
-            env={**os.environ, **WATCHED, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, **WATCHED, **exported, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -90,10 +103,31 @@ def run(name: str, code: str, registry: FakeRegistry, folder: Path) -> tuple[Out
             .topics
         )
         records = [(topic, one) for topic in topics for one in broker.records(topic)]
-    stored = sorted((topic, one.key, one.value) for topic, one in records)
-    traced = all("traceparent" in dict(one.headers) for _, one in records)
     noticed = next(line for line in ran.stdout.splitlines() if line.startswith("["))
-    return Outcome(json.loads(noticed), stored), ran.stdout, traced
+    contexts = [(topic, dict(one.headers).get("traceparent")) for topic, one in records]
+    return Outcome(
+        noticed=json.JSONDecoder().raw_decode(noticed)[0],
+        stored=sorted((topic, one.key, one.value) for topic, one in records),
+        carried=[(topic, _context(found)) for topic, found in contexts if found is not None],
+        spans={(span.trace_id, span.span_id): span for span in spans(ran.stdout)},
+        printed=ran.stdout,
+    )
+
+
+def _context(traceparent: bytes) -> tuple[str, str]:
+    _version, trace_id, span_id, _flags = traceparent.decode().split("-")
+    return trace_id, span_id
+
+
+def assert_traced(name: str, outcome: Outcome) -> None:
+    """Each stored record carries a span of its own, which tells of its topic."""
+    assert len(outcome.carried) == len(outcome.stored)
+    assert len({context for _, context in outcome.carried}) == len(outcome.stored)
+    if name in WITHOUT_EXPORTS:
+        return
+    for topic, context in outcome.carried:
+        span = outcome.spans[context]
+        assert (span.kind, span.system, span.destination) == ("PRODUCER", "kafka", topic)
 
 
 @pytest.mark.parametrize("name", names())
@@ -105,8 +139,8 @@ def test_a_program_notices_the_same_with_kprod(
     for before, after in IMPORTS.items():
         moved = re.sub(f"^{before}", after, moved, flags=re.MULTILINE)
     assert moved != code
-    original, _, _ = run(name, code, registry, tmp_path / "original")
-    ours, printed, traced = run(name, moved, registry, tmp_path / "kprod")
+    original = run(name, code, registry, tmp_path / "original")
+    ours = run(name, moved, registry, tmp_path / "kprod")
     assert ours.noticed == original.noticed
     assert ours.stored
     if name in CUT_SHORT:
@@ -114,8 +148,15 @@ def test_a_program_notices_the_same_with_kprod(
         assert sorted(map(int, filter(None, in_order))) == list(range(len(in_order)))
     else:
         assert ours.stored == original.stored
-    assert traced
-    assert name in WITHOUT_METRICS or "kprod.record-send-total" in printed
+    assert_traced(name, ours)
+    if name in NOT_INSTRUMENTED:
+        assert not original.carried
+    else:
+        assert_traced(name, original)
+    assert name in WITHOUT_EXPORTS or "kprod.record-send-total" in ours.printed
+    for client, ran in (("original", original), ("kprod", ours)):
+        counts = f"{len(ran.stored)} records, {len(ran.carried)} carry a trace"
+        print(f"{name}, {client}: {counts}, {len(ran.spans)} spans")
 
 
 def test_there_are_eight_programs() -> None:
