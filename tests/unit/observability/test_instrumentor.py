@@ -249,3 +249,37 @@ def test_a_producer_that_contrib_wraps_by_hand_has_contribs_span(
     assert span.name == "t send"  # contrib's
     (record,) = broker.records("t")
     assert [name for name, _ in record.headers] == ["traceparent"]
+
+
+@pytest.mark.parametrize("source", ["argument", "variable"])
+def test_a_bulk_call_is_one_span_on_request(
+    source: str, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, instrumentor = Watched(), KprodInstrumentor()
+    given = {"spans": "call"} if source == "argument" else {}
+    monkeypatch.setenv("OTEL_PYTHON_KPROD_SPANS", "record" if given else "call")
+    instrumentor.instrument(tracer_provider=watched.tracer_provider, **given)
+    try:
+        with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("t", b"alone").get(30)
+            producer.send_many("t", [b"a", b"b", b"c"]).get(30)
+            producer.send_many("t", [b"own"], headers=[[("h", b"x")]]).get(30)
+    finally:
+        instrumentor.uninstrument()
+    many, own = watched.spans()
+    assert many.name == "send t"
+    told = [dict(span.attributes or {})["messaging.batch.message_count"] for span in (many, own)]
+    assert told == [3, 1]
+    carried = [dict(one.headers).get("traceparent") for one in broker.records("t")]
+    assert carried[0] is carried[4] is None
+    context = many.get_span_context()
+    assert context is not None
+    trace_id = f"{context.trace_id:032x}".encode()
+    assert all(one is not None and one.split(b"-")[1] == trace_id for one in carried[1:4])
+    watched.tracer_provider.shutdown()
+
+
+def test_what_is_no_kind_of_span_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_PYTHON_KPROD_SPANS", "batch")
+    with pytest.raises(kprod.ConfigError, match="record or call"):
+        KprodInstrumentor().instrument()
