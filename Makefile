@@ -20,7 +20,7 @@ IN_WORKERS := -n auto --maxprocesses=4
 QUICK := -m "not slow and not spark and not threads and not interop" tests/architecture tests/unit tests/ext tests/golden
 
 .DELETE_ON_ERROR:
-.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign frameworks sanitize lint lint-style lint-types lint-cython lint-words lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map docs site-check clean FORCE
+.PHONY: build bytecode demo test check check-source check-tests oldest coverage campaign frameworks sanitize lint lint-style lint-types lint-cython lint-words lint-c lint-workflows cross wheel test-wheel release-check bench acceptance file-map diagrams docs site-check clean FORCE
 
 # The downloads go on while the extensions are compiled.
 build:
@@ -163,6 +163,10 @@ acceptance: build
 # The page that names every module, from the first lines of their docstrings.
 file-map:
 	$(BIN)/python -m tests.architecture.file_map
+
+# The diagrams, from the code; needs Graphviz (apt-get install graphviz).
+diagrams: build
+	$(BIN)/python -m tests.architecture.diagrams
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

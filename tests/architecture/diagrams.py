@@ -1,0 +1,107 @@
+"""The diagrams of the documentation, drawn from the code by Graphviz.
+
+    python -m tests.architecture.diagrams
+
+writes ``docs/diagrams``: the layers, from the contract that holds them, and the state machines of
+transactions, that of the producer and that of the broker, from their tables of moves. It needs
+``dot`` (apt-get install graphviz); a test compares what is drawn with the code, and does not.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.report.chart import COLOURS
+from kprod.broker.transactions.transaction import LEGAL
+from kprod.sender.transactions import LEADS_TO, MOVES, Party, State
+from tests.architecture.sources import ROOT
+
+PLACE = ROOT / "docs" / "diagrams"
+Edge = tuple[str, str]
+"""From, to."""
+EVERY = "every state"
+HEIR = "in another process"
+STYLE = f"""<style>{COLOURS}
+text {{ font: 12px system-ui, sans-serif; fill: var(--ink) }}
+.node path, .node polygon {{ fill: none; stroke: var(--ink) }}
+.edge path {{ stroke: var(--soft) }} .edge polygon {{ fill: var(--soft); stroke: var(--soft) }}
+.caller path {{ stroke: var(--ours) }} .caller polygon {{ fill: var(--ours); stroke: var(--ours) }}
+.paper {{ fill: var(--paper) }}
+</style>"""
+
+
+def layers() -> dict[Edge, str]:
+    """A layer may import from the one below it, and from all below that."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    found = {tuple(one.get("containers", ())): one for one in contracts["contracts"]}
+    named = found[("kprod",)]["layers"]
+    rows = [", ".join(re.findall(r"\w+", row)) for row in named]
+    return dict.fromkeys(pairwise(rows), "")
+
+
+def producer() -> dict[Edge, str]:
+    """The moves of a transactional producer; those of callers bear the name of the call."""
+    calls = {state: call.value for call, state in LEADS_TO.items() if call.value != "send"}
+    calls[State.IN_TRANSACTION] = "begin_transaction"
+    told: dict[Edge, str] = {}
+    for (before, after), party in MOVES.items():
+        if after is State.FATAL_ERROR:
+            told[EVERY, after.name] = ""
+        else:
+            called = f"{calls[after]}()" if Party.CALLER in party else ""
+            told[before.name, after.name] = HEIR if Party.HEIR in party else called
+    return told
+
+
+def coordinator() -> dict[Edge, str]:
+    """The moves of a transaction at its coordinator."""
+    return {
+        (before.spelled, after.spelled): ""
+        for before, allowed in LEGAL.items()
+        for after in sorted(allowed)
+        if after is not before
+    }
+
+
+DIAGRAMS = {
+    "layers": (layers, "The layers of kprod: each imports only from those below it"),
+    "producer-transaction": (producer, "The states of a transactional producer"),
+    "coordinator-transaction": (coordinator, "The states of a transaction at its coordinator"),
+}
+
+
+def svg(name: str) -> str:
+    """The drawing, in the colours of day and night. Raises FileNotFoundError without ``dot``."""
+    make, told = DIAGRAMS[name]
+    lines = [f"{_edge(edge, label)};" for edge, label in make().items()]
+    look = "node [shape=box style=rounded height=0.4] edge [fontsize=11 arrowsize=0.6]"
+    source = f"digraph {{ {look} nodesep=0.2 ranksep=0.35\n" + "\n".join(lines) + "\n}"
+    ran = subprocess.run(["dot", "-Tsvg"], input=source, capture_output=True, text=True, check=True)
+    drawn = ran.stdout[ran.stdout.index("<svg") :]
+    drawn = re.sub(r'(fill|stroke)="black"|font-[a-z]+="[^"]*"', "", drawn)
+    drawn = drawn.replace('fill="white" stroke="transparent"', 'class="paper"')
+    return drawn.replace(">", f' role="img" aria-label="{told}">\n{STYLE}', 1)
+
+
+def _edge(edge: Edge, label: str) -> str:
+    before, after = edge
+    by = f' [label=" {label}" class=caller]' if label else ""
+    return f'"{before}" -> "{after}"{by}'
+
+
+def drawn_edges(file: Path) -> set[Edge]:
+    """The edges that a drawing shows."""
+    titles: Iterable[str] = re.findall(r"<title>(.*?)</title>", file.read_text())
+    pairs = (title.partition("&#45;&gt;") for title in titles)
+    return {(before, after) for before, arrow, after in pairs if arrow}
+
+
+if __name__ == "__main__":
+    PLACE.mkdir(exist_ok=True)
+    for name in DIAGRAMS:
+        (PLACE / f"{name}.svg").write_text(svg(name))

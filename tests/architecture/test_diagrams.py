@@ -1,0 +1,30 @@
+"""The diagrams of the documentation show what the code has."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tests.architecture.diagrams import DIAGRAMS, PLACE, drawn_edges
+
+
+@pytest.mark.parametrize("name", DIAGRAMS)
+def test_a_diagram_shows_every_move_of_the_code(name: str) -> None:
+    make, _ = DIAGRAMS[name]
+    edges = set(make())
+    assert len(edges) > 5
+    assert drawn_edges(PLACE / f"{name}.svg") == edges, "run: make diagrams"
+
+
+@pytest.mark.parametrize("name", DIAGRAMS)
+def test_the_calls_of_the_application_are_named(name: str) -> None:
+    make, told = DIAGRAMS[name]
+    drawing = ET.parse(PLACE / f"{name}.svg").getroot()
+    assert drawing.attrib["aria-label"] == told
+    texts = {text.strip() for text in drawing.itertext()}
+    assert {call for call in make().values() if call} <= texts
+
+
+def test_there_are_no_others() -> None:
+    assert {file.stem for file in PLACE.glob("*.svg")} == set(DIAGRAMS)
