@@ -41,6 +41,10 @@ IMPORTS = {
 WATCHED = {
     "OTEL_TRACES_EXPORTER": "console",
     "OTEL_BSP_MAX_QUEUE_SIZE": "100000",  # spans of a full queue are dropped
+    # All is printed at the end, one exporter after the other: two would write into each other.
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "100000",
+    "OTEL_BSP_SCHEDULE_DELAY": "3600000",
+    "OTEL_METRIC_EXPORT_INTERVAL": "3600000",
     "OTEL_METRICS_EXPORTER": "console",
     "OTEL_LOGS_EXPORTER": "none",
     "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "",
