@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Self
 
@@ -43,6 +43,18 @@ class Future:
     def retriable(self) -> bool:
         """True once it has an error that may pass."""
         return self.is_done and isinstance(self.exception, RetriableError)
+
+    def __await__(self) -> Generator[Self, None, Any]:
+        """Its value, or raise its error; until it is done, hand itself to what runs the coroutine.
+
+        That is kafka-python's network loop, which goes on once it is done. asyncio takes no such
+        futures: there ``kprod`` and ``kprod.aio`` have futures of their own.
+        """
+        if not self.is_done:
+            yield self
+        if self.exception is not None:
+            raise self.exception
+        return self.value
 
     def success(self, value: Any) -> Self:
         """Set the value, and call those that wait for one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 
 import pytest
 
@@ -46,3 +47,25 @@ def test_what_a_callback_raises_is_logged_and_raised_where_that_is_asked_for(
         with pytest.raises(LookupError):
             Strict().add_callback(fail).success(1)
     assert len(caplog.records) == 2
+
+
+def _outcome(future: Future) -> Generator[Future, None, object]:
+    async def wait() -> object:
+        return await future
+
+    return wait().__await__()
+
+
+def test_a_coroutine_gets_the_outcome_at_once_or_hands_the_future_to_its_loop() -> None:
+    with pytest.raises(StopIteration) as stored:
+        next(_outcome(Future().success(7)))
+    assert stored.value.value == 7
+    with pytest.raises(LookupError):
+        next(_outcome(Future().failure(LookupError())))
+    pending = Future()
+    waiting = _outcome(pending)
+    assert next(waiting) is pending
+    pending.success(8)
+    with pytest.raises(StopIteration) as resumed:
+        next(waiting)
+    assert resumed.value.value == 8
