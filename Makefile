@@ -129,16 +129,16 @@ test-wheel: wheel $(VENV)/dev
 	cp build/wheel/tools.pth build/wheel/venv/lib/python*/site-packages/
 	cd build/wheel/tests && ../venv/bin/python -m pytest $(IN_WORKERS) -q tests/unit tests/ext tests/property $(ARGS)
 
-# All that a release takes but the upload: checks, tests, wheel, documentation; then in build/release
+# All that a release takes but the upload: checks, tests, wheel, documentation; then in build/upload
 # what is published beside the files: their hashes, what kprod is installed with, and the notes.
 release-check: $(VENV)/release
-	rm -rf dist build/release && mkdir -p build/release
+	rm -rf dist build/upload && mkdir -p build/upload
 	$(MAKE) --no-print-directory lint lint-workflows test test-wheel docs
-	cd dist && sha256sum * > ../build/release/SHA256SUMS
+	cd dist && sha256sum * > ../build/upload/SHA256SUMS
 	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
-		--output-file build/release/sbom.json build/wheel/venv
-	$(BIN)/python .ci/release_notes.py > build/release/notes.md
-	@echo "dist/ and build/release/ are what a release consists of"
+		--output-file build/upload/sbom.json build/wheel/venv
+	$(BIN)/python .ci/release_notes.py > build/upload/notes.md
+	@echo "dist/ and build/upload/ are what a release consists of"
 
 # Compiles the extensions for macOS, musl and ARM, and runs nothing there.
 cross: build $(VENV)/cross
