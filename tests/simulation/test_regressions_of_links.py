@@ -95,3 +95,26 @@ def test_a_part_that_an_answer_has_ended_is_not_sent_again() -> None:
         gentle=False,
     )
     assert not run(schedule).violations
+
+
+def test_a_part_that_a_code_nobody_knows_has_ended_is_not_waited_for() -> None:
+    """As above, by a code that no client knows, which is UNKNOWN_SERVER_ERROR to all of them."""
+    schedule = Schedule(
+        seed=95014436,
+        setup=Setup(max_in_flight=1, batch_size=150, growth=3, request_timeout_ms=800),
+        actions=(
+            Disturb(0.0086, 0, Interference("produce", "error-after", code=6, partition=1)),
+            Disturb(0.02, 0, Interference("produce", "error-before", code=19)),
+            Disturb(0.056, 0, Interference("produce", "delay", part=1.0, seconds=2.4)),
+            Send(at=0.1907, topic=0, records=3, size=20),
+            Send(at=0.2022, topic=0, records=1, size=60, keys="explicit"),
+            Disturb(0.2136, 0, Interference("produce", "cut-response", part=1.0)),
+            Disturb(0.2306, 0, Interference("produce", "error-after", code=999, part=1.0), times=2),
+            Send(at=0.2973, topic=0, records=3, size=5),
+            Send(at=0.3003, topic=0, records=1, size=60, keys="explicit"),
+            Send(at=0.3253, topic=0, records=10, size=5),
+            Send(at=1.1009, topic=0, records=3, size=60),
+        ),
+        gentle=False,
+    )
+    assert not run(schedule).violations

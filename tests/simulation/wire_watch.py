@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
-from kprod.errors import MAYBE_WRITTEN
+from kprod.errors import ERROR_NAMES, MAYBE_WRITTEN
 from kprod.types import TopicPartition
 from tests.simulation.clock import SimClock
 from tests.simulation.history import History
@@ -229,7 +229,8 @@ class WireWatch:
             self._sequences.too_large(tp, fields)
         elif code is None or code in MAYBE_WRITTEN:
             self._sequences.doubted(tp, fields)
-        if code == UNKNOWN_SERVER_ERROR and read_by_client:
+        unknown = code == UNKNOWN_SERVER_ERROR or (code is not None and code not in ERROR_NAMES)
+        if unknown and read_by_client:
             self._sequences.ended(tp, fields)
 
 
