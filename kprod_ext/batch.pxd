@@ -138,7 +138,6 @@ cdef class MemoryRecordsBuilder:
     cdef int _give_up_excess(self) except -1
     cdef int sum_early(self) except -1      # for PartitionQueue
     cdef int sum_records(self) except -1
-    cdef object _sum(self, char* data, Py_ssize_t size, object crc)
     cdef uint32_t _checksum(self) except? 0
     cdef int _seal(self) except -1
     cdef int _check_usable(self) except -1

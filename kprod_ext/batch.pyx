@@ -6,7 +6,12 @@ closed for append (no more records, header not written); closed (the batch is co
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t, uintptr_t
 from libc.string cimport memmove
 
@@ -16,7 +21,6 @@ from kprod_ext.buffer_pool cimport (
     PooledBuffer,
     chunk_data,
     chunk_size,
-    part_of,
     view_of,
 )
 from kprod_ext.futures cimport track, untrack
@@ -69,6 +73,25 @@ cdef int load_crc32c() except -1:
     import crc32c as package
     crc32c = package.crc32c
     return 0
+
+
+@cython.final
+@cython.no_gc
+cdef class _Bytes:
+    """Bytes as an argument; the caller keeps them."""
+
+    cdef char* _data
+    cdef Py_ssize_t _size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self._data, self._size, True, flags)
+
+
+cdef object sum_of(char* data, Py_ssize_t size, object crc):
+    """The CRC-32C of what ``crc`` is the sum of, and of these bytes behind it."""
+    cdef _Bytes given = _Bytes.__new__(_Bytes)
+    given._data, given._size = data, size
+    return crc32c(given, crc, HOLD_GIL)
 
 
 # A CRC is a remainder of polynomials over GF(2), here with the coefficient of x**0 in the highest
@@ -420,39 +443,38 @@ cdef class MemoryRecordsBuilder:
         processor still has them in its cache, unlike the sender's. Without a GIL the sender could
         give the memory back meanwhile, and nobody waits for its processor time.
         """
-        if KPROD_HAS_GIL and self.compression == NO_COMPRESSION:
-            try:
-                self.sum_records()
-            except BufferError:
-                pass        # this thread waited for the pool's lock, and the batch has ended
+        if KPROD_HAS_GIL and self.compression == NO_COMPRESSION and not self._buffer.given_back:
+            self.sum_records()
         return 0
 
     cdef int sum_records(self) except -1:
         """Calculate the CRC-32C of the records, once.
 
-        The GIL is held throughout: reacquiring it can take longer than the checksum.
+        The GIL is held throughout: reacquiring it can take longer than the checksum. Only the
+        garbage collector may run Python code in between, and so let the sender send the batch,
+        give it another header, and end it; the memory of the records stays.
         """
         cdef Chunk* chunk
         if self._is_summed:
             return 0
         leave_chunk(self)
         chunk = self._buffer.chunks
-        crc = self._sum(self._buffer.data + HEADER_SIZE, self._first_used - HEADER_SIZE, 0)
-        while chunk != NULL:
-            crc = self._sum(chunk_data(chunk), chunk.used, crc)
-            chunk = chunk.next
+        self._buffer.readers += 1
+        try:
+            crc = sum_of(self._buffer.data + HEADER_SIZE, self._first_used - HEADER_SIZE, 0)
+            while chunk != NULL:
+                crc = sum_of(chunk_data(chunk), chunk.used, crc)
+                chunk = chunk.next
+        finally:
+            self._buffer.readers -= 1
         self._records_crc, self._is_summed = crc, True
         return 0
-
-    cdef object _sum(self, char* data, Py_ssize_t size, object crc):
-        # No memoryview: making one can start the garbage collector, which can release the GIL.
-        return crc32c(part_of(self._buffer, data, size), crc, HOLD_GIL)
 
     cdef uint32_t _checksum(self) except? 0:
         """The CRC-32C of all bytes after its own field."""
         cdef uint32_t header
         self.sum_records()
-        header = self._sum(self._buffer.data + CRC_START, HEADER_SIZE - CRC_START, 0)
+        header = sum_of(self._buffer.data + CRC_START, HEADER_SIZE - CRC_START, 0)
         return followed_by_zeros(header, self._tail.end - HEADER_SIZE) ^ self._records_crc
 
     cdef int _seal(self) except -1:

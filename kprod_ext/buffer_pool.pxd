@@ -57,9 +57,10 @@ cdef class PooledBuffer:
     cdef readonly Py_ssize_t chunk_bytes    # bytes the pool has counted for them
     cdef readonly Py_ssize_t lent       # views out; guarded by the pool's lock
     cdef bint given_back                # guarded by the pool's lock
+    # Reads of the memory without a view. Changed with the GIL, or by the sender: no lock.
+    cdef Py_ssize_t readers
 
 
-cdef object part_of(PooledBuffer buffer, char* data, Py_ssize_t size)
 cdef object view_of(PooledBuffer buffer, char* data, Py_ssize_t size)
 
 

@@ -73,17 +73,12 @@ cdef class _Part:
         PyBuffer_Release(&self._lent)
 
 
-cdef object part_of(PooledBuffer buffer, char* data, Py_ssize_t size):
-    """A part of the buffer's memory, wherever it is, for what reads bytes-like objects."""
+cdef object view_of(PooledBuffer buffer, char* data, Py_ssize_t size):
+    """A read-only view of a part of the buffer's memory, wherever that part is."""
     cdef _Part part = _Part.__new__(_Part)
     PyObject_GetBuffer(buffer, &part._lent, PyBUF_SIMPLE)
     part._data, part._size = data, size
-    return part
-
-
-cdef object view_of(PooledBuffer buffer, char* data, Py_ssize_t size):
-    """A read-only view of a part of the buffer's memory."""
-    return memoryview(part_of(buffer, data, size))
+    return memoryview(part)
 
 
 @cython.final
@@ -145,7 +140,7 @@ cdef class BufferPool:
         return self._hand_out(buffer, block, size) if taken else None
 
     cpdef void deallocate(self, PooledBuffer buffer) except *:
-        """Return a buffer's bytes, and its memory unless a view of it is out."""
+        """Return a buffer's bytes, and its memory unless a view or a reader of it is left."""
         cdef Block* block = NULL
         cdef Chunk* chunks = NULL
         cdef bint first_time
@@ -156,7 +151,7 @@ cdef class BufferPool:
         with self._lock:
             first_time = not buffer.given_back
             buffer.given_back = True
-            if first_time and buffer.lent == 0:
+            if first_time and buffer.lent == 0 and buffer.readers == 0:
                 block, chunks = <Block*>buffer.data, buffer.chunks
                 buffer.data = NULL
                 buffer.chunks = NULL

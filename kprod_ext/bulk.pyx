@@ -345,11 +345,7 @@ cdef class BulkAppender:
         for i in range(self._filled_count):
             context._noted(self._topic._partitions[self._filled[i]])
         self._filled_count = self._untold = 0
-        try:
-            context._wake()
-        except BaseException:
-            context._wake()     # as in PartitionQueue._tell
-            raise
+        context.wake()
         return 0
 
     cdef int _write_rows(self, RecordChunk chunk) noexcept nogil:

@@ -82,6 +82,7 @@ cdef class AppendContext:
     cdef public SharedFlag closed
     cdef public SharedCount shuts       # how many times records were shut out
 
+    cdef int wake(self) except -1
     cdef bint refuses(self) except -1
 
 

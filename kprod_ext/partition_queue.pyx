@@ -120,6 +120,15 @@ cdef class AppendContext:
         self._wake, self._look_within = wake, look_within
         self._hurry, self._wait = hurry, wait
 
+    cdef int wake(self) except -1:
+        """Let the sender look, also if a signal handler raises meanwhile: records are queued."""
+        try:
+            self._wake()
+        except BaseException:
+            self._wake()
+            raise
+        return 0
+
     cdef bint refuses(self) except -1:
         """Whether no record may be queued now."""
         if self.closed:
@@ -348,11 +357,11 @@ cdef class PartitionQueue:
             if quietly:
                 pass
             elif result.wake_sender:
-                context._wake()
+                context.wake()
             else:
                 context._look_within(self.linger)
         except BaseException:
-            context._wake()     # a signal handler has raised, and the record is queued
+            context.wake()      # a signal handler has raised, and the record is queued
             raise
         if compress is not None:
             context._compression.help()
@@ -361,11 +370,7 @@ cdef class PartitionQueue:
     cpdef void batch_filled(self) except *:
         """A record has filled the open batch: the sender should look."""
         self.context._noted(self)
-        try:
-            self.context._wake()
-        except BaseException:
-            self.context._wake()    # as in _tell
-            raise
+        self.context.wake()
 
     def shut(self):
         """Take no more records into the open batch. When this returns, no append is under way."""

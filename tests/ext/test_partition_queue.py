@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -240,3 +241,39 @@ def test_an_appender_refuses_what_it_cannot_take() -> None:
     with pytest.raises(TypeError, match="one accumulator"):
         appender.admit(1, new_queue())
     assert (appender.admits(0), appender.admits(1)) == (True, False)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="collects between two lines of Python only")
+def test_a_batch_may_be_renumbered_and_end_while_its_appender_sums_it() -> None:
+    """A collection in the midst of the sum lets other threads run, the sender among them."""
+    pool = BufferPool(1_000_000, 1000)
+    queue = new_queue(batch_size=1000, batch_max_size=50_000, pool=pool)
+    queue.grows_to = 50_000
+    gone: list[Any] = []
+
+    def send(phase: str, _: dict[str, int]) -> None:
+        if phase == "start" and not gone and queue.oldest.closed_for_append:
+            gone.append(queue.oldest)
+            queue.close_head()
+            batch = queue.take_head()
+            batch.close()
+            batch.reopen_producer_state(8, 2, 0)
+            batch.release()
+
+    queue.append(1, b"key", bytes(90), ())
+    kept = [tuple([n, n, n]) for n in range(3000)]  # so that a call's arguments are new memory
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(send)
+    gc.set_threshold(1)
+    try:
+        while not gone:
+            assert queue.append(1, b"key", bytes(90), ()) is not None
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(send)
+    assert len(kept) == 3000
+    assert queue.append(1, b"key", bytes(90), ()) is not None
+    gone.clear()
+    queue.close_head()
+    queue.take_head().release()
+    assert pool.available == pool.total
