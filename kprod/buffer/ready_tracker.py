@@ -304,9 +304,7 @@ class ReadyTracker:
             return
         queue.grows_to = queues_of_node.batches_grow_to
         self.depths.see(queue)
-        when = AT_ONCE
-        if batch.attempts or not full:
-            when = _due_at(batch, leader, AT_ONCE if full else queue.linger)
+        when = _due_at(batch, leader, AT_ONCE if full else queue.linger)
         if when <= now:
             self._move(queue, queues_of_node.due)
         else:
@@ -335,8 +333,7 @@ class ReadyTracker:
     def _move(self, queue: PartitionQueue, place: QueueList) -> None:
         """Let ``queue`` stand at ``place``; where it stands already it keeps its turn."""
         if queue.queue_list is not place:
-            if queue.queue_list is not None:
-                self._leave(queue)
+            self._leave(queue)
             place.join(queue)
 
     def _leave(self, queue: PartitionQueue) -> None:

@@ -180,7 +180,7 @@ class ProducerMetrics(ProducerCounters):
         It took ``nbytes`` on the wire; its records took ``uncompressed`` bytes before compression,
         the largest of them ``largest``.
         """
-        topic = self.topics.get(topic_name) or self.topic(topic_name)
+        topic = self.topic(topic_name)
         topic.records_sent += records
         topic.batches_sent += 1
         topic.bytes_sent += nbytes

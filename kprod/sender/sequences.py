@@ -153,7 +153,7 @@ class Sequences:
         return found
 
     def _of_batch(self, batch: ProducerBatch) -> PartitionSequence:
-        """As ``_of``, and ``batch.sequences`` has it from now on, without a look into a dict."""
+        """As ``_of``; from ``assign`` on ``batch.sequences`` has it, without a look into a dict."""
         state: PartitionSequence = batch.sequences or self._of(batch.tp)
         batch.sequences = state
         return state
@@ -230,7 +230,7 @@ class Sequences:
 
     def assign(self, batch: ProducerBatch) -> None:
         """Give a batch that is about to leave its place; one that has a place keeps it."""
-        state = batch.sequences or self._of_batch(batch)
+        state = self._of_batch(batch)
         if not batch.in_line:
             state.in_flight.append(batch)
             batch.in_line = True
@@ -264,8 +264,7 @@ class Sequences:
         state = batch.sequences
         state.on_wire -= 1
         batch.on_wire = False
-        if state.refused:
-            self._note_change(state)
+        self._note_change(state)
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
         """True when no earlier batch of the partition is without an outcome."""
@@ -313,7 +312,7 @@ class Sequences:
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """The leader that ``batch`` was sent to has stored it, at -1 if it did not say where."""
-        state = batch.sequences or self._of_batch(batch)
+        state = batch.sequences
         in_new_log = batch.overtaken and self._is_of_a_new_log(state, batch)
         if in_new_log and self.transaction is None:
             # What overtook it is in the log of a topic that is gone. The new one expects the
@@ -365,8 +364,7 @@ class Sequences:
             in_flight.remove(batch)
         else:
             return
-        if state.refused:
-            self._note_change(state)
+        self._note_change(state)
 
     def was_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """``parts`` take the place, and between them the sequence numbers, of ``batch``."""

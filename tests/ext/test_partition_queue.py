@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
