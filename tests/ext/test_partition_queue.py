@@ -260,7 +260,7 @@ def test_a_batch_may_be_renumbered_and_end_while_its_appender_sums_it() -> None:
             batch.release()
 
     queue.append(1, b"key", bytes(90), ())
-    kept = [tuple([n, n, n]) for n in range(3000)]  # so that a call's arguments are new memory
+    kept = [(n, n, n) for n in range(3000)]  # so that a call's arguments are new memory
     thresholds = gc.get_threshold()
     gc.callbacks.append(send)
     gc.set_threshold(1)
