@@ -62,18 +62,21 @@ class RegistryHttp:
         """What the answer's JSON holds.
 
         Raises SchemaNotFoundError, IncompatibleSchemaError, and RegistryError for other refusals
-        and when no address answered in time.
+        and when no address answered in time: the last answer, or why none came.
         """
         deadline = time.monotonic() + self._seconds
         attempt = 0
+        answered = None
         while True:
             error = self._round(method, path, body, deadline)
             if not isinstance(error, RegistryError):
                 return error
+            if error.status is not None:
+                answered = error
             attempt += 1
             wait = self._backoff.delay(attempt)
             if not error.retriable or time.monotonic() + wait >= deadline:
-                raise error
+                raise answered or error
             _log.warning("%s; trying again", error)
             time.sleep(wait)
 

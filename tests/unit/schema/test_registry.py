@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,20 @@ def test_trying_ends_with_the_time(fake: FakeRegistry) -> None:
     with pytest.raises(RegistryError, match=r"it cannot answer now \(HTTP status 503") as raised:
         SchemaRegistry(fake.url, timeout_ms=300).register("s", ORDER)
     assert raised.value.retriable
+    assert len(fake.asked) >= 2
+
+
+def test_an_answer_says_more_than_the_end_of_the_time(fake: FakeRegistry) -> None:
+    """The registry refuses, and is silent then."""
+
+    def refuse_once(_: object) -> tuple[int, bytes]:
+        if len(fake.asked) > 1:
+            time.sleep(1.0)
+        return 503, b"<html>down</html>"
+
+    fake.odd = refuse_once
+    with pytest.raises(RegistryError, match=r"it cannot answer now \(HTTP status 503"):
+        SchemaRegistry(fake.url, timeout_ms=400).register("s", ORDER)
     assert len(fake.asked) >= 2
 
 
