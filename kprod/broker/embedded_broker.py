@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import select
 import shutil
 import tempfile
 import weakref
@@ -65,11 +66,16 @@ class EmbeddedBroker:
         transaction_config: TransactionConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Raises ``ConfigError`` for listeners that cannot be, or let others in unasked, and for
-        directories given twice.
+        """Raises ``ConfigError`` for listeners that cannot be, or let others in unasked, for
+        directories given twice, and where the system has no epoll.
 
         Nodes after the first take the ports after ``port``, or free ones when that is 0.
         """
+        if not hasattr(select, "epoll"):
+            raise ConfigError(
+                "the embedded broker needs epoll, which only Linux has: start it there, in a"
+                " container for one, and give producers its address"
+            )
         if nodes < 1:
             raise ConfigError(f"nodes={nodes}: a broker has at least one")
         chosen = list(listeners) or [Listener(host=host, port=port)]

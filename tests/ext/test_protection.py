@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 import kprod_ext
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are properties of ELF files")
 
 SHARED_OBJECTS = sorted(Path(kprod_ext.__file__ or "").parent.glob("*.so"))
 WRITABLE_AND_EXECUTABLE = 0b011

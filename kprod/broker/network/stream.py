@@ -13,9 +13,9 @@ from typing import Final
 from kprod.broker.records.file_slice import FileSlice
 from kprod.types import BytesLike
 
-READ: Final = select.EPOLLIN
-"""Wait until the peer has sent something."""
-WRITE: Final = select.EPOLLOUT
+READ: Final = select.POLLIN
+"""Wait until the peer has sent something. In poll and in epoll it is the same bit."""
+WRITE: Final = select.POLLOUT
 """Wait until the peer takes something."""
 
 Part = BytesLike | FileSlice

@@ -1,0 +1,58 @@
+"""kprod where the system has less than Linux: what is not there is neither imported nor called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+LINUX_ONLY = """
+import asyncio, multiprocessing.util, os, select, signal, subprocess, tempfile, threading
+
+for module, names in {
+    os: "copy_file_range eventfd fdatasync memfd_create pidfd_open pipe2 posix_fadvise"
+    " sched_getaffinity splice",
+    select: "epoll " + " ".join(name for name in dir(select) if name.startswith("EPOLL")),
+    signal: "SIGRTMAX SIGRTMIN sigtimedwait sigwaitinfo",
+}.items():
+    for name in names.split():
+        if hasattr(module, name):
+            delattr(module, name)
+"""
+"""Takes away what macOS does not have; the modules before it use them where they are."""
+
+IMPORT_ALL = """
+import importlib, pkgutil, kprod
+
+def fail(name):
+    raise
+
+found = [each.name for each in pkgutil.walk_packages(kprod.__path__, "kprod.", fail)]
+for name in found:
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+assert len(found) > 200
+"""
+
+MAKE_A_BROKER = """
+from kprod.broker import EmbeddedBroker
+from kprod.errors import ConfigError
+
+try:
+    EmbeddedBroker()
+except ConfigError as error:
+    print(error)
+"""
+
+
+def test_every_module_can_be_imported_without_what_only_linux_has() -> None:
+    subprocess.run([sys.executable, "-c", LINUX_ONLY + IMPORT_ALL], check=True)
+
+
+def test_an_embedded_broker_says_that_it_needs_linux() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LINUX_ONLY + MAKE_A_BROKER],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert "the embedded broker needs epoll" in ran.stdout
