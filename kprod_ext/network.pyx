@@ -307,7 +307,8 @@ cdef extern from *:
         memset(&message, 0, sizeof message);
         message.msg_iov = pieces;
         message.msg_iovlen = count;
-        /* No signal: the program we are embedded in may want its SIGPIPE for itself. */
+        /* No signal: the program we are embedded in may want its SIGPIPE for itself. Where there is
+           no such flag, an option of the socket says the same (kprod/transport/tcp.py). */
         return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     """

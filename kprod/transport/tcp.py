@@ -6,6 +6,7 @@ import encodings.idna  # noqa: F401  socket.getaddrinfo would, in the sender's t
 import os
 import re
 import socket
+import sys
 import threading
 from collections.abc import Callable
 
@@ -232,6 +233,10 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
+_SO_NOSIGPIPE = 0x1022
+"""Of macOS; Python has no name for it. Older kernels have no flag of a call that does the same."""
+
+
 def _socket_options(
     send_bytes: int | None, receive_bytes: int | None
 ) -> list[tuple[int, int, int]]:
@@ -240,6 +245,8 @@ def _socket_options(
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     ]
+    if sys.platform == "darwin":
+        options.append((socket.SOL_SOCKET, _SO_NOSIGPIPE, 1))
     if send_bytes is not None:
         options.append((socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes))
     if receive_bytes is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from kprod.errors import ConnectionLost
 from kprod.transport.tcp import Address, TcpBackend
 from kprod.transport.tcp_transport import TcpTransport
 from kprod_ext import Poller
-from tests.unit.transport.networks import unused_address
+from tests.unit.transport.networks import RESET_ON_CLOSE, unused_address
 
 LONG = 20.0
 IP_LOCAL_PORT_RANGE = 51  # Linux 6.3; the socket module has no name for it
@@ -168,6 +169,22 @@ def can_choose_ports() -> bool:
         except OSError:
             return False
     return True
+
+
+@pytest.mark.alone  # the signal would end the process
+def test_a_peer_that_is_gone_is_an_error_and_no_signal(listener: socket.socket) -> None:
+    """Python ignores SIGPIPE, but a program that embeds it, or a filter of lines, may not."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    with backend_of(ipv4(*listener.getsockname())) as backend:
+        transport = connect(backend)
+        peer, _ = listener.accept()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        peer.close()
+        for _ in range(2):  # the first error is told as a reset, and then it is a broken pipe
+            backend.poll(LONG)
+            with pytest.raises(ConnectionLost, match="broke"):
+                transport.send([b"x"])
+        transport.close()
 
 
 @pytest.mark.alone  # a descriptor that another test left would be closed, and its number taken
