@@ -133,11 +133,11 @@ test-wheel: wheel $(VENV)/dev
 # what is published beside the files: their hashes, what kprod is installed with, and the notes.
 release-check: $(VENV)/release
 	rm -rf dist build/upload && mkdir -p build/upload
+	$(BIN)/python .ci/release_notes.py > build/upload/notes.md
 	$(MAKE) --no-print-directory lint lint-workflows test test-wheel docs
 	cd dist && sha256sum * > ../build/upload/SHA256SUMS
 	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
 		--output-file build/upload/sbom.json build/wheel/venv
-	$(BIN)/python .ci/release_notes.py > build/upload/notes.md
 	@echo "dist/ and build/upload/ are what a release consists of"
 
 # Compiles the extensions for macOS, musl and ARM, and runs nothing there.

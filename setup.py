@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -66,6 +67,10 @@ DIRECTIVES = {
     "freethreading_compatible": True,
 }
 
+# Without it clang on macOS compiles for the very system it runs on, whatever the wheel's name says.
+TARGET = {"MACOSX_DEPLOYMENT_TARGET": sysconfig.get_config_var("MACOSX_DEPLOYMENT_TARGET")}
+ENVIRONMENT = {name: str(value) for name, value in TARGET.items() if value} | dict(os.environ)
+
 EXTENSIONS = sorted(Path("kprod_ext").glob("*.pyx"))
 
 
@@ -112,7 +117,7 @@ class BuildExtensions(build_ext):
 def keep_warnings(command: list[str], **options: object) -> None:
     """Run the compiler or the linker; ``.warnings`` beside its output gets what it says, if any."""
     made = Path(command[command.index("-o") + 1])
-    ran = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    ran = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, env=ENVIRONMENT)
     sys.stderr.write(ran.stderr)
     kept = made.with_name(made.name + ".warnings")
     kept.unlink(missing_ok=True)

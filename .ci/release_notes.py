@@ -1,10 +1,12 @@
 """The notes of a release: what CHANGELOG.md says under the version that pyproject.toml names.
 
-Before that heading is written, what is unreleased.
+Before that heading is written, what is unreleased; not for a tag, which ``RELEASE_TAG`` names where
+a release is made: it has to be that version, and its heading has to be there.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tomllib
@@ -14,13 +16,17 @@ ROOT = Path(__file__).parents[1]
 HEADING = re.compile(r"^## \[(.+?)\].*$", re.MULTILINE)
 
 
-def notes(changelog: str, version: str) -> str:
+def notes(changelog: str, version: str, tag: str = "") -> str:
     """The text between the heading of ``version`` and the next one.
 
-    ``ValueError``: neither ``version`` nor anything unreleased is there.
+    ``ValueError``: neither ``version`` nor anything unreleased is there, or ``tag`` is of another.
     """
+    if tag and tag != f"v{version}":
+        raise ValueError(f"the tag is {tag}, and pyproject.toml has {version}")
     parts = HEADING.split(changelog)[1:]
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    if tag and version not in sections:
+        raise ValueError(f"CHANGELOG.md has no heading {version}")
     text = (sections.get(version) or sections.get("Unreleased", "")).strip()
     if not text:
         raise ValueError(f"CHANGELOG.md has nothing to say of {version}")
@@ -29,4 +35,6 @@ def notes(changelog: str, version: str) -> str:
 
 if __name__ == "__main__":
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    sys.stdout.write(notes((ROOT / "CHANGELOG.md").read_text("utf-8"), project["version"]) + "\n")
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    tag = os.environ.get("RELEASE_TAG", "")
+    sys.stdout.write(notes(changelog, project["version"], tag) + "\n")

@@ -44,16 +44,50 @@ def test_workflows_call_targets_of_the_makefile(workflow: Path) -> None:
     assert {name for names in called for name in names.split()} <= targets()
 
 
+def jobs(workflow: Path) -> dict[str, str]:
+    """The text of each job by its name."""
+    _, _, text = workflow.read_text().partition("\njobs:\n")
+    _, *parts = re.split(r"^  ([a-z-]+):\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_job_that_runs_the_suite_has_what_tests_fail_without(workflow: Path) -> None:
+    """``CI`` is set there, so that nothing is skipped for want of Kerberos or Maven."""
+    whole = re.compile(r"make (?:test|release-check|campaign)\b")
+    bare = {
+        name
+        for name, text in jobs(workflow).items()
+        if whole.search(text) and "run: .ci/system_packages" not in text
+    }
+    assert bare == set()
+
+
+def test_the_hashes_of_a_release_are_those_of_its_files() -> None:
+    """Each job that builds wheels has only some of them."""
+    publish = jobs(ROOT / ".github" / "workflows" / "wheels.yml")["publish"]
+    collected, summed, uploaded = map(publish.index, ("cp source/dist", "sha256sum", "gh release"))
+    assert collected < summed < uploaded
+
+
 def test_the_documentation_names_every_workflow() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
     assert not [path.name for path in WORKFLOWS if f"`{path.name}`" not in page]
 
 
+def test_the_oldest_versions_are_those_of_what_users_install() -> None:
+    found = runpy.run_path(str(ROOT / ".ci" / "oldest.py"))["oldest"](ROOT / "pyproject.toml")
+    names = {one.partition("==")[0] for one in found}
+    assert names >= {"crc32c", "kio", "opentelemetry-sdk", "pyarrow", "typer"}
+    assert not names & {"mkdocs-material", "playwright", "pytest", "ruff", "ziglang"}
+
+
+Notes = Callable[..., str]
+
+
 @pytest.fixture(scope="module")
-def notes() -> Callable[[str, str], str]:
-    found: Callable[[str, str], str] = runpy.run_path(str(ROOT / ".ci" / "release_notes.py"))[
-        "notes"
-    ]
+def notes() -> Notes:
+    found: Notes = runpy.run_path(str(ROOT / ".ci" / "release_notes.py"))["notes"]
     return found
 
 
@@ -65,12 +99,18 @@ def notes() -> Callable[[str, str], str]:
         ("0.3.0", "### Added\n\n- A thing."),
     ],
 )
-def test_the_notes_of_a_release_are_its_section(
-    notes: Callable[[str, str], str], version: str, text: str
-) -> None:
+def test_the_notes_of_a_release_are_its_section(notes: Notes, version: str, text: str) -> None:
     assert notes(CHANGELOG, version) == text
 
 
-def test_a_version_without_a_section_has_no_notes(notes: Callable[[str, str], str]) -> None:
+def test_a_tag_names_the_version_and_its_section(notes: Notes) -> None:
+    assert notes(CHANGELOG, "0.2.0", "v0.2.0") == "- Another thing."
+    with pytest.raises(ValueError, match=r"v0\.2\.0.*pyproject\.toml has 0\.1\.0"):
+        notes(CHANGELOG, "0.1.0", "v0.2.0")
+    with pytest.raises(ValueError, match=r"no heading 0\.3\.0"):
+        notes(CHANGELOG, "0.3.0", "v0.3.0")
+
+
+def test_a_version_without_a_section_has_no_notes(notes: Notes) -> None:
     with pytest.raises(ValueError, match=r"nothing to say of 0\.4\.0"):
         notes("# Changelog\n\n## [0.1.0]\n\n- The first thing.\n", "0.4.0")
