@@ -11,7 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-OURS = {"dev", "docs", "wheel", "release", "cross", "kerberos"}
+OURS = {"dev", "docs", "site", "wheel", "release", "cross", "kerberos"}
 """Extras for those who work on kprod."""
 WITH_IT = {"opentelemetry-api": "opentelemetry-sdk"}
 """What tests use beside a package has to be of its very version."""
