@@ -460,5 +460,5 @@ cdef class ProducerBatch(MemoryRecordsBuilder):
     cdef public bint maybe_written
     cdef public bint on_wire
     cdef public bint overtaken
-    cdef public SharedFlag is_drained     # the sender took it: no caller compresses it
+    cdef public SharedFlag taken_by_sender    # no caller compresses it
     cdef ProducerBatch following        # next in its queue; guarded by the queue's lock

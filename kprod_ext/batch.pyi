@@ -225,7 +225,7 @@ class ProducerBatch(MemoryRecordsBuilder):
     maybe_written: bool
     on_wire: bool
     overtaken: bool
-    is_drained: bool
+    taken_by_sender: bool
 
     def __init__(
         self,

@@ -329,7 +329,7 @@ cdef class BulkAppender:
         # the sender in any case.
         self._filled[self._filled_count] = self.partition
         self._filled_count += 1
-        result = queue.append_to_new_batch(&record, None, True)
+        result = queue.append_or_open_batch(&record, None, True)
         if result is None:
             return False
         self._untold += result.nbytes

@@ -35,7 +35,7 @@ cdef class _Gate:
     cdef list taken             # numbers of the signals it stands in for
     cdef list pending           # numbers of the signals that came, in order
     cdef object raised          # the exception of a handler while signals were let in
-    cdef bint shut
+    cdef bint closed
     cdef unsigned long owner    # the thread that runs the work; 0: none
 
     def __cinit__(self):
@@ -47,7 +47,7 @@ cdef class _Gate:
         own = self.own[number]
         if own is None:
             return None
-        if self.shut:
+        if self.closed:
             if number not in self.pending:
                 self.pending.append(number)
             return None
@@ -109,7 +109,7 @@ def hold_signals(work, *args):
     if GATE.owner == MAIN:  # a handler or a finalizer within such work calls this
         return _held(work, args)
     GATE.owner = MAIN
-    GATE.shut = True
+    GATE.closed = True
     try:
         GATE.take_over()
         return work(*args)
@@ -129,12 +129,12 @@ cdef int throw(object error) except -1:
 
 
 cdef object _held(object work, tuple args):
-    cdef bint before = GATE.shut
-    GATE.shut = True
+    cdef bint before = GATE.closed
+    GATE.closed = True
     try:
         return work(*args)
     finally:
-        GATE.shut = before
+        GATE.closed = before
 
 
 def let_signals_in(wait, /, *args):
@@ -143,7 +143,7 @@ def let_signals_in(wait, /, *args):
     if GATE.owner != PyThread_get_thread_ident():
         return wait(*args)
     GATE.raised = None
-    GATE.shut = False
+    GATE.closed = False
     try:
         raised = GATE.deliver()
         if raised is not None:
@@ -151,7 +151,7 @@ def let_signals_in(wait, /, *args):
             throw(raised)
         return wait(*args)
     finally:
-        GATE.shut = True
+        GATE.closed = True
 
 
 def raised_by_signal(error, /):

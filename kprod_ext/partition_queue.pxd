@@ -80,7 +80,7 @@ cdef class AppendContext:
     cdef object _compression
     cdef public object refusal          # returns why no record may be queued; or None
     cdef public SharedFlag closed
-    cdef public SharedCount shuts       # how many times records were shut out
+    cdef public SharedCount closings        # how often all open batches were closed
 
     cdef int wake(self) except -1
     cdef bint refuses(self) except -1
@@ -119,7 +119,7 @@ cdef class PartitionQueue:
     cdef ProducerBatch _youngest
     cdef SharedCount _depth
     cdef Py_ssize_t _drained
-    cdef SharedCount _opened                # counts opened batches and calls of shut
+    cdef SharedCount _opened                # counts openings and closings of its batches
     cdef public SharedFlag retired
     # Set once.
     cdef readonly AppendContext context
@@ -148,7 +148,7 @@ cdef class PartitionQueue:
     )
     cdef AppendResult _append_to_open(self, Record* record)
     cdef ProducerBatch _open_batch(self)
-    cdef AppendResult append_to_new_batch(
+    cdef AppendResult append_or_open_batch(
         self, Record* record, PooledBuffer buffer, bint quietly
     )
     cpdef void batch_filled(self) except *
@@ -160,7 +160,7 @@ cdef class PartitionQueue:
         Record* record,
         AppendResult result,
         Py_ssize_t opened,
-        Py_ssize_t shuts,
+        Py_ssize_t closings,
         bint quietly,
     ) except -1
     cdef void _link(self, ProducerBatch batch) noexcept

@@ -43,12 +43,13 @@ class AppendContext:
     under the queue's lock: it must be a function of C. ``incomplete`` gets every batch before it is
     queued. ``wake`` and ``look_within`` let the sender look; ``hurry`` and ``wait`` are those of
     the deliveries, and get the queue first; ``compression`` is offered batches that are full.
-    ``refusal`` says why no record may be queued now, and ``shuts`` is how often that has changed.
+    ``refusal`` says why no record may be queued now, and ``closings`` counts the times when
+    all open batches were closed.
     """
 
     refusal: Any
     closed: bool
-    shuts: int
+    closings: int
 
     def __init__(
         self,
@@ -167,7 +168,7 @@ class PartitionQueue:
     def batch_filled(self) -> None:
         """A record has filled the open batch: the sender should look."""
 
-    def shut(self) -> None:
+    def close_open_batch(self) -> None:
         """Take no more records into the open batch. When this returns, no append is under way."""
 
     @property

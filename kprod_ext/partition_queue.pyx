@@ -177,7 +177,7 @@ cdef class PartitionQueue:
         if timestamp_ms is None:
             held.record.timestamp_ms = NO_TIME
         try:
-            return self.append_to_new_batch(&held.record, buffer, False)
+            return self.append_or_open_batch(&held.record, buffer, False)
         finally:
             release_record(&held)
 
@@ -216,7 +216,7 @@ cdef class PartitionQueue:
             self.batch_filled()
         return result
 
-    cdef AppendResult append_to_new_batch(
+    cdef AppendResult append_or_open_batch(
         self, Record* record, PooledBuffer buffer, bint quietly
     ):
         """Try the open batch again, then open a new batch.
@@ -230,10 +230,10 @@ cdef class PartitionQueue:
         cdef ProducerBatch batch = None
         cdef ProducerBatch filled = None
         cdef bint stamps = record.timestamp_ms == NO_TIME
-        cdef Py_ssize_t opened, shuts
+        cdef Py_ssize_t opened, closings
         checked_payload(record)
         while True:
-            opened, shuts = self._opened, context.shuts
+            opened, closings = self._opened, context.closings
             if self.retired or context.refuses():
                 return None
             result = self._append_to_open(record)
@@ -253,7 +253,7 @@ cdef class PartitionQueue:
             result = AppendResult.__new__(AppendResult)
             result.future = new_future()
             filled = self._open_batch()
-            if self._push(batch, record, result, opened, shuts, quietly) == PUSHED:
+            if self._push(batch, record, result, opened, closings, quietly) == PUSHED:
                 self._tell(result, filled, quietly)
                 return result
 
@@ -280,14 +280,14 @@ cdef class PartitionQueue:
         Record* record,
         AppendResult result,
         Py_ssize_t opened,
-        Py_ssize_t shuts,
+        Py_ssize_t closings,
         bint quietly,
     ) except -1:
         """Queue a new batch with this record; CHANGED if another thread changed the queue."""
         cdef Py_ssize_t nbytes
         take_lock(&self.tail.lock)
         try:
-            if self.retired or self._opened != opened or self.context.shuts != shuts:
+            if self.retired or self._opened != opened or self.context.closings != closings:
                 return CHANGED
             if record.timestamp_ms == NO_TIME:
                 # Under the lock: of two threads the one that appends first has the earlier time.
@@ -372,7 +372,7 @@ cdef class PartitionQueue:
         self.context._noted(self)
         self.context.wake()
 
-    def shut(self):
+    def close_open_batch(self):
         """Take no more records into the open batch. When this returns, no append is under way."""
         take_lock(&self.tail.lock)
         self._exchange(None)

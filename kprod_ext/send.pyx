@@ -191,7 +191,7 @@ cdef class TopicAppender:
                 return None
             if timestamp_ms is None:
                 record.timestamp_ms = NO_TIME
-            result = (<PartitionQueue>self._partitions[place]).append_to_new_batch(
+            result = (<PartitionQueue>self._partitions[place]).append_or_open_batch(
                 record, None, False
             )
             if result is None:

@@ -302,14 +302,14 @@ class RecordAccumulator:
         """Refuse every append from now on, in ``error``; what is queued stays sendable at once."""
         self._ended_by = self._ended_by or error
         self._context.closed = True
-        self.shut()
+        self.close_open_batches()
         self.pool.close()
 
-    def shut(self) -> None:
+    def close_open_batches(self) -> None:
         """Close the open batches: the next append to each queue asks for a refusal."""
-        self._context.shuts += 1  # first: a caller that has asked before this asks again
+        self._context.closings += 1  # first: a caller that has asked before this asks again
         for queue in self._queues.values():
-            queue.shut()
+            queue.close_open_batch()
 
     # The sender's thread ------------------------------------------------------------------------
 
@@ -346,7 +346,7 @@ class RecordAccumulator:
                     self._ready_tracker.note_anew(queue)
                     continue
                 if not gate.admits(batch, leader):
-                    self._ready_tracker.shut(queue)
+                    self._ready_tracker.hold_back(queue)
                     continue
                 if taken and batch.size > room:
                     return taken
@@ -387,7 +387,7 @@ class RecordAccumulator:
         if not queue.settings.codec:
             queue.close_head()
             return True
-        batch.is_drained = True  # first: no caller is offered it from here on
+        batch.taken_by_sender = True  # first: no caller is offered it from here on
         if not self._batch_compression.take(batch):
             return False
         queue.close_head()
@@ -414,7 +414,7 @@ class RecordAccumulator:
     def _ended(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Batches that will not be sent any more."""
         for batch in batches:
-            batch.is_drained = True
+            batch.taken_by_sender = True
             self._batch_compression.forget(batch)
         return batches
 

@@ -181,13 +181,13 @@ class BatchCompression:
     def offer(self, batch: ProducerBatch, compress: Compressor) -> None:
         """``batch`` takes no more records."""
         with self._lock:
-            if not batch.is_drained:
+            if not batch.taken_by_sender:
                 self._waiting[batch] = compress
 
     def take(self, batch: ProducerBatch) -> bool:
         """Whether the sender may have ``batch``; if not, it will be woken when it may.
 
-        ``batch.is_drained`` was set before, so that the batch is not offered afterwards.
+        ``batch.taken_by_sender`` was set before, so that the batch is not offered afterwards.
         """
         with self._lock:
             if batch in self._at_work:

@@ -176,7 +176,7 @@ class ReadyTracker:
     * due: its oldest batch should leave now;
     * lingering: it should leave when its linger is over, or as soon as there is a hurry;
     * resting: it failed, and its back-off is not over; no hurry shortens that;
-    * shut: it should leave, and the gate did not let it;
+    * held back: it should leave, and the gate did not let it;
     * leaderless: no leader of its partition is known.
 
     ``note`` is for any thread, everything else for the sender's. Only the sender removes batches:
@@ -186,11 +186,11 @@ class ReadyTracker:
     __slots__ = (
         "_ages",
         "_growth",
+        "_held_back",
         "_leaderless",
         "_looks",
         "_node_queues",
         "_resting",
-        "_shut",
         "_snapshot",
         "_snapshots",
         "_timers",
@@ -205,7 +205,7 @@ class ReadyTracker:
         self._growth: dict[int, int] = {}  # how large batches may become, by node
         self._leaderless: dict[str, QueueList] = {}  # by topic
         self._resting = QueueList(timed=True)
-        self._shut = QueueList()
+        self._held_back = QueueList()
         self._timers = Timers()  # of those that linger or rest
         self._ages = Timers()  # no later than the oldest batch was created
         self._snapshot = ClusterSnapshot()
@@ -239,13 +239,13 @@ class ReadyTracker:
         """Many queues were forgotten: give back their places, too."""
         self.depths.trim()
 
-    def shut(self, queue: PartitionQueue) -> None:
+    def hold_back(self, queue: PartitionQueue) -> None:
         """The gate did not let ``queue`` pass; it will not before ``reopened``."""
-        self._move(queue, self._shut)
+        self._move(queue, self._held_back)
 
     def reopened(self, queue: PartitionQueue) -> None:
         """The gate may let ``queue`` pass now, if it did not before."""
-        if queue.queue_list is self._shut:
+        if queue.queue_list is self._held_back:
             self.note_anew(queue)
 
     def let_grow(self, node_id: int, nbytes: int) -> None:
@@ -351,7 +351,7 @@ class ReadyTracker:
             for place in (queues_of_node.due, queues_of_node.lingering)
         ]
         places = [*by_leader, *self._leaderless.values()]
-        places += self._resting, self._shut
+        places += self._resting, self._held_back
         return [queue for place in places for queue in place]
 
     # What was seen --------------------------------------------------------------------------------

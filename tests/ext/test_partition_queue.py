@@ -105,36 +105,36 @@ def test_nothing_is_queued_while_it_is_refused() -> None:
     queue = new_queue()
     context = queue.context
     queue.append(1, None, b"x", ())
-    queue.shut()
+    queue.close_open_batch()
     context.refusal = lambda: ValueError("not now")
     assert queue.append(1, None, b"x", ()) is None
     context.refusal = lambda: None
     assert queue.append(1, None, b"x", ()).future.index == 0
-    queue.shut()
+    queue.close_open_batch()
     context.closed = True
     assert queue.append(1, None, b"x", ()) is None
 
 
-@pytest.mark.parametrize(("shuts", "index"), [(False, 1), (True, 0)])
+@pytest.mark.parametrize(("closes", "index"), [(False, 1), (True, 0)])
 def test_what_comes_while_a_batch_is_made_is_seen_before_it_is_queued(
-    shuts: bool, index: int
+    closes: bool, index: int
 ) -> None:
-    """Another thread opens a batch, or shuts the queue, between the two looks."""
+    """Another thread opens a batch, or closes the queue, between the two looks."""
     to_come = [True]
 
     def now() -> float:
         if to_come:
             to_come.clear()
             queue.append(5, None, b"first", ())
-            if shuts:
-                queue.context.shuts += 1
-                queue.shut()
+            if closes:
+                queue.context.closings += 1
+                queue.close_open_batch()
         return 0.0
 
     queue: Any = new_queue(now=now)
     result = queue.append(6, None, b"second", ())
     assert (result.future.index, result.future.timestamp) == (index, 6)
-    assert [batch.record_count for batch in queue.take_all()] == [2 - shuts] + [1] * shuts
+    assert [batch.record_count for batch in queue.take_all()] == [2 - closes] + [1] * closes
 
 
 def test_batches_that_come_back_keep_the_order_of_leaving() -> None:

@@ -104,7 +104,7 @@ class ReadyTrackerMachine(RuleBasedStateMachine):
         gone: list[ProducerBatch] = []
         for queue in self._at(node, acks):
             if queue.tp in self.gate:
-                self.ready_tracker.shut(queue)
+                self.ready_tracker.hold_back(queue)
                 continue
             batch = queue.take_head()
             batch.attempt(self.now, queue.leader)

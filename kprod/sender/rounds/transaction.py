@@ -100,7 +100,8 @@ class TransactionRound:
         """One that ends takes no more records; those that it has leave at once, or never."""
         state = self._transactions.state
         if state in ENDING and self._sealed != self._transactions.number:
-            self._accumulator.shut()  # after this a record can only be one of the next transaction
+            # From here on a record can only be one of the next transaction.
+            self._accumulator.close_open_batches()
             self._sealed = self._transactions.number
         if (state in FLUSHING) is not self._flushing:
             self._flushing = not self._flushing
