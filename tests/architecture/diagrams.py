@@ -1,16 +1,19 @@
-"""The diagrams of the documentation, drawn from the code by Graphviz.
+"""The diagrams of the documentation, drawn by Graphviz from the code, and from a table of its own.
 
     python -m tests.architecture.diagrams
 
-writes ``docs/diagrams``: the layers, from the contract that holds them, and the state machines of
-transactions, that of the producer and that of the broker, from their tables of moves. It needs
-``dot`` (apt-get install graphviz); a test compares what is drawn with the code, and does not.
+writes ``docs/diagrams``: the layers, from the contract that holds them; the state machines of
+transactions, that of the producer and that of the broker, from their tables of moves; and which
+call to use, from the first table of ``docs/choosing.md``. It needs ``dot`` (apt-get install
+graphviz); a test compares what is drawn with its source, and does not.
 """
 
 from __future__ import annotations
 
+import html
 import re
 import subprocess
+import textwrap
 import tomllib
 from collections.abc import Iterable
 from itertools import pairwise
@@ -26,6 +29,8 @@ Edge = tuple[str, str]
 """From, to."""
 EVERY = "every state"
 HEIR = "in another process"
+BESIDE = "yes"
+"""The label of an edge to what is drawn at the side."""
 STYLE = f"""<style>{COLOURS}
 text {{ font: 12px system-ui, sans-serif; fill: var(--ink) }}
 .node path, .node polygon {{ fill: none; stroke: var(--ink) }}
@@ -68,17 +73,37 @@ def coordinator() -> dict[Edge, str]:
     }
 
 
+def choice() -> dict[Edge, str]:
+    """The rows of the table as questions, one after the other, each with its answer."""
+    page = (ROOT / "docs" / "choosing.md").read_text()
+    table = page.partition("|---|---|\n")[2].partition("\n\n")[0]
+    cells = [row.split("|") for row in table.splitlines()]
+    rows = [(_wrapped(f"{asked.strip()}?"), _wrapped(answer)) for _, asked, answer, _ in cells]
+    told: dict[Edge, str] = {("your program", rows[0][0]): ""}
+    told |= dict.fromkeys(rows, BESIDE)
+    return told | {(above, below): "no" for (above, _), (below, _) in pairwise(rows)}
+
+
+def _wrapped(cell: str) -> str:
+    """The words of a cell, without the page that it leads to, in short lines for ``dot``."""
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell.partition(": [")[0]).replace("`", "")
+    return "\\n".join(textwrap.wrap(words, 36, break_on_hyphens=False))
+
+
 DIAGRAMS = {
     "layers": (layers, "The layers of kprod: each imports only from those below it"),
     "producer-transaction": (producer, "The states of a transactional producer"),
     "coordinator-transaction": (coordinator, "The states of a transaction at its coordinator"),
+    "choice": (choice, "Which call to use: questions about a program, from above"),
 }
 
 
 def svg(name: str) -> str:
     """The drawing, in the colours of day and night. Raises FileNotFoundError without ``dot``."""
     make, told = DIAGRAMS[name]
-    lines = [f"{_edge(edge, label)};" for edge, label in make().items()]
+    edges = make().items()
+    beside = [_beside(edge) for edge, label in edges if label == BESIDE]
+    lines = [*(f"{_edge(edge, label)};" for edge, label in edges), *beside]
     look = "node [shape=box style=rounded height=0.4] edge [fontsize=11 arrowsize=0.6]"
     source = f"digraph {{ {look} nodesep=0.2 ranksep=0.35\n" + "\n".join(lines) + "\n}"
     ran = subprocess.run(["dot", "-Tsvg"], input=source, capture_output=True, text=True, check=True)
@@ -91,14 +116,24 @@ def svg(name: str) -> str:
 def _edge(edge: Edge, label: str) -> str:
     before, after = edge
     by = f' [label=" {label}" class=caller]' if label else ""
-    return f'"{before}" -> "{after}"{by}'
+    return f"{_quoted(before)} -> {_quoted(after)}{by}"
+
+
+def _beside(edge: Edge) -> str:
+    before, after = edge
+    return f"{{ rank=same {_quoted(before)} {_quoted(after)} }}"
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def drawn_edges(file: Path) -> set[Edge]:
     """The edges that a drawing shows."""
     titles: Iterable[str] = re.findall(r"<title>(.*?)</title>", file.read_text())
     pairs = (title.partition("&#45;&gt;") for title in titles)
-    return {(before, after) for before, arrow, after in pairs if arrow}
+    return {(html.unescape(one), html.unescape(two)) for one, arrow, two in pairs if arrow}
 
 
 if __name__ == "__main__":
