@@ -32,6 +32,7 @@ def main() -> None:
     )
     assert kprod.__version__ == version("kprod")
     assert (files(kprod) / "py.typed").is_file()
+    assert (files(kprod) / "error_pages" / f"{kprod.KprodError.number}.md").is_file()
     assert (files(kprod_ext) / "py.typed").is_file()
     assert (files(kprod_ext) / "batch.pyi").is_file()
     assert not stale_extensions()

@@ -5,6 +5,9 @@
 record's future carry ``persisted``: ``Persisted.NO`` means the record is not in the log,
 ``Persisted.MAYBE`` that it may be there, at most once.
 
+Each class has a number, which never changes, and a page of that name under ``docs/errors``. A
+traceback names both below the text; the text itself has neither, as it goes into other texts.
+
 Broker error codes, names and their classes follow Apache Kafka 4.2
 (``org.apache.kafka.common.protocol.Errors``).
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import IntEnum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
@@ -34,6 +38,35 @@ class KprodError(Exception):
     """Of an error of a transaction: what the application may do about it."""
     record: int | None = None
     """Of Arrow data that was refused: the number of the row that was, in the whole data."""
+    number: str = "KP-1000"
+    """What the error's page is called. Under the name of another package's error: empty, or the
+    number of the error that was translated."""
+
+    def __init_subclass__(cls, number: str | None = None, **rest: Any) -> None:
+        """A class without a number of its own has that of the class it inherits from."""
+        super().__init_subclass__(**rest)
+        if number is not None:
+            cls.number = number
+
+    @cached_property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # an attribute once it was read
+        """What a traceback shows below the text (PEP 678); the last line leads to the error's page.
+
+        Made when a traceback is written or a note is added: an error that is caught costs nothing.
+        """
+        own = type(self).number
+        page = f"{own}: run 'kprod errors {own}', or see errors/{own} in the documentation"
+        return [page] if own else []
+
+    def add_note(self, note: str, /) -> None:
+        """Add a line to what a traceback shows, before the one that leads to the page."""
+        super().add_note(note)
+        if type(self).number:
+            self.__notes__.insert(-1, self.__notes__.pop())
+
+    def with_number(self) -> str:
+        """The text and the number, for a line of a log or of a command."""
+        return f"{self} ({self.number})" if self.number else str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {**_attributes(self), "__cause__": _portable(self.__cause__)}
@@ -97,60 +130,60 @@ KafkaError = KprodError
 # Raised before anything is queued -----------------------------------------------------------
 
 
-class ConfigError(KprodError, ValueError):
+class ConfigError(KprodError, ValueError, number="KP-1101"):
     """An option is unknown, of the wrong type, out of range, or contradicts another one."""
 
 
-class InvalidTopicError(KprodError, ValueError):
+class InvalidTopicError(KprodError, ValueError, number="KP-1102"):
     """Not a name for a topic: 1-249 of ``[a-zA-Z0-9._-]``, neither ``.`` nor ``..``."""
 
 
-class InvalidRecordError(KprodError, ValueError):
+class InvalidRecordError(KprodError, ValueError, number="KP-1103"):
     """An argument of ``send`` has a value that no record can carry."""
 
 
-class RecordTypeError(KprodError, TypeError):
+class RecordTypeError(KprodError, TypeError, number="KP-1104"):
     """An argument of ``send`` has a type that no record can carry."""
 
 
-class SerializationError(RecordTypeError):
+class SerializationError(RecordTypeError, number="KP-1105"):
     """A key or value is not bytes and no serializer made bytes of it, or the serializer failed."""
 
 
-class PartitionError(KprodError, ValueError):
+class PartitionError(KprodError, ValueError, number="KP-1106"):
     """A partition number is not one the topic has, or the partitioner returned something else."""
 
 
-class RecordTooLargeError(KprodError, ValueError):
+class RecordTooLargeError(KprodError, ValueError, number="KP-1107"):
     """The record exceeds ``max_request_size`` or ``buffer_memory``, or the broker's own limit."""
 
 
-class IllegalStateError(KprodError, RuntimeError):
+class IllegalStateError(KprodError, RuntimeError, number="KP-1201"):
     """The call is not allowed in the producer's present state."""
 
 
-class UnfinishedCallError(IllegalStateError):
+class UnfinishedCallError(IllegalStateError, number="KP-1202"):
     """Another call of the transaction has not returned, or timed out: call that again first."""
 
 
-class ProducerClosedError(IllegalStateError):
+class ProducerClosedError(IllegalStateError, number="KP-1203"):
     """The producer was closed before, or while, the record was sent."""
 
 
 # Time ran out ---------------------------------------------------------------------------------
 
 
-class KprodTimeoutError(KprodError, TimeoutError):
+class KprodTimeoutError(KprodError, TimeoutError, number="KP-1301"):
     """A bounded wait ended: for metadata, for memory, for a delivery, for an outcome."""
 
     retriable = True
 
 
-class BufferFullError(KprodTimeoutError):
+class BufferFullError(KprodTimeoutError, number="KP-1302"):
     """``buffer_memory`` was exhausted for ``max_block_ms``; nothing was queued."""
 
 
-class DeliveryTimeoutError(KprodTimeoutError):
+class DeliveryTimeoutError(KprodTimeoutError, number="KP-1303"):
     """``delivery_timeout_ms`` passed before the record was acknowledged; see ``persisted``.
 
     It counts from ``send`` of the first record of the batch, which may be another one.
@@ -164,25 +197,25 @@ KafkaTimeoutError = KprodTimeoutError
 # Transactions ---------------------------------------------------------------------------------
 
 
-class TransactionTimeoutError(KprodTimeoutError):
+class TransactionTimeoutError(KprodTimeoutError, number="KP-1401"):
     """A call of a transaction took longer than its timeout; it goes on: call the same one again."""
 
     next_step = NextStep.RETRY_CALL
 
 
-class TransactionError(KprodError):
+class TransactionError(KprodError, number="KP-1402"):
     """The producer can do nothing more: close it. ``next_step`` says whether a new one would."""
 
     next_step = NextStep.CLOSE
 
 
-class TransactionAbortableError(TransactionError):
+class TransactionAbortableError(TransactionError, number="KP-1403"):
     """The transaction can only be aborted; after that the producer goes on with the next one."""
 
     next_step = NextStep.ABORT
 
 
-class ProducerFencedError(TransactionError):
+class ProducerFencedError(TransactionError, number="KP-1404"):
     """Another producer has taken over the transactional id, or the coordinator gave up on this one.
 
     It does so when a transaction lasts longer than ``transaction_timeout_ms``.
@@ -191,14 +224,14 @@ class ProducerFencedError(TransactionError):
     next_step = NextStep.START_AGAIN
 
 
-class TransactionAbortedError(KprodError):
+class TransactionAbortedError(KprodError, number="KP-1405"):
     """The record's transaction was aborted before the record was stored; no reader will see it."""
 
 
 # Over many records ----------------------------------------------------------------------------
 
 
-class DeliveryError(KprodError):
+class DeliveryError(KprodError, number="KP-1501"):
     """A unit of work (a Spark task, a block of sends) ended with records that were not delivered.
 
     ``acknowledged``, ``failed`` and ``pending`` (no outcome yet) count its records;
@@ -225,14 +258,14 @@ class DeliveryError(KprodError):
 # Between client and broker ----------------------------------------------------------------------
 
 
-class ConnectionLost(KprodError, ConnectionError):
+class ConnectionLost(KprodError, ConnectionError, number="KP-1601"):
     """The connection could not be made, broke, or stayed silent past its deadline."""
 
     retriable = True
     refreshes_metadata = True
 
 
-class AuthenticationError(KprodError):
+class AuthenticationError(KprodError, number="KP-1602"):
     """Broker and client could not prove their identities to each other.
 
     Trying again does not help until somebody changes something, and connections are tried again
@@ -240,15 +273,15 @@ class AuthenticationError(KprodError):
     """
 
 
-class TlsAuthenticationError(AuthenticationError):
+class TlsAuthenticationError(AuthenticationError, number="KP-1603"):
     """A certificate was refused, the ends have nothing in common, or the peer speaks no TLS."""
 
 
-class SaslAuthenticationError(AuthenticationError):
+class SaslAuthenticationError(AuthenticationError, number="KP-1604"):
     """The broker refused our credentials or the mechanism, or has not proved its identity."""
 
 
-class ProtocolError(KprodError):
+class ProtocolError(KprodError, number="KP-1605"):
     """The peer sent bytes that are not the Kafka protocol.
 
     The connection is closed, the request retried.
@@ -257,14 +290,14 @@ class ProtocolError(KprodError):
     retriable = True
 
 
-class UnsupportedVersionError(KprodError):
+class UnsupportedVersionError(KprodError, number="KP-1606"):
     """The broker speaks no version of an API that kprod can use."""
 
 
 # Told by a broker -----------------------------------------------------------------------------
 
 
-class BrokerError(KprodError):
+class BrokerError(KprodError, number="KP-1701"):
     """An error code in a response.
 
     ``code`` is Kafka's number, ``name`` its symbol. Unknown numbers behave like
@@ -284,7 +317,7 @@ class BrokerError(KprodError):
         super().__init__(f"{self.name} ({code})" + (f": {detail}" if detail else ""))
 
 
-class InvalidBatchError(KprodError):
+class InvalidBatchError(KprodError, number="KP-1702"):
     """The broker refused other records of the same batch; the record may be sent again."""
 
     retriable = True

@@ -73,4 +73,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except (KprodError, OSError) as error:
-        sys.exit(f"kprod broker: {error}")
+        text = error.with_number() if isinstance(error, KprodError) else error
+        sys.exit(f"kprod broker: {text}")

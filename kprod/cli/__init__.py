@@ -9,6 +9,8 @@ from importlib.util import find_spec
 def main() -> None:
     """Run the command line; the console script. Ends the process with the command's exit code."""
     missing = [name for name in ("typer", "rich") if find_spec(name) is None]
+    if missing and sys.argv[1:2] == ["errors"]:  # tracebacks tell everybody to run it
+        sys.exit(_print_pages(sys.argv[2:]))
     if missing:
         sys.exit(f"the kprod command needs {' and '.join(missing)}: pip install 'kprod[cli]'")
     from kprod.cli.app import app
@@ -19,3 +21,14 @@ def main() -> None:
         if error.name != "kio":
             raise
         sys.exit(f"kprod: {error}")
+
+
+def _print_pages(wanted: list[str]) -> str | None:
+    """Returns what is wrong with the arguments, if anything is."""
+    from kprod.cli.error_pages import error_pages
+
+    try:
+        print(error_pages(wanted))
+    except LookupError as unknown:
+        return f"kprod errors: {unknown.args[0]}"
+    return None

@@ -9,6 +9,7 @@ import typer
 from kprod.cli.broker_command import broker
 from kprod.cli.consume_command import consume
 from kprod.cli.demo.command import demo
+from kprod.cli.errors_command import errors
 from kprod.cli.log_command import log
 from kprod.cli.perf.command import perf
 from kprod.cli.pipeline_command import pipeline
@@ -52,6 +53,7 @@ app.command()(consume)
 app.command()(perf)
 app.command()(verifiable_producer)
 app.command()(pipeline)
+app.command()(errors)
 app.add_typer(log, name="log")
 app.add_typer(topics, name="topics")
 app.add_typer(transactions, name="transactions")

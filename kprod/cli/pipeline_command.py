@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kprod.cli.client_options import parse_options, parse_pairs, take_servers, with_config
-from kprod.cli.exits import Stopped, stop_signals
+from kprod.cli.exits import Stopped, stop_signals, told
 from kprod.cli.spark_runtime import in_spark_thread, why_no_spark
 from kprod.errors import ConfigError, KprodError
 
@@ -232,10 +232,10 @@ def _run(pipeline: Pipeline, dry: bool, report: Path | None) -> int:
             _say(f"stopped by {stopped}: what was written stays in the topic")
             return stopped.exit_code
         except ValueError as error:  # ConfigError, SchemaError: nothing was written
-            _say(str(error))
+            _say(told(error))
             return MISUSED
         except KprodError as error:
-            _say(str(error))
+            _say(told(error))
             return FAILED
 
 
@@ -283,10 +283,10 @@ def _show(spark: Any, pipeline: Pipeline) -> int:
 def _write(spark: Any, pipeline: Pipeline, report: Path | None) -> int:
     from kprod.spark.pipeline import run_pipeline
 
-    def told(result: WriteResult, batch: int) -> None:
+    def tell(result: WriteResult, batch: int) -> None:
         _say(f"micro-batch {batch}: {result}")
 
-    result = run_pipeline(spark, pipeline, told)
+    result = run_pipeline(spark, pipeline, tell)
     for topic, partitions in result.offsets.items():
         records = sum(found.records for found in partitions.values())
         _say(f"{topic}: {records:,} records in {len(partitions)} partitions")

@@ -76,12 +76,12 @@ class LineSender:
                 record.timestamp_ms,
             )
         except OF_THE_LINE as error:  # the next one may do
-            self._refuse(f"{where}: {error}")
+            self._refuse(f"{where}: {error.with_number()}")
         except KprodError as error:
-            self._refuse(f"{where}: {error}")
+            self._refuse(f"{where}: {error.with_number()}")
             raise
         else:
-            future.add_errback(lambda error: self._tell(f"{where}: {error}"))
+            future.add_errback(lambda error: self._tell(f"{where}: {error.with_number()}"))
 
     def _refuse(self, complaint: str) -> None:
         self.refused += 1

@@ -145,7 +145,7 @@ class ValueSerializationError(ProduceError):
         super().__init__(KafkaError(KafkaError._VALUE_SERIALIZATION, str(exception)), exception)
 
 
-class Purged(native.KprodError):
+class Purged(native.KprodError, number="KP-1801"):
     """The record was given up by ``purge``; ``persisted`` tells whether it may have been stored."""
 
 
@@ -186,7 +186,8 @@ def from_native(error: BaseException) -> KafkaError:
     code = next((code for kind, code in _CODES if isinstance(error, kind)), -196)
     if isinstance(error.__cause__, socket.gaierror):
         code = -193
-    words = f"{_KNOWN[code][1]}: {error}"
+    said = error.with_number() if isinstance(error, native.KprodError) else error
+    words = f"{_KNOWN[code][1]}: {said}"
     again = isinstance(error, native.UnfinishedCallError)  # once the other call has returned
     return KafkaError(code, words, retriable=again or bool(getattr(error, "retriable", False)))
 
@@ -198,7 +199,7 @@ def _of_transaction(error: native.TransactionError) -> KafkaError:
     if code == -196 and isinstance(cause, native.BrokerError):
         code = cause.code
     abort = error.next_step is NextStep.ABORT
-    return KafkaError(code, str(error), fatal=not abort, txn_requires_abort=abort)
+    return KafkaError(code, error.with_number(), fatal=not abort, txn_requires_abort=abort)
 
 
 def raise_unless_unassigned(failure: native.KprodError | None) -> None:

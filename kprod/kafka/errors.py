@@ -59,9 +59,11 @@ class KafkaError(KprodError, metaclass=Kin):
     """The root of kafka-python's errors. Here each of them is a KprodError, too.
 
     ``retriable``: the same call may succeed later. ``persisted`` is kprod's own: whether the record
-    may be in the log all the same.
+    may be in the log all the same, and so is ``number``: that of the error which was translated.
+    A traceback shows the page of that one, so that here nothing is added to kafka-python's words.
     """
 
+    number = ""
     retriable: bool = False
     invalid_metadata: bool = False
 
@@ -417,7 +419,7 @@ def translated(error: native.KprodError) -> Exception:
                 return error
             kind = KafkaError
         told = kind(str(error))
-    told.persisted, told.next_step = error.persisted, error.next_step
+    told.persisted, told.next_step, told.number = error.persisted, error.next_step, error.number
     told.__cause__ = error
     return told
 

@@ -166,7 +166,7 @@ class KafkaProducer:
                 self._native.send(topic, value, key, headers, partition, timestamp_ms)
             )
         except BrokerError as error:
-            log.error("%r: %s", self, error)
+            log.error("%r: %s", self, error.with_number())
             return FutureRecordMetadata(None, translated(error))
         except KprodError as error:
             raise translated(error) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kprod.errors import KprodError
 
 
-class RegistryError(KprodError):
+class RegistryError(KprodError, number="KP-2001"):
     """The registry refused a request, or gave no answer in time.
 
     ``status`` is the HTTP status, None without an answer; ``code`` is the registry's own number,
@@ -19,11 +19,11 @@ class RegistryError(KprodError):
         self.retriable = status is None or status in RETRIED
 
 
-class SchemaNotFoundError(RegistryError):
+class SchemaNotFoundError(RegistryError, number="KP-2002"):
     """The registry has no such subject, version or schema."""
 
 
-class IncompatibleSchemaError(RegistryError):
+class IncompatibleSchemaError(RegistryError, number="KP-2003"):
     """The subject's compatibility rule forbids the schema; the text says what differs."""
 
 

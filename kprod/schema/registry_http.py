@@ -77,7 +77,7 @@ class RegistryHttp:
             wait = self._backoff.delay(attempt)
             if not error.retriable or time.monotonic() + wait >= deadline:
                 raise answered or error
-            _log.warning("%s; trying again", error)
+            _log.warning("%s; trying again", error.with_number())
             time.sleep(wait)
 
     def _round(

@@ -145,7 +145,7 @@ class ConnectionLog:
         if trouble is None:
             self._make_room()
             self._troubles[broker] = _Trouble(told_at=now, since=now)
-            log.warning("%s: %s", self._client_id, error)
+            log.warning("%s: %s", self._client_id, error.with_number())
             return
         trouble.since = trouble.since if trouble.failures else now
         trouble.failures += 1
@@ -154,7 +154,7 @@ class ConnectionLog:
             self.detail("%s", error)
             return
         others = _others(trouble.left_out, "failures", now - trouble.told_at)
-        log.warning("%s: %s%s", self._client_id, error, others)
+        log.warning("%s: %s%s", self._client_id, error.with_number(), others)
         trouble.told_at, trouble.left_out, trouble.told = now, 0, True
 
     def works(self, broker: str, now: float) -> None:

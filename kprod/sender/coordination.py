@@ -388,7 +388,8 @@ class Coordination:
             again = found is Reaction.START_AGAIN
             error.next_step = NextStep.START_AGAIN if again else NextStep.CLOSE
         error.__cause__ = cause
-        log.error("%s; the producer can only be closed (%s)", error, error.next_step)
+        told = error.with_number()
+        log.error("%s; the producer can only be closed (%s)", told, error.next_step)
         self._identity.fatal = error
         self._transactions.end_for_good(error)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import traceback
 
 import pytest
 
@@ -18,6 +20,7 @@ from kprod.errors import (
     KprodError,
     KprodTimeoutError,
 )
+from kprod.kafka.errors import translated
 from kprod.types import Persisted, TopicPartition
 
 CLASSES = [
@@ -108,3 +111,57 @@ def test_an_unknown_code_behaves_like_an_unknown_error(code: int) -> None:
 def test_the_message_names_error_and_code_and_place() -> None:
     assert str(BrokerError(6, "t-3")) == "NOT_LEADER_OR_FOLLOWER (6): t-3"
     assert str(BrokerError(6)) == "NOT_LEADER_OR_FOLLOWER (6)"
+
+
+# Numbers ------------------------------------------------------------------------------------------
+
+
+def traceback_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_traceback_leads_to_the_page_of_the_error_and_its_text_does_not() -> None:
+    error = DeliveryTimeoutError("late")
+    assert traceback_of(error).endswith(
+        "DeliveryTimeoutError: late\n"
+        "KP-1303: run 'kprod errors KP-1303', or see errors/KP-1303 in the documentation\n"
+    )
+    assert (str(error), repr(error)) == ("late", "DeliveryTimeoutError('late')")
+    assert error.with_number() == "late (KP-1303)"
+
+
+def test_the_page_stands_below_every_note() -> None:
+    error = ConnectionLost("gone")
+    error.add_note("first")
+    error.add_note("second")
+    assert [line[:7] for line in traceback_of(error).splitlines()[1:]] == [
+        "first",
+        "second",
+        "KP-1601",
+    ]
+    with pytest.raises(TypeError):
+        error.add_note(3)  # type: ignore[arg-type]
+    assert len(error.__notes__) == 3
+
+
+def test_an_error_whose_traceback_nobody_writes_carries_no_note() -> None:
+    error = ConnectionLost("gone")
+    assert vars(error) == vars(pickle.loads(pickle.dumps(error))) == {}
+
+
+def test_a_class_of_the_application_has_the_number_of_the_class_it_extends() -> None:
+    class TooLate(DeliveryTimeoutError):
+        pass
+
+    assert "KP-1303" in traceback_of(TooLate("a day"))
+
+
+def test_an_error_under_another_packages_name_has_the_number_of_what_it_stands_for() -> None:
+    told = translated(DeliveryTimeoutError("late"))
+    assert isinstance(told, KprodError)
+    assert (told.number, str(told)) == ("KP-1303", "KafkaTimeoutError: late")
+    assert told.__notes__ == [], "nothing is added to what programs moved here may look at"
+    assert "errors/KP-1303" in traceback_of(told)
+    told.add_note("first")
+    told.add_note("second")
+    assert told.__notes__ == ["first", "second"]

@@ -13,7 +13,7 @@ from kprod.errors import KprodError
 from kprod.types import TopicPartition
 
 
-class StorageError(KprodError, OSError):
+class StorageError(KprodError, OSError, number="KP-4001"):
     """The data directory is in use, of a future version, or not readable. Nothing was deleted."""
 
 

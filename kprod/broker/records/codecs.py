@@ -31,11 +31,11 @@ _SNAPPY_RATIO: Final = 22
 """No element of the format stands for more bytes than this times its own."""
 
 
-class CorruptBatch(KprodError, ValueError):
+class CorruptBatch(KprodError, ValueError, number="KP-4002"):
     """The bytes are not what Kafka stores."""
 
 
-class BatchTooLarge(CorruptBatch):
+class BatchTooLarge(CorruptBatch, number="KP-4003"):
     """The records take more bytes, decompressed, than the reader allows."""
 
 

@@ -142,7 +142,7 @@ def _measure(
     except Stopped as stopped:
         return measurement.so_far(LAST_SECONDS), stopped.exit_code
     except KprodError as error:
-        typer.echo(f"kprod perf: {error}", err=True)
+        typer.echo(f"kprod perf: {error.with_number()}", err=True)
         return measurement.so_far(LAST_SECONDS), 1
     return measured, 0
 

@@ -99,9 +99,10 @@ class IdentityRound:
             )
             self._sequences.identity.fatal = error
             self.settled.open()
-            self._network.log.warn(f"this producer can send nothing: {error}")
+            self._network.log.warn(f"this producer can send nothing: {error.with_number()}")
         elif self._failures == 1 and not isinstance(error, ConnectionLost):  # that one is logged
-            self._network.log.warn(f"records wait for a producer id, asked again: {error}")
+            told = error.with_number()
+            self._network.log.warn(f"records wait for a producer id, asked again: {told}")
 
     def end(self, error: KprodError) -> None:
         """The producer has ended: no id will come."""

@@ -181,13 +181,13 @@ def test_all_problems_are_reported_at_once() -> None:
 )
 def test_did_you_mean(unknown: str, meant: str) -> None:
     with pytest.raises(
-        ConfigError, match=rf"^unknown option '{unknown}'; did you mean '{meant}'\?$"
+        ConfigError, match=rf"(?m)^unknown option '{unknown}'; did you mean '{meant}'\?$"
     ):
         configured(**{unknown: 1})
 
 
 def test_an_unknown_option_without_anything_like_it() -> None:
-    with pytest.raises(ConfigError, match=r"^unknown option 'zzzzzzzz'$"):
+    with pytest.raises(ConfigError, match=r"(?m)^unknown option 'zzzzzzzz'$"):
         configured(zzzzzzzz=1)
 
 

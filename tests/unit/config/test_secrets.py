@@ -121,5 +121,5 @@ def test_a_text_is_a_number_only_where_one_is_wanted(name: str, text: str, value
 def test_a_mistyped_name_is_put_right() -> None:
     with pytest.raises(ConfigError, match="did you mean 'sasl_plain_password'"):
         ProducerConfig.from_options({"sasl_plain_pasword": SECRET})
-    with pytest.raises(ConfigError, match=r"set up by sasl_mechanism and what it needs$"):
+    with pytest.raises(ConfigError, match=r"(?m)set up by sasl_mechanism and what it needs$"):
         ProducerConfig.from_options({"sasl_login_class": "x"})

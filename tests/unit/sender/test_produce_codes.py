@@ -207,7 +207,7 @@ def test_a_duplicate_that_was_never_sent_before_is_a_loud_failure(
     rig = rig_of(broker, "idempotent")
     future = rig.queue()
     assert rig.run(lambda: future.is_done, seconds=5)
-    (note,) = error_of(future).__notes__
+    note, _ = error_of(future).__notes__
     assert "never sent before" in note
     assert "never sent before" in caplog.text
     assert rig.run(rig.queue().succeeded), "the next record is not harmed"

@@ -1,0 +1,22 @@
+"""``kprod errors``: what an error means, and what to do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kprod.cli.error_pages import error_pages
+
+
+def errors(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Numbers (KP-1303, or 1303) or names of errors; none lists them all"),
+    ] = None,
+) -> None:
+    """Print what errors mean: what became of the record, usual causes, and what to do."""
+    try:
+        typer.echo(error_pages(names or ()))
+    except LookupError as unknown:
+        raise typer.BadParameter(str(unknown)) from unknown

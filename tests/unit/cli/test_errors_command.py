@@ -1,0 +1,59 @@
+"""``kprod errors`` prints the pages of errors, with the extra of the command and without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kprod.cli.app import app
+from kprod.errors import BufferFullError, KprodTimeoutError
+
+
+@pytest.mark.parametrize("name", ["KP-1302", "kp-1302", "1302", "BufferFullError"])
+def test_a_page_is_found_by_number_and_by_name(name: str) -> None:
+    ran = CliRunner().invoke(app, ["errors", name])
+    assert ran.exit_code == 0
+    first, *lines = ran.stdout.splitlines()
+    assert first == f"# {BufferFullError.number}: BufferFullError"
+    assert "## What to do" in lines
+    assert f"A KprodTimeoutError ({KprodTimeoutError.number})." in ran.stdout, "without its link"
+
+
+def test_several_pages_come_one_after_the_other() -> None:
+    ran = CliRunner().invoke(app, ["errors", "1302", "1303"])
+    titles = [line for line in ran.stdout.splitlines() if line.startswith("# ")]
+    assert titles == ["# KP-1302: BufferFullError", "# KP-1303: DeliveryTimeoutError"]
+
+
+def test_without_a_name_it_lists_all() -> None:
+    ran = CliRunner().invoke(app, ["errors"])
+    assert "KP-1000: KprodError" in ran.stdout.splitlines()
+    assert len(ran.stdout.splitlines()) > 40
+
+
+def test_what_is_no_error_of_kprod_ends_with_two() -> None:
+    ran = CliRunner().invoke(app, ["errors", "KP-9999"])
+    assert ran.exit_code == 2
+    assert "KP-9999" in ran.output
+
+
+WITHOUT_TYPER = "import sys; sys.modules['typer'] = None; from kprod.cli import main; main()"
+
+
+@pytest.mark.parametrize(("name", "code"), [("1302", 0), ("KP-9999", 1)])
+def test_it_needs_no_extra(name: str, code: int, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TYPER, "errors", name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == code
+    told = ran.stdout if code == 0 else ran.stderr
+    assert name in told
+    assert "pip install" not in told
