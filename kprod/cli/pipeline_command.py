@@ -282,16 +282,17 @@ def _show(spark: Any, pipeline: Pipeline) -> int:
 
 def _write(spark: Any, pipeline: Pipeline, report: Path | None) -> int:
     from kprod.spark.pipeline import run_pipeline
+    from kprod.spark.write_result import counted
 
     def tell(result: WriteResult, batch: int) -> None:
         _say(f"micro-batch {batch}: {result}")
 
     result = run_pipeline(spark, pipeline, tell)
     for topic, partitions in result.offsets.items():
-        records = sum(found.records for found in partitions.values())
-        _say(f"{topic}: {records:,} records in {len(partitions)} partitions")
+        records = counted(sum(found.records for found in partitions.values()), "record")
+        _say(f"{topic}: {records} in {counted(len(partitions), 'partition')}")
     for reason, shards in list(result.reasons.items())[:SHOWN]:
-        _say(f"not written, in {shards} tasks: {reason}")
+        _say(f"not written, in {counted(shards, 'task')}: {reason}")
     _say(str(result))
     if report is not None:
         report.write_text(json.dumps(result.as_dict(), indent=2) + "\n")

@@ -16,6 +16,11 @@ ACKNOWLEDGED, COMMITTED, ALREADY_THERE = "acknowledged", "committed", "already_t
 PREPARED = "prepared"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 shard``, ``2,000 shards``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
     """The offsets one task was given in one topic partition.
@@ -180,8 +185,8 @@ class WriteResult:
         lost = f", {self.skipped:,} skipped" if self.skipped else ""
         dead = f", {self.dead_letters:,} dead letters" if self.dead_letters else ""
         return (
-            f"{self.records:,} records ({self.bytes / 1e6:,.1f} MB){lost}{dead} in"
-            f" {self.seconds:.1f} s, {rate:,.0f} records/s, {len(self.shards)} shards"
+            f"{counted(self.records, 'record')} ({self.bytes / 1e6:,.1f} MB){lost}{dead} in"
+            f" {self.seconds:.1f} s, {rate:,.0f} records/s, {counted(len(self.shards), 'shard')}"
             f"{self._transactions()}"
         )
 

@@ -43,6 +43,8 @@ def test_ranges_of_the_same_partition_are_joined() -> None:
     assert str(result) == "9 records (0.0 MB), 1 skipped in 2.0 s, 4 records/s, 2 shards"
     assert "<td>&lt;t&gt;</td>" in result._repr_html_()
     assert json.loads(json.dumps(result.as_dict()))["offsets"]["<t>"]["0"]["last"] == 9
+    lone = write_result([report(0, 1, span(0, 5, 5, 1))], seconds=2.0)
+    assert str(lone) == "1 record (0.0 MB) in 2.0 s, 0 records/s, 1 shard"
     twice = add_results([result, result])
     assert (twice.records, twice.seconds, twice.reasons) == (18, 4.0, {"too large": 2})
     assert twice.offsets["<t>"][0] == span(0, 2, 9, 10)
