@@ -6,16 +6,7 @@ import importlib
 from functools import cache, lru_cache
 from typing import Any, cast
 
-from kprod.errors import (
-    BrokerError,
-    DeliveryTimeoutError,
-    IllegalStateError,
-    KprodError,
-    KprodTimeoutError,
-    ProducerClosedError,
-    ProducerFencedError,
-    TransactionError,
-)
+from kprod import errors as native  # its names are not those of this module
 from kprod.kafka import errors as face
 from kprod.kafka.errors import translated
 
@@ -24,11 +15,24 @@ _RENAMED = {
     "IllegalOperation": "IllegalStateError",
     "ProducerFenced": "ProducerFencedError",
     "CorruptRecordException": "CorruptRecordError",
+    "StaleLeaderEpochCodeError": "NetworkExceptionError",
+    "GroupLoadInProgressError": "CoordinatorLoadInProgressError",
+    "GroupCoordinatorNotAvailableError": "CoordinatorNotAvailableError",
+    "NotCoordinatorForGroupError": "NotCoordinatorError",
+    "RecordTooLargeError": "MessageSizeTooLargeError",
+    "KafkaUnavailableError": "KafkaError",
+    "AuthenticationFailedError": "KafkaError",
+    "AuthenticationMethodNotSupported": "KafkaError",
+    "ConsumerStoppedError": "KafkaError",
+    "InvalidMessageError": "CorruptRecordException",
 }
-"""The face's names for those of aiokafka's that are more than the same without ``Error``."""
-_BY_KIND: tuple[tuple[type[KprodError], str], ...] = (
-    (ProducerClosedError, "ProducerClosed"),
-    (IllegalStateError, "IllegalOperation"),
+"""The face's names for those of aiokafka's that are more than the same without ``Error``.
+
+Those that stand for KafkaError are never raised by a producer, there or here.
+"""
+_BY_KIND: tuple[tuple[type[native.KprodError], str], ...] = (
+    (native.ProducerClosedError, "ProducerClosed"),
+    (native.IllegalStateError, "IllegalOperation"),
 )
 """The first that fits counts."""
 
@@ -47,7 +51,7 @@ def _kin(name: str) -> type[face.KafkaError]:
     known = _face_name(name)
     base: type[face.KafkaError] = getattr(face, name) if known == name else _kin(known)
     theirs = getattr(_theirs(), name, None)
-    if not isinstance(theirs, type):
+    if not isinstance(theirs, type) or issubclass(base, theirs):  # or another name of that class
         return base
     named = {"__module__": __name__, "__qualname__": name, "__doc__": base.__doc__}
     return cast(type[face.KafkaError], face.Kin(name, (base, theirs), named))
@@ -73,31 +77,35 @@ def __getattr__(name: str) -> type[face.KafkaError]:
     return _kin(name)
 
 
-def told_by_cluster(error: KprodError) -> KprodError:
+def told_by_cluster(error: native.KprodError) -> native.KprodError:
     """Why a search for a topic was in vain, if the cluster has told; else the time-out itself.
 
     aiokafka raises the last answer (UnknownTopicOrPartitionError, LeaderNotAvailableError).
     """
     cause = error.__cause__
-    if isinstance(error, KprodTimeoutError) and isinstance(cause, BrokerError):
+    if isinstance(error, native.KprodTimeoutError) and isinstance(cause, native.BrokerError):
         return cause
     return error
 
 
-def _told_by_broker(error: KprodError) -> BrokerError | None:
+def _told_by_broker(error: native.KprodError) -> native.BrokerError | None:
     """What a broker told, where kprod says what came of it: aiokafka raises just that.
 
     Of a transaction that can only be aborted, a producer that can only be closed, and a record that
     expired. A fenced producer has an error of its own there, too.
     """
     cause = error.__cause__
-    came_of_it = isinstance(error, TransactionError | DeliveryTimeoutError)
-    if came_of_it and not isinstance(error, ProducerFencedError) and isinstance(cause, BrokerError):
+    came_of_it = isinstance(error, native.TransactionError | native.DeliveryTimeoutError)
+    if (
+        came_of_it
+        and not isinstance(error, native.ProducerFencedError)
+        and isinstance(cause, native.BrokerError)
+    ):
         return cause
     return None
 
 
-def for_aiokafka(error: KprodError) -> Exception:
+def for_aiokafka(error: native.KprodError) -> Exception:
     """What aiokafka would have raised, in the words of ``error`` and caused by it."""
     cause = _told_by_broker(error)
     told = translated(cause or error)

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import aiokafka.errors as theirs
 import pytest
 
-from kprod.aio import AIOKafkaProducer
+from kprod.aio import AIOKafkaProducer, errors
 from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
+from kprod.errors import BrokerError, KprodError
 from kprod.types import NextStep
 
 GROUP_DENIED, CLUSTER_DENIED, ID_DENIED, OUT_OF_ORDER = 30, 31, 53, 45
@@ -173,3 +174,35 @@ async def cancelled(call: Any) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+NAMES = sorted(
+    name
+    for name, value in vars(theirs).items()
+    if isinstance(value, type) and issubclass(value, Exception)
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_of_aiokafkas_errors_is_one_of_ours(name: str) -> None:
+    ours: type[Exception] = getattr(errors, name)
+    assert issubclass(ours, getattr(theirs, name))
+    assert issubclass(ours, KprodError)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("InvalidMessageError", "CorruptRecordException"),
+        ("GroupLoadInProgressError", "CoordinatorLoadInProgressError"),
+    ],
+)
+def test_two_names_of_a_class_are_two_names_of_ours(name: str, other: str) -> None:
+    assert getattr(theirs, name) is getattr(theirs, other)
+    assert getattr(errors, name) is getattr(errors, other)
+
+
+@pytest.mark.parametrize("code", [14, 15, 16])
+def test_a_coordinator_that_is_not_there_has_the_name_of_old(code: int) -> None:
+    told = errors.for_aiokafka(BrokerError(code))
+    assert isinstance(told, theirs.for_code(code))
