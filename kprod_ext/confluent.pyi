@@ -44,6 +44,12 @@ class Message:
     def value(self) -> Any:
         """The value."""
 
+    def deserialized_key(self) -> Any:
+        """The key, as ``key`` returns it: a producer's message was never deserialized."""
+
+    def deserialized_value(self) -> Any:
+        """The value, as ``value`` returns it."""
+
     def headers(self) -> Any:
         """The headers, None for none."""
 

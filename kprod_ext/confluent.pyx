@@ -95,6 +95,14 @@ cdef class Message:
         """The value."""
         return self._value
 
+    def deserialized_key(self):
+        """The key, as ``key`` returns it: a producer's message was never deserialized."""
+        return self._key
+
+    def deserialized_value(self):
+        """The value, as ``value`` returns it."""
+        return self._value
+
     def headers(self):
         """The headers, None for none."""
         return self._headers

@@ -19,6 +19,12 @@ def test_a_message_tells_what_it_was_made_of() -> None:
     rest = (message.headers(), message.error(), message.timestamp(), message.latency())
     assert (*rest, message.leader_epoch(), message.delivery_count()) == ARGUMENTS[5:]
     assert len(message) == 5
+    assert (message.deserialized_key(), message.deserialized_value()) == ARGUMENTS[3:5]
+
+
+def test_every_call_of_their_message_is_one_of_ours() -> None:
+    names = {name for name in vars(confluent_kafka.Message) if not name.startswith("_")}
+    assert names <= set(dir(Message))
 
 
 def test_what_is_not_known_is_none() -> None:
