@@ -162,7 +162,8 @@ class UnassignedRecords:
                 asked, longest = asked or asks, min(longest, seconds)
             if asked:
                 self._metadata.wake()
-            self._news.wait(longest)
+            if self.queues:  # otherwise it ends: it would keep a producer that was dropped
+                self._news.wait(longest)
 
     def _topics(self) -> list[str]:
         """The topics that records wait for; without one the thread ends."""
