@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from kprod.errors import (
     BrokerError,
     ConfigError,
+    ErrorCode,
     InvalidBatchError,
     InvalidRecordError,
     InvalidTopicError,
@@ -67,8 +68,10 @@ def _possible(timestamp: int | None) -> int | None:
 
 OnRowError = Literal["fail", "skip", "dead_letter"]
 
-REFUSED_CODES = frozenset({10, 32, 87})
-"""MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD: no attempt makes the record better."""
+REFUSED_CODES = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD}
+)
+"""No attempt makes the record better."""
 
 _OF_THE_RECORD = (
     InvalidRecordError,

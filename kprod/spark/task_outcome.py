@@ -11,6 +11,7 @@ from kprod.errors import (
     AuthenticationError,
     BrokerError,
     ConfigError,
+    ErrorCode,
     InvalidTopicError,
     KprodError,
     UnsupportedVersionError,
@@ -27,9 +28,21 @@ from kprod.spark.rejected_rows import is_about_the_record
 from kprod.spark.task_identity import this_task
 from kprod.spark.write_result import PartitionReport
 
-FOR_GOOD = frozenset({3, 17, 29, 31, 35, 53, 58, 76})
-"""The topic does not exist (after ``max_block_ms``) or has no such name, something is not allowed,
-credentials are wrong, or the broker is too old."""
+FOR_GOOD = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # after max_block_ms
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,  # of a marker
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
+"""Every attempt would be answered by the same."""
 
 _KINDS = (
     AuthenticationError,

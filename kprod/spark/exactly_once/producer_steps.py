@@ -8,7 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from kprod.errors import BrokerError, KprodError, KprodTimeoutError, ProducerFencedError
+from kprod.errors import (
+    BrokerError,
+    ErrorCode,
+    KprodError,
+    KprodTimeoutError,
+    ProducerFencedError,
+)
 from kprod.spark.exactly_once.marker import Marker, read_marker
 from kprod.spark.executor_producer import make_producer
 from kprod.spark.producer_options import ClusterAccess, cluster_access
@@ -24,8 +30,15 @@ CLOSING_SECONDS = 5.0
 AT_ONCE = 8
 """Transactions that are ended at the same time, each by a producer of its own."""
 RETRY_PAUSE = 0.1
-OVER = frozenset({47, 48, 49, 90})
-"""INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
+OVER = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+"""The transaction is over, or its epoch old."""
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from kprod.errors import ConfigError
+from kprod.errors import BrokerError, ConfigError, ErrorCode
 from kprod.spark import RowsChanged, WriteFailed, sharded, write
 from kprod.spark.data_source import MicroBatchWriter, Written, batch_writer, stream_writer
 from kprod.spark.exactly_once.placement import SHARD_COLUMN
@@ -182,6 +182,20 @@ def test_commit_may_be_called_again_and_abort_after_it() -> None:
         with pytest.raises(WriteFailed, match="other rows"):
             writer.commit(lost, 7)
     assert is_fatal(RowsChanged("other rows")), "no attempt could help"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    ],
+)
+def test_spark_does_not_repeat_a_task_whose_marker_is_refused(code: ErrorCode) -> None:
+    assert is_fatal(BrokerError(code, "group kprod.job.0"))
+    assert not is_fatal(BrokerError(ErrorCode.NOT_COORDINATOR, "group kprod.job.0"))
 
 
 def test_the_name_of_a_job() -> None:
