@@ -22,6 +22,7 @@ from kprod.intake.arguments import check_topic
 from kprod.spark.atomic_batch import abort_batch, commit_batch, end_here
 from kprod.spark.exactly_once.shard import Scope
 from kprod.spark.partition_writer import PartitionWriter, task_writer
+from kprod.spark.python_worker import freeze_modules
 from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import check_placed
 from kprod.spark.task_outcome import JobTask, TaskOutcome
@@ -219,4 +220,5 @@ def _task(options: Mapping[str, str], schema: StructType, scope: Scope) -> JobTa
         writer = replace(writer, terms=replace(writer.terms, scope=scope))
         check_placed(writer.terms, schema)
     check_schema(schema, writer)
+    freeze_modules()
     return JobTask(writer=writer, job=uuid.uuid4().hex)
