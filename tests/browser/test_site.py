@@ -19,6 +19,8 @@ from urllib.parse import urldefrag, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.docs.test_error_pages import NUMBERS
+
 pytestmark = pytest.mark.timeout(600)
 
 SITE = Path(os.environ["KPROD_SITE"])
@@ -133,6 +135,12 @@ def _is_seen(image: dict[str, Any]) -> bool:
         and image["alt"]
         and image["shown"] >= 0.6 * image["loaded"]
     )
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_a_traceback_names_is_a_page_of_the_site(number: str) -> None:
+    shown = (SITE / "errors" / number / "index.html").read_text()
+    assert f"{number}: " in shown
 
 
 def test_every_link_within_the_site_leads_somewhere(browser: Browser, address: str) -> None:
