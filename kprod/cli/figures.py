@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,9 @@ EMBEDDED = "embedded broker: Python, in a process of its own"
 
 def cores() -> int:
     """Processors that this process may use."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def producer_options(config: ProducerConfig) -> str:
@@ -66,7 +69,8 @@ def peak_rss_bytes() -> int:
     try:
         lines = STATUS.read_text().splitlines()
     except OSError:
-        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, kilobytes elsewhere
+        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     kilobytes = next(line.split()[1] for line in lines if line.startswith(HIGH_WATER))
     return 1024 * int(kilobytes)
 

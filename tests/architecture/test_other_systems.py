@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from kprod.broker import EmbeddedBroker
+
 LINUX_ONLY = """
 import asyncio, multiprocessing.util, os, select, signal, subprocess, tempfile, threading
 
@@ -43,6 +45,14 @@ except ConfigError as error:
     print(error)
 """
 
+MEASURE = """
+import sys
+from kprod.cli import main
+
+sys.argv = ["kprod", "perf", "--records", "1000", "--json", "--bootstrap-servers", SERVERS]
+main()
+"""
+
 
 def test_every_module_can_be_imported_without_what_only_linux_has() -> None:
     subprocess.run([sys.executable, "-c", LINUX_ONLY + IMPORT_ALL], check=True)
@@ -56,3 +66,10 @@ def test_an_embedded_broker_says_that_it_needs_linux() -> None:
         text=True,
     )
     assert "the embedded broker needs epoll" in ran.stdout
+
+
+def test_records_are_delivered_and_measured_without_what_only_linux_has() -> None:
+    with EmbeddedBroker(topics={"kprod-perf": 2}) as broker:
+        program = f"{LINUX_ONLY}\nSERVERS = {broker.bootstrap_servers!r}\n{MEASURE}"
+        subprocess.run([sys.executable, "-c", program], check=True)
+        assert len(broker.records("kprod-perf")) == 1000 + 1000  # and those before the clock starts
