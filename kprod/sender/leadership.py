@@ -146,6 +146,9 @@ class SenderLeadership:
         me = threading.get_ident()  # first, it may find no memory
         if self.work is None or not self._lock.acquire(blocking=False):
             return False
+        if self.work.broken_by is not None:  # the thread, which was woken, has not come to end it
+            self._lock.release()
+            return False
         self._free, self._leader, self._due = False, me, FOREVER
         self._network.may_connect = False
         self._told = told

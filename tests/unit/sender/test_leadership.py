@@ -68,5 +68,8 @@ def test_a_callers_turn_that_breaks_off_is_the_last_and_lets_the_thread_look() -
     leadership.give_up()  # the thread has begun, and rests
     assert not leadership.wait(Latch(), timeout=0.001, hurry=False)
     assert work.turns == 1
+    # Before the thread has come to end the producer, another caller begins to wait.
+    assert not leadership.wait(Latch(), timeout=0.001, hurry=False)
+    assert work.turns == 1
     leadership.rest()  # returns at once, for it was woken
     assert leadership.wanted
