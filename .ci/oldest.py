@@ -1,7 +1,8 @@
 """The oldest versions that pyproject.toml says kprod works with, a requirement a line.
 
 What users install only: not what tests, checks and pages are made with, nor pyspark, whose oldest
-version is half a gigabyte; tests/spark runs with the one of constraints.txt.
+version is half a gigabyte; tests/spark runs with the one of constraints.txt, and with what Spark
+Connect needs, among it a newer protobuf than the extra ``schema``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ OURS = {"dev", "docs", "site", "wheel", "release", "cross", "kerberos"}
 """Extras for those who work on kprod."""
 WITH_IT = {"opentelemetry-api": "opentelemetry-sdk"}
 """What tests use beside a package has to be of its very version."""
-LEFT_OUT = {"pyspark", "gssapi"}
-"""Half a gigabyte; compiled against the headers of Kerberos, which few machines have."""
-BOUND = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)>=(?P<version>[0-9.]+)")
+LEFT_OUT = {"pyspark", "grpcio", "grpcio-status", "googleapis-common-protos", "gssapi"}
+"""Spark's; and what is compiled against the headers of Kerberos, which few machines have."""
+BOUND = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)>=(?P<version>[0-9a-z.]+)")
 
 
 def oldest(pyproject: Path) -> list[str]:
