@@ -63,7 +63,8 @@ class Driver:
         self._killed = False
         self.pid = self._process.pid
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._ready = threading.Event()
+        self._ready = threading.Event()  # set at its end, too
+        self._began = False
         self._errors: deque[str] = deque(maxlen=60)
         self._readers = [threading.Thread(target=t) for t in (self._read, self._read_errors)]
         for reader in self._readers:
@@ -75,6 +76,7 @@ class Driver:
             if line.startswith("{"):
                 self._said.put(json.loads(line))
             elif line.startswith("ready"):
+                self._began = True
                 self._ready.set()
         self._ready.set()
 
@@ -86,7 +88,10 @@ class Driver:
     def await_ready(self) -> None:
         """AssertionError, with what it said, when it has ended instead."""
         assert self._ready.wait(300)
-        self.check()
+        if not self._began:
+            self._process.wait(60)
+            self._readers[1].join(60)
+        assert self._began, "".join(self._errors)
 
     def check(self) -> None:
         """AssertionError if a job failed."""
