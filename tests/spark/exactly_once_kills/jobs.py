@@ -64,7 +64,10 @@ class Job:
         return Path(self.folder, "checkpoint")
 
     def layout_id(self) -> str | None:
-        """The group that says whether a batch is decided; None for a stream that never began."""
+        """The group that says whether a batch is decided; None for a stream that never began.
+
+        The name of a "call" is a fresh one, behind ``transaction_prefix``.
+        """
         if not self.is_stream or (self.connect and self.surface == "foreach"):
             return f"kprod-spark.{self.topic}"
         metadata = self.checkpoint() / "metadata"
@@ -146,6 +149,7 @@ def _call(spark: SparkSession, job: Job) -> dict[str, Any]:
     from kprod.spark import write
 
     options = {**_options(job), "job_id": None, "shards": None, "shard_by": None}
+    options["transaction_prefix"] = f"kprod-spark.{job.topic}"
     return _said(write(batch_frame(spark, job, job.shards), job.topic, progress=False, **options))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter, defaultdict
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
 
 from kprod.broker.open_transactions import open_transactions
 from tests.spark.exactly_once_kills.clusters import PARTITIONS
@@ -53,9 +55,11 @@ def check_rows(job: Job, rows: list[str]) -> None:
 def check_decided(job: Job, servers: str) -> None:
     """Of an atomic batch, at any moment: raises Violation if a part is visible undecided."""
     batches = {int(value.split()[0]) for value in visible(servers, job.topic)}
-    layout_id = job.layout_id()
-    if not batches or layout_id is None:
+    if not batches:
         return
+    layout_id = _layout_id_of_call(job, servers) if job.surface == "call" else job.layout_id()
+    if layout_id is None:
+        raise Violation(f"batch {max(batches)} is visible, and nothing is decided")
     for wait in (False, True):  # a transaction that puts the record there may be held now
         try:
             recorded = group_offset(servers, layout_id, job.topic, 0, wait=wait)
@@ -64,6 +68,15 @@ def check_decided(job: Job, servers: str) -> None:
         if max(batches) + 1 <= recorded:
             return
     raise Violation(f"batch {max(batches)} is visible, and {recorded} is decided")
+
+
+def _layout_id_of_call(job: Job, servers: str) -> str | None:
+    """As ``Job.layout_id``, which ends with a number that only the driver knows."""
+    admin = AdminClient({"bootstrap.servers": servers})  # until its answer is there
+    listed = admin.list_consumer_groups().result(60)
+    assert not listed.errors, listed.errors
+    name = re.compile(rf"{re.escape(job.layout_id() or '')}\.[0-9a-f]{{32}}")
+    return next((one.group_id for one in listed.valid if name.fullmatch(one.group_id)), None)
 
 
 def visible(servers: str, topic: str) -> list[str]:
