@@ -20,11 +20,6 @@ class Clock(Protocol):
         ...
 
 
-def in_seconds(seconds: float) -> str:
-    """A time for an error message: ``0.05 s`` where the sum of many floats is 0.04999999."""
-    return f"{round(seconds, 3):g} s"
-
-
 class SystemClock:
     """The clock of the machine."""
 

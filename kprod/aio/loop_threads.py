@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from kprod.clock import in_seconds
 from kprod.errors import SaslAuthenticationError
+from kprod.quantities import in_seconds
 
 _T = TypeVar("_T")
 

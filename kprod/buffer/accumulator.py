@@ -18,10 +18,11 @@ from kprod.buffer.copy_on_write_map import CopyOnWriteMap
 from kprod.buffer.delivery import BatchDelivery, Wait
 from kprod.buffer.ready_tracker import Ready, ReadyTracker
 from kprod.buffer.split import split
-from kprod.clock import Clock, ExponentialBackoff, in_seconds
+from kprod.clock import Clock, ExponentialBackoff
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
+from kprod.quantities import in_seconds
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.batch import ProducerBatch, batch_size_upper_bound
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer

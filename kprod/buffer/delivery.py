@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from kprod.buffer.callbacks import Callbacks
-from kprod.clock import SystemClock, in_seconds
+from kprod.clock import SystemClock
 from kprod.errors import (
     IllegalStateError,
     InvalidRecordError,
@@ -24,6 +24,7 @@ from kprod.errors import (
     RecordTypeError,
 )
 from kprod.latch import Latch
+from kprod.quantities import in_seconds
 from kprod.types import RecordMetadata, TopicPartition
 from kprod_ext.futures import BatchOutcome, FutureRecordMetadata
 

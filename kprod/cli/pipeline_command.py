@@ -281,8 +281,8 @@ def _show(spark: Any, pipeline: Pipeline) -> int:
 
 
 def _write(spark: Any, pipeline: Pipeline, report: Path | None) -> int:
+    from kprod.quantities import counted
     from kprod.spark.pipeline import run_pipeline
-    from kprod.spark.write_result import counted
 
     def tell(result: WriteResult, batch: int) -> None:
         _say(f"micro-batch {batch}: {result}")

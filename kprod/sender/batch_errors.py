@@ -12,15 +12,17 @@ from kprod.errors import (
     KprodError,
     RecordTooLargeError,
 )
+from kprod.quantities import counted
 from kprod.types import Persisted, TopicPartition
 from kprod_ext.batch import ProducerBatch
 
 
 def too_large(batch: ProducerBatch) -> KprodError:
     """The error of a batch that the broker takes for larger than the topic allows."""
+    records = counted(batch.record_count, "record")
     return RecordTooLargeError(
-        f"the broker refused a batch of {batch.size} bytes, {batch.record_count} records,"
-        f" for {batch.tp}: larger than the topic's max.message.bytes"
+        f"the broker refused a batch of {batch.size} bytes, {records}, for {batch.tp}:"
+        " larger than the topic's max.message.bytes"
     )
 
 
@@ -29,10 +31,11 @@ def expired(batch: ProducerBatch, limit: float, state: str, cause: KprodError | 
 
     ``state`` says where it was, ``cause`` is the last error that kept it there, if any is known.
     """
+    records, attempts = counted(batch.record_count, "record"), counted(batch.attempts, "attempt")
     error = DeliveryTimeoutError(
-        f"{batch.record_count} records for {batch.tp} were not acknowledged within"
-        f" delivery_timeout_ms ({limit * 1000:.0f} ms) of the first: {state} after"
-        f" {batch.attempts} attempts" + ("" if cause is None else f"; the last error was: {cause}")
+        f"{records} for {batch.tp} had no acknowledgement within delivery_timeout_ms"
+        f" ({limit * 1000:.0f} ms) of the first: {state} after {attempts}"
+        + ("" if cause is None else f"; the last error was: {cause}")
     )
     error.__cause__ = cause
     return error

@@ -16,6 +16,7 @@ from kprod.errors import (
     TransactionAbortedError,
     UnsupportedVersionError,
 )
+from kprod.quantities import counted
 from kprod.sender_log import SenderLog
 from kprod.types import Broker
 
@@ -231,10 +232,10 @@ class UnreadFailures:
             return
         also = f" (and {before.left_out} since the last such line)" if before.left_out else ""
         log.warning(
-            "%s: %d records for topic %r failed%s, and nobody has asked for their outcome: %s;"
+            "%s: %s for topic %r failed%s, and nobody has asked for their outcome: %s;"
             " persisted: %s. get() or add_errback() on what send returned tells of every record.",
             self._client_id,
-            records,
+            counted(records, "record"),
             topic,
             also,
             error,

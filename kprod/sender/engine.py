@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kprod.buffer.callbacks import Callbacks
-from kprod.clock import in_seconds
 from kprod.errors import IllegalStateError, KprodTimeoutError
 from kprod.latch import Latch
 from kprod.metrics import ProducerMetrics
+from kprod.quantities import counted, in_seconds
 from kprod.sender.loop import GRACE, Sender, SenderThread
 from kprod.types import DeliveryReport
 from kprod_ext.batch import ProducerBatch
@@ -91,8 +91,8 @@ class Engine:
         finally:
             accumulator.end_flush()
         if not told:
-            pending = self.report().pending
-            raise KprodTimeoutError(f"flush: {pending} records pending after {in_seconds(seconds)}")
+            pending = counted(self.report().pending, "record")
+            raise KprodTimeoutError(f"flush: {pending} pending after {in_seconds(seconds)}")
         if not self._callbacks.drain(self._left(deadline)):
             running = self._callbacks.waiting
             raise KprodTimeoutError(

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kprod.buffer.accumulator import RecordAccumulator
-from kprod.clock import Clock, in_seconds
+from kprod.clock import Clock
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
 from kprod.latch import Latch
+from kprod.quantities import in_seconds
 from kprod.sender.connection_log import forget_frames
 from kprod.sender.leadership import SenderLeadership
 from kprod.sender.network import Network

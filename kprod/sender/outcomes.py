@@ -11,6 +11,7 @@ from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import LeaderHint, Leadership
 from kprod.errors import BrokerError, DeliveryTimeoutError, ErrorCode, KprodError
 from kprod.metrics.producer_metrics import ProducerMetrics
+from kprod.quantities import counted
 from kprod.sender.batch_errors import errors_by_record, expired, too_large, unknown_fate
 from kprod.sender.connection_log import ConnectionLog, UnreadFailures
 from kprod.sender.retry import (
@@ -324,7 +325,7 @@ class Outcomes:
         else:
             final = copy.copy(error)
             if error.retriable:
-                final.add_note(f"retries were used up after {batch.attempts} attempts")
+                final.add_note(f"retries were used up after {counted(batch.attempts, 'attempt')}")
         final.persisted = Persisted.MAYBE if batch.maybe_written else Persisted.NO
         return final
 

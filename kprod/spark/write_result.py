@@ -8,17 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kprod.quantities import counted
+
 if TYPE_CHECKING:
     from kprod.spark.exactly_once.steps import PreparedShard
 
 
 ACKNOWLEDGED, COMMITTED, ALREADY_THERE = "acknowledged", "committed", "already_there"
 PREPARED = "prepared"
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 shard``, ``2,000 shards``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import logging
 from types import TracebackType
 from typing import Any, Self
 
-from kprod.clock import Clock, in_seconds
+from kprod.clock import Clock
 from kprod.errors import (
     IllegalStateError,
     KprodError,
@@ -14,6 +14,7 @@ from kprod.errors import (
 )
 from kprod.intake.arguments import check_seconds
 from kprod.metrics import ProducerMetrics
+from kprod.quantities import in_seconds
 from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.transactions import Call, PendingCall, State, Transactions
 from kprod.transactional.group_offsets import Offsets, group_member, offsets_to_commit

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from kprod.clock import in_seconds
 from kprod.errors import IllegalStateError, InvalidRecordError, KprodTimeoutError
+from kprod.quantities import in_seconds
 from kprod.sender.transactions import Call, OffsetFetch, Transactions
 from kprod.types import TopicPartition
 from kprod.wire.transactions import CommittedOffset

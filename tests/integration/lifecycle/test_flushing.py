@@ -43,7 +43,7 @@ def test_records_stay_queued_when_brokers_cannot_be_reached(
             broker.kill()
         account.send(1000)
         for _ in range(2):
-            with pytest.raises(KprodTimeoutError, match=r"1000 records pending after 0\.1 s"):
+            with pytest.raises(KprodTimeoutError, match=r"1,000 records pending after 0\.1 s"):
                 producer.flush(0.1)
         assert not any(future.is_done for future in account.futures)
         if hangs:

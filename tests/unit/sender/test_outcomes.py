@@ -304,7 +304,7 @@ def test_a_record_that_never_left_fails_in_time_and_is_not_stored(broker: Script
     error = failure(future)
     assert isinstance(error, DeliveryTimeoutError)
     assert error.persisted is Persisted.NO
-    assert "1 records for t-0" in str(error)
+    assert "1 record for t-0" in str(error)
     assert "(40000 ms) of the first: it was still queued after 0 attempts" in str(error)
     assert all_memory_is_free(rig)
 

@@ -43,7 +43,7 @@ def test_more_of_the_same_are_counted_for_a_minute(
     clock.advance(INTERVAL)
     unread.failed("t", 1, TIMEOUT)
     assert len(told(caplog)) == 2
-    assert "1 records for topic 't' failed (and 14 since the last such line)" in told(caplog)[1]
+    assert "1 record for topic 't' failed (and 14 since the last such line)" in told(caplog)[1]
 
 
 def test_every_topic_and_cause_has_a_line_of_its_own(
