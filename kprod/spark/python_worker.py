@@ -35,9 +35,10 @@ def acknowledge_at_once() -> None:
     The JVM writes a task's command, and then its rows, into a socket without TCP_NODELAY: a small
     partition waits until the command is acknowledged (Nagle), and Linux delays that by 40 ms. The
     option holds for the next packets only: call it in each task. Spark keeps the socket to itself,
-    so all of this process that lead to this machine get it.
+    so all of this process that lead to this machine get it. None does where the application has
+    set a default timeout: Python would make each socket that is looked at a non-blocking one.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or socket.getdefaulttimeout() is not None:
         return
     for name in os.listdir(DESCRIPTORS):
         try:

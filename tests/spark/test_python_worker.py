@@ -76,6 +76,19 @@ def test_packets_of_this_machine_are_acknowledged_at_once(
     assert server.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
+def test_sockets_go_on_blocking_where_new_ones_have_a_timeout(
+    connection: tuple[socket.socket, socket.socket],
+) -> None:
+    """A row's function may set one; Spark reads its own socket without."""
+    _, server = connection
+    socket.setdefaulttimeout(30)
+    try:
+        acknowledge_at_once()
+    finally:
+        socket.setdefaulttimeout(None)
+    assert os.get_blocking(server.fileno())
+
+
 def test_what_is_open_stays_open(connection: tuple[socket.socket, socket.socket]) -> None:
     client, server = connection
     with socket.socket() as unconnected, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
