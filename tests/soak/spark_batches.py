@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from kprod.spark import foreach_batch
 from tests.soak.command_process import serve
@@ -22,35 +22,46 @@ MEMORY = "512m"
 
 
 class SparkBatches:
-    """One session. Every call is a run of the same query, which goes on from its checkpoint."""
+    """One session and one query, which goes on from turn to turn.
+
+    Not a query for each turn: PySpark keeps a thread and a connection for every query with
+    ``foreachBatch`` that was ever started, whatever the function does.
+    """
 
     def __init__(self, folder: str, servers: str) -> None:
         self._lines = Path(folder, "lines")
         self._lines.mkdir()
-        self._checkpoint = str(Path(folder, "checkpoint"))
         self._servers = servers
+        self._topic = ""
         self._written = 0
         builder = SparkSession.Builder().master("local[2]")
         for name, value in (SETTINGS | {"spark.driver.memory": MEMORY}).items():
             builder = builder.config(name, value)
-        self._spark = builder.getOrCreate()
+        self._query = (
+            builder.getOrCreate()
+            .readStream.text(str(self._lines))
+            .repartition(3)
+            .writeStream.foreachBatch(self._write_batch)
+            .option("checkpointLocation", str(Path(folder, "checkpoint")))
+            .start()
+        )
+
+    def _write_batch(self, rows: DataFrame, batch: int) -> None:
+        # A producer that looks for a topic again would make the one that a turn has removed.
+        write = foreach_batch(
+            self._topic, bootstrap_servers=self._servers, allow_auto_create_topics=False
+        )
+        write(rows, batch)
 
     def write(self, topic: str, rows: int) -> None:
         """Write the lines "0" and up to ``topic`` by one micro-batch; return once it is stored."""
+        self._topic = topic
         text = "".join(f"{number}\n" for number in range(rows))
         scratch = self._lines.with_name("scratch")
         scratch.write_text(text)
         written = scratch.rename(self._lines / f"{self._written}.txt")  # Spark must find it whole
         self._written += 1
-        query = (
-            self._spark.readStream.text(str(self._lines))
-            .repartition(3)
-            .writeStream.foreachBatch(foreach_batch(topic, bootstrap_servers=self._servers))
-            .option("checkpointLocation", self._checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        self._query.processAllAvailable()
         written.unlink()
 
 
