@@ -122,8 +122,8 @@ def check_cause(
         rig.queue(b"later")
     assert refused.value.__cause__ is cause
     told = [line.getMessage() for line in log.records if line.levelno == logging.ERROR]
-    # A transport that finds no memory to close is another line, of the turn before its end.
-    assert [BROKE_OFF in text for text in told] == [True]
+    # There may be a line of a transport that found no memory to close, of the turn before its end.
+    assert sum(BROKE_OFF in text for text in told) == 1, told
 
 
 # Python itself makes one, of a generator that is let go of without memory.
