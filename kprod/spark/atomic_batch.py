@@ -96,7 +96,7 @@ class BatchEnd:
                 except KprodError as error:
                     if not (isinstance(error, ProducerFencedError) or is_over(error)):
                         raise
-                    raised = Fenced(f"{self.of.layout_id}: {error}")
+                    raised = Fenced(f"{self.of.job_name}: {error}")
                     raised.__cause__ = error
 
     def _take(self, step: Step, steps: ProducerSteps) -> Any:
@@ -105,8 +105,8 @@ class BatchEnd:
                 steps.take_over(name)
             case ReadMarker(group, wait):
                 return steps.read(group, asked=self.of.layout_id, wait=wait)
-            case ListOpen(layout_id):
-                return steps.opened(layout_id)
+            case ListOpen(job_name):
+                return steps.opened(job_name)
             case EndAll(transactions, committed):
                 return steps.end_all(transactions, committed=committed)
             case _:
@@ -154,7 +154,7 @@ def end_here(end: BatchEnd, commits: bool) -> KprodError | None:
             return error
         raise
     what = "committed" if ended.committed else "aborted"
-    log.info("batch %d of %r was %s", end.of.batch, end.of.layout_id, what)
+    log.info("batch %d of %r was %s", end.of.batch, end.of.job_name, what)
     return None
 
 
@@ -233,7 +233,7 @@ def abort_batch(writer: PartitionWriter, outcomes: Sequence[TaskOutcome], run: R
             "what was prepared of batch %d of %r is not ended; the next run does that, or the"
             " time-out of its transactions, or `kprod transactions`: %s",
             end.of.batch,
-            end.of.layout_id,
+            end.of.job_name,
             failure,
         )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 SECONDS = 60.0
 FETCH_WAIT_MS = 10
 """A broker waits so long at the end of a partition before it says that this is the end."""
+ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+ELECTION_PAUSE = 0.1
+"""Seconds between two questions about a partition that is being given a leader."""
 
 
 def committed(
@@ -69,10 +72,24 @@ def log_ends(bootstrap_servers: str, topic: str, partitions: int) -> list[int]:
         }
     )
     try:
-        places = [ConfluentPartition(topic, number) for number in range(partitions)]
-        return [consumer.get_watermark_offsets(place, SECONDS)[1] for place in places]
+        return [_log_end(consumer, topic, number) for number in range(partitions)]
     finally:
         consumer.close()
+
+
+def _log_end(consumer: Consumer, topic: str, partition: int) -> int:
+    """Asked again while the partition has no leader, or another one than the consumer knows."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            place = ConfluentPartition(topic, partition)
+            end: int = consumer.get_watermark_offsets(place, SECONDS)[1]
+        except KafkaException as error:
+            if error.args[0].code() not in ELECTING or time.monotonic() > deadline:
+                raise
+            time.sleep(ELECTION_PAUSE)
+        else:
+            return end
 
 
 def group_offset(

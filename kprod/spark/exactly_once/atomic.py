@@ -110,7 +110,7 @@ def abort(of: Shard, prepared: Sequence[PreparedShard]) -> Ending:
     yield TakeOver(of.layout_id)
     decision = yield from _on_record(of, mine)
     if decision is None:
-        others: list[PreparedTransaction] = yield ListOpen(of.layout_id)
+        others: list[PreparedTransaction] = yield ListOpen(of.job_name)
         yield EndAll(mine, committed=False)
         yield FenceAll(_besides(others, mine))
         return Ended(committed=False, by_us=True)
@@ -133,14 +133,14 @@ def _on_record(
 
 def _make_sure(of: Shard, mine: tuple[PreparedTransaction, ...]) -> Generator[Step, Any, None]:
     """Abort what lost, and see that all that is mine can be committed."""
-    opened: list[PreparedTransaction] = yield ListOpen(of.layout_id)
+    opened: list[PreparedTransaction] = yield ListOpen(of.job_name)
     yield FenceAll(_besides(opened, mine))
     still = {one[:3] for one in opened}
     lost = [one.transactional_id for one in mine if one[:3] not in still]
     try:
         if lost:
             raise BatchNotCommitted(
-                f"batch {of.batch} of {of.layout_id!r} was not committed, and nothing of it is"
+                f"batch {of.batch} of {of.job_name!r} was not committed, and nothing of it is"
                 f" visible: {len(lost)} of {len(mine)} transactions were ended by their time-out or"
                 f" by another run ({', '.join(lost[:3])}). Write it again; set"
                 " transaction_timeout_ms higher, if it was the time-out"
@@ -173,7 +173,7 @@ def _end(of: Shard, winners: Sequence[PreparedShard]) -> Generator[Step, Any, No
     if missing:
         visible = tuple(one.shard.number for one in winners if one.shard.number not in missing)
         raise BatchIncomplete(
-            f"batch {of.batch} of {of.layout_id!r} is decided, and not all of it is visible:"
+            f"batch {of.batch} of {of.job_name!r} is decided, and not all of it is visible:"
             f" transactions of shards {_some(missing)} were aborted before they could be committed,"
             f" those of {_some(visible)} were committed. Write the batch again under the same name"
             " (start the query again, or the job with its job_id): shards that are there are"
@@ -191,7 +191,7 @@ def _wait_for_decision(of: Shard, patience: float) -> Generator[Step, Any, Decis
         if found is not None and is_done(found.layout, of):
             return found
         if waited >= patience:
-            raise Fenced(f"batch {of.batch} of {of.layout_id!r}: another driver has taken over")
+            raise Fenced(f"batch {of.batch} of {of.job_name!r}: another driver has taken over")
         yield Pause(pause)
         waited += pause
         pause = min(2 * pause, LONGEST_PAUSE)

@@ -150,7 +150,7 @@ def check_batch_time(of: Shard, began: float, now: float, timeout: float) -> Non
     """Raises TransactionTooSlow as ``check_time``, for the oldest transaction of a whole batch."""
     if now - began > timeout * SHARE_OF_TIME:
         raise TransactionTooSlow(
-            f"batch {of.batch} of {of.layout_id!r} was not committed, and nothing of it is visible:"
+            f"batch {of.batch} of {of.job_name!r} was not committed, and nothing of it is visible:"
             f" its oldest transaction has been open for {now - began:,.0f} s, and brokers abort it"
             f" after {timeout:,.0f} s: set transaction_timeout_ms higher (at most the brokers'"
             " transaction.max.timeout.ms, 900,000 by default), write smaller batches, or say"
@@ -161,7 +161,7 @@ def check_batch_time(of: Shard, began: float, now: float, timeout: float) -> Non
 def _check_count(marker: Marker, shard: Shard) -> None:
     if shard.shards is not None and marker.shards != shard.shards:
         raise ShardCountChanged(
-            f"batch {shard.batch} of {shard.layout_id!r} was begun with {marker.shards} shards, and"
+            f"batch {shard.batch} of {shard.job_name!r} was begun with {marker.shards} shards, and"
             f" now has {shard.shards}: rows would be lost, or be there twice. Start it with"
             f" shards={marker.shards} until that batch is done; later ones may have another number",
             begun_with=marker.shards,

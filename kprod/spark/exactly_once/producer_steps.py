@@ -106,10 +106,10 @@ class ProducerSteps:
         """``FenceAll``."""
         self._side_by_side(self._fence, names)
 
-    def opened(self, layout_id: str) -> list[PreparedTransaction]:
+    def opened(self, job_name: str) -> list[PreparedTransaction]:
         """``ListOpen``. Raises UnsupportedVersionError for brokers before Apache Kafka 3.0."""
         found = _ongoing(cluster_access(self._options))
-        attempt = re.compile(re.escape(layout_id) + r"\.\d+/\d+")
+        attempt = re.compile(re.escape(job_name) + r"\.\d+/\d+")
         return [
             PreparedTransaction(one.transactional_id, one.producer_id, one.epoch)
             for one in found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, NamedTuple
 
 from kprod.errors import ConfigError
@@ -40,7 +41,7 @@ class Shard:
     def transactional_id(self) -> str:
         """Of the producer that writes the shard: an attempt that starts fences the others."""
         attempt = "" if self.attempt is None else f"/{self.attempt}"
-        return f"{self.prefix}.{self.job}.{self.number}{attempt}"
+        return f"{self.job_name}.{self.number}{attempt}"
 
     @property
     def group(self) -> str:
@@ -48,9 +49,18 @@ class Shard:
         return self.transactional_id
 
     @property
-    def layout_id(self) -> str:
-        """The group that says how many shards a batch has, and the id that it is written with."""
+    def job_name(self) -> str:
+        """What the names of all shards of the job begin with."""
         return f"{self.prefix}.{self.job}"
+
+    @property
+    def layout_id(self) -> str:
+        """The group that says how many shards a batch has, and the id that it is written with.
+
+        A word is behind the last dot where shards have a number: the layout of the job "a.1" is no
+        shard of the job "a".
+        """
+        return f"{self.job_name}.layout"
 
     @property
     def place(self) -> TopicPartition:
@@ -59,7 +69,7 @@ class Shard:
 
     def __str__(self) -> str:
         of = "" if self.shards is None else f" of {self.shards}"
-        return f"shard {self.number}{of} of batch {self.batch} of {self.layout_id!r}"
+        return f"shard {self.number}{of} of batch {self.batch} of {self.job_name!r}"
 
 
 PREFIX = "kprod-spark"
@@ -96,7 +106,8 @@ class Terms:
     """Of ``delivery="exactly_once"`` and ``"atomic"`` (``is_atomic``). Immutable; it pickles.
 
     ``topic`` is the one that markers are committed for. ``job_id`` is the user's. ``query`` and
-    ``batch`` are a stream's, where the driver knows them; else a task asks Spark.
+    ``batch`` are a stream's, where the driver knows them; else a task asks Spark. ``fresh`` is the
+    name where nobody gives one.
     """
 
     topic: str
@@ -107,6 +118,17 @@ class Terms:
     batch: int | None = None
     is_atomic: bool = False
     fresh: str = field(default_factory=_fresh)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A callable gets another fresh name whenever the driver ships it.
+
+        Stages are counted from 0 in each Spark context, and tasks of RDDs are not told which one
+        they belong to: under one name a second context would find everything already written.
+        """
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        if self.scope is Scope.STAGE:
+            values["fresh"] = _fresh()
+        return partial(Terms, **values), ()
 
     def job_name(self, task: TaskIdentity) -> JobName:
         """The name of what ``task`` is a part of. Raises ConfigError where there is none."""

@@ -103,7 +103,7 @@ class ListOpen:
     Answered by a list of PreparedTransaction.
     """
 
-    layout_id: str
+    job_name: str
 
 
 @dataclass(frozen=True, slots=True)

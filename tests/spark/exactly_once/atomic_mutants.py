@@ -84,7 +84,7 @@ def everything_open_is_committed(
     decision = yield from read_decision(of, wait=True)
     if decision is not None and is_done(decision.layout, of):
         return Ended(committed=True, by_us=False)
-    opened: list[PreparedTransaction] = yield ListOpen(of.layout_id)
+    opened: list[PreparedTransaction] = yield ListOpen(of.job_name)
     yield CommitMarkers(of.layout_id, tuple(decided(of, shards, prepared)))
     yield EndAll(tuple(opened), committed=True)
     return Ended(committed=True, by_us=True)
@@ -114,7 +114,7 @@ def losers_aborted_by_epoch(of: Shard, shards: int, prepared: Shards, patience: 
 def abort_after_decision(of: Shard, prepared: Shards) -> Ending:
     """What fails after the decision is taken back."""
     yield TakeOver(of.layout_id)
-    opened: list[PreparedTransaction] = yield ListOpen(of.layout_id)
+    opened: list[PreparedTransaction] = yield ListOpen(of.job_name)
     yield FenceAll(tuple(one.transactional_id for one in opened))
     yield CommitMarker(of.layout_id, of.layout_id, Marker(batch=of.batch - 1, shards=of.shards))
     return Ended(committed=False, by_us=True)

@@ -8,6 +8,7 @@ copies of them; attempts and drivers die at any step, and those that seem dead g
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ BATCHES = 3
 SHARDS = (2, 3, 4)
 PATIENCE = 3.0
 MOST_MOVES = 20_000
+LAYOUT = "p.j.layout"
 WAIT = object()
 """Brokers say: not yet."""
 
@@ -131,12 +133,13 @@ class Brokers:
             self.ended[name, epoch] = False
         return True
 
-    def opened(self, prefix: str) -> list[PreparedTransaction]:
-        """What ListTransactions and DescribeTransactions tell."""
+    def opened(self, job_name: str) -> list[PreparedTransaction]:
+        """What ListTransactions and DescribeTransactions tell of attempts at shards."""
+        attempt = re.compile(re.escape(job_name) + r"\.\d+/\d+")
         return [
             PreparedTransaction(name, 1, self.epochs[name])
             for name, one in sorted(self.open.items())
-            if name.startswith(prefix) and not one.decided
+            if attempt.fullmatch(name) and not one.decided
         ]
 
     def time_out(self) -> None:
@@ -150,11 +153,11 @@ class Brokers:
 
     def _note_undecided(self, name: str) -> None:
         """A transaction becomes visible: is the layout of its batch on record by now?"""
-        recorded = [self.groups.get("p.j", (0, ""))[0], self._late.get("p.j", (0, ""))[0]]
+        recorded = [self.groups.get(LAYOUT, (0, ""))[0], self._late.get(LAYOUT, (0, ""))[0]]
         recorded += [
-            one.offsets["p.j"][0]
+            one.offsets[LAYOUT][0]
             for other, one in self.open.items()
-            if one.decided and other != name and "p.j" in one.offsets
+            if one.decided and other != name and LAYOUT in one.offsets
         ]
         for batch in self.open[name].batches:
             if batch + 1 > max(recorded):
@@ -270,8 +273,8 @@ class Attempt:
                 if self._part < len(names):
                     self._part += brokers.take_over(names[self._part]) is not WAIT
                     return WAIT
-            case ListOpen(layout_id):
-                return brokers.opened(f"{layout_id}.")
+            case ListOpen(job_name):
+                return brokers.opened(job_name)
         return None
 
     def _write(self, name: str) -> Any:

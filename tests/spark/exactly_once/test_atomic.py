@@ -304,7 +304,7 @@ def test_a_group_that_something_else_uses_is_left_alone(servers: str) -> None:
     waiting = prepared(servers, "used")
     other = KafkaProducer(**options(servers), transactional_id="other")
     with other, other.transaction() as transaction:
-        transaction.send_offsets({("used", 0): 9}, "p.used")
+        transaction.send_offsets({("used", 0): 9}, shard("used").layout_id)
     with pytest.raises(MarkerError, match="give the job another transaction_prefix"):
         end(servers, "used", waiting).commit()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -164,6 +165,17 @@ def test_another_number_of_shards_is_refused_within_a_batch(servers: str) -> Non
     assert_there(servers, "fewer", rows("a") + rows("b") + rows("c"))
 
 
+def test_a_job_whose_name_goes_on_as_another_one_does(servers: str) -> None:
+    """Shard 1 of "names", and what says how many shards "names.1" has, are two things."""
+    jobs = ("names.1", "names")
+    for job in jobs:
+        for number in range(2):
+            wanted = shard("names", number, job=job)
+            assert deliver(servers, wanted, sends("names", rows(f"{job} {number}"))).by_us
+    expected = [row for job in jobs for number in range(2) for row in rows(f"{job} {number}")]
+    assert_there(servers, "names", expected)
+
+
 def test_another_run_that_goes_on_with_a_batch_is_told_of(servers: str) -> None:
     first = deliver(servers, shard("runs", 0), sends("runs", rows("a")))
     second = deliver(servers, shard("runs", 1, run="second"), sends("runs", rows("b")))
@@ -252,6 +264,16 @@ def test_a_writer_writes_once_in_each_stage(servers: str, arrow: bool) -> None:
         assert report["bytes"] == 2
         assert report["transactional_id"].startswith("kprod-spark.")
     assert_there(servers, topic, [b"a", b"b"])
+
+
+def test_a_writer_that_is_shipped_again_writes_anew(servers: str) -> None:
+    """Another Spark context counts its stages from 0 as well."""
+    writer = partition_writer("shipped", bootstrap_servers=servers, delivery="exactly_once")
+    for value in ("first", "second"):
+        shipped = pickle.loads(pickle.dumps(writer))
+        (report,) = shipped(iter([value]))
+        assert report["delivered"] == "committed"
+    assert_there(servers, "shipped", [b"first", b"second"])
 
 
 def test_a_marker_has_no_more_than_brokers_take() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -66,14 +67,16 @@ class Job:
     def layout_id(self) -> str | None:
         """The group that says whether a batch is decided; None for a stream that never began.
 
-        The name of a "call" is a fresh one, behind ``transaction_prefix``.
+        For a "call" it is a pattern: its name is a fresh one, behind ``transaction_prefix``.
         """
+        if self.surface == "call":
+            return rf"{re.escape(f'kprod-spark.{self.topic}')}\.[0-9a-f]{{32}}\.layout"
         if not self.is_stream or (self.connect and self.surface == "foreach"):
-            return f"kprod-spark.{self.topic}"
+            return f"kprod-spark.{self.topic}.layout"
         metadata = self.checkpoint() / "metadata"
         if not metadata.exists():
             return None
-        return f"kprod-spark.{self.topic}.{json.loads(metadata.read_text())['id']}"
+        return f"kprod-spark.{self.topic}.{json.loads(metadata.read_text())['id']}.layout"
 
     def told(self) -> dict[str, Any]:
         """As a line for a driver has it."""

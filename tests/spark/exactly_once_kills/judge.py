@@ -71,11 +71,11 @@ def check_decided(job: Job, servers: str) -> None:
 
 
 def _layout_id_of_call(job: Job, servers: str) -> str | None:
-    """As ``Job.layout_id``, which ends with a number that only the driver knows."""
+    """The group of the pattern ``Job.layout_id``."""
     admin = AdminClient({"bootstrap.servers": servers})  # until its answer is there
     listed = admin.list_consumer_groups().result(60)
     assert not listed.errors, listed.errors
-    name = re.compile(rf"{re.escape(job.layout_id() or '')}\.[0-9a-f]{{32}}")
+    name = re.compile(job.layout_id() or "")
     return next((one.group_id for one in listed.valid if name.fullmatch(one.group_id)), None)
 
 
