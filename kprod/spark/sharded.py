@@ -77,15 +77,26 @@ def _hashable(kind: DataType) -> bool:
 
 
 def _check_determinism(df: DataFrame) -> None:
-    """Where Spark tells: on a classic session."""
-    plan: Any = getattr(df, "_jdf", None)
-    if plan is None or plan.queryExecution().analyzed().deterministic():
+    """Where Spark tells: on a classic session. A micro-batch keeps the time of its first start."""
+    frame: Any = getattr(df, "_jdf", None)
+    if frame is None:
         return
-    raise ConfigError(
-        "the rows may not be the same when Spark computes them again (rand(), uuid(), a UDF that"
-        " is marked as non-deterministic), so that they may come into another shard: say"
-        " shard_by= columns that stay the same, or write the rows to a table first"
+    plan = frame.queryExecution().analyzed()
+    if not plan.deterministic() or (_reads_clock(df, plan) and not df.isStreaming):
+        raise ConfigError(
+            "the rows may not be the same when Spark computes them again (rand(), uuid(),"
+            " current_timestamp(), a UDF that is marked as non-deterministic), so that they may"
+            " come into another shard: say shard_by= columns that stay the same, or write the rows"
+            " to a table first"
+        )
+
+
+def _reads_clock(df: DataFrame, plan: Any) -> bool:
+    jvm: Any = df.sparkSession.sparkContext._jvm
+    reads: bool = plan.containsPattern(
+        jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     )
+    return reads
 
 
 def _quoted(name: str) -> str:

@@ -80,6 +80,11 @@ UNPLACED = (
     ' for format("kprod") and partition_writer write kprod.spark.sharded(df, 8)'
 )
 
+NAMELESS = (
+    'delivery="exactly_once" and "atomic" need a name for a micro-batch, which may come again after'
+    " a restart: write it by kprod.spark.foreach_batch, which knows its query, or give a job_id"
+)
+
 
 class Scope(enum.Enum):
     """What a name that nobody has given is good for."""
@@ -134,6 +139,8 @@ class Terms:
         """The name of what ``task`` is a part of. Raises ConfigError where there is none."""
         batch = task.batch if self.batch is None else self.batch
         if self.scope is Scope.CALL and self.job_id is None and self.batch is None:
+            if batch is not None:
+                raise ConfigError(NAMELESS)
             return JobName(self.fresh, 0, lasting=False)
         if batch is not None:
             return JobName(self._of_stream(task), batch, lasting=True)

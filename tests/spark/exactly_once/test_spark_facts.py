@@ -207,7 +207,10 @@ def test_the_name_of_a_job() -> None:
     with pytest.raises(ConfigError, match="need a job_id here"):
         fresh.job_name(IN_STREAM)
     call = replace(fresh, scope=Scope.CALL)
-    assert call.job_name(IN_STREAM) == JobName("f", 0, lasting=False)
+    assert call.job_name(TASK) == JobName("f", 0, lasting=False)
+    with pytest.raises(ConfigError, match="need a name for a micro-batch"):
+        call.job_name(IN_STREAM)
+    assert replace(call, job_id="mine").job_name(IN_STREAM) == JobName("mine.q", 7, lasting=True)
     batch = replace(fresh, scope=Scope.QUERY, batch=4)
     with pytest.raises(ConfigError, match="need a job_id here"):
         batch.job_name(TASK)

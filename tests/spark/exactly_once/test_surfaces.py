@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import rand
+from pyspark.sql.functions import current_timestamp, rand
 
 from kprod.broker.open_transactions import open_transactions
 from kprod.errors import ConfigError
@@ -89,6 +89,17 @@ def test_what_cannot_be_promised_is_refused_on_the_driver(
         saved.option("topic", "refused").option("kafka.transactional.id", "mine").save()
     with pytest.raises(PySparkException, match=r"a data source cannot move rows"):
         saved.option("topic", "refused").option("shards", "3").save()
+
+
+def test_a_clock_in_the_rows(cluster: SparkSession, tmp_path: Path) -> None:
+    """A batch that is started again has another time; a micro-batch has that of its first start."""
+    timed = frame(cluster).withColumn("value", current_timestamp().cast("string"))
+    with pytest.raises(ConfigError, match="not be the same when Spark computes them again"):
+        sharded(timed, 2)
+    assert sharded(timed, 2, by="key").columns == ["key", "value", "kprod_shard"]
+    lines = Lines(cluster, tmp_path)
+    stream = lines.stream().withColumn("value", current_timestamp().cast("string"))
+    assert sharded(stream, 2).columns[-1] == "kprod_shard"
 
 
 def test_the_data_source_in_batches(cluster: SparkSession, kafka: str) -> None:
@@ -232,6 +243,24 @@ def test_foreach_batch_that_is_retried(cluster: SparkSession, kafka: str, tmp_pa
     assert [(one.committed, one.already_there) for one in told] == [(2, 0), (0, 2), (2, 0)]
     query = json.loads((checkpoint / "metadata").read_text())["id"]
     assert all(f".{query}." in name for one in told for name in one.transactional_ids)
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
+def test_a_micro_batch_that_is_written_without_a_name(
+    cluster: SparkSession, kafka: str, tmp_path: Path, delivery: str
+) -> None:
+    lines = Lines(cluster, tmp_path)
+    lines.add(10)
+
+    def writes(batch: DataFrame, _: int) -> None:
+        write(batch, "nameless", bootstrap_servers=kafka, delivery=delivery, progress=False)
+
+    stream = lines.stream().writeStream.foreachBatch(writes)
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = stream.trigger(availableNow=True).start()
+    with pytest.raises(StreamingQueryException, match="need a name for a micro-batch"):
+        query.awaitTermination()
+    assert open_transactions(kafka) == []
 
 
 def test_a_pipeline(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
