@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kprod.errors import (
     BrokerError,
+    ConfigError,
     ErrorCode,
     KprodError,
     KprodTimeoutError,
     ProducerFencedError,
+    TransactionError,
 )
 from kprod.spark.exactly_once.marker import Marker, read_marker
 from kprod.spark.executor_producer import make_producer
@@ -79,10 +81,15 @@ class ProducerSteps:
         return found
 
     def take_over(self, name: str) -> None:
-        """``TakeOver``."""
+        """``TakeOver``. Raises ConfigError for a time-out that brokers do not allow."""
         if name in self._taken_over:  # it was fenced, and comes back as another one
             self._producers.pop(name).close(0)
-        self.producer(name).init_transactions()
+        producer = self.producer(name)
+        try:
+            producer.init_transactions()
+        except TransactionError as error:
+            _check_allowed(producer.config.transaction_timeout_ms, error)
+            raise
         self._taken_over.add(name)
 
     def read(self, group: str, *, asked: str, wait: bool) -> Marker | None:
@@ -147,6 +154,15 @@ class ProducerSteps:
             return tuple(map(call, items))
         with ThreadPoolExecutor(min(AT_ONCE, len(items))) as threads:
             return tuple(threads.map(call, items))
+
+
+def _check_allowed(timeout_ms: int, error: TransactionError) -> None:
+    told = error.__cause__
+    if isinstance(told, BrokerError) and told.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        raise ConfigError(
+            f"transaction_timeout_ms is {timeout_ms:,}, and the brokers allow less: set it to their"
+            " transaction.max.timeout.ms, of which a task or an atomic batch may take half"
+        ) from error
 
 
 def _ongoing(access: ClusterAccess) -> list[OpenTransaction]:

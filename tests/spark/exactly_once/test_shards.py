@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kprod import KafkaProducer
-from kprod.broker import EmbeddedBroker
+from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.open_transactions import open_transactions
 from kprod.errors import ConfigError, DeliveryError, ProducerFencedError
@@ -217,6 +217,16 @@ def test_half_of_the_time_of_a_transaction_is_the_limit(servers: str) -> None:
     with pytest.raises(TransactionTooSlow, match=r"301 s.*600 s: set transaction_timeout_ms"):
         deliver(servers, shard("slow"), sends("slow", rows("a"), passes), now=lambda: now[0])
     assert_there(servers, "slow", [])
+
+
+def test_a_time_out_above_what_brokers_allow_is_no_option() -> None:
+    allows = TransactionConfig(max_timeout_ms=60_000)
+    with EmbeddedBroker(default_partitions=PARTITIONS, transaction_config=allows) as broker:
+        servers = broker.bootstrap_servers
+        with pytest.raises(ConfigError, match=r"600,000.*transaction\.max\.timeout\.ms"):
+            deliver(servers, shard("long"), sends("long", rows("a")))
+        given = {"transaction_timeout_ms": 60_000}
+        assert deliver(servers, shard("long"), sends("long", rows("a")), options=given).by_us
 
 
 def test_a_record_that_the_broker_refuses_fails_the_shard(servers: str) -> None:

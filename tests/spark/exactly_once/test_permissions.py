@@ -1,0 +1,146 @@
+"""Permissions that the page names, by Apache Kafka's authorizer: all of them, or all but one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from kprod.errors import ErrorCode, KprodError
+from kprod.spark.atomic_batch import BatchEnd
+from kprod.spark.exactly_once.shard import PREFIX, Shard
+from kprod.spark.exactly_once.shard_run import ShardRun
+from kprod.spark.producer_options import job_options, transactional_options
+from kprod.spark.rejected_rows import RowPolicy
+from kprod.spark.task_outcome import is_fatal
+from tests.support.apache_kafka.broker import ApacheKafka, Guards
+from tests.support.apache_kafka.jars import NEWEST, OLDER
+from tests.support.committed_records import committed
+from tests.support.topic_admin import TopicAdmin
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(360)]
+
+PASSWORD = "canary-pa55word"
+LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
+READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+GRANTS = {
+    "transactional id": (ResourceType.TRANSACTIONAL_ID, PREFIXED, f"{PREFIX}.", (WRITE, DESCRIBE)),
+    "group": (ResourceType.GROUP, PREFIXED, f"{PREFIX}.", (READ,)),
+    "topic to write": (ResourceType.TOPIC, PREFIXED, "allowed-", (WRITE,)),
+    "topic to read": (ResourceType.TOPIC, PREFIXED, "allowed-", (READ,)),
+}
+USERS = {"everything": "", **{f"all-but-{name.replace(' ', '-')}": name for name in GRANTS}}
+"""Names, and which grant each of them lacks."""
+REFUSED = {
+    "transactional id": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.name,
+    "group": ErrorCode.GROUP_AUTHORIZATION_FAILED.name,
+    "topic to write": ErrorCode.TOPIC_AUTHORIZATION_FAILED.name,
+    "topic to read": ErrorCode.TOPIC_AUTHORIZATION_FAILED.name,
+}
+JAAS = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
+GUARDS = Guards(
+    {"PLAIN": "SASL_PLAINTEXT"},
+    {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.plain.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {JAAS};"
+        ),
+    },
+    [],
+)
+ROWS = [b"first", b"second"]
+
+
+@pytest.fixture(scope="module", params=[NEWEST, OLDER])
+def kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApacheKafka]:
+    folder = tmp_path_factory.mktemp("kafka")
+    with ApacheKafka(folder, request.param, guards=GUARDS) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for granted in admin.create_acls(list(_bindings())).values():
+            granted.result(30)
+        yield broker
+
+
+def _bindings() -> Iterator[AclBinding]:
+    for user, lacked in USERS.items():
+        for name, (kind, pattern, resource, operations) in GRANTS.items():
+            for operation in operations if name != lacked else ():
+                yield AclBinding(
+                    kind, resource, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW
+                )
+
+
+def options(kafka: ApacheKafka, user: str) -> dict[str, Any]:
+    given = {
+        "bootstrap_servers": kafka.addresses["PLAIN"],
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": user,
+        "sasl_plain_password": PASSWORD,
+        "max_block_ms": 20_000,
+    }
+    return transactional_options(job_options(given))
+
+
+def deliver(kafka: ApacheKafka, user: str, topic: str, delivery: str) -> None:
+    TopicAdmin(kafka.bootstrap_servers).create(topic, 1)
+    shard = Shard(prefix=PREFIX, job=topic, number=0, batch=0, shards=1, topic=topic)
+
+    def send_rows(producer: Any) -> None:
+        for row in ROWS:
+            producer.send(topic, row)
+
+    with ShardRun(
+        shard=shard,
+        options=options(kafka, user),
+        timeout=None,
+        policy=RowPolicy(),
+        send_rows=send_rows,
+    ) as run:
+        if delivery == "exactly_once":
+            run.deliver()
+            return
+        prepared = run.prepare(0).prepared
+        assert prepared is not None
+    BatchEnd(
+        of=shard,
+        shards=1,
+        prepared=(prepared,),
+        options=options(kafka, user),
+        transaction_timeout=600.0,
+    ).commit()
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
+def test_what_the_page_names_is_enough(kafka: ApacheKafka, delivery: str) -> None:
+    topic = f"allowed-{delivery}"
+    deliver(kafka, "everything", topic, delivery)
+    assert committed(kafka.bootstrap_servers, topic, 1) == ROWS
+
+
+@pytest.mark.parametrize("user", [user for user, lacked in USERS.items() if lacked])
+@pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
+def test_what_is_missing_ends_the_job_at_once_and_is_named(
+    kafka: ApacheKafka, delivery: str, user: str
+) -> None:
+    topic = f"allowed-{delivery}-{user}"
+    with pytest.raises(KprodError) as refused:
+        deliver(kafka, user, topic, delivery)
+    assert is_fatal(refused.value)
+    assert REFUSED[USERS[user]] in "; ".join(map(str, causes(refused.value)))
+    assert committed(kafka.bootstrap_servers, topic, 1) == []
