@@ -144,7 +144,11 @@ def _wait_for_winner(shard: Shard, patience: float) -> Protocol:
         if marker is not None and was_won(marker, shard):
             return Delivered(marker=marker, by_us=False)
         if waited >= patience:
-            raise Fenced(f"{shard}: another attempt has taken over, and has not ended it")
+            raise Fenced(
+                f"{shard}: another attempt has taken over, or another job of this name, and has not"
+                " written it; or its transaction has timed out. Jobs that run at the same time need"
+                " a job_id each, whichever topics they write to"
+            )
         yield Pause(pause)
         waited += pause
         pause = min(2 * pause, LONGEST_PAUSE)

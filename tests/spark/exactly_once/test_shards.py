@@ -142,7 +142,7 @@ def test_a_loser_without_a_winner_gives_up(servers: str) -> None:
         ) as other:
             other.init_transactions()
 
-    with pytest.raises(ProducerFencedError, match="another attempt has taken over"):
+    with pytest.raises(ProducerFencedError, match="or another job of this name"):
         deliver(
             servers,
             wanted,
