@@ -82,7 +82,7 @@ MUTANTS = (
     _one("a retry overtakes older batches", 23, SEQUENCES, order.overtakes),
     _one("a new epoch goes on with the old numbers", 9, SEQUENCES, order.keeps_numbers),
     _one("proof outlives the topic it was given for", 1909, METADATA, order.trusts_namesakes),
-    _one("what a log cut short accepts is proof", 93, SEQUENCES, order.trusts_cut_logs),
+    _one("what a log cut short accepts is proof", 548, SEQUENCES, order.trusts_cut_logs),
     _one("batches come back in the reverse order", 8, QUEUE, order.reverses),
     _one("batches come back at the end of the queue", 5, QUEUE, order.appends),
     Mutant(
@@ -144,7 +144,7 @@ MUTANTS = (
     _one("no back-off between metadata requests", 0, METADATA, pace.asks_at_once),
     _one("throttling is ignored", 4, EXCHANGE, pace.ignores_throttle),
     _one("the limit of requests in flight is ignored", 1, CONNECTION, pace.floods),
-    _one("the sender sleeps over a backlog", 256, PRODUCE, pace.sleeps),
+    _one("the sender sleeps over a backlog", 76, PRODUCE, pace.sleeps),
     # Growth
     _one("a batch grows without end", 1, CONTEXT, growth.outgrows),
     _one("what a batch grew into is not given back", 82, BATCH, growth.keeps_chunks),

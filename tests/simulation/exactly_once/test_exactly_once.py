@@ -60,7 +60,7 @@ def _seeds(bug: Bug) -> list[int]:
 
 
 KNOWN = {
-    "RecoversFromFencing": 134,
+    "RecoversFromFencing": 234,
     "BelievesLostEnds": 150,
     "TrustsLateEnds": 979,
     "ReusesSequences": 48,
