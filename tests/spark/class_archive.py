@@ -1,24 +1,20 @@
-"""Classes of Spark and of brokers as archives that virtual machines map (JEP 350).
+"""Classes of Spark as an archive that its virtual machines map (JEP 350).
 
-That is half of the CPU time of their start. An archive is made once for each release, below
-``build/``: by a driver that runs a job of each kind, or by a broker that starts.
+That is half of the CPU time of their start. It is made once for each release, below ``build/``, by
+a driver that runs a job of each kind.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pyspark
 
-from tests.support.apache_kafka.broker import ApacheKafka, Guards
+from tests.support.apache_kafka.class_archive import make_archive
 
 FOLDER = Path(__file__).parents[2] / "build" / "classes"
 SECONDS = 300
@@ -62,32 +58,6 @@ def shared_classes() -> str:
                 command, env=environment, capture_output=True, timeout=SECONDS, check=False
             )
 
-    return " ".join(_mapped(f"spark-{pyspark.__version__}", run))
-
-
-def shared_broker_classes(version: str) -> tuple[str, ...]:
-    """The same for the brokers of a version of Apache Kafka, as arguments."""
-
-    def run(into: Path) -> None:
-        guards = Guards({}, {}, [], java=(f"-XX:ArchiveClassesAtExit={into}",))
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            ApacheKafka(Path(folder, "broker"), version, guards=guards, patience=SECONDS) as broker,
-        ):
-            os.kill(broker.pid, signal.SIGTERM)  # an orderly end, behind which it is written
-            os.waitid(os.P_PID, broker.pid, os.WEXITED | os.WNOWAIT)
-
-    return _mapped(f"kafka-{version}", run)
-
-
-def _mapped(name: str, run: Callable[[Path], None]) -> tuple[str, ...]:
-    """``run`` makes the archive if it is missing; what it leaves half done does not count."""
-    archive, scratch = FOLDER / f"{name}.jsa", FOLDER / f"{name}.part"
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
-        if not archive.exists():
-            run(scratch)
-            if scratch.exists():
-                scratch.rename(archive)
-    return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
+    archive = FOLDER / f"spark-{pyspark.__version__}.jsa"
+    make_archive(archive, run)
+    return f"-XX:SharedArchiveFile={archive}" if archive.exists() else ""

@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kprod.broker import EmbeddedBroker, TransactionConfig
-from tests.spark.class_archive import shared_broker_classes
 from tests.spark.exactly_once_kills.request_watch import RequestWatch, WatchedBroker
 from tests.support.apache_kafka.broker import ApacheKafka, Guards
+from tests.support.apache_kafka.class_archive import make_broker_archive
 from tests.support.topic_admin import TopicAdmin
 
 PARTITIONS = 2
@@ -105,7 +105,8 @@ class ApacheCluster(Cluster):
 
     def __init__(self, folder: Path, version: str) -> None:
         super().__init__()
-        guards = Guards({}, dict(MOVING), [], java=shared_broker_classes(version))
+        make_broker_archive(version)
+        guards = Guards({}, dict(MOVING), [])
         folder.mkdir(exist_ok=True)
         self._first = ApacheKafka(folder / "1", version, guards=guards, patience=PATIENCE)
         self._second = ApacheKafka(

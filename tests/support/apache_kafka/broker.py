@@ -34,6 +34,11 @@ UTF8 = {**os.environ, "LC_ALL": "C.UTF-8"}
 """Arguments may be any text, such as passwords of users: Java reads them by the locale."""
 
 
+def class_archive(version: str) -> Path:
+    """The archive of classes that brokers of that version map, where it is made."""
+    return CACHE / f"{version}.jsa"
+
+
 class Guards(NamedTuple):
     """Further listeners by name with their protocols, what these need, and users of SCRAM.
 
@@ -106,7 +111,10 @@ class ApacheKafka:
         self._process: subprocess.Popen[bytes] | None = None
 
     def _command(self, main: str, *arguments: str) -> list[str]:
-        return [*JVM, *self._java, QUIET, STAMPED, "-cp", self._classpath, main, *arguments]
+        java = [*JVM, *self._java, QUIET, STAMPED]
+        if class_archive(self.version).exists():
+            java.append(f"-XX:SharedArchiveFile={class_archive(self.version)}")
+        return [*java, "-cp", self._classpath, main, *arguments]
 
     def _format_storage(self) -> None:
         """Write what the storage tool writes: for one node with the same users always the same.
