@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Generator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,6 +36,12 @@ settings.register_profile(
 
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "default")
+)
+
+# kio loads Hypothesis where it is installed, which reads all of Unicode for a second in a folder
+# that it has not been in: the processes that tests start find here what was read once.
+os.environ.setdefault(
+    "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parents[1] / ".hypothesis")
 )
 
 
