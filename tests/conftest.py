@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -90,6 +91,12 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         sys.dont_write_bytecode = set_before
+
+
+def pytest_collection_finish() -> None:
+    """Take 400,000 objects of 11,000 tests out of the collector's way: they live to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup() -> None:
