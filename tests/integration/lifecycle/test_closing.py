@@ -103,8 +103,8 @@ class Blocked:
 
 
 def close_slowly(producer: KafkaProducer) -> threading.Thread:
-    """Close it with much time, which a broker that hangs will make it take."""
-    thread = threading.Thread(target=producer.close, args=(3,))
+    """Close it with much time: as long as the broker hangs."""
+    thread = threading.Thread(target=producer.close, args=(LONG,))
     thread.start()
     return thread
 
@@ -125,6 +125,7 @@ def test_a_send_that_waits_for_memory_ends_at_once(broker: BrokerProcess) -> Non
         waiter.thread.join(LONG)
     assert closing.is_alive(), "they were told only when everything had ended"
     assert {type(waiter.error) for waiter in blocked} == {ProducerClosedError}
+    broker.thaw()
     closing.join(LONG)
     counters = producer.metrics()["producer-metrics"]
     assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
@@ -142,6 +143,7 @@ def test_a_send_that_waits_for_metadata_ends_at_once(broker: BrokerProcess) -> N
         waiter.thread.join(LONG)
     assert closing.is_alive(), "they were told only when everything had ended"
     assert {type(waiter.error) for waiter in blocked} == {ProducerClosedError}
+    broker.thaw()
     closing.join(LONG)
 
 
