@@ -21,6 +21,8 @@ from tests.spark.exactly_once.mutants import MUTANTS, Mutant
 SEEDS = int(os.environ.get("KPROD_SHARD_SEEDS", "2000"))
 ENOUGH = 2_000
 """Seeds in which every wrong version is found; most are found in a few."""
+KNOWN = {"layout_without_fencing": 324, "losers_aborted_by_epoch": 1725}
+"""Seeds that find what few others do: they are the first to be tried."""
 
 
 def test_every_row_is_there_once() -> None:
@@ -34,7 +36,8 @@ def test_every_row_is_there_once() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_wrong_versions_are_found(mutant: Mutant) -> None:
-    worlds = (World(seed, mutant.delivers, mutant.named, **mutant.how) for seed in range(ENOUGH))
+    seeds = (KNOWN.get(mutant.name, 0), *range(ENOUGH))
+    worlds = (World(seed, mutant.delivers, mutant.named, **mutant.how) for seed in seeds)
     assert any("is there" in wrong for world in worlds for wrong in world.play())
 
 
@@ -50,7 +53,7 @@ def test_every_batch_is_there_as_a_whole() -> None:
 
 @pytest.mark.parametrize("mutant", ATOMIC_MUTANTS, ids=lambda mutant: mutant.name)
 def test_wrong_versions_of_atomic_batches_are_found(mutant: Version) -> None:
-    worlds = (AtomicWorld(seed, mutant) for seed in range(ENOUGH))
+    worlds = (AtomicWorld(seed, mutant) for seed in (KNOWN.get(mutant.name, 0), *range(ENOUGH)))
     found = (wrong for world in worlds for wrong in world.play())
     assert any("is there" in wrong or "visible" in wrong for wrong in found)
 
