@@ -18,6 +18,7 @@ from kprod.cli.pipeline_command import read_job
 from kprod.errors import ConfigError
 from kprod.spark import SchemaError
 from kprod.spark.pipeline import Pipeline, dry_run, run_pipeline
+from tests.spark.conftest import SHORT_LIVED
 from tests.support.steady_names import steady_repr
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -61,6 +62,7 @@ def test_the_command_runs_what_a_file_describes(people: Path, kafka: str) -> Non
     job.write_text(JOB.format(folder=people, servers=kafka))
     command = [sys.executable, "-m", "kprod.cli", "pipeline", str(job), "--report", str(report)]
     conf = ["--spark-conf", "spark.driver.bindAddress=127.0.0.1"]
+    conf += ["--spark-conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
     ran = subprocess.run([*command, *conf], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert values(kafka, "people") == [{"name": "bob", "age": "2"}, {"name": "cleo", "age": "3"}]
