@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,10 +54,12 @@ def test_the_run_goes_on_after_a_test_that_hangs(tmp_path: Path) -> None:
     (tmp_path / "test_sharing.py").write_text(SHARING)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-n", "2"]
-    command += ["-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    command += ["-p", "xdist", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
+    command += ["--rootdir", str(tmp_path), str(tmp_path)]
     ran = subprocess.run(
         ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command],
         cwd=ROOT,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # four processes start
         capture_output=True,
         text=True,
         check=False,
