@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -337,19 +338,24 @@ def _first_bytes(buffers: Sequence[bytes | memoryview]) -> bytes | memoryview:
 
 
 _MOST_SESSIONS = 1000
+_READING_LEAKS = sys.version_info < (3, 12, 8) or (3, 13) <= sys.version_info < (3, 13, 1)
+"""``ssl.SSLObject.session`` makes a copy at every access and never frees it (CPython gh-116810)."""
 
 
 class TlsBackend(Backend):
     """Wraps the transports of ``inner``. A broker's certificate has to be for the host dialled.
 
-    Sessions are resumed: a broker that was connected to before is not asked for its certificate
-    again while it agrees, unless the files that made the context have changed. Threads as
-    ``Backend``.
+    ``resumes``: a broker that was connected to before is not asked for its certificate again while
+    it agrees, unless the files that made the context have changed. By default where Python can do
+    so without losing 7 KB for each connection (decision 0082). Threads as ``Backend``.
     """
 
-    def __init__(self, inner: Backend, contexts: TlsContexts) -> None:
+    def __init__(
+        self, inner: Backend, contexts: TlsContexts, *, resumes: bool = not _READING_LEAKS
+    ) -> None:
         self._inner = inner
         self._contexts = contexts
+        self._resumes = resumes
         self._context: ssl.SSLContext | None = None  # that of ``_sessions``
         self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
         self._addresses: dict[TlsTransport, tuple[str, int]] = {}
@@ -411,7 +417,7 @@ class TlsBackend(Backend):
         ours = self._ours(transport)
         self._by_inner.pop(ours.inner, None)
         address = self._addresses.pop(ours, None)
-        if address is not None:
+        if address is not None and self._resumes:
             self._remember(address, ours)
         self._inner.forget(ours.inner)
 
