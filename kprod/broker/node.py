@@ -117,6 +117,12 @@ class ClusterState:
                 raise BrokerError(ErrorCode.broker_not_available, f"node {node_id} does not run")
             self._moved[where] = node_id
 
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions were deleted. A new topic of that name has leaders of its own."""
+        with self._lock:
+            for where in partitions:
+                self._moved.pop(where, None)
+
 
 Controller: TypeAlias = Callable[[Callable[[], None]], None]
 """Takes what changes topics, and runs it soon, one after the other, in a thread of its own.

@@ -13,6 +13,7 @@ from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import read_topic
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BrokerError, IllegalStateError
+from tests.support.topic_admin import TopicAdmin
 from tests.support.wire_client import WireClient
 
 PARTITIONS = 6
@@ -53,6 +54,16 @@ def test_leaders_are_spread_and_move(broker: EmbeddedBroker) -> None:
     assert end_offset(broker, new, epoch=0)[0] is ErrorCode.fenced_leader_epoch
     assert end_offset(broker, new, epoch=1) == (0, 0)
     assert end_offset(broker, new, epoch=2)[0] is ErrorCode.unknown_leader_epoch
+
+
+def test_a_topic_that_is_made_again_has_its_own_leaders(broker: EmbeddedBroker) -> None:
+    before = leaders(broker)
+    admin = TopicAdmin(broker.bootstrap_servers)
+    for number, leader in enumerate(before):
+        broker.move_leader("t", number, leader % 3 + 1)
+    admin.delete("t")
+    admin.create("t", PARTITIONS)
+    assert leaders(broker) == before
 
 
 def test_a_stopped_node_leads_nothing_and_takes_its_share_back(broker: EmbeddedBroker) -> None:

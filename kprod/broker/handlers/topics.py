@@ -95,6 +95,7 @@ def _delete_topic(name: str | None, topic_id: uuid.UUID | None, node: Node) -> M
         raise BrokerError(ErrorCode.invalid_topic_exception, f"{topic.name} is the broker's own")
     node.topics.delete(topic.name)
     node.groups.forget_topic(topic.name)
+    node.state.forget(log.where for log in topic.partitions)
     for log in topic.partitions:
         node.purgatory.wake(log.where)
     return {"name": topic.name, "topic_id": topic.id}
