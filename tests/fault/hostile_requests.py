@@ -33,6 +33,7 @@ from kprod.broker.protocol.api_key import VERSIONS, ApiKey
 from kprod.broker.protocol.messages import Message, request_schema
 from tests.support.apache_kafka.same_answers import requests
 from tests.support.broker_process import BrokerProcess
+from tests.support.hostile_answers import uvarint
 from tests.support.raw_batch import raw_batch, raw_record
 from tests.support.wire_client import WireClient
 
@@ -162,11 +163,11 @@ def costly() -> Iterator[Hostile]:
     wanted = [{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": NOW_MS}]}]
     yield _asked(ApiKey.LIST_OFFSETS, 6, {"topics": wanted})
     for version in (4, 9, 12):
-        yield _asked(ApiKey.METADATA, version, {"topics": [{"name": "x"}] * 2_500_000})
-    yield _asked(ApiKey.METADATA, 9, {"topics": [{"name": TOPIC}] * 100_000})
-    yield _asked(ApiKey.LIST_OFFSETS, 6, {"topics": [{"partitions": [{}] * 1_000}] * 500})
+        yield _repeated(ApiKey.METADATA, version, "topics", {"name": "x"}, 2_500_000)
+    yield _repeated(ApiKey.METADATA, 9, "topics", {"name": TOPIC}, 100_000)
+    yield _repeated(ApiKey.LIST_OFFSETS, 6, "topics", {"partitions": [{}] * 1_000}, 500)
     resource = {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}
-    yield _asked(ApiKey.DESCRIBE_CONFIGS, 2, {"resources": [resource] * 90_000})
+    yield _repeated(ApiKey.DESCRIBE_CONFIGS, 2, "resources", resource, 90_000)
     wide = {"num_partitions": 10_000, "replication_factor": 1}
     topics = [{"name": name, **wide} for name in ("one", "another")]
     yield _asked(ApiKey.CREATE_TOPICS, 5, {"topics": topics})
@@ -188,6 +189,20 @@ def _produced(topic: str, packed: bytes, codec: int, count: int) -> Hostile:
 def _asked(api: ApiKey, version: int, values: Message) -> Hostile:
     frame = request_schema(api, version).encode(_header(api, version), values)
     return Hostile(frame, ends=False, patience=PATIENCE)
+
+
+def _repeated(api: ApiKey, version: int, name: str, element: Message, count: int) -> Hostile:
+    """A request with an array of equal elements, encoded once: a writer would take many seconds."""
+    one, two = (_asked(api, version, {name: [element] * n}).data for n in (1, 2))
+    after_size = 4
+    at = next(n for n in range(after_size, len(one)) if one[n] != two[n])  # where they are counted
+    encoded = two[at + 1 : at + 1 + len(two) - len(one)]
+    if (one[at], two[at]) == (2, 3):  # compact: one more than there are, in groups of 7 bits
+        head, counted = one[after_size:at], uvarint(count + 1)
+    else:
+        head, counted = one[after_size : at - 3], struct.pack(">i", count)
+    body = head + counted + encoded * count + one[at + 1 + len(encoded) :]
+    return Hostile(struct.pack(">i", len(body)) + body, ends=False, patience=PATIENCE)
 
 
 def send(address: tuple[str, int], hostile: Hostile) -> str:
