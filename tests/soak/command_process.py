@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
+
+from tests.support.held_resources import heap_bytes
 
 ROOT = Path(__file__).parents[2]
 Command = Callable[..., Any]
@@ -75,9 +78,17 @@ class CommandProcess:
 def serve(commands: Mapping[str, Command]) -> None:
     """Answer the lines on standard input until it ends.
 
-    What a command raises ends the process, with its traceback on stderr.
+    Beside ``commands``, ``heap`` tells what the process has allocated (``heap_bytes``), without
+    what the garbage collector would free. What a command raises ends the process, with its
+    traceback on stderr.
     """
+    commands = {"heap": _heap, **commands}
     answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print must not be an answer
     for line in sys.stdin:
         name, arguments = json.loads(line)
         print(json.dumps(commands[name](**arguments)), file=answers, flush=True)
+
+
+def _heap() -> int:
+    gc.collect()
+    return heap_bytes()

@@ -23,6 +23,8 @@ VALUE_BYTES = 100
 SLICE_SECONDS = 0.05
 """Records are sent in slices, as many at once as are due; the last one of each is timed."""
 IN_TRANSACTION = 20
+BRIEF = 20
+"""Producers of one turn of brief ones: a kilobyte that each leaves is more than the gate allows."""
 LEFT_SECONDS = 90.0
 """For what is still under way at the end of a turn, with a broker that has just come back."""
 LASTING: dict[str, Any] = {
@@ -56,9 +58,14 @@ class Load:
     def send_briefly(
         self, topic: str, partitions: int, seconds: float, rate: float
     ) -> dict[str, Any]:
-        """The same by a producer that is made and closed for it."""
-        with KafkaProducer(**self._plain) as producer:
-            return self._send(producer, topic, partitions, seconds, rate)
+        """The same by producers that are made and closed for it, one after the other."""
+        sent, milliseconds = 0, list[float]()
+        for _ in range(BRIEF):
+            with KafkaProducer(**self._plain) as producer:
+                told = self._send(producer, topic, partitions, seconds / BRIEF, rate, first=sent)
+            sent += told["sent"]
+            milliseconds += told["milliseconds"]
+        return {"sent": sent, "milliseconds": milliseconds}
 
     def transact(self, topic: str, partitions: int, transactions: int) -> dict[str, Any]:
         """Transactions of 20 records, of which every third is aborted; the numbers committed."""
@@ -87,15 +94,22 @@ class Load:
         }
 
     def _send(
-        self, producer: KafkaProducer, topic: str, partitions: int, seconds: float, rate: float
+        self,
+        producer: KafkaProducer,
+        topic: str,
+        partitions: int,
+        seconds: float,
+        rate: float,
+        first: int = 0,
     ) -> dict[str, Any]:
         took: list[float] = []
         sent, started = 0, time.monotonic()
         while (passed := time.monotonic() - started) < seconds:
             future = None
             while sent < passed * rate:
-                value = numbered(sent, VALUE_BYTES)
-                future = producer.send(topic, value, partition=sent % partitions)
+                number = first + sent
+                value = numbered(number, VALUE_BYTES)
+                future = producer.send(topic, value, partition=number % partitions)
                 sent += 1
             if future is not None:
                 began = time.monotonic()

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.soak.__main__ import HEAP, HELD
+from tests.soak.load import BRIEF
 from tests.soak.trend import Measure, Point, judge, trend_of
 
 MEMORY = Measure("memory", "MiB", negligible=1.0)
@@ -50,6 +52,20 @@ def test_a_descriptor_that_is_lost_now_and_then_is_noticed() -> None:
     lost = judge(Measure("files", "", 0.5), series(lambda hours: 20 + math.floor(2 * hours)))
     assert lost.grows
     assert str(lost).startswith("grows: +1.92 per hour")
+
+
+@pytest.mark.parametrize("at", [0.3, 0.7, 1.5, 2.6])
+def test_a_step_is_no_growth_and_hides_none(at: float) -> None:
+    """Of two mebibytes; a leak of as much in an hour is noticed beside it."""
+    assert not judge(MEMORY, series(lambda hours: 80 + 2 * (hours > at))).grows
+    assert judge(MEMORY, series(lambda hours: 80 + 2 * (hours > at) + 2 * hours)).grows
+
+
+def test_a_kilobyte_of_each_brief_producer_is_noticed() -> None:
+    """The cycles of the soak take 47 seconds."""
+    for_each_hour = BRIEF / 1024 * 3600 / 47
+    assert judge(HELD["memory"], series(lambda hours: 80 + for_each_hour * hours)).grows
+    assert judge(HEAP, series(lambda hours: 10 + for_each_hour * hours)).grows
 
 
 def test_a_leak_that_means_nothing_passes() -> None:

@@ -4,6 +4,9 @@ The slope is the median of the slopes of all pairs of points (Theil 1950); its b
 statistics of these (Sen 1968), by the variance of Kendall's score with ties. Neither supposes a
 distribution of the noise, and a few outliers change nothing. Points must not depend on each other:
 a point is therefore the median of a whole cycle of turns, not a sample.
+
+A step is no growth: a table that becomes twice as large once, as the interpreter's own do, raises
+the slope of the whole series. So the slope has to be there in two of three parts of the time, too.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 CONFIDENCE = 0.99
 """Of each bound by itself: a flat series is taken for a growing one once in a hundred runs."""
+PARTS = 3
 
 
 class Point(NamedTuple):
@@ -77,8 +81,15 @@ class Verdict:
 
     @property
     def grows(self) -> bool:
-        """Surely above zero, and by more than is negligible."""
-        return self.trend.low > 0 and self.trend.slope > self.measure.negligible
+        """Surely above zero, by more than is negligible, and not by one step."""
+        slope = min(self.trend.slope, self._lasting_slope())
+        return self.trend.low > 0 and slope > self.measure.negligible
+
+    def _lasting_slope(self) -> float:
+        """The median of the slopes in each part of the points."""
+        bounds = [len(self.points) * part // PARTS for part in range(PARTS + 1)]
+        parts = [self.points[first:last] for first, last in pairwise(bounds)]
+        return statistics.median(trend_of(part).slope for part in parts)
 
     @property
     def is_decided(self) -> bool:
