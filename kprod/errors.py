@@ -35,7 +35,7 @@ class KprodError(Exception):
     refreshes_metadata: bool = False
     persisted: Persisted = Persisted.NO
     next_step: NextStep | None = None
-    """Of an error of a transaction: what the application may do about it."""
+    """The action that is left to the application after an error of a transaction."""
     record: int | None = None
     """Of Arrow data that was refused: the number of the row that was, in the whole data."""
     number: str = "KP-1000"
@@ -50,7 +50,7 @@ class KprodError(Exception):
 
     @cached_property
     def __notes__(self) -> list[str]:  # type: ignore[override]  # an attribute once it was read
-        """What a traceback shows below the text (PEP 678); the last line leads to the error's page.
+        """The lines below the text in a traceback (PEP 678); the last leads to the error's page.
 
         Made when a traceback is written or a note is added: an error that is caught costs nothing.
         """
@@ -59,7 +59,7 @@ class KprodError(Exception):
         return [page] if own else []
 
     def add_note(self, note: str, /) -> None:
-        """Add a line to what a traceback shows, before the one that leads to the page."""
+        """Add a line to those below the text, before the one that leads to the page."""
         super().add_note(note)
         if type(self).number:
             self.__notes__.insert(-1, self.__notes__.pop())

@@ -104,7 +104,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         )
         loads = QueueLoads(config.partitioner_availability_timeout_ms / 1000)
         watched = loads if config.partitioner_adaptive_partitioning_enable else None
-        # Anew in a forked child: with the parent's random numbers it would draw what others draw.
+        # Anew in a forked child: the parent's state would give all children the same numbers.
         self._partitioner = partitioner_for(
             config.partitioner,
             config.batch_size,
@@ -148,7 +148,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             exit_on_sigterm()
 
     def _made_dead_letters(self) -> DeadLetters | None:
-        """What sends them, with the options of this producer that are about the cluster."""
+        """The producer of the letters, with this producer's options about the cluster."""
         config = self.config
         if config.dead_letter_topic is None:
             return None
@@ -177,7 +177,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             partition: int | None = None,
             timestamp_ms: int | None = None,
         ) -> FutureRecordMetadata:
-            """Queue one record; the future tells where it was stored, or why it was not."""
+            """Queue one record; its future has the record's place in the log, or its error."""
 
     def _send(
         self,
@@ -189,7 +189,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         timestamp_ms: int | None,
         partitioner: Partitioner | None = None,
     ) -> FutureRecordMetadata:
-        """The Python path of ``send``: whatever the compiled one does not take."""
+        """The Python path of ``send``, for records that the compiled one does not take."""
         self._ensure_open()
         record = checked_record(topic, value, key, headers, partition, timestamp_ms)
         if not self._max_block:  # a face, which waits itself and sends again: no hook runs twice
@@ -341,13 +341,13 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
     # One process, another process -----------------------------------------------------------------
 
     def inherited_by_child(self) -> None:
-        """This process was forked: what the producer holds belongs to the parent. See ``send``."""
+        """This process was forked: threads, connections and records stay behind. See ``send``."""
         self._inherited = True
         self._compiled_topics.close()
-        self._restarting = threading.Lock()  # guards starting once; made anew, for nobody holds it
+        self._restarting = threading.Lock()  # guards starting once; new: no thread holds it
 
     def _restart_in_child(self) -> None:
-        """Give a forked child a thread and connections of its own; what was queued stays behind."""
+        """Give a forked child a thread and connections of its own, without queued records."""
         with self._restarting:
             if not self._inherited:
                 return
@@ -363,7 +363,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """A pickle holds the options only; unpickled, it is a new producer that connects on use."""
         return partial(type(self), **self._options), ()
 
-    # What is known --------------------------------------------------------------------------------
+    # Metadata and metrics -------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers; waits for metadata at most ``max_block_ms``."""
@@ -374,7 +374,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return {info.partition for info in known.partitions}
 
     def connect(self, timeout: float | None = None) -> None:
-        """Wait until a broker has told about the cluster: a health check, or a warm start.
+        """Wait until a broker has described the cluster: a health check, or a warm start.
 
         ``timeout``: seconds, None for ``max_block_ms``. KprodTimeoutError names all failures.
         """
@@ -416,7 +416,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        # What went wrong is what the caller wants to know, and soon; as when the interpreter exits,
+        # The caller wants to know the error, and soon; as when the interpreter exits,
         # queued records get a short time.
         self.close(None if error is None else self._exit_seconds)
 

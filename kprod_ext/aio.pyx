@@ -76,7 +76,7 @@ cdef class LoopTurns:
         self._admitted = _most
 
     async def wait(self):
-        """Wait for one's place in a later turn, after ``admit`` has refused."""
+        """Wait for a place in a later turn, after ``admit`` has refused."""
         loop = _running_loop()
         place = loop.create_future()
         self._row.append(place)
@@ -127,13 +127,13 @@ cdef class Sending:
     def put_at_once(
         self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None
     ):
-        """Queue a record if that needs no wait; else return None."""
+        """Queue a record if no wait is needed; else return None."""
         if not self.turns.admit():
             return None
         return self._queue(topic, value, key, headers, partition, timestamp_ms)
 
     def put_until_waiting(self, topic, values, keys, list queued not None):
-        """Queue records until a turn has queued enough, or something is waited for."""
+        """Queue records until a turn has queued enough, or a record has to wait."""
         cdef FutureRecordMetadata native
         cdef object value
         cdef object key = None
@@ -152,7 +152,7 @@ cdef class Sending:
         return NOTHING
 
     def take_outcomes(self, list queued not None, list stored not None):
-        """Add the outcomes that are there, in order, as many as a turn of the loop has time for."""
+        """Add outcomes in order, as many as there are and a turn of the loop has time for."""
         cdef double ends_at = <double>monotonic() + _longest_telling
         cdef Py_ssize_t at = len(stored)
         cdef FutureRecordMetadata native
@@ -176,7 +176,7 @@ cdef class Sending:
         self, object topic, object value, object key, object headers, object partition,
         object timestamp_ms,
     ):
-        """Queue a record if that needs no wait; else end this turn and return None."""
+        """Queue a record if no wait is needed; else end this turn and return None."""
         cdef FutureRecordMetadata native = None
         try:
             native = self._send(topic, value, key, headers, partition, timestamp_ms)
@@ -217,7 +217,7 @@ cdef class OutcomeNotifier:
         self._batches, self._due = {}, deque()
 
     cdef bint rests(self) except -1:
-        """Whether records that are done were awaited for so long that other tasks are due.
+        """Whether tasks awaited done records for so long that other tasks are due.
 
         One ``await`` of such a record takes no turn of the loop, and a hundred thousand in a row
         would take none either.
@@ -229,7 +229,7 @@ cdef class OutcomeNotifier:
         return True
 
     cdef int watch(self, SentRecord record) except -1:
-        """Tell its callbacks once its batch has ended; soon, if it has or is not waited for."""
+        """Call the callbacks once the batch has ended: soon, if it has, or if no task waits."""
         cdef BatchOutcome outcome = outcome_of(record.native)
         if record.is_cancelled or outcome.done:
             self._due.append(record)
@@ -252,10 +252,10 @@ cdef class OutcomeNotifier:
         return 0
 
     cdef int _await(self, BatchOutcome outcome) except -1:
-        """As a task would: the batch need not linger, and no other thread comes between."""
+        """Wait as a task would: the batch need not linger, and no other thread comes between."""
         waiting = outcome.wait_in_loop()
         waiter = next(waiting, None)
-        if waiter is None:          # it has ended since
+        if waiter is None:          # the batch has ended since
             self.loop.call_soon(self._ended, outcome)
         else:
             waiter.add_done_callback(partial(self._waited, outcome, waiting))
@@ -288,7 +288,7 @@ cdef class OutcomeNotifier:
         return 0
 
     def _turn(self):
-        """Tell as many as a turn has time for; the others in the next one."""
+        """Call as many callbacks as a turn has time for; the others in the next turn."""
         cdef double ends_at = <double>monotonic() + _longest_telling
         cdef Py_ssize_t told = 0
         try:
@@ -333,11 +333,11 @@ cdef class SentRecord:
         return self.is_cancelled
 
     def exception(self):
-        """Why the record failed. Raises InvalidStateError before the outcome, CancelledError."""
+        """The record's error or None. Raises InvalidStateError without outcome, CancelledError."""
         return None if _settled(self, "Exception is not set.").error is None else _error(self)
 
     def result(self):
-        """Where the record was stored; raises why it failed, and what ``exception`` raises."""
+        """The record's metadata. Raises its error, and the errors of ``exception``."""
         if _settled(self, "Result is not set.").error is not None:
             failure = _error(self)
             raise failure
@@ -397,7 +397,7 @@ cdef class SentRecord:
         self._notifier.watch(self)
 
     def remove_done_callback(self, fn):
-        """Do not call ``fn``; how often it was to be called."""
+        """Remove ``fn`` from the callbacks; the number of times it was among them."""
         cdef list pairs = _take_callbacks(self)
         cdef list left = [pair for pair in pairs if pair[0] != fn]
         if left:

@@ -1,5 +1,5 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
-"""Records from the columns of Arrow batches: nothing of them becomes a Python object.
+"""Records from the columns of Arrow batches: no cell becomes a Python object.
 
 More rows are read without the interpreter (``refill``), so that a batch of any length is written in
 one go. Any object that exports Arrow's C interfaces in capsules can supply batches.
@@ -16,7 +16,7 @@ from kprod_ext.rows cimport RecordChunk, UNSET
 # The structures of the Arrow C data and stream interfaces, declared from their specification.
 #
 # https://arrow.apache.org/docs/format/CDataInterface.html and .../CStreamInterface.html: an ABI
-# that is frozen, so that no library of Arrow is needed to read what one exports.
+# that is frozen, so that no Arrow library is needed to read exported data.
 
 cdef struct ArrowSchema:
     const char* format
@@ -73,7 +73,7 @@ cdef enum:
 cdef struct Column:
     Kind kind
     Py_ssize_t width                # of FIXED_BYTES
-    int64_t multiplier, divisor     # from an integer cell to what is wanted
+    int64_t multiplier, divisor     # from an integer cell to the wanted unit
     const ArrowArray* array
     int64_t offset                  # of row 0
 
@@ -147,7 +147,7 @@ cdef inline void read_many_bytes(
 
 
 cdef inline bint all_within(const Column* column, int64_t rows, Py_ssize_t largest) noexcept nogil:
-    """Whether all cells are known to have a size up to ``largest``; of most kinds it is not."""
+    """True when all cells are known to have at most ``largest`` bytes; for most kinds False."""
     cdef const int32_t* ends
     cdef int64_t i, size
     cdef bint outside = False
@@ -164,7 +164,7 @@ cdef inline bint all_within(const Column* column, int64_t rows, Py_ssize_t large
 
 @cython.cdivision(True)      # the dividend is not negative, the divisor positive
 cdef inline int64_t read_integer(const Column* column, int64_t row) noexcept nogil:
-    """The integer of a cell that is not null, in the unit that is wanted; rounded down.
+    """The integer of a cell that is not null, in the wanted unit, rounded down.
 
     -1 for a negative one, and for one that 64 bits cannot say in that unit.
     """
@@ -182,7 +182,7 @@ cdef inline int64_t read_integer(const Column* column, int64_t row) noexcept nog
 cdef inline void read_list(
     const Column* column, int64_t row, int64_t* start, int64_t* end
 ) noexcept nogil:
-    """Where the items of a cell are; none for null."""
+    """The place of a cell's items; no items for null."""
     cdef int64_t i = column.offset + row
     start[0] = end[0] = 0
     if is_null(column, row):
@@ -207,7 +207,7 @@ cdef dict KINDS = {
 
 @cython.final
 cdef class ArrowSource:
-    """One batch, or a stream of them; it owns what was exported and releases it."""
+    """One batch, or a stream of them. Owns the exported structures, and releases them."""
 
     # Each is released once: when it is replaced, or with this object. Zero: none exported.
     cdef ArrowSchema _schema
@@ -321,7 +321,7 @@ cdef class ArrowChunk(RecordChunk):
     cdef Column _value, _key, _headers, _header, _header_name, _header_value, _partition, _timestamp
     cdef Column _whole              # the rows themselves: asked for nulls only
     cdef bint _has_more             # than keys and values
-    cdef bint _has_nulls            # whether a row as a whole may be one
+    cdef bint _has_nulls            # whether a whole row may be null
     cdef int64_t _next              # row of the batch that is read next
     cdef int64_t _rows
     cdef int64_t _size              # of a batch with the row that is too large
@@ -353,7 +353,7 @@ cdef class ArrowChunk(RecordChunk):
             prepare(&self._header_value, pair, 1)
 
     def next_batch(self, int64_t largest):
-        """Go on to the next batch, and look at every row of it: (rows, what is wrong or None)."""
+        """Go on to the next batch, and check all its rows: (rows, the fault or None)."""
         cdef ArrowArray* batch = &self._source.array
         cdef int value, key, headers, partition, timestamp
         value, key, headers, partition, timestamp = self._numbers
@@ -499,7 +499,7 @@ cdef class ArrowChunk(RecordChunk):
                 if not is_null(&self._timestamp, row):
                     self.timestamps[i] = read_integer(&self._timestamp, row)
             if self._headers.kind != ABSENT and self._read_headers(i, row) < 0:
-                count = i       # no memory for the headers of more: see `left`
+                count = i       # no memory for the headers of later rows: see `left`
                 break
         self._next += count
         self.count = count

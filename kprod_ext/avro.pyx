@@ -2,7 +2,7 @@
 """Avro records in one pass: the fields of primitive types, and those that may be null besides.
 
 An encoder writes objects of exact types only, where there is one way to understand the schema. It
-hands every other record to fastavro as a whole, so that fastavro alone says what is wrong with it.
+hands every other record to fastavro as a whole, so that its errors are fastavro's.
 The format is that of the Avro specification, "Binary Encoding".
 """
 
@@ -83,7 +83,7 @@ cdef struct Field:
 
 @cython.cdivision(True)
 cdef inline int64_t days_since_epoch(int64_t year, int64_t month, int64_t day) noexcept:
-    """Of the proleptic Gregorian calendar; years begin in March here, so that leap days are last.
+    """Days of the proleptic Gregorian calendar; years begin in March here: leap days come last.
 
     Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms". Years are positive.
     """
@@ -149,7 +149,7 @@ cdef int put_floating(Output* out, Kind kind, object value) except -1:
 
 
 cdef int put_other(Output* out, object write, object value) except -1:
-    """Write what ``write`` makes of an object. Returns 0 when it raises."""
+    """Write the bytes that ``write`` makes of an object. Returns 0 when it raises."""
     cdef bytes encoded
     try:
         encoded = write(value)
@@ -231,7 +231,7 @@ cdef class FlatRecordEncoder:
         return 1
 
     cdef int _put(self, Output* out, Py_ssize_t i, Field* field, object value) except -1:
-        """Write what is no null. Returns 0 for an object that is not written here."""
+        """Write a value other than null. Returns 0 for an object that is not written here."""
         cdef const char* text
         cdef Py_ssize_t size
         if field.kind == STRING:

@@ -88,7 +88,7 @@ cdef class _Bytes:
 
 
 cdef object sum_of(char* data, Py_ssize_t size, object crc):
-    """The CRC-32C of what ``crc`` is the sum of, and of these bytes behind it."""
+    """The CRC-32C of bytes with the sum ``crc``, followed by these bytes."""
     cdef _Bytes given = _Bytes.__new__(_Bytes)
     given._data, given._size = data, size
     return crc32c(given, crc, HOLD_GIL)
@@ -121,7 +121,7 @@ fill_powers()
 
 
 cdef uint32_t followed_by_zeros(uint32_t crc, Py_ssize_t size) noexcept nogil:
-    """What ``crc`` adds to the CRC of bytes that have ``size`` bytes more behind them."""
+    """The part of ``crc`` in the CRC of its bytes followed by ``size`` more bytes."""
     cdef int i = 3              # x**8 for the first byte
     while size:
         if size & 1:
@@ -134,7 +134,7 @@ cdef uint32_t followed_by_zeros(uint32_t crc, Py_ssize_t size) noexcept nogil:
 cpdef Py_ssize_t batch_size_upper_bound(
     object key, object value, object headers=()
 ) except -1:
-    """Bytes a batch with this one record can take at most, whatever its timestamp and offset."""
+    """Bytes that a batch with this one record takes at most, with any timestamp and offset."""
     cdef HeldRecord held
     cdef tuple frozen = frozen_headers(headers)
     hold_record(&held, 0, key, value, frozen)
@@ -430,7 +430,7 @@ cdef class MemoryRecordsBuilder:
         return 0
 
     cdef int _give_up_excess(self) except -1:
-        """Return the memory that compression has freed: other batches may need it meanwhile."""
+        """Return the memory that compression has freed: other batches may need it."""
         if self._pool is not None:
             self._pool.shrink(self._buffer, max(self._first_capacity, <Py_ssize_t>self._tail.end))
             self._tail.data = self._buffer.data

@@ -74,7 +74,7 @@ cdef class _Part:
 
 
 cdef object view_of(PooledBuffer buffer, char* data, Py_ssize_t size):
-    """A read-only view of a part of the buffer's memory, wherever that part is."""
+    """A read-only view of a part of the buffer's memory, in any of its chunks."""
     cdef _Part part = _Part.__new__(_Part)
     PyObject_GetBuffer(buffer, &part._lent, PyBUF_SIMPLE)
     part._data, part._size = data, size
@@ -253,7 +253,7 @@ cdef class BufferPool:
                 trash[0] = block
 
     cdef Block* _wait_for(self, Py_ssize_t size, double timeout, object on_wait) except? NULL:
-        """Join the queue; return the pooled block that was given, or NULL if bytes were."""
+        """Wait in the queue; return a pooled block, or NULL for bytes without a block."""
         cdef Block* trash = NULL
         cdef _Waiter served = None
         cdef _Waiter waiter = _Waiter.__new__(_Waiter)
@@ -353,7 +353,7 @@ cdef class BufferPool:
         ring(served)
 
     cdef bint _take(self, Py_ssize_t size, Block** block, Block** trash) noexcept:
-        """Take size bytes if they are there; block stays NULL when they have no memory yet."""
+        """Take size bytes if they are free; block stays NULL when they have no memory yet."""
         if size == self.poolable_size and self._free != NULL:
             block[0] = self._pop_free()
             return True
@@ -413,7 +413,7 @@ cdef class BufferPool:
         return 0
 
     cdef int _unlink(self, _Waiter waiter) except -1:
-        # Nothing dies here: the thread that waits holds its waiter until it has seen the change.
+        # No object dies here: the waiting thread holds its waiter until it has seen the change.
         cdef _Waiter before
         if self._first is waiter:
             self._first = waiter.next

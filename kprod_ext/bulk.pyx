@@ -59,7 +59,7 @@ cdef struct Neighbours:     # runs of a batch without a gap between them
 
 @cython.final
 cdef class SentRecords:
-    """Where each of many records went: runs, in the order of the records' numbers."""
+    """The places of many records: runs, in the order of the records' numbers."""
 
     cdef readonly Py_ssize_t count
     cdef dict _batches              # number of a batch by its delivery
@@ -95,7 +95,7 @@ cdef class SentRecords:
             <size_t>len(self._deliveries) + 1, sizeof(Neighbours)
         )
         if by_batch == NULL:
-            raise MemoryError("no memory to look at what was sent")
+            raise MemoryError("no memory to look at the sent records")
         try:
             for i in range(self._run_count):
                 run = &self._runs[i]
@@ -242,7 +242,7 @@ cdef class BulkAppender:
     cdef TopicAppender _topic               # where the partitions' queues are found
     cdef Place* _places                     # by partition
     cdef int64_t _now                       # the time of records without one
-    cdef list _stickies                     # where records without a key go, one after the other
+    cdef list _stickies                     # partitions for records without a key, in turn
     cdef Py_ssize_t _sticky_count
     cdef Py_ssize_t _sticky                 # of those, the one in use; behind all: none
     # Partitions with a batch that this call made or filled, and that the sender does not know of.
@@ -314,7 +314,7 @@ cdef class BulkAppender:
         self._count(result.nbytes, result.batch_ready)
 
     cdef int _append(self, RecordChunk chunk) except -1:
-        """Append the next record as ``send`` does. False when that has to wait for memory."""
+        """Append the next record as ``send`` does. False when it has to wait for memory."""
         cdef PartitionQueue queue = self._topic._partitions[self.partition]
         cdef AppendResult result
         cdef Record record

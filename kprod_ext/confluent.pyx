@@ -316,7 +316,7 @@ cdef class DeliveryReports:
         self._hand_out(event)
 
     def hurry(self):
-        """Somebody waits: no batch need linger any more."""
+        """A caller waits: let no batch linger any more."""
         for outcome in list(self._batches):
             outcome.hasten()
 
@@ -339,7 +339,7 @@ cdef class DeliveryReports:
         while self.ready:
             try:
                 ready = self.ready.popleft()
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread took the last one
                 ready = None
             if ready is None:
                 break
@@ -382,7 +382,7 @@ cdef class DeliveryReports:
         return 0
 
     cpdef void expect(self, Py_ssize_t records) noexcept:
-        """So many more records wait for a report; fewer, if negative."""
+        """Add to the number of records that wait for a report; a negative number subtracts."""
         take_lock(&self._lock)
         self.waiting += records
         release_lock(&self._lock)
@@ -462,7 +462,7 @@ cdef class Producing:
         self._assign_later(given)
 
     cpdef object _partition(self, object native, object topic, object key):
-        """Where a key belongs, if the face decides and knows the topic; else None."""
+        """The partition of a key, if the face decides and knows the topic; else None."""
         cdef dict counts
         if not key or self._partition_for_key is None:
             return None

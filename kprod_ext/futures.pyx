@@ -1,6 +1,6 @@
 # cython: language_level=3, auto_pickle=False, autotestdict=False
 # cython: binding=False, embedsignature=True, embedsignature.format=clinic
-"""The outcome of a batch, settled once for all its records, and the futures that tell it.
+"""The outcome of a batch, settled once for all its records, and the records' futures.
 
 A future holds its batch's outcome and its own index, so settling a batch is one step however many
 records it holds. ``kprod.buffer.delivery`` lets threads and tasks wait.
@@ -75,7 +75,7 @@ cdef class BatchOutcome:
             settles = not self.done
             if not settles and self._telling:
                 return False
-            # Else an exception ended an earlier call: this one goes on with it.
+            # Else an exception ended an earlier call, and this one goes on from there.
             if settles:
                 if parts or error is not None:
                     track(self)
@@ -127,13 +127,13 @@ cdef class BatchOutcome:
     cdef int _end_telling(self) except -1:
         """All waiters have been called. The caller holds the lock, and opens the latch after it."""
         self._told = True
-        # A future that is kept must not keep the producer's memory with it. Nor would the garbage
-        # collector, which does not see futures, ever find a ring through one.
+        # A future that is kept must not keep the producer's memory. And the garbage collector,
+        # which does not see futures, would never find a cycle through one.
         self._hurry, self.wait_for = _nothing, None
         return 0
 
     cdef int _open_latch(self) except -1:
-        """Let the threads through that wait. Without the lock: a latch runs Python code."""
+        """Let waiting threads go on. Without the lock: a latch runs Python code."""
         latch = self._latch
         if self._told and latch is not None:
             latch.open()
@@ -141,7 +141,7 @@ cdef class BatchOutcome:
         return 0
 
     def is_heard(self):
-        """Whether a caller waits, or a callback hears errors: of this, or of what it is part of."""
+        """Whether a caller waits, or a callback takes errors: also for the batch before a split."""
         return self.is_watched or (self._whole is not None and self._whole.is_heard())
 
     def split_into(self, parts):
@@ -162,7 +162,7 @@ cdef class BatchOutcome:
         self._settle(NO_OFFSET, NO_TIMESTAMP, None, ())
 
     cdef BatchOutcome part_of(self, Py_ssize_t* index):
-        """Which outcome is that of the record at ``index``, which becomes its index there."""
+        """The outcome with the record at ``index``; ``index`` becomes its index there."""
         cdef BatchOutcome part
         if self.is_split:
             for first, part in reversed(self.parts):
@@ -177,7 +177,7 @@ cdef class BatchOutcome:
         return part, index
 
     def on_done(self, tell, index=0, bint hears_errors=True):
-        """Put ``tell`` to the callbacks once the batch has ended; now, if it has."""
+        """Hand ``tell`` to the callbacks once the batch has ended; now, if it has."""
         cdef tuple waiter = (index, tell)
         self.has_listeners = True
         if hears_errors:
@@ -204,7 +204,7 @@ cdef class BatchOutcome:
             hurry()
 
     def latch(self, made):
-        """The latch that opens when all waiters were called, and ``wait_for``; None: all were."""
+        """The latch that opens after all waiters were called, and ``wait_for``; None after that."""
         take_lock(&self._lock)
         try:
             if self._told:
@@ -216,7 +216,7 @@ cdef class BatchOutcome:
             release_lock(&self._lock)
 
     def join(self, loop, made):
-        """The tasks of ``loop`` that wait; ``made``, if they are the first. None: it has ended."""
+        """The waiting tasks of ``loop``; ``made`` for the first. None when the batch has ended."""
         take_lock(&self._lock)
         try:
             if self.done:
@@ -256,12 +256,12 @@ cdef class FutureRecordMetadata:
 
     @property
     def value(self):
-        """Where the record was stored; None before, and when it failed."""
+        """The metadata of a stored record; None before, and when it failed."""
         return metadata_of(self) if _has_succeeded(self) else None
 
     @property
     def exception(self):
-        """Why the record failed; None before, and when it was stored."""
+        """The error of a failed record; None before, and when it was stored."""
         error = _error(self)
         return None if error is None else _copied(error)
 
@@ -288,7 +288,7 @@ cdef class FutureRecordMetadata:
         return error is not None and error.retriable
 
     def get(self, timeout=None):
-        """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record."""
+        """Wait at most ``timeout`` seconds; return the metadata or raise the record's error."""
         cdef BatchOutcome whole = self.delivery
         if timeout is not None or whole.has_listeners or not outcome_of(self).done:
             whole.wait_for_record(self.index, timeout)
@@ -322,7 +322,7 @@ cdef class FutureRecordMetadata:
         return self
 
     def add_both(self, fn, *args, **kwargs):
-        """Call ``fn`` with the metadata or the error, whichever it will be."""
+        """Call ``fn`` with the metadata or the error."""
         self.delivery.call_back(self, fn, args, kwargs, stored=True, failed=True)
         return self
 
@@ -387,5 +387,5 @@ cdef object metadata_of(FutureRecordMetadata future):
             future.header_size,
         ),
     )
-    untrack(made)       # text and numbers, of which 100,000 may be kept: not to be walked over
+    untrack(made)       # text and numbers, perhaps 100,000 of them: the collector passes over
     return made

@@ -123,7 +123,7 @@ def hold_signals(work, *args):
 
 
 cdef int throw(object error) except -1:
-    """Raise an exception of the application's."""
+    """Raise an exception of the application's handler."""
     PyErr_SetObject(type(error), error)
     return -1
 
@@ -138,7 +138,7 @@ cdef object _held(object work, tuple args):
 
 
 def let_signals_in(wait, /, *args):
-    """Call ``wait(*args)``; also in ``hold_signals`` handlers run as ever, before and in it."""
+    """Call ``wait(*args)``. Signal handlers run before and in it, even within ``hold_signals``."""
     cdef object raised
     if GATE.owner != PyThread_get_thread_ident():
         return wait(*args)

@@ -137,7 +137,7 @@ cdef class Poller:
         return 0
 
     cdef int _place_of(self, int fd) noexcept:
-        """Where ``fd`` is watched, or would be. poll(2) walks over all of them, too."""
+        """The place of ``fd``, or the one behind the last, by a linear search as in poll(2)."""
         cdef int place = 1
         while place < self._count and self._places[place].fd != fd:
             place += 1
@@ -202,7 +202,7 @@ cdef class Poller:
         return ready
 
     cdef int _look_for(self, long long eager) noexcept:
-        """Look without sleeping; with nothing to tell when woken or when the time is over."""
+        """Look without sleeping; empty when woken or when the time is over."""
         cdef long long began = kprod_nanoseconds()
         cdef int ready = 0
         with nogil:
@@ -248,8 +248,8 @@ cdef class Poller:
 
     def wake(self):
         """End the present wait, or the next one. Any thread, any time, also once closed."""
-        # Locked: between the look at _asleep and the ringing our descriptor must not be given back,
-        # for its number may by then belong to a file of the application.
+        # Locked: close() must not give the descriptor back between the look at _asleep and the
+        # write, because the number may then belong to a file of the application.
         take_lock(&self._lock)
         if not self._closed and not kprod_swap(self._woken, 1) and kprod_load(self._asleep):
             kprod_ring_bell(self._bell[1])
@@ -263,7 +263,7 @@ cdef class Poller:
         self._let_go()
 
     def abandon(self):
-        """As ``close``, in a forked child: a thread of the parent may have been at any place."""
+        """As ``close``, in a forked child: a thread of the parent may have held the lock."""
         kprod_renew(self._lock)
         self._give_back()
         self._let_go()
@@ -284,8 +284,8 @@ cdef class Poller:
 
 # Moving bytes through a socket that does not block, with one system call and few steps.
 #
-# A small call holds the interpreter: to take it back from a thread that computes may need
-# milliseconds, and the call itself a microsecond. A large one does not.
+# A small call keeps the GIL: the call takes a microsecond, and taking the GIL back from a thread
+# that computes may take milliseconds. A large call releases it.
 
 cdef extern from *:
     """
@@ -322,7 +322,7 @@ cdef extern from *:
 
 cdef enum:
     FEW = 32
-    SMALL = 64 * 1024  # bytes that are copied in less time than others may take the interpreter for
+    SMALL = 64 * 1024  # bytes; copying them takes less time than another thread may hold the GIL
 
 
 def send_buffers(int fd, buffers, /):

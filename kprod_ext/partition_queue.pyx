@@ -121,7 +121,7 @@ cdef class AppendContext:
         self._hurry, self._wait = hurry, wait
 
     cdef int wake(self) except -1:
-        """Let the sender look, also if a signal handler raises meanwhile: records are queued."""
+        """Let the sender look, even if a signal handler raises: records are queued."""
         try:
             self._wake()
         except BaseException:

@@ -47,7 +47,7 @@ cdef class PartitionBatch:
 
 
 cdef struct Piece:
-    char* data      # as much as the whole frame needs between its records
+    char* data      # room for the whole frame without its records
     Py_ssize_t used
     bint flexible
 
@@ -152,7 +152,7 @@ cdef void put_no_tags(Piece* piece) noexcept:
 # Produce responses, from bytes.
 #
 # Every length and count in a response is compared with the bytes that are left before anything is
-# read or allocated. Malformed bytes raise ValueError saying what was found, and where.
+# read or allocated. Malformed bytes raise ValueError with the fault and its place.
 
 
 cdef enum:
@@ -348,7 +348,7 @@ cdef list read_endpoints(Cursor* cursor, int64_t most):
 
 
 cdef const unsigned char* taken(Cursor* cursor, int64_t size) except NULL:
-    """Where the next ``size`` bytes are; they are behind the cursor then."""
+    """The address of the next ``size`` bytes; the cursor moves behind them."""
     cdef const unsigned char* data = cursor.data + cursor.at
     if size > cursor.end - cursor.at:
         raise ValueError(

@@ -50,12 +50,12 @@ cdef class RecordClock:
 
 
 def is_timestamp(number, /):
-    """Whether it is an ``int`` that a record's time can be."""
+    """Whether the object is an ``int`` within the range of timestamps."""
     return timestamp_of(number) >= 0
 
 
 def is_partition(number, /):
-    """Whether it is an ``int`` that the number of a partition can be."""
+    """Whether the object is an ``int`` within the range of partition numbers."""
     return partition_of(number) >= 0
 
 
@@ -65,7 +65,7 @@ def is_frozen(headers, /):
 
 
 def largest_payload(Py_ssize_t largest_batch, /):
-    """Bytes of key, value and headers with which a record surely fits into such a batch."""
+    """Bytes of key, value and headers with which a record surely fits into a batch of this size."""
     return surely_within(largest_batch)
 
 

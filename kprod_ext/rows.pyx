@@ -152,7 +152,7 @@ def all_plain(list values not None, list keys, Py_ssize_t largest):
     return read_plain(&plain, plain.count, &value, &key, 0) == plain.count
 
 
-cdef struct Plain:              # lists, of which the rows that are plain are read
+cdef struct Plain:              # lists, and which of their rows are plain
     PyObject** values
     PyObject** keys             # NULL: a value that is a pair has its key
     Py_ssize_t count
@@ -203,7 +203,7 @@ cdef Py_ssize_t read_plain(
 
 
 cdef inline bint point(Field* field, PyObject* data) noexcept nogil:
-    """Let a field be that object; False if it is neither bytes nor None."""
+    """Point a field at an object; False if it is neither bytes nor None."""
     if is_bytes(data):
         field.data = bytes_at(data)
         field.size = bytes_size(data)
@@ -344,7 +344,7 @@ cdef class ObjectChunk(RecordChunk):
         return size
 
     cdef int _judge_size(self, Py_ssize_t row) except -1:
-        """Ask about a row that may be too large, as if it were the next."""
+        """Check a row that may be too large, as if it were the next."""
         self.at, self.count = row, row + 1
         try:
             _, key, value, headers = self.row()

@@ -90,7 +90,7 @@ cdef class TopicAppender:
         self._exchange(sticky)
 
     cdef StickyPartition _exchange(self, StickyPartition sticky):
-        """Return the former one: the caller drops it, for nothing may be freed under the lock."""
+        """Returns the former one, which the caller drops: nothing may be freed under the lock."""
         cdef StickyPartition former
         take_lock(&self._lock)
         former, self._sticky = self._sticky, sticky
@@ -179,7 +179,7 @@ cdef class TopicAppender:
         tail = kprod_get(entrance.tail)     # acquire: with it come the queue and its fields
         if tail == NULL:
             return None
-        # The guess may be of another thread, and old: a prefetch never fails, and reads nothing.
+        # The guess may be stale, or of another thread: a prefetch never fails, and reads nothing.
         # Both prefetches first: one cache miss can take longer than the rest of the append.
         kprod_prefetch_to_write(tail)
         kprod_prefetch_to_write(kprod_get_guess(entrance.place))
@@ -237,7 +237,7 @@ cdef inline bint is_bytes_like(object data) noexcept:
 
 
 cdef inline bint are_usual(object partition, object timestamp_ms) except -1:
-    """Whether a record may have them; the Python path tells what is wrong with others."""
+    """Whether a record may have these headers; the Python path raises the error for others."""
     return (
         (partition is None or partition_of(partition) >= 0)
         and (timestamp_ms is None or timestamp_of(timestamp_ms) >= 0)
@@ -303,7 +303,7 @@ cdef class CompiledSend:
     def send(
         self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None
     ):
-        """Queue one record; the future tells where it was stored, or why it was not.
+        """Queue one record; its future has the record's place in the log, or its error.
 
         ``value`` and ``key`` are bytes-like or None, or whatever the serializers take; ``headers``
         are a dict or a list of ``(str, bytes | None)`` pairs; ``timestamp_ms`` is milliseconds

@@ -38,10 +38,10 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What every queue of a topic shares; looked up once, when the queue is made.
+    """The settings that all queues of a topic share; read once, when a queue is made.
 
-    ``linger`` is seconds; ``acks`` what the topic's requests ask for: batches share a request only
-    with batches of equal ``acks``; ``codec`` is an id of ``CODEC_IDS``, ``compress`` its function.
+    ``linger`` is seconds. Batches share a request only with batches of equal ``acks``. ``codec`` is
+    an id of ``CODEC_IDS``, ``compress`` its function.
     """
 
     linger: float = 0.0
@@ -57,7 +57,7 @@ class DrainGate(Protocol):
         """True when ``batch`` may be sent to ``leader``."""
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Give a batch that is about to leave its sequence, if it has none."""
+        """Give ``batch``, which is about to leave, a sequence if it has none."""
 
 
 class IncompleteBatches:
@@ -111,7 +111,8 @@ def retire_unused(
 
 
 class RecordAccumulator:
-    """Appends come from any thread; ``ready``, ``drain`` and what follows from the sender's only.
+    """The queues of all partitions. Appends come from any thread; ``ready``, ``drain`` and the
+    methods after them from the sender's only.
 
     A batch begins with ``batch_size`` bytes of memory, is full when it has them, and goes on
     filling until the sender takes it (KIP-782), up to ``batch_max_size`` or what its queue may grow
@@ -151,7 +152,7 @@ class RecordAccumulator:
         self._ready_tracker = ReadyTracker()
         self.let_grow = self._ready_tracker.let_grow
         self._batch_compression = BatchCompression(wake)
-        self._ended_by: KprodError | None = None  # what appends raise since the sender has ended
+        self._ended_by: KprodError | None = None  # appends raise it once the sender has ended
         self._flushes = 0
         self._flush_lock = threading.Lock()  # guards _flushes
         self._hurry = False  # when the sender looked last
@@ -187,7 +188,7 @@ class RecordAccumulator:
         headers: Sequence[Header],
         timeout: float,
     ) -> AppendResult:
-        """Write a record into the partition's open batch or a new one; without a time, with now's.
+        """Write a record into the partition's open batch or a new one; None: the time is now.
 
         Waits ``timeout`` seconds for memory, then raises BufferFullError; ProducerClosedError after
         ``close``. Nothing is queued then.
@@ -225,7 +226,7 @@ class RecordAccumulator:
         """Wait at most ``timeout`` seconds for a batch that holds a record of ``size`` bytes."""
         size = max(self.batch_size, size)
         try:
-            # The sender may sleep over what lingers; with somebody waiting it sends that at once.
+            # The wake-up: the sender may sleep while batches linger; now it sends them at once.
             return self.pool.allocate(size, timeout, self._wake)
         except TimeoutError:
             self._exhausted()
@@ -243,7 +244,7 @@ class RecordAccumulator:
     def _queue(self, tp: TopicPartition) -> PartitionQueue:
         """The queue of a partition, made when it is used for the first time."""
         queue: PartitionQueue | None = self._queues.get(tp)
-        if queue is not None and queue.retired:  # a moment before it leaves the map
+        if queue is not None and queue.retired:  # the sender is about to remove it from the map
             self._queues.discard(tp, queue)
             queue = None
         if queue is None:
@@ -254,7 +255,7 @@ class RecordAccumulator:
         return PartitionQueue(self._context, tp, self._settings(tp.topic))
 
     def _hurry_up(self, queue: PartitionQueue) -> None:
-        """Somebody waits for a batch of ``queue``."""
+        """A caller waits for a batch of ``queue``."""
         self._ready_tracker.note(queue)
         self._wake()
 
@@ -286,7 +287,7 @@ class RecordAccumulator:
         return None if self._refusal is None else self._refusal()
 
     def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
-        """Where records of a partition that was used before may be appended directly."""
+        """The queue of a partition, for callers that append to it directly."""
         return self._queue(tp)
 
     def begin_flush(self) -> None:
@@ -300,7 +301,7 @@ class RecordAccumulator:
             self._flushes -= 1
 
     def close(self, error: KprodError | None = None) -> None:
-        """Refuse every append from now on, in ``error``; what is queued stays sendable at once."""
+        """Refuse every append from now on with ``error``; queued batches may leave at once."""
         self._ended_by = self._ended_by or error
         self._context.closed = True
         self.close_open_batches()
@@ -308,14 +309,14 @@ class RecordAccumulator:
 
     def close_open_batches(self) -> None:
         """Close the open batches: the next append to each queue asks for a refusal."""
-        self._context.closings += 1  # first: a caller that has asked before this asks again
+        self._context.closings += 1  # first: a caller that was let in before asks again
         for queue in self._queues.values():
             queue.close_open_batch()
 
     # The sender's thread ------------------------------------------------------------------------
 
     def ready(self, snapshot: ClusterSnapshot, now: float) -> Ready:
-        """The nodes that records wait for, and when to look again."""
+        """The nodes with batches to send, and the time of the next look."""
         self._hurry = self._context.closed or self._flushes > 0 or self.pool.waiting > 0
         ready_tracker = self._ready_tracker
         ready_tracker.look(snapshot, now)
@@ -335,15 +336,15 @@ class RecordAccumulator:
     def drain(self, node_id: int, acks: int, gate: DrainGate, max_bytes: int) -> Taken:
         """Take at most one batch per partition for one request: sealed, in sequence.
 
-        Together they have up to ``max_bytes``, or there is one only. Of those that were ready when
-        ``ready`` looked; what was left longest comes first.
+        Their sizes add up to at most ``max_bytes``, unless the first one is larger. Only batches
+        that the last ``ready`` found are taken, those that have waited longest first.
         """
         taken: Taken = []
         room = max_bytes
         for place in self._ready_tracker.at(node_id, acks, self._hurry):
             for queue in place:
                 batch, leader = queue.oldest, queue.leader
-                if batch is None or leader is None:  # cannot be; it would stay here for ever
+                if batch is None or leader is None:  # a mistake: else the queue would stay here
                     self._ready_tracker.note_anew(queue)
                     continue
                 if not gate.admits(batch, leader):
@@ -359,7 +360,7 @@ class RecordAccumulator:
         return taken
 
     def reopened(self, partitions: Iterable[TopicPartition]) -> None:
-        """The gate may admit what it refused of these partitions."""
+        """The gate may admit batches of these partitions that it has refused."""
         for tp in partitions:
             if (queue := self._queues.get(tp)) is not None:
                 self._ready_tracker.reopened(queue)
@@ -372,7 +373,7 @@ class RecordAccumulator:
         False: a caller is compressing it, or it takes more than ``room``. It is still queued then.
         """
         if not self._take(batch, queue) or batch.size > room:
-            return False  # without a sequence: it would wait with one
+            return False  # before it gets a sequence: nothing may wait with one
         gate.assign(batch)
         if not batch.is_closed:
             batch.close()
@@ -381,14 +382,14 @@ class RecordAccumulator:
         return True
 
     def _take(self, batch: ProducerBatch, queue: PartitionQueue) -> bool:
-        """End appends to the head of ``queue``, and compress it if it is to be.
+        """End appends to the head of ``queue``, and compress it if the topic has a codec.
 
-        False when a caller is compressing it: it is left as it is, and the sender will be woken.
+        False when a caller is compressing it: nothing changes, and the caller will wake the sender.
         """
         if not queue.settings.codec:
             queue.close_head()
             return True
-        batch.taken_by_sender = True  # first: no caller is offered it from here on
+        batch.taken_by_sender = True  # first: from here on no caller compresses it
         if not self._batch_compression.take(batch):
             return False
         queue.close_head()
@@ -396,9 +397,9 @@ class RecordAccumulator:
         return True
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queue a batch for another attempt, before everything that was never sent."""
+        """Queue a batch for another attempt, before all batches that were never sent."""
         batch.retry_at = batch.last_attempt_at
-        if not isinstance(batch.last_error, ConnectionLost):  # reconnecting has a back-off already
+        if not isinstance(batch.last_error, ConnectionLost):  # the next connection has a back-off
             batch.retry_at += self._retry_backoff.delay(batch.attempts)
         queue = self._queue_of(batch)
         queue.put_back(batch)
@@ -413,7 +414,7 @@ class RecordAccumulator:
         return self._ended(self._ready_tracker.take_all())
 
     def _ended(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
-        """Batches that will not be sent any more."""
+        """Withdraw ``batches``, which will not be sent, from compression."""
         for batch in batches:
             batch.taken_by_sender = True
             self._batch_compression.forget(batch)
@@ -439,7 +440,7 @@ class RecordAccumulator:
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Replace a batch that a broker finds too large by two smaller ones."""
         queue = self._queue_of(batch)
-        queue.batch_max_size = batch.size // 2  # else it would go on growing, to be cut each time
+        queue.batch_max_size = batch.size // 2  # else each batch would grow too large, to be cut
         if queue.settings.codec:
             self._ratios.start_over(batch.tp.topic, batch.actual_compression_ratio)
         return self.cut(batch, 2)
@@ -451,7 +452,7 @@ class RecordAccumulator:
         for part in parts:
             self.incomplete.add(part)
             self.put_back(part)
-        self.incomplete.discard(batch)  # after: a flush must find the one or the others
+        self.incomplete.discard(batch)  # last: a flush must find either the batch or its parts
         batch.release()
         return parts
 

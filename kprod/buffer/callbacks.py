@@ -78,7 +78,7 @@ class Callbacks:
                 callback()
 
     def _queued(self, callbacks: Sequence[Callback]) -> bool:
-        """Leave them to the thread; False when there is none."""
+        """Leave ``callbacks`` to the thread; False when no thread runs."""
         with self._lock:
             if not self._has_thread():
                 return False
@@ -124,7 +124,7 @@ class Callbacks:
     # The end --------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the thread once it has run what was put. See ``drain`` to wait for that."""
+        """End the thread once it has run all callbacks. ``drain`` waits for that."""
         with self._lock:
             if self._thread is not None and not self._stopped:
                 self._queue.put(None)
@@ -137,7 +137,7 @@ class Callbacks:
         self._abandoned = True
 
     def hold_up(self) -> bool:
-        """Let those wait that are put from now on; False if some are running that do not return.
+        """Hold back callbacks that are put from now on; False if a running one does not return.
 
         For a caller with a deadline: callbacks would take turns with it at the interpreter.
         """
@@ -163,7 +163,7 @@ class Callbacks:
             return True
 
     def _run_next(self) -> bool:
-        """Run what was put at one time. A method of its own: it leaves no reference behind."""
+        """Run the callbacks of one ``put``. A method, so that its references end with it."""
         if not self._taken:
             callbacks = self._queue.get()
             if callbacks is None:
@@ -190,11 +190,11 @@ class Callbacks:
     def _let_in(self) -> None:
         with self._lock:
             self.crowded = False
-            self._room.open()  # the next thread that waits makes another one
+            self._room.open()  # the next waiting thread makes another latch
 
 
 def _run_safely(callback: Callback) -> None:
-    """A callback logs its own errors: what it raises is an error of that log."""
+    """Run one callback. It logs its own errors, so an exception here comes from that log."""
     try:
         callback()
     except BaseException:

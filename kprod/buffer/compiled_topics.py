@@ -1,4 +1,4 @@
-"""Which partitions the compiled ``send`` may write to without asking anybody."""
+"""The partitions that the compiled ``send`` may write to without asking Python code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kprod_ext.partition_queue import StickyPartition
 from kprod_ext.send import TopicAppender, TopicAppenders
 
 MANY = 1000
-"""Appenders that take room worth to be given back."""
+"""Appenders that take room worth freeing."""
 
 
 class CompiledTopics:
@@ -56,8 +56,8 @@ class CompiledTopics:
         """Let ``appender`` know the open batch of ``tp``, and ``send`` know the appender."""
         appender.admit(tp.partition, self._accumulator.partition_queue(tp))
         self._table.open(tp.topic, appender)
-        # Looked at after opening: a snapshot published, or a close(), that came before would not
-        # have seen this appender, and it would stay open with an old number of partitions.
+        # After opening: a snapshot or a close() that came just before has not seen this appender,
+        # which would stay open with an old number of partitions.
         if _is_stale(self._metadata.snapshot.topic(tp.topic), appender.partition_count):
             self._table.close(tp.topic)
         if self._closed:
@@ -72,7 +72,7 @@ class CompiledTopics:
         counts = self._table.partition_counts()
         stale = [name for name, count in counts.items() if _is_stale(snapshot.topic(name), count)]
         if len(stale) > MANY and len(stale) > len(counts) // 2:
-            self._table.clear()  # gives their room back; the others open again with a record each
+            self._table.clear()  # frees their room; appenders still in use open again
         else:
             for name in stale:
                 self._table.close(name)
@@ -84,5 +84,5 @@ class CompiledTopics:
 
 
 def _is_stale(topic: TopicInfo | None, partitions: int) -> bool:
-    """True when the topic, as it is known now, needs another appender than for ``partitions``."""
+    """True when the topic does not have ``partitions`` partitions any more."""
     return topic is None or not partitions == len(topic) == len(topic.available)

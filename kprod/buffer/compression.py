@@ -143,16 +143,16 @@ class CompressionRatios:
         return self._ratios.get(topic, 1.0)
 
     def forget(self, topics: set[str]) -> None:
-        """These topics are out of use."""
+        """Forget the ratios of these topics."""
         ratios = self._ratios.items()
         self._ratios = {topic: ratio for topic, ratio in ratios if topic not in topics}
 
     def start_over(self, topic: str, ratio: float) -> None:
-        """A batch that came out at ``ratio`` was too large: expect nothing of the next ones."""
+        """A batch compressed to ``ratio`` was too large: expect no compression of the next ones."""
         self._ratios[topic] = max(1.0, ratio)
 
     def observed(self, topic: str, ratio: float) -> None:
-        """A batch of ``topic`` came out at ``ratio``: worse is believed at once, better slowly."""
+        """A batch of ``topic`` had this ratio: a worse one counts at once, a better one slowly."""
         known = self._ratios.get(topic, 1.0)
         if ratio > known:
             self._ratios[topic] = max(known + DETERIORATE_STEP, ratio)
@@ -163,7 +163,7 @@ class CompressionRatios:
 log = SenderLog(__name__)
 
 LEFT_TO_THE_SENDER = 1
-"""So many batches may wait before callers begin to help: what the sender takes next."""
+"""Batches that wait for the sender; callers compress those beyond this number."""
 
 
 class BatchCompression:
@@ -176,7 +176,7 @@ class BatchCompression:
         self._wake = wake
         self._lock = threading.Lock()  # guards all below
         self._waiting: dict[ProducerBatch, Compressor] = {}  # in the order of filling
-        self._at_work: dict[ProducerBatch, bool] = {}  # by callers; True: the sender wants it
+        self._at_work: dict[ProducerBatch, bool] = {}  # by callers; True: the sender waits for it
 
     def offer(self, batch: ProducerBatch, compress: Compressor) -> None:
         """``batch`` takes no more records."""
@@ -185,7 +185,7 @@ class BatchCompression:
                 self._waiting[batch] = compress
 
     def take(self, batch: ProducerBatch) -> bool:
-        """Whether the sender may have ``batch``; if not, it will be woken when it may.
+        """Whether the sender may take ``batch``; if not, ``wake`` is called when it may.
 
         ``batch.taken_by_sender`` was set before, so that the batch is not offered afterwards.
         """
@@ -200,7 +200,7 @@ class BatchCompression:
         """Compress ``batch``, which the sender takes, unless a caller did."""
         try:
             batch.compress(compress)
-        except Exception:  # of the codec: a batch that is never sent would never have an outcome
+        except Exception:  # the codec failed; without this the batch would get no outcome
             log.exception("a batch of %s could not be compressed; it is sent as it is", batch.tp)
             batch.compress(bytes)
 
@@ -227,7 +227,7 @@ class BatchCompression:
         try:
             batch.compress(compress)
         except Exception:
-            pass  # the sender compresses it again, and logs what the codec raises
+            pass  # the sender compresses it again, and logs the codec's exception
         finally:
             # By name: leaving a ``with`` may need memory; without it the batch would stay here.
             self._lock.acquire()

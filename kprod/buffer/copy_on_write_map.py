@@ -20,7 +20,7 @@ class CopyOnWriteMap:
     def __init__(self) -> None:
         self._writing = threading.Lock()  # guards changing _entries, and walking over them
         self._entries: dict[Hashable, Any] = {}
-        self._most = 0  # that were there at the same time since _entries was made
+        self._most = 0  # the largest number of entries since _entries was made
 
     def get(self, key: Hashable) -> Any:
         """The entry, or None."""
@@ -49,14 +49,14 @@ class CopyOnWriteMap:
                 self._shrink()
 
     def _shrink(self) -> None:
-        """Give back the room of what was removed, which a dict keeps; ``_writing`` is held."""
-        # A reader may go on with the former one. It lacks what is added from now on, which
-        # get_or_create looks for here.
+        """Copy the dict, which keeps the room of removed entries. The caller holds ``_writing``."""
+        # A reader may still have the former dict. It lacks later entries, but get_or_create looks
+        # for them in this one.
         self._entries = dict(self._entries)
         self._most = len(self._entries)
 
     def values(self) -> list[Any]:
-        """The entries there are at this moment."""
+        """The entries at this moment."""
         with self._writing:
             return list(self._entries.values())
 

@@ -1,6 +1,6 @@
-"""How threads, tasks and callbacks wait for the outcome of a batch, and what they are handed.
+"""The outcome of a batch, and how threads, tasks and callbacks wait for it.
 
-Tasks of an asyncio event loop are told of many batches with one call into the loop.
+One call into an asyncio event loop hands the outcomes of many batches to its tasks.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Wait: TypeAlias = Callable[[Latch, float | None, bool], bool]
-"""Waits at most so many seconds (None: without limit) for a latch; True when it is open. Told True,
-it also sees to it that the sender looks at once."""
+"""Waits at most so many seconds (None: without limit) for a latch; True when it is open. With the
+last argument True it also wakes the sender."""
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -112,7 +112,7 @@ class BatchDelivery(BatchOutcome):
         return self.done or self.wait_until_told(timeout) or self.done
 
     def wait_until_told(self, timeout: float | None) -> bool:
-        """As ``wait``, and until everything ``on_done`` was given has been put to the callbacks."""
+        """As ``wait``, and until all callbacks of ``on_done`` are with the callbacks' thread."""
         if timeout != 0:
             self._refuse_in_callback()
         latched = self.latch(Latch())
@@ -127,7 +127,7 @@ class BatchDelivery(BatchOutcome):
         return bool(wait_for(told, timeout, first))
 
     def wait_until_heard(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds until what ``on_done`` was given before has returned."""
+        """Wait at most ``timeout`` seconds until the callbacks of ``on_done`` have returned."""
         if self.callbacks.is_current:
             return True
         deadline = monotonic() + timeout
@@ -147,9 +147,9 @@ class BatchDelivery(BatchOutcome):
         if waiting is None:
             return
         if waiting is made:
-            # Soon, not now: what other tasks are about to send shall be in the batch.
+            # Soon, not now: the batch shall take the records that other tasks are about to send.
             loop.call_soon(self.hasten)
-        # It may end now, but is told in the loop: not before this task waits.
+        # The batch may end now, but the loop hands its outcome over: not before this task waits.
         yield from waiting.wait()
 
     def wait_for_record(self, index: int, timeout: float | None) -> None:
@@ -252,12 +252,12 @@ def _callable(fn: Any) -> Any:
 
 
 SLICE = 256
-"""Waiters that are told in one turn of the loop. Each wakes a task, which takes some microseconds:
-so few keep a turn below some milliseconds, however many records a batch holds."""
+"""Waiters that one turn of the loop wakes. A task takes some microseconds to wake, so this keeps a
+turn below some milliseconds, however many records a batch holds."""
 
 
 class Slices:
-    """What is to be done in one loop, ``SLICE`` steps in each of its turns. Thread-safe.
+    """The work for one loop, ``SLICE`` steps in each of the loop's turns. Thread-safe.
 
     Work is an iterator that does a step whenever it is asked for the next item. One thread puts
     it in, the loop's asks. No lock: a thread that puts may be interrupted anywhere by the garbage
@@ -269,15 +269,15 @@ class Slices:
         self._scheduled = False
 
     def put(self, loop: asyncio.AbstractEventLoop, work: Iterator[object]) -> None:
-        """Do it after what was put before; nothing happens when the loop is closed."""
+        """Queue ``work`` behind earlier work; a closed loop does nothing."""
         self._work.append(work)
-        # In this order: a turn that finds no work takes the mark away, and looks once more.
+        # First append, then mark: a turn without work removes the mark, then looks once more.
         if self._scheduled:
             return
         self._scheduled = True
         try:
             loop.call_soon_threadsafe(self._turn, loop)
-        except RuntimeError:  # it was closed, and its tasks with it
+        except RuntimeError:  # the loop is closed, and its tasks have ended
             self._work.clear()
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -299,9 +299,9 @@ _of_loops = weakref.WeakKeyDictionary()
 
 
 def in_slices(loop: asyncio.AbstractEventLoop, work: Iterator[object]) -> None:
-    """Do ``work`` in the loop, in turn with everything else it has to do. Any thread."""
+    """Do ``work`` in the loop, in slices between the loop's other work. Any thread."""
     slices = _of_loops.get(loop)
-    if slices is None:  # two threads may both make one: each does what was put into it
+    if slices is None:  # two threads may make one each: both get their work done
         slices = _of_loops[loop] = Slices()
     slices.put(loop, work)
 
@@ -325,7 +325,7 @@ class WaitingTasks:
             del self._waiting[waiter]
 
     def ring(self) -> None:
-        """It has happened. Any thread; never waits, never raises."""
+        """Wake all waiting tasks. Any thread; never waits, never raises."""
         in_slices(self._loop, self._wake())
 
     def _wake(self) -> Iterator[None]:

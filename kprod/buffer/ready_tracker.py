@@ -1,4 +1,4 @@
-"""Which queues the sender should look at, and where each of them stood when it last did.
+"""The queues that the sender has to look at, and the place of every other queue.
 
 Kafka's ``RecordAccumulator.ready`` walks every partition in every turn. Here a queue is looked at
 only after something happened to it: a batch was opened or filled, somebody waits for one, its time
@@ -21,10 +21,10 @@ AT_ONCE = -FOREVER
 
 
 class QueueDepths:
-    """Counts by topic and partition; what was told once never changes. Thread: the sender's only.
+    """The number of queued batches by topic and partition. Thread: the sender's only.
 
-    A topic is told of from the first look after it became one of ``measured`` at which some queue
-    of it had changed.
+    A mapping that ``of`` has returned never changes. It names a topic from the first call on that
+    has the topic in ``measured`` and comes after a change of one of the topic's queues.
     """
 
     __slots__ = ("_changed", "_known", "_told")
@@ -35,7 +35,7 @@ class QueueDepths:
         self._told: Mapping[str, Mapping[int, int]] = {}
 
     def see(self, queue: PartitionQueue) -> None:
-        """Count the batches of ``queue``, one or more."""
+        """Count the batches of ``queue``, which has at least one."""
         topic, partition = queue.tp
         depths = self._known.get(topic)
         if depths is None:
@@ -46,7 +46,7 @@ class QueueDepths:
             self._changed[topic] = None
 
     def forget(self, queue: PartitionQueue) -> None:
-        """``queue`` has no batches, or none that could be sent."""
+        """``queue`` has no batches, or its partition has no leader."""
         topic, partition = queue.tp
         depths = self._known.get(topic)
         if depths is not None and depths.pop(partition, None) is not None:
@@ -58,7 +58,7 @@ class QueueDepths:
             del self._known[topic]
 
     def trim(self) -> None:
-        """Give back the room of topics that were forgotten, which a dict keeps."""
+        """Free the room that the dict keeps for forgotten topics."""
         self._known = dict(self._known)
 
     def of(self, measured: Container[str]) -> Mapping[str, Mapping[int, int]]:
@@ -127,7 +127,7 @@ class QueueList:
         one.queue_list = one.before = one.after = None
 
     def __iter__(self) -> Iterator[PartitionQueue]:
-        """All members; the one that was yielded last may leave meanwhile."""
+        """All members. The member yielded last may leave before the next one is asked for."""
         one = self.first
         while one is not None:
             following = one.after
@@ -136,7 +136,7 @@ class QueueList:
 
 
 class NodeQueues:
-    """What waits for requests to one node that ask for the same ``acks``.
+    """The queues with batches that can share a request: one node, one value of ``acks``.
 
     ``batches_grow_to``: how large a batch for the node may become, if that is more than
     ``batch_size``.
@@ -153,9 +153,9 @@ class NodeQueues:
 
 
 class Ready:
-    """What could be sent.
+    """The result of one look at all queues.
 
-    ``nodes``: the nodes it could be sent to, each with the ``acks`` of the requests it could be in.
+    ``nodes``: the nodes with batches to send, each with the values of ``acks`` of these batches.
     ``next_check``: seconds until there may be more, if nothing happens. ``leaderless``: topics with
     records for a partition without a leader.
     """
@@ -222,7 +222,7 @@ class ReadyTracker:
         self.noted.append(queue)
 
     def note_anew(self, queue: PartitionQueue) -> None:
-        """The sender changed which batch of ``queue`` is the oldest, or what holds for it."""
+        """The sender has changed the oldest batch of ``queue``, or that batch's state."""
         self._leave(queue)
         if queue.oldest is not None:
             self.noted.append(queue)
@@ -230,21 +230,21 @@ class ReadyTracker:
             self.depths.forget(queue)
 
     def forget(self, queue: PartitionQueue) -> None:
-        """``queue`` is retired: keep nothing of it."""
+        """Forget ``queue``, which is retired."""
         self._leave(queue)
         self._ages.discard(queue)
         self.depths.forget_topic(queue.tp.topic)
 
     def trim(self) -> None:
-        """Many queues were forgotten: give back their places, too."""
+        """Free the room of forgotten queues."""
         self.depths.trim()
 
     def hold_back(self, queue: PartitionQueue) -> None:
-        """The gate did not let ``queue`` pass; it will not before ``reopened``."""
+        """The gate refused the oldest batch of ``queue``, and refuses it until ``reopened``."""
         self._move(queue, self._held_back)
 
     def reopened(self, queue: PartitionQueue) -> None:
-        """The gate may let ``queue`` pass now, if it did not before."""
+        """The gate may admit the oldest batch of ``queue`` now."""
         if queue.queue_list is self._held_back:
             self.note_anew(queue)
 
@@ -259,7 +259,7 @@ class ReadyTracker:
                 queues_of_node.batches_grow_to = nbytes
 
     def look(self, snapshot: ClusterSnapshot, now: float) -> None:
-        """Put every queue to which something happened where it belongs at ``now``."""
+        """Move every noted queue to the place where it belongs at ``now``."""
         if snapshot is not self._snapshot:
             self._follow(snapshot)
         self._looks += 1
@@ -267,10 +267,10 @@ class ReadyTracker:
             for queue in self._timers.take_due(now):
                 self._leave(queue)
                 self.noted.append(queue)
-        # Not what is noted meanwhile: busy callers would keep the sender here.
+        # A fixed number: callers note queues meanwhile, and would keep the sender in this loop.
         for _ in range(len(self.noted)):
             queue = self.noted.popleft()
-            if queue.look != self._looks:  # each once
+            if queue.look != self._looks:  # consider each queue once
                 queue.look = self._looks
                 self._consider(queue, now)
 
@@ -312,7 +312,7 @@ class ReadyTracker:
             self._timers.set(queue, when)
 
     def _find(self, queue: PartitionQueue) -> None:
-        """Once per snapshot: a queue is considered twice for every batch of it."""
+        """Find the leader of ``queue``, once per snapshot: ``_consider`` runs twice for a batch."""
         leader = self._snapshot.leadership(queue.tp)
         queue.leader, queue.queues_of_node = leader, None
         if leader is not None:
@@ -331,7 +331,7 @@ class ReadyTracker:
         return place
 
     def _move(self, queue: PartitionQueue, place: QueueList) -> None:
-        """Let ``queue`` stand at ``place``; where it stands already it keeps its turn."""
+        """Put ``queue`` at the end of ``place``; a queue that is there keeps its position."""
         if queue.queue_list is not place:
             self._leave(queue)
             place.join(queue)
@@ -344,7 +344,7 @@ class ReadyTracker:
                 self._timers.discard(queue)
 
     def _standing(self) -> list[PartitionQueue]:
-        """All that stand anywhere."""
+        """All queues that have a place."""
         by_leader = [
             place
             for queues_of_node in self._node_queues.values()
@@ -354,10 +354,10 @@ class ReadyTracker:
         places += self._resting, self._held_back
         return [queue for place in places for queue in place]
 
-    # What was seen --------------------------------------------------------------------------------
+    # The results of a look ------------------------------------------------------------------------
 
     def node_queues(self, hurry: bool) -> dict[int, list[int]]:
-        """The nodes that something should be sent to, each with the ``acks`` that are asked for."""
+        """The nodes with batches to send, each with the values of ``acks`` of these batches."""
         found: dict[int, list[int]] = {}
         for queues_of_node in self._node_queues.values():
             if queues_of_node.due.first is not None or (
@@ -367,7 +367,7 @@ class ReadyTracker:
         return found
 
     def at(self, node_id: int, acks: int, hurry: bool) -> list[QueueList]:
-        """Where those stand that should leave for there; each place longest waiting first."""
+        """The places of queues with batches for the node, each in the order of joining."""
         queues_of_node = self._node_queues.get((node_id, acks))
         if queues_of_node is None:
             return []
@@ -379,7 +379,7 @@ class ReadyTracker:
 
     def leaderless(self) -> set[str]:
         """The topics with records for partitions without a known leader."""
-        if self._leaderless:  # what has a leader again shall cost the next turns nothing
+        if self._leaderless:  # drop empty places, which would cost every later turn a look
             places = self._leaderless.items()
             self._leaderless = {topic: place for topic, place in places if place.first is not None}
         return set(self._leaderless)
@@ -408,14 +408,14 @@ class ReadyTracker:
         return gone
 
     def _note_ages(self) -> None:
-        """Also of the batches that ``look`` has not seen yet."""
+        """Note the ages of the batches that ``look`` has not seen yet, too."""
         for queue in self._take_noted():
             if queue.oldest is not None:
                 self._ages.set_at_latest(queue, queue.oldest.created_at)
             self.noted.append(queue)
 
     def _take_noted(self) -> list[PartitionQueue]:
-        """Each once, and not what is noted meanwhile."""
+        """The noted queues, each once; queues that callers note meanwhile stay noted."""
         noted: dict[PartitionQueue, None] = {}
         for _ in range(len(self.noted)):
             noted[self.noted.popleft()] = None

@@ -1,4 +1,4 @@
-"""When something is due for each of many keys; only what is due costs anything."""
+"""A due time for each of many keys; only keys that are due cost time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 FOREVER = float("inf")
 SLACK = 64
-"""Entries that may be out of date before it is worth to look for them."""
+"""Stale entries that may be left before a search for them pays."""
 
 
 class Timers:
-    """One time per key, in a line or a heap, where entries are left when they go out of date.
+    """One time per key, in a line or a heap. Both keep stale entries until these come first.
 
     Times that come in order, as most do, stand in line; the others are in the heap. Setting
     and discarding take O(1) for the former and O(log n) for the latter, asking for the first O(1),
@@ -30,7 +30,7 @@ class Timers:
         self._number = 0
 
     def set(self, key: Hashable, when: float) -> None:
-        """``key`` is due at ``when``, whatever it was before."""
+        """Set the time of ``key`` to ``when``."""
         known = self._times.get(key)
         if known is not None and known[0] == when:
             return
@@ -49,22 +49,22 @@ class Timers:
             if self._times.get(last[2]) is last:
                 heappush(self._heap, entry)
                 return
-            line.pop()  # out of date: no entry need come before it
+            line.pop()  # stale: the new entry may come before it
         line.append(entry)
 
     def set_at_latest(self, key: Hashable, when: float) -> None:
-        """``key`` is due at ``when``, or earlier if it was to be."""
+        """Set the time of ``key`` to ``when``, unless it has an earlier one."""
         known = self._times.get(key)
         if known is None or when < known[0]:
             self.set(key, when)
 
     def discard(self, key: Hashable) -> None:
-        """Nothing is due for ``key`` any more."""
+        """Remove ``key``, if it has a time."""
         if self._times.pop(key, None) is not None:
             self._drop_stale()
 
     def _drop_stale(self) -> None:
-        """Let go of entries that are out of date, and of their keys, once they are many."""
+        """Free stale entries and their keys once they are many."""
         if len(self._line) + len(self._heap) <= 2 * len(self._times) + SLACK:
             return
         self._times = dict(self._times)  # a dict never shrinks by itself
@@ -76,7 +76,7 @@ class Timers:
         return FOREVER if entry is None else entry[0]
 
     def _first(self) -> tuple[float, int, Any] | None:
-        """The entry of the first key, if any; what is out of date before it goes."""
+        """The entry of the first key, if any. Removes stale entries before it."""
         times, line, heap = self._times, self._line, self._heap
         while line:
             entry = line[0]
@@ -94,7 +94,7 @@ class Timers:
         """Remove the keys that are due at ``now``, in the order of their times."""
         due: list[Any] = []
         while (entry := self._first()) is not None and entry[0] <= now:
-            del self._times[entry[2]]  # which puts the entry itself out of date
+            del self._times[entry[2]]  # which makes the entry stale
             due.append(entry[2])
         return due
 

@@ -56,7 +56,7 @@ Chosen = str | int | None
 
 
 class ArrowColumns(NamedTuple):
-    """The number of each column, -1 for none, and what makes milliseconds of the timestamps."""
+    """The number of each column, -1 for none, and the factors that give milliseconds."""
 
     value: int
     key: int
@@ -76,7 +76,7 @@ def arrow_columns(
     partition: Chosen,
     timestamp: Chosen,
 ) -> ArrowColumns:
-    """Find the columns. Raises RecordTypeError naming one that is missing, or its type."""
+    """Find the columns. Raises RecordTypeError for a missing column or a wrong type."""
     payload = "binary or text (any width, view or fixed size)"
     chosen = {
         "value": _number("value", columns, value, (*BYTES, *TEXT, "n"), payload),
@@ -149,7 +149,7 @@ def _type(column: Described) -> str:
 
 
 class ArrowBatches:
-    """The batches of what ``send_arrow`` was given; ``chunk`` reads the one at hand.
+    """The batches of the data given to ``send_arrow``; ``chunk`` reads the present one.
 
     Without ``limits`` a record may be of any size.
     """
@@ -178,7 +178,7 @@ class ArrowBatches:
         self._rows = 0
 
     def next(self) -> bool:
-        """Go on to the next batch, every row of which is looked at; False when there is none."""
+        """Go on to the next batch, and check all its rows; False when there is none."""
         found = self.chunk.next_batch(UNLIMITED if self._limits is None else self._limits.largest)
         if found is None:
             return False
@@ -192,7 +192,7 @@ class ArrowBatches:
         return True
 
     def _error(self, row: int, why: str, size: int) -> KprodError:
-        """What is told of a row, by its number in the whole data, as the handle counts records."""
+        """The text about a bad row, with its number from the first batch on, as in the handle."""
         place = f"record {self._rows + row}"
         if self._batches:
             place += f" (row {row} of batch {self._batches})"

@@ -33,17 +33,17 @@ class BulkCalls:
         partitions: Iterable[int | None] | int | None = None,
         timestamps_ms: Iterable[int | None] | int | None = None,
     ) -> BulkDelivery:
-        """Queue many records of one topic, in order; one handle tells what becomes of them.
+        """Queue many records of one topic, in order. One handle has the outcomes.
 
-        ``values`` is a list, tuple or iterator of what ``send`` takes as a value or, without
+        ``values`` is a list, tuple or iterator of values, as ``send`` takes them, or, without
         ``keys``, of ``(key, value)`` pairs. The other arguments have one item per record, or one
         value for all: a number; for ``headers`` a list of ``(str, bytes | None)`` pairs.
 
         Waits for memory at most ``max_block_ms`` without progress. With lists and tuples every
         argument is checked before anything is queued (values that a serializer must see first are
-        not). What goes wrong later raises with the records before it queued: ``error.accepted`` is
-        how many, ``error.delivery`` their handle. So do an exception of an iterator, and Ctrl-C:
-        then one record more may be queued. Raises what ``send`` raises.
+        not). A later error leaves the records before it queued: ``error.accepted`` is their number,
+        ``error.delivery`` their handle. So do an exception of an iterator, and Ctrl-C, after which
+        one record more may be queued. Raises the errors of ``send``.
         """
         from kprod.bulk.rows import RowChecks, Rows, send_rows
 
@@ -77,11 +77,11 @@ class BulkCalls:
         columns, by name or number. ``value`` and ``key``: binary or text of any width, view or
         fixed size; ``headers``: a list of structs or a map, of text to binary or text;
         ``partition``: int32 or int64; ``timestamp``: any timestamp, or int64 milliseconds. A null
-        is a null key, value or list; a null partition or timestamp is one that was not given.
+        is a null key, value or list; a null partition or timestamp counts as not given.
 
         The types of the columns, and the rows of the first batch, are checked before anything is
         queued. Waits and fails as ``send_many``. Raises RecordTypeError for data or a column that
-        cannot be sent, else what ``send`` raises.
+        cannot be sent, else the errors of ``send``.
         """
         from kprod.bulk.arrow_batches import ArrowBatches, send_batches, send_batches_one_by_one
 
@@ -99,7 +99,7 @@ class BulkCalls:
         batches = ArrowBatches(topic, data, columns, self._size_limits)
         return send_batches(self._bulk, topic, batches)
 
-    # What the producer does for both, and for send ------------------------------------------------
+    # Given by the producer ------------------------------------------------------------------------
 
     def _ensure_open(self) -> None:
         raise AssertionError("the producer has its own")

@@ -1,4 +1,4 @@
-"""One handle for all records of a bulk call: what became of them, together or one by one."""
+"""One handle for all records of a bulk call: their outcomes, together or one by one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Run: TypeAlias = tuple[BatchDelivery, int, int]
 """Records that follow each other in a batch: its delivery, the first one's index, how many."""
 
 Piece: TypeAlias = tuple[BatchDelivery, int, Run]
-"""Part of a run: the delivery that has its outcomes, the index of its first record there, and
-which part it is."""
+"""Part of a run: the delivery with its outcomes, the index of its first record there, and the
+number of the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class BulkReport:
-    """All ``records`` of a bulk call were acknowledged; ``offsets`` are where, by partition."""
+    """All ``records`` of a bulk call were acknowledged, at ``offsets``, by partition."""
 
     records: int
     offsets: Mapping[TopicPartition, OffsetRange]
@@ -46,7 +46,7 @@ class BulkReport:
 
 @dataclass(frozen=True, slots=True)
 class BulkProgress:
-    """What was known of the records of one bulk call at one moment, in counts of them.
+    """The numbers of records of a bulk call by outcome, at one moment.
 
     ``failure`` is what ``BulkDelivery.get`` raises for those that have failed, None while none has;
     ``waits_for`` where the first of those is sent that have no outcome yet.
@@ -103,7 +103,7 @@ class BulkDelivery:
         return BulkReport(len(self), _offsets(pieces))
 
     def progress(self) -> BulkProgress:
-        """What is known by now, without waiting."""
+        """The numbers of records by outcome now, without waiting."""
         return self._progress(self._pieces())
 
     def _progress(self, pieces: Iterable[Piece]) -> BulkProgress:
@@ -111,7 +111,7 @@ class BulkDelivery:
         pending, waits_for = 0, None
         # One look at each: the sender goes on meanwhile.
         for piece, _, (_, _, count) in pieces:
-            # Where records of one batch end differently, the batch has its parts before it is done.
+            # A batch with different outcomes has its parts before it is done.
             if not piece.done or piece.is_split:
                 pending += count
                 waits_for = waits_for or piece.tp
@@ -127,18 +127,18 @@ class BulkDelivery:
         )
 
     def outcome(self, record: int) -> RecordMetadata | KprodError | None:
-        """What became of a record: where it was stored, or its error; None while that is open.
+        """The outcome of a record: its place in the log, or its error; None while it has none.
 
         The sizes in the metadata are -1, and so is the timestamp unless the broker told it: the
-        handle keeps nothing of what was handed in. Raises IndexError; negative numbers count from
-        the end. Looking at every record costs some 2 us for each.
+        handle keeps no record. Raises IndexError; negative numbers count from the end. Looking at
+        every record costs some 2 us for each.
         """
         number = record + len(self) if record < 0 else record
         delivery, index = self._sent.locate(number)
         delivery, index = delivery.locate(index)
         if not delivery.done:
             return None
-        if delivery.is_split:  # which it has got since: before it was done
+        if delivery.is_split:  # it was split just now: a batch is split before it is done
             delivery, index = delivery.locate(index)
             if not delivery.done:
                 return None
@@ -160,7 +160,7 @@ class BulkDelivery:
 
     @property
     def exceptions(self) -> list[KprodError]:
-        """Why records have failed so far: one error for each batch that did."""
+        """The errors of failed records so far: one for each batch that failed."""
         return [p.error for p, *_ in self._pieces() if p.done and p.error]
 
     def __await__(self) -> Generator[Any, None, BulkReport]:
@@ -183,7 +183,7 @@ class BulkDelivery:
         return True
 
     def _hurry(self) -> None:
-        """Somebody waits: no batch need linger any more."""
+        """A caller waits: let no batch linger any more."""
         for delivery, _, _ in self._runs:
             delivery.hasten()
 

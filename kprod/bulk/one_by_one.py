@@ -14,7 +14,7 @@ from kprod_ext import SentRecords
 from kprod_ext.futures import FutureRecordMetadata
 
 OF_THE_RECORD = (InvalidRecordError, RecordTypeError, PartitionError, RecordTooLargeError)
-"""What ``send`` raises for what it was given, not for the state of the producer or the cluster."""
+"""Errors of ``send`` about its arguments, not about the producer or the cluster."""
 
 
 class OneByOne:

@@ -16,10 +16,10 @@ from kprod.types import BytesLike, Header, ProducerRecord
 from kprod_ext import ObjectChunk, all_plain
 
 BLOCK_ROWS = 8192
-"""Rows that are held at the same time: some batches of small records; their addresses fit into the
-processor's nearer caches."""
+"""Rows held at the same time: enough for some batches of small records, few enough that their
+addresses fit into the processor's nearer caches."""
 STREAM_ROWS = 512
-"""The same for rows from an iterator, which wait until so many have come."""
+"""Rows held from an iterator, which wait until so many have come."""
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ Column: TypeAlias = Any
 
 
 class Block(NamedTuple):
-    """Rows ``start`` to ``start + len(values)``, and what ended the input right after them.
+    """Rows ``start`` to ``start + len(values)``, and the exception that came after them, if any.
 
     ``columns`` are keys, headers, partitions and timestamps: each a list or, for all rows, a value.
     """
@@ -40,9 +40,9 @@ class Block(NamedTuple):
 
 
 class Rows:
-    """What one ``send_many`` was given. ``sized``: it can be looked at before anything is sent.
+    """The arguments of one ``send_many``. ``sized``: they can be checked before anything is sent.
 
-    ``count`` is then the number of rows: what is added to a list later is not sent.
+    ``count`` is then the number of rows: items that are added to a list later are not sent.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Rows:
         partitions: Any = None,
         timestamps_ms: Any = None,
     ) -> None:
-        """Raises RecordTypeError and InvalidRecordError for what can be judged without a look."""
+        """Raises RecordTypeError and InvalidRecordError for arguments that are wrong as a whole."""
         self.sized = isinstance(values, list | tuple)
         self._values = _many("values", values)
         if self.sized and type(values) is not list:
@@ -68,7 +68,7 @@ class Rows:
         )
 
     def all_plain(self, largest: int) -> bool:
-        """Whether no check could refuse a row: bytes or None of at most ``largest``, no lists."""
+        """Whether all rows are valid: bytes or None of at most ``largest`` bytes, no lists."""
         keys, *others = self._columns
         if not isinstance(self._values, list) or any(type(c) is list for c in others):
             return False
@@ -76,12 +76,12 @@ class Rows:
 
     @property
     def largest_partition(self) -> int:
-        """The partition all rows name, -1 for none; of a list of them it says nothing."""
+        """The partition that all rows name; -1 for none, and for a list of partitions."""
         partition = self._columns[2]
         return partition if type(partition) is int else -1
 
     def blocks(self) -> Iterator[Block]:
-        """The rows in order. Of a sized input as often as one likes."""
+        """The rows in order. A sized input gives them again with each call."""
         return self._sized_blocks() if self.sized else self._streamed_blocks()
 
     def _sized_blocks(self) -> Iterator[Block]:
@@ -174,10 +174,10 @@ def _is_pair(item: Any) -> bool:
 
 
 def _take(column: Iterator[Any], count: int) -> tuple[list[Any], BaseException | None]:
-    """At most ``count`` items, and what the iterator raised after them, if it did."""
+    """At most ``count`` items, and the exception that the iterator raised after them, if any."""
     taken: list[Any] = []
     try:
-        taken.extend(islice(column, count))  # what came before an exception stays in the list
+        taken.extend(islice(column, count))  # items before an exception stay in the list
     except BaseException as error:
         return taken, error
     return taken, None
@@ -200,7 +200,7 @@ class RowChecks:
         self._refuse_too_large = refuse_too_large
 
     def payload(self, row: int, field: str, data: Any) -> bytes | None:
-        """A key or value as bytes: a copy, for a buffer may change until it is written."""
+        """A key or value as bytes. A buffer is copied: it may change before it is written."""
         record = ProducerRecord(self._topic, **{field: data})
         key, value, _ = self._numbered(row, lambda: NO_SERIALIZERS.apply(record))
         found = key if field == "key" else value
@@ -252,7 +252,7 @@ def send_rows(parts: BulkParts, topic: str, rows: Rows, checks: RowChecks) -> Bu
                 _load(chunk, block, checks)
             except BaseException as error:
                 failure = error
-            if failure is None or isinstance(failure, Exception):  # not Ctrl-C: it must not wait
+            if failure is None or isinstance(failure, Exception):  # Ctrl-C must not wait for this
                 writing.write(chunk)  # the rows before the one that failed
             if failure is not None:
                 raise failure

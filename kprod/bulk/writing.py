@@ -1,4 +1,4 @@
-"""One bulk call at work: compiled code writes, and this helps it over what stops it."""
+"""One bulk call at work: compiled code writes records, and Python code removes what stops it."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class BulkWriting:
             self._parts.partitioner.goes_on(self._topic, sticky)
 
     def finish(self) -> None:
-        """Nothing more is written."""
-        self._parts.wake()  # after an interruption nobody else may have told the sender
+        """End the call: nothing more is written."""
+        self._parts.wake()  # after an interruption the sender may not know of the last batches
 
     def await_partition(self, partition: int) -> None:
         """Wait until the topic is known to have a partition. Raises as ``await_topic``."""
@@ -114,7 +114,7 @@ class BulkWriting:
         if len(topic) != self._appender.partition_count:
             self._begin()
         else:
-            self._appender.stick_to([])  # one that was drawn may have lost its leader
+            self._appender.stick_to([])  # a partition drawn before may have lost its leader
 
     def _admit(self, partition: int) -> None:
         self.await_partition(partition)
@@ -137,7 +137,7 @@ class BulkWriting:
             )
         finally:
             for view in (key, value):
-                if isinstance(view, memoryview):  # of the chunk's memory: a traceback keeps it
+                if isinstance(view, memoryview):  # a traceback would keep the chunk's memory
                     view.release()
         self._appender.appended(chunk, appended)
 
@@ -154,7 +154,7 @@ def accounted(delivery: BulkDelivery, finish: Callable[[], object]) -> Iterator[
         finish()
     except BaseException as error:
         finish()
-        with suppress(AttributeError, TypeError):  # one with slots has no room for them
+        with suppress(AttributeError, TypeError):  # an exception with slots takes no attributes
             error.accepted, error.delivery = len(delivery), delivery  # type: ignore[attr-defined]
             if len(delivery):
                 error.add_note(

@@ -1,4 +1,4 @@
-"""The cell that publishes cluster snapshots, and what decides when to ask for a new one.
+"""The cell that publishes cluster snapshots, and the times at which a new one is due.
 
 Application threads wait here for a topic (``await_topic``); the sender's thread asks ``due``,
 sends the request that ``wanted`` describes and reports with ``answered`` or ``failed``. The rules
@@ -83,14 +83,14 @@ class Metadata:
         self._last_use: dict[str, float] = {}
         self._new_topics: set[str] = set()
         self._asked: set[str] = set()  # those of the request that is under way
-        self._dropped: set[str] = set()  # no longer in use, and nobody was told yet
+        self._dropped: set[str] = set()  # no longer in use, and not yet taken by ``dropped``
         self._full_wanted = False
         self._in_flight = False
         self._answers = 0
         self._errors = MetadataErrors()
         self._refusals = 0  # connections that ended in an AuthenticationError
         self._closed = False
-        self._ended_by: KprodError | None = None  # what is raised then, if the sender broke off
+        self._ended_by: KprodError | None = None  # raised then, if the sender broke off
         self._failures = 0
         self._fruitless = 0  # answers in a row that brought nothing new
         self._last_attempt = -FOREVER
@@ -233,7 +233,7 @@ class Metadata:
             return self._errors.not_found(search, self.snapshot.topic(search.topic), timeout)
 
     def trouble(self, topic: str) -> KprodError | None:
-        """Why nothing new is known of ``topic``, as far as a broker or a connection told."""
+        """The error that keeps news of ``topic`` away, from a broker or a connection, or None."""
         with self._lock:
             return self._errors.cause(topic)
 
@@ -299,7 +299,7 @@ class Metadata:
             return sorted(self._asked)
 
     def answered(self, reply: MetadataReply, now: float) -> bool:
-        """Publish what a broker answered; False when the answer was unusable (no brokers)."""
+        """Publish a broker's answer; False when the answer is unusable (no brokers)."""
         brokers = {broker.node_id: broker for broker in reply.brokers if broker.node_id >= 0}
         if reply.error_code or not brokers:
             why = (
@@ -319,7 +319,7 @@ class Metadata:
             self._asked = set()
             for name, error in errors.items():
                 if not error.retriable and self._last_use.pop(name, None) is not None:
-                    self._dropped.add(name)  # nobody asks for it until a send names it again
+                    self._dropped.add(name)  # no request asks for it until a send names it again
             snapshot = self.snapshot.with_topics(map(topic_info, usable), brokers, reply.cluster_id)
             snapshot = self._without_idle(snapshot, now)
             self._fruitless = self._fruitless + 1 if snapshot == self.snapshot else 0
@@ -426,7 +426,7 @@ class Metadata:
         idle = {name for name, last in self._last_use.items() if now - last > self._max_idle}
         if not idle:
             return snapshot
-        # Made anew: a dict that was large once stays it.
+        # A copy: a dict never shrinks by itself.
         last_use = self._last_use.items()
         self._last_use = {name: last for name, last in last_use if name not in idle}
         self._dropped.update(idle)

@@ -54,7 +54,7 @@ class Partitions(Sequence[PartitionInfo]):
 
     @classmethod
     def without_leaders(cls, count: int) -> Partitions:
-        """``count`` partitions of which nothing is known."""
+        """``count`` partitions without any details."""
         return cls(array("i", [NO_LEADER]) * count, array("i", [NO_EPOCH]) * count)
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class Partitions(Sequence[PartitionInfo]):
         return f"Partitions.of({list(self)!r})"
 
     def led(self) -> Sequence[int]:
-        """The numbers of those that have a leader, in order."""
+        """The numbers of the partitions with a leader, in order."""
         if NO_LEADER not in self._leaders:
             return range(len(self))
         return tuple(n for n, leader_id in enumerate(self._leaders) if leader_id != NO_LEADER)
@@ -97,7 +97,7 @@ class Partitions(Sequence[PartitionInfo]):
         return self.changed(known[number] for number in back) if back else self
 
     def changed(self, infos: Iterable[PartitionInfo]) -> Partitions:
-        """These, with ``infos`` in the place of those of the same numbers."""
+        """A copy with ``infos`` in place of the partitions with the same numbers."""
         leaders, epochs = self._leaders[:], self._epochs[:]
         for number, leader_id, leader_epoch in infos:
             leaders[number], epochs[number] = leader_id, leader_epoch
@@ -126,7 +126,7 @@ class Leadership(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """The partitions of a topic, indexed by number, and the numbers of those that have a leader."""
+    """The partitions of a topic, indexed by number, and the numbers of those with a leader."""
 
     name: str
     topic_id: bytes | None
@@ -185,7 +185,7 @@ class ClusterSnapshot:
         brokers: Mapping[int, Broker],
         cluster_id: str | None = None,
     ) -> ClusterSnapshot:
-        """A snapshot in which ``answered`` replaced what was known of those topics.
+        """A snapshot in which ``answered`` replaces the entries of these topics.
 
         When another cluster has answered, nothing that is known of leaders holds any more.
         """

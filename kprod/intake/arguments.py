@@ -92,7 +92,7 @@ def check_timestamp(timestamp_ms: Any) -> int | None:
 
 
 def refuse_positions(misplaced: tuple[object, ...]) -> None:
-    """Options have names. Raises RecordTypeError for what was passed without one."""
+    """Raises RecordTypeError for arguments that were passed without a name."""
     if misplaced:
         meant = f"bootstrap_servers={safe_repr(misplaced[0])}"
         raise RecordTypeError(

@@ -29,7 +29,7 @@ PREFIX = "kprod.dlq."
 EXCERPT = 16_384
 """Bytes that are kept of a key or value that is too large: no topic could take it as it is."""
 MOST_WAITING = 10_000
-"""Letters that wait to be sent; what comes then is lost, and counted as that."""
+"""Letters that may wait to be sent; further ones are lost, and counted as lost."""
 
 ABOUT_THE_RECORD = (
     InvalidRecordError,
@@ -38,7 +38,7 @@ ABOUT_THE_RECORD = (
     RecordTooLargeError,
     RecordTypeError,
 )
-"""What ``send`` raises for a record that no other attempt would save."""
+"""Errors of ``send`` about a record that no other attempt would save."""
 
 
 class Counts(Protocol):
@@ -73,10 +73,10 @@ class DeadLetters:
         self._waiting: SimpleQueue[Any] = SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._ending = False  # True: what still waits has no time any more
+        self._ending = False  # True: letters that still wait have no time left
 
     def refused(self, record: ProducerRecord, error: BaseException) -> None:
-        """``send`` raises this; what another attempt may save is left to the application."""
+        """``send`` raises ``error``. A retriable record is left to the application."""
         if isinstance(error, ABOUT_THE_RECORD):
             self.failed(record, error)
 
@@ -102,7 +102,7 @@ class DeadLetters:
         return done.wait(timeout)
 
     def close(self) -> None:
-        """Send what waits, and end."""
+        """Send waiting letters, and end."""
         with self._starting:
             thread = self._thread
         if thread is None:
@@ -175,7 +175,7 @@ def letter(
 
 
 def letter_headers(told: dict[str, Any]) -> Iterator[Header]:
-    """What is told of a letter, as headers; without what is None or empty."""
+    """The headers of a letter that describe its record; none for None or an empty text."""
     for name, what in told.items():
         if what not in (None, ""):
             yield f"{PREFIX}{name}", str(what).encode()
@@ -193,7 +193,7 @@ def is_too_large(error: BaseException) -> bool:
 
 
 def beginning(data: Any) -> bytes | None:
-    """What is kept of a key or value that is too large."""
+    """The part of a key or value that a letter keeps if the whole is too large."""
     return None if data is None else bytes(data[:EXCERPT])
 
 

@@ -54,7 +54,7 @@ FNV1A = KeyHash(_by_fnv1a)
 
 
 class Partitioner(Protocol):
-    """Chooses partitions, and is told what came of it. Called by every thread that sends.
+    """Chooses partitions, and hears of the records appended. Called by every thread that sends.
 
     One of the application's may also have ``on_new_batch(topic, previous)``, Kafka's
     ``Partitioner.onNewBatch`` (KIP-480): a record for partition ``previous``, which ``choose`` has
@@ -125,7 +125,7 @@ class DefaultPartitioner:
         return None if sticky is None else sticky.current()
 
     def forget(self, topics: Container[str]) -> None:
-        """Nothing is sent to these topics any more; used again, they begin anew."""
+        """Forget these topics; one that is used again begins anew."""
         with self._lock:
             sticky = self._sticky.items()
             self._sticky = {topic: each for topic, each in sticky if topic not in topics}
@@ -175,7 +175,7 @@ class DefaultPartitioner:
 
     @staticmethod
     def _counted(sticky: StickyPartition, partition: int, nbytes: int, batch_ready: bool) -> bool:
-        """Whether the sticky partition has had its share with what was written."""
+        """Whether the sticky partition has its share of bytes."""
         # A thread that chose before another one switched reports the partition left behind.
         return sticky.partition == partition and sticky.add(nbytes, batch_ready)
 

@@ -87,7 +87,7 @@ _Serialize: TypeAlias = Callable[[str, list[Header], Any], Any]
 
 
 class WouldWait(Exception):
-    """A serializer in an event loop has to ask somebody first.
+    """A serializer in an event loop has to wait for an answer first.
 
     ``wait()`` asks, in a thread that may wait; then the record is sent again.
     """
@@ -126,7 +126,7 @@ class Serializers:
         return self._key is not None or self._value is not None
 
     def ensure_ready(self, topic: str) -> None:
-        """Raises WouldWait when a serializer has to ask somebody before it knows the topic."""
+        """Raises WouldWait when a serializer has to wait for an answer about the topic."""
         for ensure_ready in self._ready:
             ensure_ready(topic)
 
@@ -188,7 +188,7 @@ def _serialized(
 ) -> BytesLike | None:
     try:
         result = serialize(topic, [] if headers is None else headers, data)
-    except (WouldWait, KprodError):  # which say themselves what is wrong
+    except (WouldWait, KprodError):  # their texts name the cause
         raise
     except Exception as error:
         raise SerializationError(

@@ -125,7 +125,7 @@ class ClientCredentials:
 
 
 def _seconds(told: object) -> float | None:
-    """A number, perhaps as text; None for what is none, or has no end."""
+    """A finite number, perhaps as text; None for anything else."""
     try:
         seconds = float(told)  # type: ignore[arg-type]
     except (ValueError, TypeError, OverflowError):

@@ -1,4 +1,4 @@
-"""From the options to what they ask for: connections, TLS, and the mechanism that logs in."""
+"""Connections, TLS and the login mechanism, made from the options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def open_network(config: ProducerConfig) -> Backend:
 
 
 def steps_of(mechanism: Mechanism) -> Callable[[str, Callable[[], None]], Steps]:
-    """What works out the messages of one login with a host, in threads that all logins share.
+    """Works out the messages of one login with a host, in threads that all logins share.
 
     It gets the host, and what is to be called when a message that took long is worked out.
     """
@@ -57,7 +57,7 @@ def _way(config: ProducerConfig) -> Backend:
 
 
 def tls_contexts(config: ProducerConfig) -> TlsContexts:
-    """What TLS needs, as the options ask for it. Raises ConfigError."""
+    """The TLS context that the options ask for. Raises ConfigError."""
     import ssl
 
     from kprod.transport.tls_context import TlsContexts, TlsSettings
@@ -112,7 +112,7 @@ def _scram(config: ProducerConfig) -> Mechanism:
 
 
 def _login(config: ProducerConfig) -> Callable[[], tuple[str, str]]:
-    """Asked for every connection, so that what has changed counts."""
+    """Called for every connection, so that changes count."""
     provider, user, password = (
         config.sasl_credentials,
         config.sasl_plain_username or "",
@@ -148,7 +148,7 @@ def _token_provider(config: ProducerConfig) -> Any:
     from kprod.security.client_credentials import ClientCredentials, trusting
 
     secret, cafile = config.sasl_oauthbearer_client_secret, config.sasl_oauthbearer_cafile
-    trusting(cafile)  # what cannot be used is told before anything starts
+    trusting(cafile)  # raises for an unusable file before anything starts
     return ClientCredentials(
         exposed(config.sasl_oauthbearer_token_endpoint_url),
         config.sasl_oauthbearer_client_id or "",

@@ -22,7 +22,7 @@ class NoAnswer(Exception):
 
 
 class Answer(NamedTuple):
-    """What the server said. ``body`` is the first ``most_bytes`` of it."""
+    """The server's answer. ``body`` is its first ``most_bytes`` bytes."""
 
     status: int
     body: bytes
@@ -103,7 +103,7 @@ def _body(response: BaseHTTPResponse, most_bytes: int) -> bytes:
 
 
 def _cause(error: Exception) -> str:
-    """What is at the bottom of it: urllib3 tells of its own objects around that."""
+    """The first cause of an error; urllib3 puts its own objects around it."""
     found: BaseException = error
     while (deeper := found.__cause__ or found.__context__) is not None:
         found = deeper

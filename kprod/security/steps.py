@@ -34,7 +34,7 @@ class Message(NamedTuple):
     data: bytes | None
 
     def __repr__(self) -> str:
-        """Without what it says, which may be a password or a token."""
+        """Without the message, which may hold a password or a token."""
         return "Message(None)" if self.data is None else f"Message({len(self.data)} bytes)"
 
 
@@ -42,7 +42,7 @@ class Steps(Protocol):
     """Works out the messages of one login, perhaps in another thread."""
 
     def begin(self, challenge: bytes | None) -> None:
-        """Work out the answer to what the broker sent; None for the first message."""
+        """Work out the answer to the broker's message; None for the first one."""
         ...
 
     def take(self) -> Message | None:
@@ -82,7 +82,7 @@ class InlineSteps:
 
 
 def respond(conversation: Conversation, challenge: bytes | None) -> Message:
-    """One step. What is not ours (a bug, a library's error) is told by its type: it may hold more.
+    """One step. An exception other than kprod's is named by its type only: it may hold secrets.
 
     The text or the traceback of another package's error could tell the secret.
     """

@@ -1,1 +1,1 @@
-"""The background thread: takes ready batches, sends them, and settles what comes back."""
+"""The background thread: takes ready batches, sends them, and settles them by the answers."""

@@ -25,7 +25,7 @@ HINTS = {
 }
 FOREVER = float("inf")
 MAX_FRAME_OF_STRANGERS = 512 * 1024
-"""Of a broker that has not told its versions yet, or to which we have not logged in."""
+"""Bytes of a frame from a broker before it has told its versions, and before the login."""
 SETUP = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """The requests before a connection is of use: other libraries and the application take part."""
 LONG_ANSWERS = frozenset({ApiKey.METADATA, ApiKey.PRODUCE})
@@ -42,15 +42,12 @@ class _Unanswered:
         self.version = version
         self.correlation_id = correlation_id
         self.since = since  # the latest of: queued, last byte taken, end of a silence
-        self.left = frame  # what the socket has not taken
-        self.left_bytes = 0
+        self.left = frame  # the bytes that the socket has not taken
+        self.left_bytes = self.size = sum(map(len, frame))
         self.may_be_read = False  # its last byte may have reached the broker
-        for buffer in frame:
-            self.left_bytes += len(buffer)
-        self.size = self.left_bytes
 
     def took(self, nbytes: int) -> None:
-        """The socket took the first ``nbytes`` of what is left, and not all of it."""
+        """The socket took the first ``nbytes`` of the bytes left, but not all."""
         self.left_bytes -= nbytes
         for place, buffer in enumerate(self.left):
             if nbytes < len(buffer):
@@ -66,7 +63,7 @@ class BrokerConnection:
     feeds ``received``, and ends with ``close``, which fails whatever is unanswered. A broker that
     offers no version of an API among ``needed`` fails the handshake: it may be no broker, or its
     answer was garbled, and a request that finds no version would fail its records. ``on_versions``
-    is told what the broker offers.
+    gets the versions that the broker offers.
     """
 
     def __init__(
@@ -90,12 +87,12 @@ class BrokerConnection:
         self._versions: ApiVersions | None = None
         self._unanswered: deque[_Unanswered] = deque()
         self._output: deque[_Unanswered] = deque()  # some bytes of each wait for the socket
-        self.is_sending = False  # a transport has the output: an exception leaves open what left
+        self.is_sending = False  # a transport has the output: after an exception it may have left
         self._next_correlation_id = 0
         self._throttled_until = 0.0
         self._useful = False
         self._closed = False
-        self.responses = 0  # so many came
+        self.responses = 0  # received so far
         self.bytes_in_flight = 0  # of all requests without a response
         self.mistake: BaseException | None = None
         """The exception of an exchange for which no broker is to blame: memory has run out, say."""
@@ -107,7 +104,7 @@ class BrokerConnection:
         return self._versions is not None and (login is None or login.established)
 
     def offers(self, api: ApiKey) -> bool:
-        """True when the broker has told that it takes requests of this kind."""
+        """True when the broker has said that it takes requests of this kind."""
         return self._versions is not None and self._versions.offers(api)
 
     @property
@@ -181,7 +178,7 @@ class BrokerConnection:
 
     @property
     def logs_in(self) -> bool:
-        """True while a login is under way: what comes and goes is for that."""
+        """True while a login is under way, and only its messages come and go."""
         return self._login is not None and self._login.under_way
 
     @property
@@ -241,7 +238,7 @@ class BrokerConnection:
         return [buffer for entry in self._output for buffer in entry.left]
 
     def offered(self) -> None:
-        """Whatever waits may leave before ``wrote`` tells: the transport keeps bytes of its own."""
+        """All output may leave before ``wrote`` says so: the transport buffers bytes itself."""
         for entry in self._output:
             entry.may_be_read = True
 
@@ -269,10 +266,10 @@ class BrokerConnection:
         """Bytes came.
 
         Ends the exchanges they answer; raises ProtocolError when they make no sense, and
-        UnsupportedVersionError when the broker does not offer what is needed.
+        UnsupportedVersionError when the broker offers no version of a needed API.
         """
         for frame in self._frames.feed(chunk):
-            if self._closed:  # by what the frame before it led to
+            if self._closed:  # the frame before this one has ended the connection
                 return
             self._match(frame, now)
 
@@ -304,8 +301,8 @@ class BrokerConnection:
             entry.since = max(entry.since, self._throttled_until)
 
     def _tell(self, entry: _Unanswered, body: memoryview, now: float) -> int:
-        # Taken off first: what the answer leads to may close this connection, and close() must not
-        # end the exchange a second time. Put back when it could not be read, so that close() does.
+        # Taken off first: the answer may lead to close(), which must not end the exchange a second
+        # time. Put back when the answer could not be read, so that close() ends it.
         self._unanswered.popleft()
         self.bytes_in_flight -= entry.size
         established = self.established
@@ -326,7 +323,7 @@ class BrokerConnection:
             raise
 
     def waiting_since(self) -> float | None:
-        """Since when the broker owes us an answer, or reading on; None when it owes nothing.
+        """The time since which the broker has to answer or to read; None when it has not.
 
         Or since when a login's next message is worked out here: that takes as long at most.
 

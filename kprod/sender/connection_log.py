@@ -34,17 +34,17 @@ def as_lost(error: KprodError) -> KprodError:
 
 
 def silenced(broker: Broker, seconds: float) -> str:
-    """How long a broker is to be left alone."""
+    """The line about a broker that asked for ``seconds`` of silence."""
     return f"{broker} asks for {seconds:.3g} s without requests (throttle_time_ms)"
 
 
 def slow_setup(seconds: float, progress: str) -> ConnectionLost:
-    """No connection in that time; ``progress`` tells what it waits for, if anything is known."""
+    """The error of a connection that took too long; ``progress``: what it waits for, or empty."""
     return ConnectionLost(f"not connected after {seconds:.3g} s" + (progress and f": {progress}"))
 
 
 def silent_setup(seconds: float, *, logs_in: bool, waits_for_us: bool) -> ConnectionLost:
-    """A connection, and then nothing. ``waits_for_us``: a message of the login is not ready yet."""
+    """The error of a silent broker. ``waits_for_us``: this side has a login message to work out."""
     limit = f"within {seconds:.3g} s of connecting"
     if waits_for_us:
         return ConnectionLost(
@@ -65,7 +65,7 @@ def forget_frames(error: BaseException | None) -> None:
 
 
 def named(error: Exception, broker: Broker, *, new: bool) -> KprodError:
-    """It, with the broker's name; what is not ours (a bug in a transport) is a lost connection.
+    """``error`` with the broker's name. Any other exception becomes a lost connection.
 
     ``new``: the connection has been of no use yet.
     """
@@ -81,7 +81,7 @@ def named(error: Exception, broker: Broker, *, new: bool) -> KprodError:
 
 
 def port_hint(error: Exception) -> str:
-    """A port that expects something else ends connections that begin as ours does."""
+    """A hint: a port that expects another protocol ends connections like this one."""
     told = "security_protocol" in str(error)
     return "" if told else "; does this port expect TLS or a login? see security_protocol"
 
@@ -91,7 +91,7 @@ log = SenderLog(__name__)
 INTERVAL = 60.0
 """Seconds between two lines about the same broker."""
 KEPT = 1000
-"""Brokers remembered; beyond that those are forgotten that were quiet for longest."""
+"""Brokers remembered at most; beyond that the one that was quiet for longest is forgotten."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class _Trouble:
     since: float
     failures: int = 1  # in a row
     left_out: int = 0  # since the last line
-    told: bool = True  # that it fails, and not yet that it works
+    told: bool = True  # the log has a line about the failure, and none about its end
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class RateLimit:
         self._latest: dict[Hashable, _Line] = {}
 
     def admit(self, subject: Hashable, now: float, count: int = 1) -> _Line | None:
-        """None: leave the line out. Else the line before it, an empty one for the first."""
+        """The entry of the line before; an empty one for the first; None: leave this line out."""
         latest = self._latest.get(subject)
         if latest is not None and now - latest.at < INTERVAL:
             latest.left_out += count
@@ -135,7 +135,7 @@ class ConnectionLog:
     """
 
     def __init__(self, client_id: str) -> None:
-        self.come_up = 0  # how many connections have
+        self.come_up = 0  # connections that have come up
         self._client_id = client_id
         self._troubles: dict[str, _Trouble] = {}
         self._limit = RateLimit()  # of all other lines
@@ -177,7 +177,7 @@ class ConnectionLog:
 
     @property
     def tells_details(self) -> bool:
-        """True while ``detail`` is heard: what is costly to find out may be left out otherwise."""
+        """True while ``detail`` writes lines; costly details need no work otherwise."""
         return log.isEnabledFor(DEBUG)
 
     def detail(self, what: str, *arguments: object) -> None:
@@ -185,7 +185,7 @@ class ConnectionLog:
         log.debug("%s: " + what, self._client_id, *arguments)
 
     def warn(self, what: str) -> None:
-        """Something rare that users should know of."""
+        """Log a rare event that users should know of."""
         log.warning("%s: %s", self._client_id, what)
 
     def seldom(self, subject: str, text: str, now: float) -> None:
@@ -196,7 +196,7 @@ class ConnectionLog:
             log.warning("%s: %s%s", self._client_id, text, others)
 
     def mistake(self, what: str, error: BaseException, now: float) -> None:
-        """Something is broken, here or in a transport: told with its stack, but not each time."""
+        """Log a bug, here or in a transport, with its stack; not each time."""
         if self._limit.admit(what, now) is None:
             return
         # As text: a handler that keeps records would keep the frames, and the memory they look at.
@@ -224,7 +224,7 @@ class UnreadFailures:
         self._limit = RateLimit()
 
     def failed(self, topic: str, records: int, error: KprodError) -> None:
-        """So many records of ``topic`` ended in ``error``, and nobody waits for any of them."""
+        """``records`` of ``topic`` ended in ``error``, and no caller waits for any of them."""
         if isinstance(error, TransactionAbortedError):
             return  # the call that aborts says so for the whole transaction
         before = self._limit.admit((topic, _cause(error)), self._monotonic(), records)
@@ -233,7 +233,7 @@ class UnreadFailures:
         also = f" (and {before.left_out} since the last such line)" if before.left_out else ""
         log.warning(
             "%s: %s for topic %r failed%s, and nobody has asked for their outcome: %s;"
-            " persisted: %s. get() or add_errback() on what send returned tells of every record.",
+            " persisted: %s. get() or add_errback() of each record's future has its error.",
             self._client_id,
             counted(records, "record"),
             topic,

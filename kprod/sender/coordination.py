@@ -64,8 +64,8 @@ class Coordination:
     ) -> None:
         self.implicit = False
         self.holds = False
-        """True for a moment after a transaction: the next one asks and sends nothing yet."""
-        self._held: dict[TopicPartition, None] = {}  # what waits for that to be over
+        """True for a moment after a transaction: batches of the next one have to wait."""
+        self._held: dict[TopicPartition, None] = {}  # partitions with batches that wait for its end
         self._transactions = transactions
         self._identity = identity
         self._reopened: list[TopicPartition] = []
@@ -75,18 +75,18 @@ class Coordination:
 
     def _forget_transaction(self) -> None:
         self.started = False  # something of the transaction may be known to brokers
-        self._wanted: dict[TopicPartition, None] = {}  # what waits for these to be added
+        self._wanted: dict[TopicPartition, None] = {}  # partitions that have to be added
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
-        self._doubtful: Ask | None = None  # whether this was added is not known
-        self._may_come_late = False  # a question that got no answer
-        self._refused_commit: BrokerError | None = None  # an abort tells what it means
+        self._doubtful: Ask | None = None  # an addition that may have been made
+        self._may_come_late = False  # a request without an answer, which may arrive late
+        self._refused_commit: BrokerError | None = None  # the answer to an abort explains it
         self._resumed = False  # another process has begun it
 
-    # What the gate asks ---------------------------------------------------------------------------
+    # Questions of the gate ------------------------------------------------------------------------
 
     def may_send(self, tp: TopicPartition) -> bool:
-        """True when a batch of ``tp`` may leave; else it is noted that one wants to."""
+        """True when a batch of ``tp`` may leave; else the partition is noted as waiting."""
         if self._transactions.state not in OPEN:
             return False
         if self.holds:
@@ -130,10 +130,10 @@ class Coordination:
         else:
             self._end_for_good(verdict, error)
 
-    # What comes next ------------------------------------------------------------------------------
+    # The next request -----------------------------------------------------------------------------
 
     def due(self) -> Ask | None:
-        """The next question, if there is one now."""
+        """The next request, or None."""
         transactions = self._transactions
         fetch = transactions.fetches.next()
         if fetch is not None:  # it changes nothing, so it may be asked at any time
@@ -173,7 +173,7 @@ class Coordination:
         return EndTransaction(self._request(), committed=committed)
 
     def settle(self) -> bool:
-        """End what needs no question to be asked; True when something has ended."""
+        """End the calls that need no request; True when a call has ended."""
         self._take_up()
         state = self._transactions.state
         if state is State.PREPARED and self._transactions.under_way:
@@ -216,7 +216,7 @@ class Coordination:
             self._end_for_good(Reaction.START_AGAIN, error)
 
     def answered(self, ask: Ask, reply: Any) -> Reaction | None:
-        """Take the answer. What is left to do: one of ``AGAIN``, or nothing."""
+        """Take the answer; one of ``AGAIN`` if the request has to be repeated, else None."""
         if isinstance(ask, FetchOffsets):
             return self._offsets_told(ask, reply)
         if isinstance(ask, FindCoordinator) and self._nobody_told(ask, reply.error_code):
@@ -261,12 +261,12 @@ class Coordination:
         self.implicit = self._transactions.level >= IMPLICIT_FROM
 
     def _end_taken(self, *, renewed: bool) -> None:
-        """The coordinator has done what the end asked for; ``renewed`` as in ``_ended``."""
+        """The coordinator has ended the transaction; ``renewed`` as in ``_ended``."""
         refused = self._refused_commit
         if refused is None or self._transactions.state is not State.COMMITTING:
             self._ended(renewed=renewed)
             return
-        # It has taken an abort where it had refused the commit: nobody was fenced.
+        # The coordinator took an abort after it had refused the commit: nothing was fenced.
         self._needs_epoch = not renewed
         self._forget_transaction()
         self._transactions.fail(refused)
@@ -279,8 +279,8 @@ class Coordination:
         elif upgraded or self._may_come_late:
             # A question that got no answer and was repeated may come a second time, to the next
             # transaction: an end would end that too early (KAFKA-17754), offsets of an aborted
-            # transaction would be committed with it, and an addition would open one that nobody
-            # ends. Of two protocols, the brokers tell transactions apart by their epochs.
+            # transaction would be committed with it, and an addition would open one without an end.
+            # Brokers tell transactions of the two protocols apart by their epochs.
             self._needs_epoch = True
         if self._needs_epoch:
             self._transactions.reinitializes()
@@ -347,7 +347,7 @@ class Coordination:
         return True
 
     def _worst(self, ask: Ask, refused: dict[TopicPartition, int]) -> Reaction | None:
-        """React to the code that is hardest to live with; the others come with it."""
+        """React to the most severe of several codes."""
         worst = max(
             refused,
             key=lambda tp: (

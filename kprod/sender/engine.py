@@ -59,14 +59,14 @@ class Engine:
 
     @property
     def is_stopping(self) -> bool:
-        """True once it was told to stop, however much of it still runs."""
+        """True once it was told to stop, even while parts of it still run."""
         return self._stopping
 
     @property
     def is_sender(self) -> bool:
-        """True in the sender's thread, where waiting for what the sender does has no end.
+        """True in the sender's thread, where a wait for the sender would never end.
 
-        The application comes there with a log handler that sends what is logged.
+        A log handler of the application that sends log lines runs there.
         """
         return self._thread.is_current
 
@@ -101,7 +101,7 @@ class Engine:
         return self.report()
 
     def wait(self, told: Latch, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds for what the sender was asked for; True when it came."""
+        """Wait at most ``timeout`` seconds for a result of the sender; True when it came."""
         return self._sender.leadership.wait(told, timeout, True)
 
     def await_producer_id(self, timeout: float) -> None:
@@ -126,7 +126,7 @@ class Engine:
         if told.telemetry.instance_id is None:
             what = "does a broker take client telemetry (KIP-714)?"
             raise KprodTimeoutError(f"no id was given within {in_seconds(timeout)}: {what}")
-        from uuid import UUID  # costs more than it looks, and few ask
+        from uuid import UUID  # slow to import, and rarely needed
 
         return UUID(bytes=told.telemetry.instance_id)
 
@@ -155,7 +155,7 @@ class Engine:
             return False
         if self._callbacks.is_current:
             return False
-        # What failed at the deadline was handed over just now: callbacks that are short have run.
+        # Records that failed at the deadline were handed over just now: short callbacks have run.
         return self._callbacks.drain(max(GRACE, self._left(deadline)))
 
     def stop_at_exit(self, timeout: float) -> None:
@@ -167,7 +167,7 @@ class Engine:
             log.warning("%s was still open when the interpreter exited", self._client_id)
 
     def _tell_of_losses(self) -> None:
-        """Once, for ``with``, a dropped producer and the exit return nothing anybody reads."""
+        """Log it once: ``with``, a dropped producer and the exit return nothing to read it from."""
         report = self.report()
         level = logging.WARNING if report.failed else logging.DEBUG
         if level > self._told:
@@ -181,7 +181,7 @@ class Engine:
             )
 
     def abandon(self) -> None:
-        """In a forked child: it belongs to the parent, and nobody here does its work."""
+        """In a forked child: the engine belongs to the parent, and no thread here does its work."""
         self._sender.leadership.abandon()
         self._sender.accumulator.pool.abandon()
 

@@ -77,7 +77,7 @@ class ControlRequest:
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         encode = self._encode
-        del self._encode  # a request is written once, and what it says may be a password
+        del self._encode  # a request is written once, and may hold a password
         return [encode(version, correlation_id, client_id)]
 
     def answered(self, version: int, body: memoryview, now: float) -> int:

@@ -23,7 +23,7 @@ FOREVER = float("inf")
 PATIENCE = 0.005
 """Seconds without a caller that leads, after which the thread takes the lead again."""
 TICK = 0.001
-"""Seconds after which the resting thread sees that somebody has set a time for it."""
+"""Seconds after which the resting thread sees that a caller has set a time for it."""
 LEAST = 0.0005
 """Seconds that a caller has at least, after it has sent, to begin to wait and take the turns."""
 DEEP = 200
@@ -76,7 +76,7 @@ class SenderLeadership:
 
     @property
     def is_leader(self) -> bool:
-        """True in the thread that leads, for whatever the sender calls."""
+        """True in the thread that leads, also in code that the sender calls."""
         return self._leader == threading.get_ident()
 
     def wake(self) -> None:
@@ -94,9 +94,9 @@ class SenderLeadership:
             self.wake()
 
     def look_within(self, seconds: float) -> None:
-        """Let the sender look in ``seconds`` or before; when it rests, some milliseconds later."""
+        """Let the sender look within ``seconds``; while it rests, some milliseconds later."""
         if self._free:
-            # Nobody is woken: the caller that has sent may be about to wait, and to lead.
+            # No wake-up: the caller that has sent may be about to wait, and to lead.
             self._due = min(self._due, self._clock.monotonic() + max(seconds, LEAST))
         elif self._clock.monotonic() + seconds < self._looks_again_at:
             self._network.wake()
@@ -120,12 +120,12 @@ class SenderLeadership:
         return told.wait(None if timeout is None else max(0.0, deadline - self._clock.monotonic()))
 
     def recall(self) -> None:
-        """The thread shall have the lead back, for good."""
+        """Give the lead back to the thread, for good."""
         self._recalled = True
         self.wake()
 
     def abandon(self) -> None:
-        """In a forked child: nobody takes turns, for the connections are those of the parent."""
+        """In a forked child: no thread takes turns, for the connections are those of the parent."""
         self._recalled, self._free = True, False
         self._wakeup.abandon()
 
@@ -146,7 +146,7 @@ class SenderLeadership:
         me = threading.get_ident()  # first, it may find no memory
         if self.work is None or not self._lock.acquire(blocking=False):
             return False
-        if self.work.broken_by is not None:  # the thread, which was woken, has not come to end it
+        if self.work.broken_by is not None:  # the thread is awake, and about to end the producer
             self._lock.release()
             return False
         self._free, self._leader, self._due = False, me, FOREVER
@@ -177,7 +177,7 @@ class SenderLeadership:
         network.may_connect, network.wants_to_connect = True, False
         self._leader, self._worked, self._free = 0, True, True
         self._lock.release()
-        # Only now: what is asked for from here on wakes the thread by itself, as no thread leads.
+        # Last: from here on no thread leads, so later requests of callers wake the thread.
         if to_do or self._asked or not work.finished:
             self._wake_thread()
 
@@ -188,7 +188,7 @@ class SenderLeadership:
     # The leader -----------------------------------------------------------------------------------
 
     def looks(self) -> None:
-        """A turn begins to look at what there is: what comes now, it may have passed by."""
+        """A turn begins to look for work. It may miss work that comes from now on."""
         self._asked = False
         self._looks_again_at = FOREVER
 
@@ -198,7 +198,7 @@ class SenderLeadership:
 
     @property
     def served(self) -> bool:
-        """True when a caller leads that need not wait any more: the turn must not, either.
+        """True when the leading caller has its outcome: then the turn must not wait, either.
 
         A turn may end records before it waits for the network, as when a transaction is fenced.
         """

@@ -50,20 +50,20 @@ class LinkSettings:
 
 FOREVER = float("inf")
 LONG_SILENCE = 5.0
-"""Seconds that a broker may ask for before the log tells of it."""
+"""Seconds of silence that a broker may ask for before the log says so."""
 OFTEN = 60.0
 """Seconds; the log names a connection that is lost while idle twice within them."""
 RECEIVE_BYTES = 32 * 1024
 """Of one system call: answers are small, and for more than this memory comes from the kernel."""
 READS_PER_TURN = 32
-"""A broker that sends without end must not keep the others, and deadlines, waiting."""
+"""A broker that sends without end must not keep other brokers and deadlines waiting."""
 
 
 class BrokerLink:
     """Connects, moves bytes between transport and protocol, and enforces the time limits.
 
     Thread: the sender's only. Failures of the transport, the protocol or the peer end the
-    connection and fail what it carried; they never travel further.
+    connection and fail its requests; they never travel further.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class BrokerLink:
         self._metrics = metrics
         self._traffic = metrics.node(broker.node_id)
         self._connection: BrokerConnection | None = None
-        self._waits_to_write = True  # what the backend was told last
+        self._waits_to_write = True  # the last word to the backend
         self._unread = False  # there was more to read than a turn has time for
         self._setup_began = -FOREVER
         self._setup_limit = 0.0
@@ -99,7 +99,7 @@ class BrokerLink:
         self._latest_failure: KprodError | None = None
         self._broken = ConnectionLost(f"the connection to {broker} broke")  # not explained
 
-    # What the network asks ----------------------------------------------------------------------
+    # Questions of the network -------------------------------------------------------------------
 
     def usable(self, now: float) -> bool:
         """True when a request handed over now would leave at once."""
@@ -153,7 +153,7 @@ class BrokerLink:
     def next_event(self, now: float) -> float:
         """Seconds until this link needs a look although no byte moved."""
         if self.transport is None:
-            # Once the back-off is over nothing is due: the next request for the broker connects.
+            # After the back-off nothing is due: the next request for the broker connects.
             return self._retry_at - now if self._retry_at > now else FOREVER
         limit = max(0.0, self._deadline() - now)
         if self._connection is None:
@@ -176,10 +176,10 @@ class BrokerLink:
         self.broker = broker
         self._traffic = self._metrics.node(broker.node_id)
 
-    # What the network does ----------------------------------------------------------------------
+    # Actions of the network ---------------------------------------------------------------------
 
     def connect(self, now: float) -> None:
-        """Start a connection; what goes wrong is reported and backed off."""
+        """Start a connection; a failure is reported, and followed by a back-off."""
         self._setup_began = self._last_active = now
         self._coming_up = True
         self._setup_limit = self._settings.setup.delay(self._setups_too_long + 1)
@@ -193,7 +193,7 @@ class BrokerLink:
             self._back_off(explained, now)
 
     def send(self, exchange: Exchange, now: float) -> None:
-        """Queue a request and write what the socket takes. ``usable`` must have been true."""
+        """Queue a request and write as much as the socket takes. ``usable`` must have been true."""
         if self._connection is None:
             raise AssertionError(f"no connection to {self.broker}")
         self._traffic.sent(self._connection.send(exchange, now))
@@ -207,7 +207,7 @@ class BrokerLink:
         else:
             goes_on = not readable or self._attempt(self._read, now)
         if goes_on and self._connection is not None and (writable or self._connection.has_output):
-            self._write(now)  # also what reading brought up: the handshake may ask again
+            self._write(now)  # also output that reading caused: the handshake may ask again
 
     def _attempt(self, act: Callable[[float], None], now: float) -> bool:
         """Call ``act``; False when it failed, and the connection has ended.
@@ -306,13 +306,13 @@ class BrokerLink:
             self._waits_to_write = waits
 
     def _write_some(self, transport: Transport, connection: BrokerConnection) -> int:
-        # The views die here: what wrote() ends must find its memory free to be used again.
+        # The views die here: the requests that wrote() ends must be free to reuse their memory.
         if not getattr(transport, "tells_all", False):
             connection.offered()
         connection.is_sending = True
         try:
             return transport.send(connection.pending_output())
-        except ConnectionLost:  # the transport has told of all that left
+        except ConnectionLost:  # the transport has reported every byte that left
             connection.is_sending = False
             raise
 
@@ -339,12 +339,12 @@ class BrokerLink:
         self.drop(self._explain(why, now), now)
 
     def drop(self, error: KprodError, now: float) -> None:
-        """The connection failed: end it, back off, fail what it carried."""
+        """The connection failed: end it, back off, fail its requests."""
         self._metrics.connections_lost += 1
         quietly = self.usable(now) and not self.in_flight
         if quietly:
-            # Brokers close what is idle for minutes. Again and again it is something else: a
-            # firewall, or a broker that refuses what comes after the handshake.
+            # Brokers close connections that are idle for minutes. A loss that comes again and again
+            # has another cause: a firewall, or a broker that refuses requests after the handshake.
             quietly, self._idle_lost_at = now >= self._idle_lost_at + OFTEN, now
         try:
             self._end(error, now)
@@ -368,13 +368,13 @@ class BrokerLink:
             if connection is not None:
                 if connection.useful:
                     # A handshake is not enough: a broker that breaks off at every request would be
-                    # tried at the shortest interval, for what it loses has no back-off of its own.
+                    # tried at the shortest interval: lost requests have no back-off of their own.
                     self._failures = 0
                 self._metrics.connections_closed += 1
                 connection.close(as_lost(error), now)
 
     def _let_go(self, transport: Transport, now: float) -> None:
-        """A mistake in a transport must not keep what it carried from being failed."""
+        """Close ``transport``; an error in it must not keep its requests from being failed."""
         try:
             try:
                 self._backend.forget(transport)
@@ -384,7 +384,7 @@ class BrokerLink:
             self._log.mistake(f"{self.broker}: the connection could not be closed", error, now)
 
     def _tell(self, error: KprodError, now: float, *, quietly: bool = False) -> None:
-        if quietly:  # nobody misses anything: brokers close connections that are idle
+        if quietly:  # no request is lost: brokers close idle connections
             self._log.detail("%s", error)
         else:
             self._log.failed(str(self.broker), error, now)

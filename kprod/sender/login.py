@@ -67,7 +67,7 @@ class Login:
         self._taken_up = 0.0  # when the broker had begun the last login, at the latest
         self._last_reply: int = 0
         self.holds_until = FOREVER
-        """When the broker should be asked nothing else any more; ``due`` may be later."""
+        """The time from which on no other request may begin; ``due`` may be later."""
         self.due = FOREVER
 
     @property
@@ -82,7 +82,7 @@ class Login:
 
     @property
     def begun(self) -> float | None:
-        """Since when an answer is worked out here; None while the broker has to move."""
+        """The time since which an answer is being worked out; None while the broker must answer."""
         return self._begun if self._waits_for_steps else None
 
     def begin(self, now: float) -> None:

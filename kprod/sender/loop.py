@@ -43,16 +43,16 @@ FOREVER = float("inf")
 CLOSED = "the producer was closed before the record was acknowledged"
 BROKE_OFF = "the producer has ended: a turn of its sender broke off; make a new one"
 ATTEMPTS = 40
-"""Of a last step that finds no memory."""
+"""Attempts at a last step that finds no memory."""
 NO_MEMORY = (MemoryError, RuntimeError, SystemError)
 """The last two are Python's own: "can't allocate lock", "returned NULL without an exception"."""
 GRACE = 0.04
-"""Seconds beyond a deadline for ending what is left, and as many for telling of it."""
+"""Seconds beyond a deadline to end the records that are left, and as many to hand outcomes over."""
 BETWEEN_ATTEMPTS = GRACE / ATTEMPTS
 
 
 class IdentitySource(Protocol):
-    """The round that cares for the producer's identity: of itself, or of its transactions.
+    """The round that gets the producer's id and epochs, for idempotence alone or transactions.
 
     ``settled`` opens once there is one, or never will be.
     """
@@ -61,17 +61,17 @@ class IdentitySource(Protocol):
 
     @property
     def fatal(self) -> KprodError | None:
-        """Why nothing can be sent any more; None while something can."""
+        """The reason why nothing can be sent any more, or None."""
 
     @property
     def busy(self) -> bool:
-        """True while somebody waits for what this round asks brokers."""
+        """True while a caller waits for a request of this round."""
 
     def gather(self, now: float) -> None:
-        """Before batches are taken: end those that will not leave, hurry those that must."""
+        """Before batches are taken: end those that will not leave, let those leave that must."""
 
     def run(self, now: float) -> float:
-        """Ask what is due; seconds until there may be more to do."""
+        """Send requests that are due; seconds until there may be more to do."""
         ...
 
     def end(self, error: KprodError) -> None:
@@ -79,7 +79,7 @@ class IdentitySource(Protocol):
 
 
 class Sender:
-    """One turn at a time: ask for what is due, send what is ready, wait, settle what came back.
+    """One turn at a time: send due requests and ready batches, wait, settle the answers.
 
     Thread: the leader's. ``SenderThread`` leads in the background, for a while a caller that waits
     for an outcome may; a simulation calls ``run_once`` itself.
@@ -109,9 +109,9 @@ class Sender:
         self._metadata_round = metadata_round
         self._identity_round = identity_round
         self._produce_round = produce_round
-        self.broken_by: BaseException | None = None  # what the last turn broke off with
+        self.broken_by: BaseException | None = None  # the exception that broke off the last turn
         self._ended_by: KprodError | None = None  # the error that callers get because of it
-        self.lost = 0  # records of batches that a turn left half done, which no metric counts
+        self.lost = 0  # records of batches that a turn left half done; no metric counts them
         self._sends_no_more = False  # nothing is queued, and never will be
 
     @property
@@ -128,7 +128,7 @@ class Sender:
         """One round of everything; waits at most ``longest`` seconds for the network.
 
         A turn that breaks off is the last: ``broken_by`` holds the cause, and ``abort`` follows.
-        What a signal handler raises while the turn waits breaks nothing off.
+        An exception of a signal handler while the turn waits breaks nothing off.
         """
         try:
             self._turn(longest)
@@ -159,7 +159,7 @@ class Sender:
                 self.purges.end(purge)
 
     def _rounds(self, now: float) -> float:
-        """Ask for and send what is due; seconds until there may be more to do."""
+        """Send what is due; seconds until there may be more to do."""
         self._metadata_round.run(now)  # first, or a busy connection would never have room for it
         wait = FOREVER if self.telemetry is None else self.telemetry.run(now)
         self._identity_round.gather(now)  # first, or a commit would wait for batches that linger
@@ -170,7 +170,7 @@ class Sender:
         return min(wait, self.network.next_event(now))
 
     def fetch_metadata(self, topics: Sequence[str] | None, timeout: float) -> MetadataReply:
-        """The answer of a broker about ``topics``, None for all. Any thread; nothing is kept of it.
+        """The answer of a broker about ``topics``, None for all. Any thread; the snapshot stays.
 
         Waits at most ``timeout`` seconds. The error codes in the reply are not looked at. Raises
         KprodTimeoutError, ProducerClosedError when the producer ends, and the error of the request.
@@ -191,11 +191,11 @@ class Sender:
 
     @property
     def finished(self) -> bool:
-        """True when every record has its outcome, and nobody waits for anything else."""
+        """True when every record has its outcome, and no caller waits for anything else."""
         return len(self.accumulator.incomplete) == 0 and not self._identity_round.busy
 
     def takes_leave(self, now: float) -> bool:
-        """True when nothing is left to be done before the end; asked until it is."""
+        """True when the producer may end; called again and again until then."""
         return self.finished and (self.telemetry is None or self.telemetry.leave(now))
 
     def refuse(self, error: KprodError) -> None:
@@ -208,7 +208,7 @@ class Sender:
         """Refuse new records; end those without an outcome in ``error``, and every connection."""
         self.accumulator.close()
         self.metadata.close()
-        if self.broken_by is not None:  # the turn may have taken a batch off the wire, and no more
+        if self.broken_by is not None:  # the turn may have taken a batch off the wire, and stopped
             for batch in self.accumulator.incomplete.copy():
                 batch.maybe_written = batch.maybe_written or batch.attempts > 0
         try:
@@ -222,7 +222,7 @@ class Sender:
         held = callbacks.hold_up()
         try:
             left = self._produce_round.withdraw()
-            self._sends_no_more = True  # after: what is not on the wire now never will be
+            self._sends_no_more = True  # last: no batch will get on the wire from here on
             self._produce_round.end(left, error, now)
         finally:
             if held:
@@ -230,7 +230,7 @@ class Sender:
 
     def _end_rest(self, error: KprodError) -> None:
         try:
-            self.lost += self.disown(error)  # before connections end: these ask what has ended
+            self.lost += self.disown(error)  # first: connections that end look which batches have
         finally:
             try:
                 self._end_waits(error)
@@ -238,7 +238,7 @@ class Sender:
                 self.network.close()
 
     def _end_waits(self, error: KprodError) -> None:
-        """End what callers wait for beside records."""
+        """End the calls that wait for something other than records."""
         self.purges.close(error)
         self._metadata_round.queries.close(error)
         self._identity_round.end(error)
@@ -250,13 +250,13 @@ class Sender:
         self._produce_round.free()
 
     def disown(self, error: KprodError) -> int:
-        """Tell ``error`` for every record without an outcome, whatever the sender is busy with.
+        """End every record without an outcome in ``error``, even while the sender is busy.
 
         Returns how many those were. Any thread. Memory and counters follow when the sender goes on.
         """
         never_left, maybe = copy.copy(error), error
         maybe.persisted = Persisted.MAYBE
-        certain = self._sends_no_more  # first: it may come to that while we look
+        certain = self._sends_no_more  # first: the sender may set it during this loop
         told = 0
         for batch in self.accumulator.incomplete.copy():
             known = certain and not (batch.on_wire or batch.maybe_written)
@@ -266,7 +266,7 @@ class Sender:
 
 
 class SenderThread:
-    """Repeats the sender's turn until it is told to stop. Everything else from any thread.
+    """Repeats the sender's turn until ``request_stop``. Other methods may be called by any thread.
 
     A turn that breaks off ends the producer (see ``run``), which is the only place for that: every
     record without an outcome gets an error with the cause, the log gets it once, and later calls
@@ -301,8 +301,8 @@ class SenderThread:
 
     @property
     def is_current(self) -> bool:
-        """True where the sender's work is done, where nothing may wait for what the sender does."""
-        # Idents come again: once this thread has ended another one may have it.
+        """True in the thread that does the sender's work, which must not wait for the sender."""
+        # Idents are reused: another thread may have this one once this thread has ended.
         here = self._thread.ident == threading.get_ident() and not self._settled.is_open
         return here or self._leadership.is_leader
 
@@ -313,7 +313,7 @@ class SenderThread:
         self._leadership.recall()
 
     def stop(self, deadline: float) -> bool:
-        """Send what is queued until ``deadline``, then end the rest; every record has its outcome.
+        """Send queued records until ``deadline``, then end the rest: every record has its outcome.
 
         False when the thread is busy elsewhere, as in a transport of others: it ends later.
         """
@@ -331,7 +331,7 @@ class SenderThread:
     # The thread -----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Take turns until the end, then end everything: what the thread does."""
+        """The thread's work: take turns until the end, then end everything."""
         try:
             while self._goes_on():
                 pass
@@ -354,14 +354,14 @@ class SenderThread:
         return True
 
     def _work(self) -> None:
-        """Take turns until it is over, or until a caller may as well take them."""
+        """Take turns until the end, or until a caller waits that can take them itself."""
         while not self._over():
             self._sender.run_once(self._stop_at - self._sender.clock.monotonic())
             if self._leadership.wanted and self._sender.finished:
                 return
 
     def _over(self) -> bool:
-        if self._sender.broken_by is not None:  # in a turn of this thread's or of a caller's
+        if self._sender.broken_by is not None:  # in a turn of this thread or of a caller
             return True
         if self._stop_at == FOREVER:
             return False
@@ -371,7 +371,7 @@ class SenderThread:
     # The end --------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Take each of the last steps, whatever others raise: somebody waits for each of them.
+        """Take each of the last steps even if another one raises: callers wait for each of them.
 
         A step that finds no memory is taken again in a moment: each may be taken more than once.
         """
@@ -386,14 +386,14 @@ class SenderThread:
                 if isinstance(error, NO_MEMORY) and attempts < ATTEMPTS:
                     time.sleep(BETWEEN_ATTEMPTS)
                     continue
-                mistake = mistake or error  # what comes later may follow from the first
+                mistake = mistake or error  # later errors may follow from the first
             attempts = 0
             taken += 1
         if mistake is not None:
             raise mistake
 
     def _name_cause(self) -> None:
-        """Refuse every call, and let the error that all get say why."""
+        """Refuse every call with an error that names the cause."""
         cause = self._sender.broken_by
         if cause is None:
             return

@@ -18,7 +18,7 @@ from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
 PATIENCE = 0.5
-"""Seconds for which brokers that are busy or coming up are waited for before another is tried."""
+"""Seconds that brokers may be busy or coming up before another broker is tried."""
 
 
 class Network:
@@ -48,11 +48,11 @@ class Network:
         self._on_failure = on_failure
         self.log = ConnectionLog(settings.client_id)
         self._rng = rng or random.Random()
-        self._patient_until: float | None = None  # None: nobody waits for a broker to ask
+        self._patient_until: float | None = None  # None: no request waits for a broker
         self._adopted: Mapping[int, Broker] = {}
         self._links: dict[int, BrokerLink] = {}
         self._tended: deque[BrokerLink] = deque()  # any thread: their logins can go on
-        self._leaving: list[BrokerLink] = []  # they get no new requests, and end with the last one
+        self._leaving: list[BrokerLink] = []  # they get no new request, and end after the last one
         self.may_connect = True  # False: the caller driving the sender cannot resolve names
         self.wants_to_connect = False  # a connection was not begun for that reason
         self._answers_due = False  # some request was unanswered when it was last looked at
@@ -142,9 +142,9 @@ class Network:
         self._links[address] = fresh
 
     def rebootstrap(self, now: float) -> None:
-        """Know nobody but the bootstrap addresses, which are resolved and connected to anew.
+        """Forget all brokers but the bootstrap addresses, which are resolved anew.
 
-        What is on its way to anybody fails as on a lost connection.
+        Requests on their way fail as on a lost connection.
         """
         self._patient_until = None
         for node_id in [known for known in self._links if known >= 0]:
@@ -234,7 +234,7 @@ class Network:
             self.wants_to_connect = True
 
     def send(self, node_id: int, exchange: Exchange, now: float) -> None:
-        """Send a request to a usable node. What fails at once is told to the exchange."""
+        """Send a request to a usable node. The exchange gets an error that comes at once."""
         failure: KprodError | None = None
         unfit: UnsupportedVersionError | None = None
         try:
@@ -247,8 +247,8 @@ class Network:
             failure = error
         # After the except clauses: an error refers to the frames it passed until its clause ends.
         if unfit is not None:
-            # The handshake told what the broker offers: garbled, or before it was changed. With
-            # another one the request may find a version; with this one nothing of it ever would.
+            # The versions of the handshake were garbled, or the broker was changed since. After
+            # another handshake the request may find a version; on this connection it never would.
             unfit.retriable = True
             self._links[node_id].drop(unfit, now)
         if failure is not None:
@@ -257,9 +257,9 @@ class Network:
     # Waiting --------------------------------------------------------------------------------------
 
     def poll(self, timeout: float) -> None:
-        """Wait at most ``timeout`` seconds, then move every byte there is, end what has ended."""
+        """Wait at most ``timeout`` seconds, then move all bytes, and end connections when due."""
         if self._knows_eager:
-            # Only a caller: beside one that goes on sending, the thread would take its processor.
+            # Only a caller: the thread would take the processor of callers that go on sending.
             self._backend.eager = self._answers_due and not self.may_connect
         ready = self._backend.poll(timeout if timeout < FOREVER else None)
         now = self._clock.monotonic()
@@ -267,7 +267,7 @@ class Network:
             self._metrics.mark(now)
         if ready:
             self._move(ready, now)
-        for _ in range(len(self._tended)):  # what comes meanwhile wakes the next poll
+        for _ in range(len(self._tended)):  # links added meanwhile wake the next poll
             self._tended.popleft().tend(now)
         if now >= self._look_at:
             for link in self._all_links():
@@ -280,13 +280,13 @@ class Network:
 
     def _move(self, ready: Sequence[Readiness], now: float) -> None:
         for transport, readable, writable in ready:
-            # Only now: what moved before may have ended a link's connection, or begun another one.
+            # Anew for each: moving one transport may end a connection, or begin another one.
             for link in self._all_links():
                 if link.transport is transport:
                     link.moved(now, readable, writable)
                     break
             else:
-                # Let go of already, unless that broke off: then it would be ready again and again.
+                # No link has it: letting go of it broke off, and it would be ready again and again.
                 self._backend.forget(transport)
                 transport.close()
 

@@ -1,4 +1,4 @@
-"""The end of an attempt, as it concerns its batch: acknowledged, tried again, or given up."""
+"""The end of an attempt for its batch: acknowledged, tried again, or given up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kprod_ext.batch import ProducerBatch
 
 
 class UnresolvedBatches:
-    """Holds such batches by partition, in sequence order, until a later one tells.
+    """Batches that may be stored, by partition, in sequence order, until an answer settles them.
 
     They keep their memory, and are neither queued nor on the wire. Thread: the sender's only.
     """
@@ -37,11 +37,11 @@ class UnresolvedBatches:
         self._held: dict[TopicPartition, list[ProducerBatch]] = {}
 
     def add(self, batch: ProducerBatch) -> None:
-        """Hold ``batch``, which comes after those of its partition that are held."""
+        """Hold ``batch``, which follows the held batches of its partition."""
         self._held.setdefault(batch.tp, []).append(batch)
 
     def discard(self, batch: ProducerBatch) -> bool:
-        """Let go of one batch; False when it was not held."""
+        """Drop one batch; False when it was not held."""
         held = self._held.get(batch.tp, [])
         if batch not in held:
             return False
@@ -49,11 +49,11 @@ class UnresolvedBatches:
         return True
 
     def take(self, tp: TopicPartition) -> list[ProducerBatch]:
-        """Let go of what is held of one partition."""
+        """Drop the batches of one partition, and return them."""
         return self._held.pop(tp, []) if self._held else []
 
     def all(self) -> list[ProducerBatch]:
-        """Everything that is held."""
+        """All held batches."""
         return [batch for held in self._held.values() for batch in held]
 
 
@@ -62,7 +62,7 @@ def proves(acknowledged: ProducerBatch, earlier: ProducerBatch) -> bool:
 
     Another broker, or a topic that was created anew, may know nothing of the producer, and takes
     any batch as the first. The leader's epoch may have grown in between: a refusal that follows a
-    restart often comes before the metadata that tells of it.
+    restart often comes before the metadata about it.
     """
     now: Leadership | None = acknowledged.attempted_leader
     then: Leadership | None = earlier.attempted_leader
@@ -132,7 +132,7 @@ class Outcomes:
         self._sequences.was_split(batch, self._accumulator.cut(batch, count))
 
     def free(self) -> None:
-        """Every record has its outcome, and no request is on its way: give back what is left."""
+        """Free all memory. Every record has its outcome, and no request is on its way."""
         for batch in self.unsettled():
             with suppress(ValueError):  # its memory was given back before
                 batch.release()
@@ -147,7 +147,7 @@ class Outcomes:
         return list(known)
 
     def busy_topics(self) -> set[str]:
-        """The topics of which there are batches that have no outcome, or that a request holds."""
+        """The topics with batches that have no outcome, or that a request holds."""
         return {batch.tp.topic for batch in [*self.unsettled(), *self._unresolved.all()]}
 
     def forget(self, topics: set[str]) -> None:
@@ -160,7 +160,7 @@ class Outcomes:
         self._metadata.throttled(node_id, throttle_ms)
 
     def answered_unasked(self, node_id: int, partition: str, now: float) -> None:
-        """An answer of the node names ``partition``, of which there was nothing in the request."""
+        """An answer of the node names ``partition``, which its request did not have."""
         what = f"broker {node_id} answers for partitions that were not asked for"
         self._log.seldom(what, f"{what}, {partition} among them", now)
 
@@ -225,7 +225,7 @@ class Outcomes:
             self._metrics.batches_split += 1
             self._sequences.was_split(batch, self._accumulator.split(batch))
         elif verdict is Verdict.EXPIRE:
-            self._accumulator.put_back(batch)  # the next turn begins with the end of what is late
+            self._accumulator.put_back(batch)  # the next turn begins by ending late batches
         else:
             if verdict is Verdict.RESEQUENCE:
                 self._end_unresolved(batch.tp)
@@ -235,20 +235,20 @@ class Outcomes:
             self._accumulator.put_back(batch)
 
     def _ended_meanwhile(self, batch: ProducerBatch, was_on_wire: bool) -> None:
-        """The time of ``batch`` ran out on the wire; or a turn that broke off had released it."""
+        """``batch`` had its outcome: its time ran out on the wire, or a turn broke off."""
         if was_on_wire:
             self._sequences.resolved(batch)
             batch.release()
 
     def _refused(self, batch: ProducerBatch, error: KprodError, now: float) -> None:
-        """No further attempt would help, be it of this batch or of any."""
+        """No further attempt would help this batch, or any batch."""
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             batch.maybe_written = True
             error.add_note(NEVER_SENT_BEFORE)
             log.error("%r was taken for a repetition; %s", batch, NEVER_SENT_BEFORE)
         elif self._sequences.transaction is not None:
-            pass  # ``record_failed`` will know
+            pass  # ``record_failed`` decides what becomes of the transaction
         elif code in FATAL and self._sequences.idempotent:
             fatal = BrokerError(code, f"{batch.tp}, and with it everything else")
             fatal.add_note(MAKE_ANEW)
@@ -284,7 +284,7 @@ class Outcomes:
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         ended_before = batch.delivery.done
         if not ended_before:
-            self._count(batch)  # first: its size goes with its memory
+            self._count(batch)  # first: ``release`` clears its size
         batch.release()
         if not ended_before:
             batch.delivery.succeed(base_offset, append_time)
@@ -314,7 +314,7 @@ class Outcomes:
         self._fail(batch, final)
 
     def _final(self, batch: ProducerBatch, error: KprodError, now: float) -> KprodError:
-        """The error for the futures; its ``persisted`` says what is known of the log."""
+        """The error for the futures; its ``persisted`` says if the log may have the records."""
         limit = self._delivery_timeout
         if isinstance(error, BrokerError) and error.code in TOO_LARGE:
             final = too_large(batch)
@@ -338,7 +338,7 @@ class Outcomes:
         return expired(batch, limit, state, cause)
 
     def _end_unresolved(self, tp: TopicPartition) -> None:
-        """No later batch of the partition will tell what became of them."""
+        """No later batch of the partition will settle its unresolved ones."""
         for batch in self._unresolved.take(tp):
             self._leave_unresolved(batch)
 
@@ -377,7 +377,7 @@ class Outcomes:
         return min((batch.created_at for batch in self.unanswered()), default=FOREVER)
 
     def _fail(self, batch: ProducerBatch, error: KprodError) -> None:
-        if not batch.delivery.done:  # else it was disowned, and counted there
+        if not batch.delivery.done:  # else ``disown`` has ended and counted it
             self._metrics.failed(batch)
         if self._sequences.transaction is not None:
             self._sequences.transaction.record_failed(error)

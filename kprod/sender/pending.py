@@ -12,7 +12,7 @@ from kprod.latch import Latch
 
 
 class Pending:
-    """One call. ``ended`` opens with its outcome; ``error`` is the reason for having none.
+    """One call. ``ended`` opens with its outcome; ``error`` is the reason if it has none.
 
     ``asked``: a request for it is on its way (the sender's thread only).
     """
@@ -49,13 +49,13 @@ class PendingQueue(Generic[_P]):
             self.end(call, copy.copy(closed_by))
 
     def withdraw(self, call: _P) -> None:
-        """Forget ``call``, which nobody waits for any more."""
+        """Forget ``call``: its caller has stopped waiting."""
         with self._lock:
             if call in self._calls:
                 self._calls.remove(call)
 
     def next(self) -> _P | None:
-        """The oldest call that is not asked, or None."""
+        """The oldest call that no request has asked yet, or None."""
         if not self._calls:  # a call that is added meanwhile wakes the sender
             return None
         with self._lock:
@@ -68,7 +68,7 @@ class PendingQueue(Generic[_P]):
         call.ended.open()
 
     def close(self, error: KprodError) -> None:
-        """End every call in ``error``, those that follow as well."""
+        """End every call in ``error``, also later ones."""
         with self._lock:
             self._closed_by = error
             calls = list(self._calls)

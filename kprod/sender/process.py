@@ -47,7 +47,7 @@ _ends = False
 
 
 def process_ends() -> None:
-    """The process ends already, and delivers what is queued: SIGTERM must not break that off."""
+    """The process ends, and delivers queued records: SIGTERM must not break that off."""
     global _ends  # noqa: PLW0603  (one process, one end)
     _ends = True
 
@@ -74,7 +74,7 @@ def _is_finalizing(frame: FrameType | None) -> bool:
     """Whether multiprocessing is about to run its finalizers in this process, ours among them.
 
     A pool that is terminated asks a worker to end and sends it SIGTERM at the same time. SystemExit
-    in there would skip the finalizers, and with them what is queued.
+    in there would skip the finalizers, and lose queued records.
     """
     while frame is not None:
         where = (frame.f_globals.get("__name__"), frame.f_code.co_name)
@@ -168,7 +168,7 @@ def _stop(engine: Engine, seconds: float) -> None:
 
 def _close_all() -> None:
     process_ends()  # SIGTERM may arrive now, and SystemExit would leave the loop below
-    started = time.monotonic()  # their times run together: what all have queued is sent meanwhile
+    started = time.monotonic()  # one start for all: all producers send at the same time
     for engine, seconds in list(_engines.items()):
         engine.stop_at_exit(max(0.0, started + seconds - time.monotonic()))
 

@@ -27,7 +27,7 @@ FATAL = frozenset(
         ErrorCode.PRODUCER_FENCED,
     }
 )
-"""After these an idempotent producer may never write again (Kafka's ``TransactionManager``)."""
+"""Codes after which an idempotent producer may never write again (``TransactionManager``)."""
 CORRUPT_ATTEMPTS = 3
 
 
@@ -55,7 +55,7 @@ class Attempt:
     ``oldest``: no earlier batch of its partition was sent and is still without an outcome.
     ``provable``: what becomes of later ones will tell whether it is stored.
     ``maybe_written``: this or an earlier attempt may have reached the log.
-    ``repeated``: it was sent before this attempt, or what it is a half of may have been stored.
+    ``repeated``: it was sent before this attempt, or it is part of a batch that may be stored.
     ``transactional``: it is part of a transaction, in the midst of which there is no other epoch.
     """
 

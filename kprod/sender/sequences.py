@@ -5,7 +5,7 @@ One ``PartitionSequence`` per partition. Its rules:
 * At most one batch on the wire until the partition's present leader has acknowledged one: a broker
   that knows nothing of this producer accepts *any* first sequence, so a second batch could
   overtake a refused first one (KAFKA-14359). Then at most ``max_in_flight``. Brokers forget idle
-  producers (KIP-854): what was acknowledged a minute ago proves nothing.
+  producers (KIP-854): an acknowledgement a minute ago proves nothing.
 * A batch that failed goes out again only when it is the oldest without an outcome and nothing of
   the partition is on the wire.
 * Until the oldest has an outcome no more than four are sent after it, whatever becomes of them: a
@@ -32,7 +32,7 @@ from kprod_ext.batch import ProducerBatch
 NO_OFFSET = -1
 LAST_EPOCH = 2**15 - 1
 PROOF_LASTS = 60.0
-"""Seconds; far less than any broker remembers a producer that is silent."""
+"""Seconds; far less than the time for which brokers remember a silent producer."""
 
 
 def advance(sequence: int, records: int) -> int:
@@ -83,8 +83,8 @@ class PartitionSequence:
 
     ``in_flight``: batches that were sent and have no outcome, in sequence order. Those of
     ``unresolved_batches`` are not among them: they are not sent again, and nothing waits for them.
-    ``anchor_sequence`` and ``anchor_offset``: just behind what was acknowledged last; the offset is
-    -1 when that is not known. ``has_gap``: the last sequence that was used may not be in the log.
+    ``anchor_sequence`` and ``anchor_offset``: right after the last acknowledged batch; the offset
+    is -1 when it is not known. ``has_gap``: the last sequence that was used may not be in the log.
     ``refused``: ``admits`` said no, and nothing has changed since.
     """
 
@@ -159,7 +159,7 @@ class Sequences:
         return state
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Keep nothing of partitions that have no batch anywhere.
+        """Forget partitions without batches.
 
         A broker may still know their sequences of the present epoch, and would take a batch that
         begins anew for the repetition of an old one. So a new epoch begins for all partitions.
@@ -172,13 +172,13 @@ class Sequences:
                 idle.append(state)
                 known = known or state.producer == self.identity.producer
         if known and self.transaction is not None:
-            return  # only the coordinator gives epochs: what goes on under this one is kept
+            return  # only the coordinator gives epochs: partitions stay under the present one
         if known:
             self._bump_epoch()  # first: if there is no memory for it, nothing is forgotten
         for state in idle:
             del self._partitions[state.tp]
             self._awaiting_epoch.pop(state.tp, None)
-        self._partitions = dict(self._partitions)  # one that was large once stays it
+        self._partitions = dict(self._partitions)  # a dict never shrinks by itself
 
     # Before a batch leaves (DrainGate) ------------------------------------------------------------
 
@@ -204,16 +204,16 @@ class Sequences:
         if self.idempotent and state.in_flight:
             oldest = state.in_flight[0]
             if oldest.maybe_written or oldest.overtaken:
-                # It is repeated, or will be, and the broker knows its last five batches only. It is
-                # overtaken so: sent on a connection where no answer comes; metadata loses the
-                # broker for a moment; batches on a new connection to it are acknowledged.
+                # It is repeated, or will be, and the broker knows its last five batches only. How a
+                # batch is overtaken: it leaves on a connection where no answer comes, the metadata
+                # loses the broker for a moment, and batches on a new connection are acknowledged.
                 return False
         proven = batch.created_at < state.proven_until and state.proven_leader == leader
         limit = self._max_in_flight if proven or not self.idempotent else 1
         return state.on_wire < limit
 
     def take_changed(self) -> list[TopicPartition]:
-        """The partitions of which ``admits`` said no, and may say yes now."""
+        """The partitions that ``admits`` has refused, and may admit now."""
         if self.transaction is not None:
             for tp in self.transaction.take_reopened():
                 self._note_change(self._of(tp))
@@ -223,13 +223,13 @@ class Sequences:
         return changed
 
     def _note_change(self, state: PartitionSequence) -> None:
-        """``admits`` may say something else of this partition than it did before."""
+        """``admits`` may admit a batch of this partition that it has refused."""
         if state.refused:
             state.refused = False
             self._changed.append(state.tp)
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Give a batch that is about to leave its place; one that has a place keeps it."""
+        """Give ``batch``, which is about to leave, a place in the order, unless it has one."""
         state = self._of_batch(batch)
         if not batch.in_line:
             state.in_flight.append(batch)
@@ -260,7 +260,7 @@ class Sequences:
     # After an attempt -----------------------------------------------------------------------------
 
     def off_wire(self, batch: ProducerBatch) -> None:
-        """The request that carried ``batch`` has ended, in whatever way."""
+        """The request that carried ``batch`` has ended."""
         state = batch.sequences
         state.on_wire -= 1
         batch.on_wire = False
@@ -274,9 +274,9 @@ class Sequences:
     def is_provable(self, batch: ProducerBatch) -> bool:
         """True when a later batch, if it is acknowledged, proves that ``batch`` is stored.
 
-        There is one that was sent; and the log has no gap before it. That is so if it continues the
-        log that ended just before ``batch``. It is not if the topic was made anew in between: the
-        new log takes any sequence for its first, so one that was on its way may have overtaken.
+        A later batch was sent, and its log has no gap before it. The log has none if it is the one
+        that ended just before ``batch``. A topic that was made anew in between has another log,
+        which takes any sequence as its first: a batch on its way may have overtaken ``batch``.
         """
         state = self._of_batch(batch)
         sent = len(state.in_flight)
@@ -287,10 +287,10 @@ class Sequences:
         return batch.attempted_leader is not None and not self._is_of_a_new_log(state, batch)
 
     def leaves_room(self, batch: ProducerBatch, base_offset: int) -> bool:
-        """True when all that was sent before ``batch`` may lie before ``base_offset``.
+        """True when all batches before ``batch`` may lie before ``base_offset``.
 
-        Behind what was acknowledged last there must be as many offsets as sequence numbers. There
-        are fewer when the log was cut short in between and began anew with ``batch``.
+        Behind the last acknowledged batch there must be as many offsets as sequence numbers. A log
+        that was cut short in between and began anew with ``batch`` has fewer.
         """
         state = self._of_batch(batch)
         if state.anchor_offset < 0 or base_offset < 0:
@@ -315,12 +315,12 @@ class Sequences:
         state = batch.sequences
         in_new_log = batch.overtaken and self._is_of_a_new_log(state, batch)
         if in_new_log and self.transaction is None:
-            # What overtook it is in the log of a topic that is gone. The new one expects the
-            # sequence behind this batch, and nobody is going to send it.
+            # The batch that overtook it is in the log of a deleted topic. The new log expects the
+            # sequence behind this batch, and that sequence was used before.
             self._open_gap(state, batch)
         if not batch.overtaken:
             records = batch.record_count
-            told = 0 <= base_offset <= 0x7FFFFFFFFFFFFFFF - records  # or it is no offset
+            told = 0 <= base_offset <= 0x7FFFFFFFFFFFFFFF - records  # False: not a possible offset
             state.anchor_sequence = advance(batch.base_sequence, records)
             state.anchor_offset = base_offset + records if told else NO_OFFSET
         state.proven_leader = batch.attempted_leader
@@ -352,7 +352,7 @@ class Sequences:
             self._awaiting_epoch[batch.tp] = None
 
     def _is_of_a_new_log(self, state: PartitionSequence, batch: ProducerBatch) -> bool:
-        """True when the topic was made anew since what was acknowledged last."""
+        """True when the topic was made anew after the last acknowledgement."""
         before, now = state.proven_leader, batch.attempted_leader
         return before is not None and now is not None and before.topic_id != now.topic_id
 

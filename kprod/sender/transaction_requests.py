@@ -20,7 +20,7 @@ from kprod.wire.control import decode_init_producer_id_response, encode_init_pro
 from kprod.wire.versions import ApiKey
 
 Coordinator: TypeAlias = tuple[int, str]
-"""For what kind of thing, and for which one: ``(wire.TRANSACTION, its id)``."""
+"""The kind of a coordinator and its key: ``(wire.TRANSACTION, transactional id)``, say."""
 
 EPOCH_BUMP_FROM = 3
 
@@ -198,7 +198,7 @@ class CommitOffsets(Ask):
 
 
 class FetchOffsets(Ask):
-    """The committed offsets of a group, told when no transaction can change them any more."""
+    """The committed offsets of a group, once no open transaction can change them any more."""
 
     api = ApiKey.OFFSET_FETCH
 
@@ -250,9 +250,9 @@ class EndTransaction(Ask):
 UNKNOWN_SERVER_ERROR = -1
 
 FENCING = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""Told by a coordinator: this producer's epoch is not the last one any more."""
+"""Codes by which a coordinator says that this producer's epoch is not the last one any more."""
 LATE = FENCING | {ErrorCode.INVALID_TXN_STATE}
-"""Told in protocol 2 of a commit: its producer was fenced, or its coordinator's abort was faster.
+"""Codes for a commit in protocol 2: the producer was fenced, or the coordinator's abort was faster.
 
 Brokers say the second by ``INVALID_TXN_STATE``, those with KAFKA-20785 by ``PRODUCER_FENCED``. The
 coordinator takes an abort of that producer in the second case only.
@@ -268,7 +268,7 @@ REFUSALS = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-"""Another producer with the same options would be told the same."""
+"""Codes that another producer with the same options would get, too."""
 MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
@@ -295,8 +295,8 @@ AGAIN = frozenset({Reaction.RETRY_SOON, Reaction.RETRY, Reaction.FIND_AGAIN})
 
 _EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
     {
-        # What comes first in a transaction may find the one before still without its markers. In
-        # protocol 2 that may be the offsets: no request has added anything before them.
+        # The first request of a transaction may find the one before still without its markers. In
+        # protocol 2 the offsets may be that request: nothing is added before them.
         (ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
         (ApiKey.ADD_OFFSETS_TO_TXN, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
         (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.CONCURRENT_TRANSACTIONS): Reaction.RETRY_SOON,
@@ -304,10 +304,10 @@ _EXCEPTIONS: Mapping[tuple[ApiKey, int], Reaction] = MappingProxyType(
         (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.REQUEST_TIMED_OUT): Reaction.FIND_AGAIN,
         (ApiKey.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,
         (ApiKey.FIND_COORDINATOR, ErrorCode.NOT_COORDINATOR): Reaction.RETRY,
-        # Which code it is is no matter there: without an id nothing was sent that could be lost.
+        # The code does not matter there: without an id nothing was sent that could be lost.
         (ApiKey.INIT_PRODUCER_ID, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
         (ApiKey.FIND_COORDINATOR, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
-        # Whether it has ended is not known: the same question tells, or the one after an abort.
+        # Nobody knows if it has ended: the same question will tell, or the one after an abort.
         (ApiKey.END_TXN, UNKNOWN_SERVER_ERROR): Reaction.RETRY,
     }
 )
@@ -320,8 +320,8 @@ _ABORT_TELLS = frozenset(
         (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.PRODUCER_FENCED),
     }
 )
-"""In protocol 2: answers to a producer that was fenced, or that the coordinator's abort was faster
-than."""
+"""In protocol 2: answers to a producer that was fenced, or that was slower than the coordinator's
+abort."""
 
 _BY_CODE: tuple[tuple[frozenset[int], Reaction], ...] = (
     (MOVED, Reaction.FIND_AGAIN),
@@ -330,7 +330,7 @@ _BY_CODE: tuple[tuple[frozenset[int], Reaction], ...] = (
     (LOST, Reaction.START_AGAIN),
     (REFUSALS, Reaction.CLOSE),
 )
-"""The first that has the code counts; every other one is a reason to abort."""
+"""The first set with the code counts; any other code is a reason to abort."""
 
 
 def reaction(api: ApiKey, code: int, *, implicit: bool = False) -> Reaction:
@@ -338,8 +338,8 @@ def reaction(api: ApiKey, code: int, *, implicit: bool = False) -> Reaction:
 
     ``implicit``: the brokers add partitions to the transaction themselves (KIP-890). Then a
     transaction that is not there any more may have been ended by its coordinator, after its
-    time-out. An abort tells whether that is so, and with which epoch to go on (KIP-588: it is no
-    fencing). See ``LATE`` besides.
+    time-out. The answer to an abort says so, and gives the next epoch (KIP-588: this is no
+    fencing). See ``LATE``, too.
     """
     code = code if code in ERROR_NAMES else UNKNOWN_SERVER_ERROR
     special = _EXCEPTIONS.get((api, code))

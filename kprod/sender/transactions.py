@@ -5,7 +5,7 @@ one rule: the table names the party that may make a move. Callers make the moves
 the sender makes those that brokers' answers lead to. A caller's illegal call raises and changes
 nothing; an illegal move of the sender is a mistake of kprod's and ends in ``FATAL_ERROR``.
 
-What is asked of the coordinator in each state is in ``transaction_requests``.
+``transaction_requests`` has the requests to the coordinator.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ LEADS_TO: Mapping[Call, State] = MappingProxyType(
         Call.ABORT: State.ABORTING,
     }
 )
-"""A call is allowed in the states that have a move of the caller to the one that it leads to; what
-leads to the state the producer is in already, in that state."""
+"""The state that each call leads to. A call is allowed in a state from which the caller may move to
+that one, and in that state itself."""
 
 OPEN = frozenset({State.IN_TRANSACTION, State.PREPARED, State.COMMITTING})
 """Records that were queued may leave."""
@@ -184,7 +184,7 @@ class Transactions:
         self.error: KprodError | None = None
         self.trouble: KprodError | None = None  # the last question without an answer
         self.level = 0
-        """Of the cluster's feature ``transaction.version``, as far as brokers told."""
+        """The cluster's ``transaction.version``, as far as brokers have said."""
         self.used_level = 0
         """The level that the transaction is written under; the sender sets it between two."""
         self.ends_under: int | None = None
@@ -215,7 +215,9 @@ class Transactions:
             self._move(State.IN_TRANSACTION, Party.CALLER)
 
     def resume(self, producer: tuple[int, int], level: int | None = None) -> None:
-        """Take up what the producer with this id and epoch has prepared; raises IllegalStateError.
+        """Take over the transaction that the producer with this id and epoch has prepared.
+
+        Raises IllegalStateError.
 
         It can be committed and aborted, and nothing else. ``level`` is that of the feature
         ``transaction.version`` it was written under; None: the one that brokers tell.
@@ -246,7 +248,7 @@ class Transactions:
     def start_offsets(
         self, offsets: tuple[OffsetToCommit, ...], member: GroupMetadata
     ) -> PendingOffsets:
-        """Add offsets to the transaction; the same ones again are waited for. Raises as ``start``.
+        """Add offsets to the transaction; a repeated call waits for the first. Raises as ``start``.
 
         The list of offsets that are under way is short: an application waits for them.
         """
@@ -267,7 +269,7 @@ class Transactions:
             self._check(call)
 
     def heard(self, pending: PendingCall) -> None:
-        """The caller knows that the call has ended. Raises what it ended in."""
+        """The caller knows that the call has ended. Raises the call's error, if it has one."""
         with self._lock:
             if self._pending is pending:
                 self._pending = None
@@ -277,7 +279,7 @@ class Transactions:
             raise copy.copy(pending.error)
 
     def close(self) -> None:
-        """The producer is about to be closed: what is open is aborted, what is prepared stays."""
+        """The producer closes: abort an open transaction; a prepared one stays prepared."""
         ended: list[PendingCall] = []
         with self._lock:
             self._closing = True
@@ -292,7 +294,7 @@ class Transactions:
         self.fetches.close(ProducerClosedError("closed before the coordinator has told"))
 
     def _refuse_others(self, call: Call) -> None:
-        """Only what timed out may be called again; the lock is held."""
+        """Only a call that timed out may be repeated; the lock is held."""
         pending = self._pending
         if pending is not None and self.state is not State.FATAL_ERROR:
             raise UnfinishedCallError(
@@ -306,13 +308,13 @@ class Transactions:
     def _refused(self, call: Call) -> KprodError:
         error = self.error
         if error is not None:
-            return copy.copy(error)  # others get it, too, and it must not grow with each
+            return copy.copy(error)  # each caller gets a copy: notes and tracebacks are its own
         return IllegalStateError(f"{call.value}() is not possible now: {self.state.value}")
 
     # The sender -----------------------------------------------------------------------------------
 
     def told(self, versions: ApiVersions) -> None:
-        """A broker's handshake: the newest word on the cluster's features counts."""
+        """A broker's handshake has named the cluster's features; the newest answer counts."""
         if versions.features_epoch >= self._level_as_of:
             self._level_as_of = versions.features_epoch
             self.level = versions.features.get(FEATURE, 0)
@@ -355,7 +357,7 @@ class Transactions:
             self.error = None
 
     def aborts(self) -> None:
-        """Nothing of the transaction is wanted any more: offsets neither."""
+        """The transaction is given up: its offsets are not needed any more."""
         with self._lock:
             ended = self._drop_offsets(self._aborted())
         _tell(ended)
@@ -369,7 +371,7 @@ class Transactions:
         self._sender_moves(State.ABORTABLE_ERROR, error)
 
     def end_for_good(self, error: KprodError) -> None:
-        """Nothing more can be done with this producer, for whatever was asked."""
+        """The producer can do nothing more: every call gets ``error``."""
         if self.state is not State.FATAL_ERROR:
             self._sender_moves(State.FATAL_ERROR, error)
 

@@ -1,4 +1,4 @@
-"""How much one broker may owe answers for, and how large batches for it may grow.
+"""The bytes without an answer that one broker may have, and the size that its batches may reach.
 
 As TCP's congestion window (RFC 5681) it is earned by what arrives and lost with what does not. A
 network that breaks off every connection after some bytes, or that carries fewer bytes in
@@ -17,11 +17,11 @@ class Window:
     """The window of one broker. Bytes are those of batches; times are seconds of one clock.
 
     ``size`` begins with ``least``, a batch that has not grown. Until it has doubled back to half of
-    what it was at the last loss it rises by what is answered (slow start), then by ``least`` for
-    every window that is answered, up to ``most``. It rises no further than what is carried in
-    ``patience`` seconds, as far as an answer tells: by the time it took beyond the quickest answer.
-    A loss takes it back to ``least``: one batch that has not grown goes at a time. ``changed`` is
-    told every new size.
+    its size at the last loss it rises by the bytes answered (slow start), then by ``least`` for
+    every window that is answered, up to ``most``. It rises no further than the bytes carried in
+    ``patience`` seconds, measured by the time an answer took beyond the quickest answer. A loss
+    takes it back to ``least``: one batch that has not grown goes at a time. ``changed`` gets every
+    new size.
 
     Batches may never be larger than ``size``. Requests are not held back before the first loss, or
     the first answer that took so much longer: until then nothing speaks against them.
@@ -52,7 +52,7 @@ class Window:
         self._fell_at = -FOREVER
         self._quickest = FOREVER
         self.size = least
-        self.limits = False  # requests, too
+        self.limits = False  # True: it limits requests, too
         changed(least)
 
     def room(self, under_way: int) -> int:
@@ -79,7 +79,7 @@ class Window:
         earned = nbytes if self.size < self._half else nbytes * self._least // self.size
         self._resize(max(self.size, min(self.size + earned, bound, self._most)))
         if self.size == self._most:
-            self.limits = False  # all is regained
+            self.limits = False  # the window has its former size again
 
     def lost(self, sent_at: float, now: float) -> None:
         """The connection ended with a request of ``sent_at`` under way; once for all of them."""

@@ -103,7 +103,7 @@ class TransactionCalls:
         self._await(transactions, transactions.start_offsets(checked, member), timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send what is queued, and commit: every record becomes visible, and offsets move.
+        """Send queued records, and commit: every record becomes visible, and offsets move.
 
         Returns when the coordinator has decided so. Raises TransactionAbortableError when a record
         has failed, or anything else: nothing was committed, and nothing will be; abort then.
@@ -237,7 +237,7 @@ class Transaction:
         self._tell("committed", None)
 
     def _abort(self, cause: BaseException) -> KprodError | None:
-        """Abort because of ``cause``, which is what the application wants to see.
+        """Abort because of ``cause``, the error that the application wants to see.
 
         Returns why the coordinator has not confirmed it, if it has not. It is aborted all the same,
         in time: nobody has asked for a commit, or that was refused.

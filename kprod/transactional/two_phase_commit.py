@@ -44,7 +44,7 @@ class PreparedTransaction(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What ``str`` has made of one, of this version or the one before it.
+        """Parse the text that ``str`` gives, of this version or the one before it.
 
         The form before has neither level nor time. Raises InvalidRecordError.
         """
@@ -81,7 +81,7 @@ class TwoPhaseCommit:
     def prepare(
         self, timeout: float | None = None, *, began_ms: int | None = None
     ) -> PreparedTransaction:
-        """Send what is queued, and let the transaction wait for a commit or an abort.
+        """Send queued records, and let the transaction wait for a commit or an abort.
 
         ``began_ms`` is handed on in the result. Raises as ``commit_transaction``; ``timeout`` is in
         seconds, None: ``max_block_ms``.
@@ -99,7 +99,7 @@ class TwoPhaseCommit:
         )
 
     def resume(self, prepared: PreparedTransaction) -> None:
-        """Take up what ``prepare`` of another process has returned; nothing is sent.
+        """Take over a transaction that ``prepare`` of another process has returned.
 
         Called instead of ``init_transactions``, which would abort it. A commit or an abort follows,
         and after that this producer has transactions of its own. Raises IllegalStateError when it
@@ -122,7 +122,7 @@ class TwoPhaseCommit:
         *,
         wait: bool = True,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group has committed for each of ``partitions``, once no transaction can change it.
+        """The committed offsets of a group, once no open transaction can change them any more.
 
         Without ``wait``, an offset that a transaction may still change counts as none. May be
         called in every state of the producer, also after it was fenced, and changes nothing. Raises

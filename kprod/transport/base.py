@@ -29,7 +29,7 @@ class Transport(Protocol):
         ...
 
     def progress(self) -> str:
-        """The state of connecting, in words: what it waits for, what has failed; "" for nothing.
+        """The state of connecting, in words: the present wait, the last failure; "" for neither.
 
         For the error of a caller that waits no longer.
         """
@@ -55,7 +55,7 @@ class Transport(Protocol):
 
 
 class Readiness(NamedTuple):
-    """A transport that can go on. A broken one shows as ready: its next call says what is wrong."""
+    """A transport that can go on. A broken one counts as ready: its next call raises the error."""
 
     transport: Transport
     readable: bool
@@ -110,5 +110,5 @@ class Backend(Protocol):
         ...
 
     def abandon(self) -> None:
-        """In a forked child: drop this process's copies of what the parent goes on using."""
+        """In a forked child: drop this process's copies of descriptors that the parent uses."""
         ...

@@ -15,7 +15,7 @@ class ServerEnd(Protocol):
     """The server's end of one connection."""
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes from the client, in whatever pieces they come; what to answer, maybe b"".
+        """Take bytes from the client, in pieces of any size; the bytes to answer, maybe b"".
 
         Called in the client's network thread, holding no lock. A ConnectionError raised here
         cuts the connection.
@@ -24,7 +24,7 @@ class ServerEnd(Protocol):
 
 
 class MemoryTransport(Transport):
-    """A connection to ``host:port`` as the client sees it, and what the server can do to it.
+    """A connection to ``host:port`` as the client sees it, and the actions of its server.
 
     ``deliver``, ``hang_up`` and ``cut`` are the server's, and may be called from any thread.
     """
@@ -43,7 +43,7 @@ class MemoryTransport(Transport):
     ) -> None:
         self.host = host
         self.port = port
-        self._accept = accept  # None when nobody listens
+        self._accept = accept  # None when no server listens
         self._changed = changed  # guards everything below
         self._send_chunk = send_chunk
         self._receive_chunk = receive_chunk
@@ -72,7 +72,7 @@ class MemoryTransport(Transport):
         return True
 
     def send(self, buffers: Sequence[bytes | memoryview]) -> int:
-        """See ``Transport.send``. What is sent after the server hung up is taken and lost."""
+        """See ``Transport.send``. Bytes sent after the server hung up are taken and lost."""
         self._check_alive()
         with self._changed:
             if self._server is None or self._full:
@@ -122,13 +122,13 @@ class MemoryTransport(Transport):
                 self._changed.notify_all()
 
     def hang_up(self) -> None:
-        """Close in order: the client reads what was delivered, then the end."""
+        """Close in order: the client reads the delivered bytes, then the end."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     def cut(self, cause: str = "Connection reset by peer") -> None:
-        """Break it: what was delivered and not read is lost, the client's next call fails."""
+        """Break it: delivered bytes that were not read are lost, the client's next call fails."""
         with self._changed:
             self._failure = self._failure or cause
             self._inbound.clear()
@@ -145,7 +145,7 @@ class MemoryTransport(Transport):
         self._watched = False
 
     def make_room(self) -> None:
-        """The network took what was sent: the next piece fits."""
+        """The network took the sent bytes: the next piece fits."""
         self._full = False
 
     @property

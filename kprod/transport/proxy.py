@@ -59,7 +59,7 @@ def _request(host: str, port: int, login: str | None) -> bytes:
 
 
 def _head(sock: socket.socket, until: float) -> bytes:
-    """An answer up to its blank line. What comes behind that is the broker's, and left there."""
+    """An answer up to its blank line. Later bytes come from the broker, and stay unread."""
     head = b""
     while len(head) < LONGEST_HEAD:
         sock.settimeout(max(until - time.monotonic(), 1e-6))
@@ -87,7 +87,7 @@ def _meaning(status: int) -> str:
 
 
 TIMEOUT = 30.0
-"""Seconds for the proxy to connect: nobody waits that long, but the thread ends then."""
+"""Seconds for the proxy to connect. Callers wait less; the thread ends by then."""
 
 
 class ProxyBackend(TcpBackend):
@@ -105,7 +105,7 @@ class ProxyBackend(TcpBackend):
     ) -> None:
         super().__init__(send_buffer_bytes, receive_buffer_bytes)
         self._url = proxy_url
-        self._place = urlsplit(proxy_url).netloc.rpartition("@")[2]  # without what logs in
+        self._place = urlsplit(proxy_url).netloc.rpartition("@")[2]  # without user and password
         self._asked: dict[TcpTransport, _Request] = {}
 
     def dial(self, host: str, port: int) -> TcpTransport:
@@ -165,7 +165,7 @@ class _Request:
                 found = open_tunnel(url, host, port, TIMEOUT)
             else:
                 found = _by_socks(url, host, port)
-        except Exception as error:  # python-socks has errors of its own; none tells a password
+        except Exception as error:  # python-socks has errors of its own, without passwords
             said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.problem = printable(said) or type(error).__name__
         else:
@@ -179,7 +179,7 @@ class _Request:
         wake()
 
     def drop(self) -> None:
-        """Nobody wants it any more."""
+        """The connection is not needed any more."""
         with self._lock:
             self._dropped = True
             if self.connected is not None:

@@ -46,7 +46,7 @@ class NameLookup:
         return self._outcome is not None
 
     def addresses(self) -> list[Address]:
-        """The answer, once ``done``; raises what the resolver raised."""
+        """The answer, once ``done``. Raises the resolver's error."""
         if self._outcome is None:
             raise AssertionError("the resolver has not answered")
         if isinstance(self._outcome, Exception):
@@ -94,7 +94,7 @@ def resolve(host: str, port: int) -> list[Address]:
 
 
 def _read_as_number(host: str, port: int) -> list[Address] | None:
-    """The address of a host that is written as a number; None for a name. Asks nobody."""
+    """The address of a host that is written as a number; None for a name. Resolves nothing."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -111,7 +111,7 @@ class TcpBackend(Backend):
     IllegalStateError once it is closed.
     """
 
-    interruptible = True  # what is ready stays so until it is used
+    interruptible = True  # a ready descriptor stays ready until it is used
 
     def __init__(
         self,

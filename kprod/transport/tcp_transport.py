@@ -15,7 +15,7 @@ _CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, e
 
 
 class Address(NamedTuple):
-    """One place a name stands for: the address family and what ``connect`` takes."""
+    """One address of a name: the address family, and the argument of ``connect``."""
 
     family: int
     sockaddr: tuple[Any, ...]
@@ -77,7 +77,7 @@ class TcpTransport:
         self._lost = lost
 
     def adopt(self, sock: socket.socket) -> bool:
-        """Go on with a socket that somebody else has connected, and that does not block.
+        """Go on with a non-blocking socket that other code has connected.
 
         False when its peer is gone already.
         """
@@ -119,7 +119,7 @@ class TcpTransport:
             where = address.sockaddr
             local = address.family == socket.AF_UNIX
             code = sock.connect_ex(where[0] if local else where)
-            # A full queue of a local listener is told at once, and nothing is under way then.
+            # A full queue of a local listener fails at once, and no connection is under way then.
             if code and (code not in _CONNECTING or (local and code == errno.EAGAIN)):
                 raise _os_error(code)
         except BaseException:

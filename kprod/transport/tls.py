@@ -46,7 +46,7 @@ _REASONS = {
     "TLSV1_UNRECOGNIZED_NAME": "the broker knows no host of this name",
     "WRONG_VERSION_NUMBER": "what answered does not speak TLS",
 }
-"""By OpenSSL's own names for them; alerts are what the other end complained of (RFC 8446, 6)."""
+"""By OpenSSL's names for them; an alert is a complaint of the peer (RFC 8446, section 6)."""
 
 
 def explained(error: ssl.SSLError, name: str, *, shaking: bool) -> KprodError:
@@ -107,9 +107,9 @@ class TlsTransport:
         self._engine = engine(self._incoming, self._outgoing)
         self._unsent = memoryview(b"")  # records inner has not taken
         self._owed = 0  # bytes of the caller's within them
-        self._first = b""  # of what the peer has sent
+        self._first = b""  # the first bytes from the peer
         self._ready = False
-        self._drained = False  # of what inner had
+        self._drained = False  # ``inner`` had no more bytes
         self._ended = False  # the peer sends no more
         self._announced = False  # and has said so
         self._broken: Exception | None = None
@@ -129,7 +129,7 @@ class TlsTransport:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether records wait for ``inner``; nobody may have asked us to send."""
+        """Whether records wait for ``inner``, perhaps without a call of ``send``."""
         return bool(self._unsent)
 
     # Connecting ---------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class TlsTransport:
                 self._watch(True)  # as a transport that has just connected is watched
                 return True
             if not self._fill():
-                # Only for what it waits for: a socket that takes bytes is always ready.
+                # Only the direction it waits for: a socket that takes bytes is always ready.
                 self._watch(not flushed)
                 return False
 
@@ -251,7 +251,7 @@ class TlsTransport:
             self._broken = self._explained(error)
         except ConnectionLost as lost:
             self._broken = lost
-        if parts:  # what came in order is received first
+        if parts:  # bytes that came in order are received first
             return parts[0] if len(parts) == 1 else b"".join(parts)
         if self._broken is not None:
             raise self._broken
@@ -301,7 +301,7 @@ class TlsTransport:
             raise wrong
 
     def close(self) -> None:
-        """See ``Transport.close``. Tells the peer that this is the end, if that goes at once."""
+        """See ``Transport.close``. Sends the closing alert if the socket takes it at once."""
         try:
             if self._ready and not self._owed:
                 self._engine.unwrap()

@@ -15,7 +15,7 @@ from kprod.config.kinds import is_pem
 from kprod.errors import ConfigError
 
 Password = Callable[[], str]
-"""Tells a password when it is needed, so that nobody has to keep it where it could be seen."""
+"""Returns a password when it is needed, so that no object has to keep it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class TlsSettings:
 
 
 _JKS = b"\xfe\xed\xfe\xed"
-_DER = 0x30  # what everything written in ASN.1 begins with, a PKCS#12 store as well
+_DER = 0x30  # the first byte of every ASN.1 sequence, of a PKCS#12 store as well
 _CONVERT = "convert it: keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12"
 
 
@@ -167,12 +167,12 @@ def _make(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = settings.minimum_version
     context.maximum_version = settings.maximum_version
-    # Renegotiation is how TLS 1.2 may be made to pay for handshakes without end; nobody needs it.
+    # By renegotiation a peer could ask for handshakes without end (TLS 1.2); Kafka needs none.
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # an end that was not announced is told
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # an end without an alert is an error
     context.check_hostname = settings.check_hostname and settings.verify
     context.verify_mode = ssl.CERT_REQUIRED if settings.verify else ssl.CERT_NONE
-    # A broker's own certificate may be what is trusted, as Java's trust stores hold it.
+    # The trusted certificate may be a broker's own, as in Java's trust stores.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if settings.ciphers is not None:
         _use("ssl_ciphers", lambda: context.set_ciphers(settings.ciphers or ""))

@@ -124,7 +124,7 @@ MOST_BROKERS = 5_000
 MOST_PARTITIONS = 200_000
 """Of the topics that were asked for; a cluster with ZooKeeper should not have more in all."""
 MOST_UNASKED = 1_000
-"""Topics that nobody asked for; no broker should tell of any."""
+"""Topics without a request that an answer may name; brokers should name none."""
 
 _PARTITION = struct.Struct(">hiii")  # error, number, leader, leader epoch
 _PARTITION_BEFORE_EPOCH = struct.Struct(">hii")

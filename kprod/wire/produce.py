@@ -24,7 +24,7 @@ from kprod_ext.produce import (
 
 _TOPIC_IDS_FROM = 13
 MOST_UNASKED = 10
-"""Partitions that nobody asked for; no broker should tell of any."""
+"""Partitions without a request that an answer may name; brokers should name none."""
 
 _FRAME_SIZE = struct.Struct(">i")
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")

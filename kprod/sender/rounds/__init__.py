@@ -1,1 +1,1 @@
-"""The kinds of requests a sender makes: when each is due, and what its answer changes."""
+"""The kinds of requests a sender makes: when each is due, and the effect of its answer."""

@@ -15,14 +15,14 @@ from kprod.wire.versions import ApiKey
 
 FOREVER = float("inf")
 FINAL = FATAL | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-"""Refusals of an identity that no later question can change; every other one may pass."""
+"""Refusals of a producer id that a later request cannot change; other ones may pass."""
 
 
 class IdentityRound:
     """Asks any broker for a producer id whenever there is none. Thread: the sender's only."""
 
     busy = False
-    """Nobody waits for an id but records do, and these are counted elsewhere."""
+    """Always False: only records wait for an id, and the accumulator counts these."""
 
     def __init__(self, sequences: Sequences, network: Network, backoff: ExponentialBackoff) -> None:
         self._sequences = sequences
@@ -37,11 +37,11 @@ class IdentityRound:
 
     @property
     def fatal(self) -> KprodError | None:
-        """Why the cluster takes nothing of this producer any more; None while it may."""
+        """The reason why the cluster takes no records of this producer any more, or None."""
         return self._sequences.identity.fatal
 
     def gather(self, now: float) -> None:
-        """Batches are nothing to it."""
+        """Does nothing: an id is independent of queued batches."""
 
     def run(self, now: float) -> float:
         """Ask if an id is needed and a broker can take the request; seconds until the next look."""
@@ -49,7 +49,7 @@ class IdentityRound:
             return FOREVER
         if now < self._retry_at:
             return self._retry_at - now
-        # Only a connection that something else wanted: a producer that never sends stays silent.
+        # No connection is made for this request: a producer that never sends stays silent.
         node_id = self._network.any_usable(now) if self._network.connected else None
         if node_id is not None:
             self._in_flight = True
@@ -63,7 +63,7 @@ class IdentityRound:
         return FOREVER
 
     def answered(self, version: int, body: memoryview, now: float) -> int:
-        """Take the id, or decide what the refusal means."""
+        """Take the id, or react to the refusal."""
         reply = decode_init_producer_id_response(version, body)
         if reply.error_code:
             self._refused(BrokerError(reply.error_code, "asking for a producer id"), now)
@@ -100,7 +100,7 @@ class IdentityRound:
             self._sequences.identity.fatal = error
             self.settled.open()
             self._network.log.warn(f"this producer can send nothing: {error.with_number()}")
-        elif self._failures == 1 and not isinstance(error, ConnectionLost):  # that one is logged
+        elif self._failures == 1 and not isinstance(error, ConnectionLost):  # the link logs those
             told = error.with_number()
             self._network.log.warn(f"records wait for a producer id, asked again: {told}")
 

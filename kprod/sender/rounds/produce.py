@@ -1,4 +1,4 @@
-"""Send what is ready, and give every batch its outcome (the heart of Kafka's ``Sender``)."""
+"""Send ready batches, and give every batch its outcome (the core of Kafka's ``Sender``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LoadWatcher(Protocol):
     def measured(
         self, queued: Mapping[str, Mapping[int, int]], waiting: Collection[int], now: float
     ) -> None:
-        """Batches queued by topic and partition, and the nodes that could not take what is ready.
+        """Queued batches by topic and partition, and the nodes that could not take ready ones.
 
         A partition that is not named has no batches queued.
         """
@@ -84,9 +84,9 @@ class ProduceExchange:
                 self.version_cap = LAST_VERSION_WITHOUT_ADDING
         self.expects_response = acks != 0
         self._outcomes = outcomes
-        # Those without a verdict yet.
+        # The batches without a verdict yet.
         self._batches: dict[tuple[str, int], ProducerBatch] = {}
-        self._nbytes = self._records = 0  # of all
+        self._nbytes = self._records = 0  # of all batches
         for batch in batches:
             self._batches[batch.tp] = batch
             self._nbytes += batch.size
@@ -97,9 +97,9 @@ class ProduceExchange:
         self._node_id = node_id
         self._window = window
         self._sent_at = sent_at
-        self._carried = under_way + self._nbytes  # arrives before the answer: one stream, in order
+        self._carried = under_way + self._nbytes  # the bytes that arrive before the answer
         self._named: Mapping[int, Broker] = NOBODY  # leaders that the answer tells the addresses of
-        # What it says of partitions it refuses.
+        # The new leaders that it names for partitions that it refuses.
         self._moved: dict[TopicPartition, LeaderHint] | None = None
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
@@ -138,7 +138,7 @@ class ProduceExchange:
                 unasked = unasked or f"{topic}-{part.partition}"
             else:
                 self._settle(batch, part, now)
-                del self._batches[place]  # after: what cannot be settled fails with the connection
+                del self._batches[place]  # last: a batch that is not settled fails with the link
         if unasked:
             self._outcomes.answered_unasked(self._node_id, unasked, now)
         self._end_left_out(now)
@@ -163,8 +163,8 @@ class ProduceExchange:
             return
         error = BrokerError(part.error_code, _detail(batch, part))
         error.record_errors = dict(part.record_errors)
-        # With an error, too, a leader tells an offset if it has stored the batch: it lost its
-        # office or its disk while replicas were fetching it (Kafka's DelayedProduce).
+        # An error comes with an offset if the leader has stored the batch: it lost the leadership
+        # or its disk while replicas fetched the batch (Kafka's DelayedProduce).
         stored = part.base_offset >= 0
         if part.leader_id >= 0:
             broker = self._named.get(part.leader_id)
@@ -181,7 +181,7 @@ class ProduceExchange:
 
 
 def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
-    """Where it happened and what the broker said."""
+    """The partition, and the broker's message."""
     said = [part.error_message] if part.error_message else []
     for index, text in part.record_errors[:5]:
         if text:
@@ -191,8 +191,8 @@ def _detail(batch: ProducerBatch, part: PartitionResponse) -> str:
 
 FOREVER = float("inf")
 PART_OF_TIMEOUT = 0.1
-"""Of ``request_timeout_ms``: all that is under way should take no longer, so that a network which
-turns ten times slower carries it all the same."""
+"""Of ``request_timeout_ms``: the time that all bytes under way should take at most, so that they
+arrive even when the network becomes ten times slower."""
 
 
 class ProduceRound:
@@ -233,19 +233,19 @@ class ProduceRound:
         self._swept: ClusterSnapshot | None = None  # the snapshot of the last look at unused topics
 
     def run(self, now: float) -> float:
-        """Expire, renumber, then send what is ready; seconds until there may be more to do."""
+        """Expire, renumber, then send ready batches; seconds until there may be more to do."""
         if now >= self._next_expiry:
             self.expire(now)
         snapshot = self._metadata.snapshot
         if snapshot is not self._swept:
             self._swept = snapshot
             self._forget_unused()
-        self._network.follow(snapshot.brokers)  # a hint at a leader may have named a new one
+        self._network.follow(snapshot.brokers)  # a hint at a leader may have named a new broker
         ready = self._look(snapshot, now)
         waiting: list[int] = []
         more = False
         if ready.nodes and self._serve(ready.nodes, waiting, snapshot, now):
-            # A request takes one batch of each partition, and one that failed at once changes much.
+            # A request takes one batch of each partition; a request that failed changes the queues.
             ready = self._look(snapshot, now)
             more = bool(ready.nodes)
         if ready.leaderless:
@@ -284,9 +284,9 @@ class ProduceRound:
         return served
 
     def _send(self, node_id: int, asked: list[int], snapshot: ClusterSnapshot, now: float) -> bool:
-        """Make one request of what may leave; True when there was something.
+        """Make one request of batches that may leave; False when none may.
 
-        What asks for other ``acks`` needs another request, in another turn.
+        Batches with another value of ``acks`` need another request, in another turn.
         """
         for acks in asked if len(asked) == 1 else self._longest_unserved(node_id, asked):
             if self._request(node_id, acks, snapshot, now):
@@ -298,7 +298,7 @@ class ProduceRound:
         return sorted(asked, key=lambda acks: self._last_request.get((node_id, acks), 0))
 
     def _request(self, node_id: int, acks: int, snapshot: ClusterSnapshot, now: float) -> bool:
-        """Make a request of batches with equal ``acks``; True when there was something."""
+        """Make a request of batches with equal ``acks``; False when none may leave."""
         window = self._window(node_id)
         under_way = self._network.under_way(node_id)
         most = min(window.room(under_way), self._max_request_size)
@@ -326,10 +326,10 @@ class ProduceRound:
         return self._window(node_id).room(self._network.under_way(node_id))
 
     def _cut(self, taken: Taken, most: int) -> None:
-        """Queue as smaller batches what grew while the network bore more than it does now.
+        """Cut batches that are larger than ``most``: they grew while the network carried more.
 
-        Not what a broker may have read: it would find the parts out of sequence. A part is as large
-        as ``most`` with one record more at the end, but no smaller than half of it.
+        A batch that a broker may have read stays whole: the parts would be out of sequence. A part
+        has at most ``most`` bytes and one record more, and at least half of ``most``.
         """
         for entry in list(taken):
             batch, _ = entry
@@ -380,7 +380,7 @@ class ProduceRound:
             self._outcomes.give_up(batch, unknown_fate(batch), now)
 
     def _forget_unused(self) -> None:
-        """Free what is kept of topics that the metadata has dropped; those with batches later."""
+        """Forget topics that the metadata has dropped; topics with batches later."""
         unused = self._metadata.dropped
         if not unused:
             return
@@ -405,31 +405,31 @@ class ProduceRound:
         self._next_expiry = max(oldest + limit, now + 0.001)
 
     def fail_queued(self, error: KprodError, now: float) -> None:
-        """End everything that waits: nothing will be sent any more."""
+        """End all queued batches: nothing will be sent any more."""
         for batch in self._accumulator.take_all():
             self._outcomes.give_up(batch, error, now)
 
     def purge(self, error: KprodError, now: float, *, queued: bool, in_flight: bool) -> None:
-        """End in ``error`` what waits, what is on its way, or both."""
+        """End in ``error`` the queued batches, those in flight, or both."""
         given_up = self._outcomes.unanswered() if in_flight else []
         if queued:
             given_up += self._accumulator.take_all()
         self.end(sorted(given_up, key=_age), error, now)
 
     def withdraw(self) -> list[ProducerBatch]:
-        """Empty the queues; everything without an outcome, also what is on its way."""
+        """Empty the queues; all batches without an outcome, those in flight included."""
         return sorted(self._outcomes.unanswered() + self._accumulator.take_all(), key=_age)
 
     def end(self, batches: list[ProducerBatch], error: KprodError, now: float) -> None:
-        """End what was withdrawn."""
+        """End withdrawn ``batches`` in ``error``."""
         for batch in batches:
             self._outcomes.end(batch, error, now)
 
     def free(self) -> None:
-        """Give back the memory of what the end has left."""
+        """Free the memory of all batches, after the end."""
         self._outcomes.free()
 
 
 def _age(batch: ProducerBatch) -> tuple[float, tuple[float, ...]]:
-    """Sorts the batches of a partition in the order of ``send``: those never taken come last."""
+    """A sort key: the order of ``send`` in a partition; batches that were never taken come last."""
     return batch.created_at, batch.drain_order or (FOREVER,)

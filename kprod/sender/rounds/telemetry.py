@@ -65,7 +65,7 @@ def _units(rows: Sequence[Metric | Gauge]) -> dict[str, str]:
     return {row.name: row.unit for row in rows}
 
 
-# The whole producer first: what does not fit is left out from the end.
+# The whole producer first: metrics that do not fit are left out from the end.
 _GROUPS = {
     "producer-metrics": _Group(
         "producer.", None, {**_units(PRODUCER_METRICS), **_units(PRODUCER_GAUGES)}
@@ -95,8 +95,8 @@ class _Found(NamedTuple):
 class TelemetryPayload:
     """Writes metrics, and remembers of sums what brokers have taken. Not thread-safe.
 
-    ``began`` is when the producer was made, in nanoseconds since the epoch; ``resource`` what is
-    told of the producer as a whole.
+    ``began`` is when the producer was made, in nanoseconds since the epoch; ``resource`` has the
+    attributes of the producer as a whole.
     """
 
     def __init__(self, began: int, resource: Mapping[str, str]) -> None:
@@ -109,7 +109,7 @@ class TelemetryPayload:
         self._written_at = began
 
     def write(self, groups: Groups, wanted: Wanted, now: int) -> bytes:
-        """A ``MetricsData`` of at most ``wanted.max_bytes`` bytes: what does not fit is left out.
+        """A ``MetricsData`` of at most ``wanted.max_bytes`` bytes; metrics beyond are left out.
 
         The metrics of the whole producer come first, then those of brokers, then of topics.
         """
@@ -127,7 +127,7 @@ class TelemetryPayload:
         return metrics_data(self._resource, SCOPE, metrics)
 
     def taken(self) -> None:
-        """A broker has what was written last: the next differences begin there."""
+        """A broker has taken the last ``MetricsData``: the next differences begin there."""
         # Sums that were left out go on counting from their last value that a broker has.
         self._taken.update(self._written)
         self._taken_at = self._written_at
@@ -140,7 +140,7 @@ class TelemetryPayload:
             point = Point(found.value, self._began, now, attributes)
             return monotonic_sum(found.name, found.unit, point, Temporality.CUMULATIVE)
         before = self._taken.get(found.key, 0.0)
-        # A topic that was forgotten meanwhile counts from 0 again.
+        # A topic that was forgotten in between counts from 0 again.
         grown = found.value - before if found.value >= before else found.value
         point = Point(grown, self._taken_at, now, attributes)
         return monotonic_sum(found.name, found.unit, point, Temporality.DELTA)
@@ -172,9 +172,9 @@ def _rank(group: str) -> int:
 
 FOREVER = float("inf")
 USUAL_INTERVAL = 300.0
-"""Seconds, where a broker has told none that can be."""
+"""Seconds between pushes where a broker has named no valid interval."""
 SHORTEST_INTERVAL = 0.1
-"""Seconds between pushes, whatever a broker asks for: less cannot be set at Apache Kafka's."""
+"""Seconds between pushes at least: Apache Kafka's brokers cannot ask for less."""
 UNANSWERED = 30.0
 """Seconds until a request is repeated after its answer was lost."""
 JITTER = (0.5, 1.5)
@@ -184,13 +184,13 @@ JITTER = (0.5, 1.5)
 FINAL = frozenset(
     {ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION}
 )
-"""Refusals that asking again cannot change: nothing is told any more."""
+"""Refusals that a further request cannot change: no metrics are pushed any more."""
 OUTDATED = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 """Refusals of a push by a subscription that has changed: the new one is asked for at once."""
 
 
 class Telemetry:
-    """The state of one producer's telemetry. Thread: the sender's, but for what says otherwise.
+    """The state of one producer's telemetry. Thread: the sender's, unless said otherwise.
 
     ``jitter`` draws a number of the range it is given. Times are seconds on the sender's clock.
     """
@@ -199,7 +199,7 @@ class Telemetry:
         self.instance_id: bytes | None = None  # any thread reads it
         self.identified = Latch()  # open when the id is known, or never will be
         self.offered = False  # some broker takes the requests
-        self.over = False  # nothing is told any more
+        self.over = False  # nothing is pushed any more
         self.ending = False  # the next push is the last
         self.subscription: Subscription | None = None  # None: to be asked for
         self._interval = USUAL_INTERVAL
@@ -225,7 +225,7 @@ class Telemetry:
     # Answers --------------------------------------------------------------------------------------
 
     def subscribed(self, reply: Subscription, now: float) -> None:
-        """A broker has told what it wants, or refused to."""
+        """A broker has answered with its subscription, or with a refusal."""
         # A broker names the id only where it gives one.
         instance_id = reply.instance_id or self.instance_id
         if reply.error_code or instance_id is None:
@@ -256,11 +256,11 @@ class Telemetry:
             self.end()
         elif code in OUTDATED and of_push:
             self._due_at = now
-        else:  # too large, throttled, or nothing we know: the broker may change its mind
+        else:  # too large, throttled, or an unknown code: a later push may succeed
             self._due_at = now + self._interval
 
     def lost(self, now: float) -> None:
-        """There will be no answer. A push is not repeated: the next one says the same and more."""
+        """No answer will come. A push is not repeated: the next one has newer values."""
         if self.ending:
             self.end()
         elif self.subscription is None:
@@ -271,14 +271,14 @@ class Telemetry:
     # The end --------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """The producer ends: what is subscribed to is pushed once more, now."""
+        """The producer ends: push the subscribed metrics once more, now."""
         self.ending = True
         self._due_at = 0.0
         if self.subscription is None:
             self.end()
 
     def end(self) -> None:
-        """Nothing is told any more, and nobody waits for an id."""
+        """Push nothing more, and end the wait for an id."""
         self.over = True
         self.identified.open()
 
@@ -310,7 +310,7 @@ class TelemetryRound:
         clock: Clock,
     ) -> None:
         self.telemetry = telemetry
-        self.wanted = False  # somebody waits for the id: a connection is made for that
+        self.wanted = False  # a caller waits for the id: a connection is made for that
         self._payload = payload
         self._network = network
         self._measure = measure
@@ -371,7 +371,7 @@ class TelemetryRound:
         )
 
     def _codec(self, accepted: tuple[int, ...]) -> tuple[int, Compressor | None]:
-        """The first that brokers take and we have; 0 and None to leave it as it is."""
+        """The first codec that brokers take and that is installed, or 0 and None for none."""
         for codec in accepted:
             if codec not in self._compressors and codec in NAMES:
                 try:
@@ -385,7 +385,7 @@ class TelemetryRound:
     # Answers --------------------------------------------------------------------------------------
 
     def subscribed(self, version: int, body: memoryview, now: float) -> int:
-        """Take what brokers want to be told, or why they do not."""
+        """Take the subscription, or the broker's refusal."""
         reply = decode_get_subscriptions_response(version, body)
         self._in_flight = False
         known = self.telemetry.instance_id
@@ -397,7 +397,7 @@ class TelemetryRound:
         return reply.throttle_ms
 
     def pushed(self, version: int, body: memoryview, now: float, *, last: bool) -> int:
-        """Take what became of a push."""
+        """Take the answer to a push."""
         reply = decode_push_response(version, body)
         self._in_flight = False
         if self.telemetry.pushed(reply, now, last=last):
@@ -412,7 +412,7 @@ class TelemetryRound:
             self._network.log.detail(what, code, ends)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
-        """No answer: it is for another time."""
+        """No answer came: a later request follows."""
         self._in_flight = False
         self._network.log.detail("client telemetry: %s", error)
         self.telemetry.lost(now)
@@ -420,9 +420,9 @@ class TelemetryRound:
     # The end --------------------------------------------------------------------------------------
 
     def leave(self, now: float) -> bool:
-        """The producer ends. True when brokers were told for the last time, or need not be.
+        """The producer ends. True when the last push has ended, or none is needed.
 
-        Called again and again until then; ``run`` sends what is left to be told.
+        Called again and again until then; ``run`` sends the push.
         """
         if not self.telemetry.offered:
             return True

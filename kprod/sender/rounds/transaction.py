@@ -1,4 +1,4 @@
-"""Ask the coordinators of a transaction what is due, one question at a time (KIP-98, KIP-890)."""
+"""Send the due requests to a transaction's coordinators, one at a time (KIP-98, KIP-890)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Apache Kafka puts off a request of the next transaction that comes before that b
 FLUSHING = frozenset({State.COMMITTING, State.PREPARED})
 ENDING = FLUSHING | DOOMED
 PATIENCE = 1.0
-"""Seconds for which the metadata may not know yet of a broker that was named as coordinator."""
+"""Seconds for which the metadata may lack a broker that was named as coordinator."""
 
 
 class TransactionRound:
@@ -68,21 +68,21 @@ class TransactionRound:
 
     @property
     def fatal(self) -> KprodError | None:
-        """Why nothing can be sent any more; None while something can."""
+        """The reason why nothing can be sent any more, or None."""
         return self._identity.fatal
 
     @property
     def busy(self) -> bool:
-        """True while a caller waits for a coordinator, or ``close`` for what it aborts."""
+        """True while a caller waits for a coordinator, or ``close`` for an abort."""
         return self._transactions.under_way
 
     def run(self, now: float) -> float:
-        """Ask what is due, of a coordinator that can be asked; seconds until the next look."""
+        """Send a due request to a coordinator that takes one; seconds until the next look."""
         self.gather(now)
         if now < self._hold_until and self._coordination.holds:
             return self._hold_until - now
         if self._coordination.let_go():
-            return 0.0  # this turn has passed the batches by
+            return 0.0  # this turn is past the batches
         return FOREVER if self._in_flight is not None else self._go_on(now)
 
     def _go_on(self, now: float) -> float:
@@ -97,7 +97,7 @@ class TransactionRound:
         return self._ask(ask, now)
 
     def gather(self, now: float) -> None:
-        """One that ends takes no more records; those that it has leave at once, or never."""
+        """A transaction that ends takes no more records; those in it leave at once, or never."""
         state = self._transactions.state
         if state in ENDING and self._sealed != self._transactions.number:
             # From here on a record can only be one of the next transaction.
@@ -162,7 +162,7 @@ class TransactionRound:
         return self._look_elsewhere(wanted, now)
 
     def _look_elsewhere(self, wanted: Coordinator, now: float) -> float:
-        """The coordinator may be another broker by now; seconds until that is asked."""
+        """The coordinator may be another broker by now; seconds until the request for that."""
         del self._coordinators[wanted]
         self._back_off(now)
         return self._retry_at - now
