@@ -22,7 +22,7 @@ from kprod.intake.arguments import check_topic
 from kprod.spark.atomic_batch import abort_batch, commit_batch, end_here
 from kprod.spark.exactly_once.shard import Scope
 from kprod.spark.partition_writer import PartitionWriter, task_writer
-from kprod.spark.python_worker import freeze_modules
+from kprod.spark.python_worker import freeze_modules, log_for_spark
 from kprod.spark.schema_check import check_schema
 from kprod.spark.sharded import check_placed
 from kprod.spark.task_outcome import JobTask, TaskOutcome
@@ -206,6 +206,7 @@ def _outcomes(messages: Sequence[WriterCommitMessage | None]) -> list[TaskOutcom
 
 def _commit(task: JobTask, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
     """Commit an atomic batch, and log what the tasks wrote. Raises WriteFailed."""
+    log_for_spark()
     outcomes = commit_batch(task.writer, _outcomes(messages), end_here)
     reports = [found.report for found in outcomes if found.report is not None]
     seconds = max((report.seconds for report in reports), default=0.0)

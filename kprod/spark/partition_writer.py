@@ -22,7 +22,7 @@ from kprod.spark.producer_options import (
     job_options,
     transactional_options,
 )
-from kprod.spark.python_worker import acknowledge_at_once, freeze_modules
+from kprod.spark.python_worker import acknowledge_at_once, freeze_modules, log_for_spark
 from kprod.spark.rate_limit import RateLimit, RateLimiter
 from kprod.spark.record_shapes import RecordShapes, as_it_came
 from kprod.spark.rejected_rows import RowPolicy
@@ -208,6 +208,7 @@ class PartitionWriter:
     ) -> PartitionReport:
         acknowledge_at_once()
         freeze_modules()
+        log_for_spark()
         if self.terms is None:
             return self._write_all(items, sender)
         remaining = iter(items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import socket
 import sys
@@ -10,6 +11,8 @@ import sys
 REUSED = "SPARK_REUSE_WORKER"
 """Spark sets it for workers that live for more than one task: its daemon then calls ``gc.collect``
 after each of them."""
+COLLECTS_LOGS = "PYSPARK_SPARK_SESSION_UUID"
+"""Spark sets it where ``spark.sql.pyspark.worker.logging.enabled`` is on (from 4.1 on)."""
 DESCRIPTORS = "/proc/self/fd"
 
 
@@ -27,6 +30,17 @@ def freeze_modules() -> None:
 
 
 _are_frozen = False  # ``gc.get_freeze_count`` counts them one by one
+
+
+def log_for_spark() -> None:
+    """Let what kprod tells of shards and batches (INFO) pass where Spark collects a worker's log.
+
+    Spark adds its handler to the root logger, which lets warnings pass. A level that the
+    application has set for ``kprod`` stays.
+    """
+    log = logging.getLogger("kprod")
+    if os.environ.get(COLLECTS_LOGS) and log.level == logging.NOTSET:
+        log.setLevel(logging.INFO)
 
 
 def acknowledge_at_once() -> None:

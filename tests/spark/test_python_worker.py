@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -54,6 +54,34 @@ def test_the_workers_of_a_job_are_frozen(cluster: SparkSession) -> None:
 
         counts = cluster.sparkContext.parallelize([b"a", b"b"], 2).mapPartitions(frozen).collect()
     assert min(counts) > 10_000
+
+
+@pytest.fixture
+def worker_logs(cluster: SparkSession) -> Iterator[Callable[[], list[tuple[str, str]]]]:
+    """What Spark collects of its workers' logs: loggers and messages."""
+    name = "spark.sql.pyspark.worker.logging.enabled"
+    cluster.conf.set(name, "true")
+    try:
+        yield lambda: [(row.logger, row.msg) for row in cluster.tvf.python_worker_logs().collect()]
+    finally:
+        cluster.conf.unset(name)
+
+
+@pytest.mark.timeout(300)
+def test_spark_collects_what_tasks_and_commits_log(
+    cluster: SparkSession, worker_logs: Callable[[], list[tuple[str, str]]]
+) -> None:
+    with EmbeddedBroker(topics={"told": 1}) as broker:
+        written = cluster.range(0, 10, 1, 2).selectExpr("cast(id as string) as value").write
+        written = written.format("kprod").option("topic", "told").option("delivery", "exactly_once")
+        written = written.option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        written.mode("append").save()
+    told = worker_logs()
+    shards = [text for logger, text in told if logger == "kprod" and "committed, 5" in text]
+    assert len(shards) == 2
+    (batch,) = [text for logger, text in told if logger == "kprod.spark.data_source"]
+    assert "10 records" in batch
+    assert "2 committed, 0 already there" in batch
 
 
 @pytest.fixture
