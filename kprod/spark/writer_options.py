@@ -100,9 +100,10 @@ class WriterOptions:
         """How it is made sure that rows are there once, if it is. Raises ConfigError."""
         delivery = delivery_named(self.delivery)
         if delivery is Delivery.AT_LEAST_ONCE:
-            if self.job_id is not None or self.marker_topic is not None:
+            if (self.job_id, self.marker_topic, self.transaction_prefix) != (None, None, PREFIX):
                 raise ConfigError(
-                    'job_id and marker_topic are for delivery="exactly_once" and "atomic"'
+                    "job_id, marker_topic and transaction_prefix are for"
+                    ' delivery="exactly_once" and "atomic"'
                 )
             return None
         if delivery is Delivery.ATOMIC:

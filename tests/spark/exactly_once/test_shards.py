@@ -260,6 +260,13 @@ def test_a_writer_proves_that_rows_belong_to_its_task(servers: str) -> None:
         partition_writer("t", bootstrap_servers=servers, delivery="sometimes")
 
 
+@pytest.mark.parametrize("option", ["job_id", "marker_topic", "transaction_prefix"])
+def test_a_name_without_a_delivery_that_uses_it_is_refused(option: str) -> None:
+    given: dict[str, Any] = {option: "mine"}
+    with pytest.raises(ConfigError, match='are for delivery="exactly_once" and "atomic"'):
+        partition_writer("t", bootstrap_servers="h:1", **given)
+
+
 @pytest.mark.parametrize("arrow", [True, False])
 def test_a_writer_writes_once_in_each_stage(servers: str, arrow: bool) -> None:
     topic = f"writer-{arrow}"
