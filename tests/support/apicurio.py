@@ -37,7 +37,8 @@ def running() -> Iterator[str]:
         pytest.skip(why_not)
     port = free_port()
     url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
-    command = ["java", "-Xmx512m", f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1"]
+    command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    command += [f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1"]
     command += ["-jar", str(folder / f"apicurio-registry-app-{VERSION}-runner.jar")]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
