@@ -49,6 +49,12 @@ WATCHED = {
     "OTEL_LOGS_EXPORTER": "none",
     "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "",
 }
+FLUSHED = """
+from opentelemetry import trace
+trace.get_tracer_provider().force_flush()
+"""
+"""Behind the last line of a program: at its exit spans are waited for no longer than 30 s, and a
+busy machine would go on printing them between the lines of the metrics."""
 WITHOUT_EXPORTS = {"prefork_workers"}
 """Workers of multiprocessing end without the hooks that export the last spans and figures."""
 NOT_INSTRUMENTED = {"registry_serializers"}
@@ -87,7 +93,7 @@ def run(name: str, code: str, registry: FakeRegistry, folder: Path) -> Outcome:
     """Run a program before a broker of its own."""
     folder.mkdir()
     program = folder / f"{name}.py"
-    program.write_text(code)
+    program.write_text(code + FLUSHED)
     command = Path(sys.executable).with_name("opentelemetry-instrument")
     exported = {"OTEL_TRACES_EXPORTER": "none"} if name in WITHOUT_EXPORTS else {}
     with EmbeddedBroker(topics={"requests": 1, "cells": 1}, default_partitions=1) as broker:
