@@ -36,6 +36,7 @@ ALONE = (
     "tests/integration/test_programs_of_users.py",
     "tests/integration/test_same_programs.py",
     "tests/simulation/test_seeds.py",
+    "tests/spark/exactly_once/test_protocol.py",
     "tests/unit/cli/test_demo.py",
 )
 """Files whose tests are long and share nothing: any worker takes any of them."""
