@@ -162,7 +162,7 @@ acceptance: build
 	$(BIN)/python -m benchmarks.acceptance $(ARGS)
 	$(BIN)/python -m benchmarks.report
 
-# The page that names every module, from the first lines of their docstrings.
+# The pages that name every module, from the first lines of their docstrings.
 file-map:
 	$(BIN)/python -m tests.architecture.file_map
 

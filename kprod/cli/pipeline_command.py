@@ -51,7 +51,13 @@ Column = Annotated[
     list[str] | None,
     typer.Option(help="A column's role, as ROLE=COLUMN: key=tailnum. Repeatable."),
 ]
-ValueFormat = Annotated[str | None, typer.Option(help="binary, json or avro. [default: binary]")]
+ValueFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="binary, json, avro, protobuf or json_schema; the last three with -X subject=NAME and"
+        " -X schema_registry=URL. [default: binary]"
+    ),
+]
 Option = Annotated[
     list[str] | None,
     typer.Option(

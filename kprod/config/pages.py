@@ -18,18 +18,28 @@ from kprod.config.kinds import (
     WholeNumber,
 )
 from kprod.config.option import Option
-from kprod.config.table import OPTIONS
+from kprod.config.table import GROUPS, OPTIONS
 
-_INTRODUCTION = """\
+_WRITTEN_BY = "Written by `python -m kprod.config docs`; do not edit it here.\n"
+_INTRODUCTION = f"""\
 # Configuration
 
 Options are keyword arguments of `KafkaProducer`. Each has Kafka's own term as its name, spelled
 with underscores as in kafka-python. The name with dots (`batch.size`) and the spellings of other
-clients work too: `KafkaProducer(**{"batch.size": 1000})`. All problems with the options are
+clients work too: `KafkaProducer(**{{"batch.size": 1000}})`. All problems with the options are
 reported by one `ConfigError`, before any thread is started or any connection made.
 
-This page is written by `python -m kprod.config`.
-"""
+This page has the options of records and their delivery, and leads to all others. {_WRITTEN_BY}"""
+_CONNECTIONS = f"""\
+# Connections, metrics, and the end of a process
+
+Options of `KafkaProducer` about reaching brokers and what a producer does beside sending.
+[Configuration](configuration.md) lists every option. {_WRITTEN_BY}"""
+_SECURITY = f"""\
+# Options of TLS, logins and proxies
+
+Options of `KafkaProducer`; [Security](security.md) says how they work together,
+[Configuration](configuration.md) lists every option. {_WRITTEN_BY}"""
 _FOREIGN = """\
 ## Options of other clients
 
@@ -39,18 +49,39 @@ kafka-python, are taken as "not used":
 _HARMLESS = "Accepted without effect, with a warning in the log:\n"
 
 
-def page() -> str:
-    """The whole page, Markdown, ending in a newline."""
-    refused = {**{f"{family}*": why for family, why in UNAVAILABLE_FAMILIES.items()}, **UNAVAILABLE}
-    parts = (
-        _INTRODUCTION,
-        *(_section(option) for option in OPTIONS.values()),
-        _FOREIGN,
-        _listing(refused),
-        _HARMLESS,
-        _listing(IGNORED),
+def pages() -> dict[str, str]:
+    """Each page by the name of its file: Markdown, ending in a newline."""
+    delivery, connections, security = (map(_section, rows) for rows in GROUPS.values())
+    return {
+        "configuration.md": "\n".join([_INTRODUCTION, _index(), *delivery]),
+        "configuration-connections.md": "\n".join([_CONNECTIONS, *connections, *_foreign()]),
+        "configuration-security.md": "\n".join([_SECURITY, *security]),
+    }
+
+
+def _index() -> str:
+    """A line for each of the other pages, with a link to each of its options."""
+    others = {
+        "connections": "Connections, metrics, and the end of a process",
+        "security": "TLS, logins and proxies",
+    }
+    return (
+        "".join(
+            f"- [{title}](configuration-{group}.md): "
+            + ", ".join(
+                f"[`{row.name}`](configuration-{group}.md#{row.name})" for row in GROUPS[group]
+            )
+            + "\n"
+            for group, title in others.items()
+        )
+        + "- [Options of other clients](configuration-connections.md#options-of-other-clients)\n"
     )
-    return "\n".join(parts)
+
+
+def _foreign() -> tuple[str, ...]:
+    """What is said of options that kprod does not have."""
+    refused = {**{f"{family}*": why for family, why in UNAVAILABLE_FAMILIES.items()}, **UNAVAILABLE}
+    return _FOREIGN, _listing(refused), _HARMLESS, _listing(IGNORED)
 
 
 def _section(option: Option) -> str:

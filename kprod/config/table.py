@@ -80,7 +80,7 @@ def _bytes(low: int, high: int = MAX_INT32) -> WholeNumber:
     return WholeNumber(low, high, unit="bytes")
 
 
-_ROWS = (
+_DELIVERY_ROWS = (
     Option(
         "bootstrap_servers",
         "localhost:9092",
@@ -288,6 +288,8 @@ _ROWS = (
         _ms(),
         "Longest pause between retries. Raised to `retry_backoff_ms` when not set.",
     ),
+)
+_CONNECTION_ROWS = (
     Option(
         "reconnect_backoff_ms",
         50,
@@ -430,7 +432,11 @@ _ROWS = (
     ),
 )
 
+GROUPS: Mapping[str, tuple[Option, ...]] = MappingProxyType(
+    {"delivery": _DELIVERY_ROWS, "connections": _CONNECTION_ROWS, "security": SECURITY_ROWS}
+)
+"""The options by what they are about, as the pages of the documentation have them."""
 OPTIONS: Mapping[str, Option] = MappingProxyType(
-    {row.name: row for row in (*_ROWS, *SECURITY_ROWS)}
+    {row.name: row for rows in GROUPS.values() for row in rows}
 )
 """Every option of the producer by name, in the order of the documentation."""

@@ -7,9 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from kprod.broker import EmbeddedBroker
+from tests.support.schema_registry import FakeRegistry
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -25,14 +29,26 @@ OF_SPARK = {name: code for name, code in ALL.items() if "pyspark" in code}
 EXAMPLES = [pytest.param(code, id=name) for name, code in ALL.items() if name not in OF_SPARK]
 
 
+REGISTRY, KAFKA = "http://localhost:8081", "localhost:9092"
+"""The addresses of the pages, in place of which an example finds a registry and a broker."""
+
+
+@pytest.fixture(scope="module")
+def at_hand() -> Iterator[Callable[[str], str]]:
+    """An example with the addresses of a registry and of a broker that are there."""
+    with FakeRegistry() as registry, EmbeddedBroker() as broker:
+        servers = broker.bootstrap_servers
+        yield lambda code: code.replace(REGISTRY, registry.url).replace(KAFKA, servers)
+
+
 # What activating the environment does: Spark starts its workers by looking for python3 on the path.
 _ACTIVATED = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
-def test_example_runs(code: str, tmp_path: Path) -> None:
+def test_example_runs(code: str, tmp_path: Path, at_hand: Callable[[str], str]) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", at_hand(code)],
         cwd=tmp_path,
         env=_ACTIVATED,
         capture_output=True,
@@ -44,9 +60,12 @@ def test_example_runs(code: str, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_examples_of_spark_run_one_after_the_other(tmp_path: Path) -> None:
+def test_examples_of_spark_run_one_after_the_other(
+    tmp_path: Path, at_hand: Callable[[str], str]
+) -> None:
     """A session takes longer to start than an example to run: they share one."""
-    job = {"examples": OF_SPARK, "session": SESSION}
+    examples = {name: at_hand(code) for name, code in OF_SPARK.items()}
+    job = {"examples": examples, "session": SESSION}
     (tmp_path / "examples.json").write_text(json.dumps(job))
     ran = subprocess.run(
         [sys.executable, "-c", IN_ONE_SESSION],

@@ -1,4 +1,4 @@
-"""The test suite of the example application in docs/testing.md passes as it is printed."""
+"""The test suites that pages show pass as they are printed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 FILE = re.compile(r'^```python title="(\w+\.py)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
-def test_the_suite_of_the_example_passes(tmp_path: Path) -> None:
-    files = dict(FILE.findall(PAGE.read_text()))
-    assert set(files) == {"shop.py", "test_shop.py"}
+@pytest.mark.parametrize(
+    ("page", "names", "passed"),
+    [
+        ("testing.md", {"shop.py", "test_shop.py"}, "5 passed"),
+        ("broker.md", {"test_orders.py"}, "1 passed"),
+    ],
+)
+def test_the_suite_of_a_page_passes(
+    page: str, names: set[str], passed: str, tmp_path: Path
+) -> None:
+    files = dict(FILE.findall((DOCS / page).read_text()))
+    assert set(files) == names
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     ran = subprocess.run(
@@ -24,4 +35,4 @@ def test_the_suite_of_the_example_passes(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "5 passed" in ran.stdout
+    assert passed in ran.stdout

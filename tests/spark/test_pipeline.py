@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,31 +21,14 @@ from kprod.errors import ConfigError
 from kprod.spark import SchemaError
 from kprod.spark.pipeline import Pipeline, dry_run, run_pipeline
 from tests.spark.conftest import SHORT_LIVED
+from tests.support.console_blocks import CLI_BLOCKS, CLI_PAGE, commands, kprod_command, pattern
 from tests.support.steady_names import steady_repr
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-JOB = """
-[read]
-path = "{folder}/people.csv"
-format = "csv"
-options = {{ header = "true" }}
-
-[transform]
-sql = "select * from input where age > 1"
-
-[write]
-topic = "people"
-bootstrap_servers = "{servers}"
-value_format = "json"
-columns = {{ key = "name" }}
-
-[kafka]
-compression_type = "zstd"
-
-[spark]
-master = "local[2]"
-"""
+(JOB,) = re.findall(r"^```toml\n(.*?)^```$", CLI_PAGE, re.MULTILINE | re.DOTALL)
+(BLOCK,) = [block for block in CLI_BLOCKS if kprod_command(block) == "pipeline"]
+FLIGHTS = "origin,tailnum\nJFK,N1\nEWR,N2\nJFK,N3\n"
 
 
 @pytest.fixture
@@ -57,17 +42,42 @@ def values(kafka: str, topic: str) -> list[Any]:
     return sorted(found, key=lambda person: str(person["name"]))
 
 
-def test_the_command_runs_what_a_file_describes(people: Path, kafka: str) -> None:
-    job, report = people / "job.toml", people / "report.json"
-    job.write_text(JOB.format(folder=people, servers=kafka))
-    command = [sys.executable, "-m", "kprod.cli", "pipeline", str(job), "--report", str(report)]
-    conf = ["--spark-conf", "spark.driver.bindAddress=127.0.0.1"]
-    conf += ["--spark-conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
-    ran = subprocess.run([*command, *conf], capture_output=True, text=True, check=False)
+@pytest.fixture
+def flights(tmp_path: Path) -> Path:
+    (tmp_path / "flights.csv").write_text(FLIGHTS)
+    return tmp_path
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    conf = ["--spark-conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
+    return subprocess.run(
+        [sys.executable, "-m", "kprod.cli", *command, *conf],
+        cwd=folder,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_file_of_the_page_describes_a_job(flights: Path, kafka: str) -> None:
+    (flights / "job.toml").write_text(JOB.replace("localhost:9092", kafka))
+    ran = run(["pipeline", "job.toml", "--report", "report.json", "--topic", "of-file"], flights)
     assert ran.returncode == 0, ran.stderr
-    assert values(kafka, "people") == [{"name": "bob", "age": "2"}, {"name": "cleo", "age": "3"}]
-    assert "people: 2 records" in ran.stderr
-    assert json.loads(report.read_text())["records"] == 2
+    written = sorted((record.key, record.value) for _, record in read_topic(kafka, "of-file"))
+    assert written == [
+        (plane, b'{"origin":"JFK","tailnum":"%s"}' % plane) for plane in (b"N1", b"N3")
+    ]
+    assert "of-file: 2 records" in ran.stderr
+    assert json.loads((flights / "report.json").read_text())["records"] == 2
+
+
+def test_the_command_of_the_page_prints_what_the_page_says(flights: Path, kafka: str) -> None:
+    ((command, printed),) = commands(BLOCK)
+    ran = run(shlex.split(command.replace("localhost:9092", kafka))[1:], flights)
+    assert ran.returncode == 0, ran.stderr
+    last = "\n".join(ran.stderr.splitlines()[-len(printed.splitlines()) :])
+    assert pattern(printed.replace("shards", "shard")).fullmatch(last), ran.stderr
 
 
 def pipeline(people: Path, kafka: str, **fields: Any) -> Pipeline:
