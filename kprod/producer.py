@@ -190,18 +190,42 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         partitioner: Partitioner | None = None,
     ) -> FutureRecordMetadata:
         """The Python path of ``send``, for records that the compiled one does not take."""
+        record = self.intercepted(topic, value, key, headers, partition, timestamp_ms)
+        try:
+            return self.send_intercepted(record, partitioner)
+        except BaseException as error:  # also of a signal handler, while this waited
+            self.not_queued(record, error)
+            raise
+
+    # For faces that wait for memory themselves: intake/attempts.py --------------------------------
+
+    @property
+    def has_interceptors(self) -> bool:
+        """Whether a record passes interceptors before it is queued."""
+        return self._interceptors.take_records
+
+    def intercepted(self, *given: Any) -> ProducerRecord:
+        """The record of ``send``'s arguments after the interceptors. Raises as ``send``."""
         self._ensure_open()
-        record = checked_record(topic, value, key, headers, partition, timestamp_ms)
+        record = checked_record(*given)
         if not self._max_block:  # a face, which waits itself and sends again: no hook runs twice
             self._serializers.ensure_ready(record.topic)
             self._metadata.await_topic(record.topic, 0.0, self._wake, record.partition)
-        record = self._interceptors.on_send(record)
+        return self._interceptors.on_send(record)
+
+    def send_intercepted(
+        self, record: ProducerRecord, partitioner: Partitioner | None = None
+    ) -> FutureRecordMetadata:
+        """Queue what ``intercepted`` has returned. Raises as ``send``, and tells no interceptor."""
         try:
             return self._queue(record, partitioner or self._partitioner, self._serializers)
-        except BaseException as error:  # also of a signal handler, while this waited
-            self._interceptors.on_send_error(record, error)
+        except BaseException as error:
             self.refused(record, error)
             raise
+
+    def not_queued(self, record: ProducerRecord, error: BaseException) -> None:
+        """Tell the interceptors of a record that has passed them, and is not sent."""
+        self._interceptors.on_send_error(record, error)
 
     def refused(self, record: ProducerRecord, error: BaseException) -> None:
         """Let a record become a dead letter; faces that wait for topics themselves call this."""

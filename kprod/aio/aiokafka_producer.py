@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kprod.aio.errors import for_aiokafka, told_by_cluster
 from kprod.aio.loop_threads import with_tokens_of_loop
-from kprod.aio.queueing import Queueing, Record
+from kprod.aio.queueing import NativeProducer, Queueing, Record
 from kprod.aio.record_batch import RecordBatch
 from kprod.buffer.delivery import NO_TIMESTAMP, BatchDelivery
 from kprod.config.reading import concealed
@@ -104,7 +104,7 @@ class AIOKafkaProducer:
         options.setdefault("request_timeout_ms", 40_000)
         options = with_tokens_of_loop(options, self._loop)
         try:
-            self._native = KafkaProducer(**{**native_options(options), "max_block_ms": 0})
+            self._native = NativeProducer(**{**native_options(options), "max_block_ms": 0})
         except KprodError as error:
             raise for_aiokafka(error) from error
         self._stored = nothing if self._acks == 0 else stored

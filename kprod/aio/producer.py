@@ -8,10 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from kprod.aio.loop_threads import with_tokens_of_loop
-from kprod.aio.queueing import Queueing, Record
+from kprod.aio.queueing import NativeProducer, Queueing, Record
 from kprod.config.reading import concealed
 from kprod.intake.serializers import without_waiting
-from kprod.producer import KafkaProducer
 from kprod.transactional.group_offsets import Offsets
 from kprod.transactional.transaction_calls import Transaction
 from kprod.types import DeliveryReport, Headers, RecordMetadata
@@ -74,7 +73,7 @@ class Producer:
         for name in options:
             if name.replace(".", "_") in ("key_serializer", "value_serializer"):
                 options[name] = without_waiting(options[name])
-        self._native = KafkaProducer(max_block_ms=0, **options)
+        self._native = NativeProducer(max_block_ms=0, **options)
         self._queueing = Queueing(
             self._native, self._max_block, partial(OutcomeNotifier, renews=True)
         )

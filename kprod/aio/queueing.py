@@ -12,6 +12,7 @@ from kprod.aio.memory_waiters import MemoryWaiters
 from kprod.cluster.snapshot import TopicInfo
 from kprod.errors import BufferFullError, KprodError, KprodTimeoutError, PartitionError
 from kprod.intake.arguments import check_topic, checked_record
+from kprod.intake.attempts import Attempts
 from kprod.intake.serializers import WouldWait
 from kprod.producer import KafkaProducer
 from kprod_ext.aio import OutcomeNotifier, Sending
@@ -27,6 +28,19 @@ class Record(NamedTuple):
     headers: Any = None
     partition: int | None = None
     timestamp_ms: int | None = None
+
+
+class NativeProducer(KafkaProducer):
+    """kprod's producer, for a loop: a record that has to wait for memory meets no interceptor yet.
+
+    ``Attempts`` sends it then. A record that would fit into an open batch may take that way, too.
+    """
+
+    def _send(self, *given: Any, **named: Any) -> FutureRecordMetadata:
+        accumulator = self._accumulator
+        if self.has_interceptors and accumulator.pool.available < accumulator.batch_size:
+            raise BufferFullError("a batch more does not fit into buffer_memory")
+        return super()._send(*given, **named)
 
 
 class Queueing(Sending):
@@ -57,6 +71,14 @@ class Queueing(Sending):
         return future
 
     async def _put_later(self, record: Record) -> FutureRecordMetadata:
+        attempts = Attempts(self.native, record)
+        try:
+            return await self._put_by(attempts, record)
+        except BaseException as error:  # a cancelled task's as well
+            attempts.end(error)
+            raise
+
+    async def _put_by(self, attempts: Attempts, record: Record) -> FutureRecordMetadata:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._max_block
         waited = False
@@ -67,7 +89,7 @@ class Queueing(Sending):
             if self.native.metadata.snapshot.topic(check_topic(record.topic)) is None:
                 await self._await_topic(record, deadline - loop.time())
             try:
-                future = self.native.send(*record)
+                future = attempts.send()
             except BufferFullError:
                 self._memory.found_none()
                 if loop.time() >= deadline:

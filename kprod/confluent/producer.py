@@ -27,8 +27,10 @@ from kprod.confluent.options import NO_BROKER, native_producer, settled
 from kprod.confluent.transactions import ProducerTransactions
 from kprod.confluent.unassigned import Unassigned, UnassignedRecords, check
 from kprod.intake.arguments import check_topic
+from kprod.intake.attempts import Attempts
 from kprod.intake.partitioner import CRC32
 from kprod_ext.confluent import CLOSED, DeliveryReports, Message, Producing
+from kprod_ext.futures import FutureRecordMetadata
 
 monotonic = SystemClock.monotonic
 
@@ -57,7 +59,8 @@ class Producer(Producing, ProducerTransactions):
         native = native_producer(self._options)
         self._events.listen_to(native)
         timeout = self._settings.message_timeout
-        self._use(native, UnassignedRecords(native, self._assign, self._fail, timeout))
+        waiting = UnassignedRecords(native, self._attempts, self._queued, self._fail, timeout)
+        self._use(native, waiting)
         self._handler = forwarding(self._settings, native.config.client_id)
         if self._options["bootstrap_servers"] != NO_BROKER:
             native.begin_to_connect()
@@ -89,16 +92,16 @@ class Producer(Producing, ProducerTransactions):
         else:
             self._unassigned.add(record)
 
-    def _assign(self, record: Unassigned) -> None:
-        """Queue a record that had to wait for its topic."""
+    def _attempts(self, record: Unassigned) -> Attempts:
+        """What queues a record that had to wait for its topic."""
         native, partition = self._running, record.partition
         if partition is None:
             partition = self._partition(native, record.topic, record.key)
-        future = native.send(
-            *(record.topic, record.value, record.key, record.headers),
-            partition=partition,
-            timestamp_ms=record.timestamp_ms,
-        )
+        content = record.topic, record.value, record.key, record.headers
+        return Attempts(native, (*content, partition, record.timestamp_ms))
+
+    def _queued(self, record: Unassigned, future: FutureRecordMetadata) -> None:
+        """A record that had to wait for its topic is the producer's now."""
         entry = record.on_delivery, record.key, record.value, record.headers, record.began
         self._reports.add(future, *entry)
         self._reports.expect(-1)  # it was counted while it waited for its topic

@@ -15,8 +15,10 @@ from kprod.cluster.metadata_errors import Search
 from kprod.confluent.errors import raise_unless_unassigned
 from kprod.errors import KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
+from kprod.intake.attempts import Attempts
 from kprod.producer import KafkaProducer
 from kprod.types import ProducerRecord
+from kprod_ext.futures import FutureRecordMetadata
 
 monotonic = SystemClock.monotonic
 
@@ -62,10 +64,11 @@ def check(record: Unassigned) -> None:
 class _TopicQueue:
     """The records that wait for one topic, and the search that the first of them has begun."""
 
-    __slots__ = ("records", "search", "searched_for")
+    __slots__ = ("attempt", "records", "search", "searched_for")
 
     def __init__(self) -> None:
         self.records: deque[Unassigned] = deque()
+        self.attempt: tuple[Unassigned, Attempts] | None = None  # the first found no memory
         self.search: Search | None = None
         self.searched_for: Unassigned | None = None
 
@@ -82,19 +85,21 @@ class UnassignedRecords:
 
     The thread looks for every topic whenever something is new about the cluster, so that one
     request asks about all that are unknown. Later records of a topic that is in ``queues`` must
-    wait behind those of that queue. ``assign`` queues a record with the producer, ``fail`` reports
-    its end.
+    wait behind those of that queue. ``attempts`` tells how a record is queued with the producer,
+    ``queued`` hears of its future, and ``fail`` reports the end of one that was not.
     """
 
     def __init__(
         self,
         native: KafkaProducer,
-        assign: Callable[[Unassigned], None],
+        attempts: Callable[[Unassigned], Attempts],
+        queued: Callable[[Unassigned, FutureRecordMetadata], None],
         fail: Callable[[Unassigned, KprodError], None],
         timeout: float,
     ) -> None:
         self._native = native
-        self._assign = assign
+        self._attempts = attempts
+        self._queued = queued
         self._fail = fail
         self._timeout = timeout
         self.queues: dict[str, _TopicQueue] = {}
@@ -145,9 +150,13 @@ class UnassignedRecords:
         self._begin_in_child()
         with self._lock:
             waiting = [record for queue in self.queues.values() for record in queue.records]
+            begun = [queue.attempt for queue in self.queues.values() if queue.attempt is not None]
             for queue in self.queues.values():
                 queue.records.clear()
+                queue.attempt = None
         self._news.set()
+        for _, attempts in begun:
+            attempts.end(error)
         for record in waiting:
             self._fail(record, error)
 
@@ -207,16 +216,22 @@ class UnassignedRecords:
 
     def _is_over(self, record: Unassigned) -> bool:
         """Queue a record with the producer, or fail it. False: it is first in its queue again."""
+        queue = self.queues[record.topic]
+        known, queue.attempt = queue.attempt, None
+        attempts = known[1] if known and known[0] is record else self._attempts(record)
         try:
-            record.context.run(self._assign, record)
-        except KprodTimeoutError as error:  # no memory, or the topic was forgotten meanwhile
-            if self._left(record):
-                with self._lock:
-                    self.queues[record.topic].records.appendleft(record)
-                return False
-            self._fail(record, error)
+            future = record.context.run(attempts.send)
         except KprodError as error:
+            # No memory, or the topic was forgotten meanwhile.
+            if isinstance(error, KprodTimeoutError) and self._left(record):
+                with self._lock:
+                    queue.attempt = record, attempts
+                    queue.records.appendleft(record)
+                return False
+            attempts.end(error)
             self._fail(record, error)
+        else:
+            self._queued(record, future)
         return True
 
     def _first(self, topic: str) -> Unassigned | None:

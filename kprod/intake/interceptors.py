@@ -42,6 +42,11 @@ class Interceptors:
         self._inside = _Inside()
 
     @property
+    def take_records(self) -> bool:
+        """Whether any hook takes records before they are queued."""
+        return bool(self._on_send)
+
+    @property
     def watch_outcomes(self) -> bool:
         """Whether any hook takes outcomes; if not, none need be reported."""
         return bool(self._on_acknowledgement or self._on_send_error)

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import kprod.aio
+import kprod.confluent
 import kprod.kafka  # before kafka itself, whose import warns
 from kprod.broker import EmbeddedBroker
 from kprod.observability.instrumentor import KprodInstrumentor
@@ -283,3 +284,39 @@ def test_what_is_no_kind_of_span_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("OTEL_PYTHON_KPROD_SPANS", "batch")
     with pytest.raises(kprod.ConfigError, match="record or call"):
         KprodInstrumentor().instrument()
+
+
+# Records that wait for memory -------------------------------------------------------------------
+
+MANY = 40
+
+
+def sent_by_confluent(servers: str) -> None:
+    small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 32, "linger.ms": 50}
+    with kprod.confluent.Producer({"bootstrap.servers": servers, **small}) as producer:
+        for number in range(MANY):
+            producer.produce(f"device-{number}", b"v")
+        assert producer.flush(60) == 0
+
+
+def sent_by_aio(servers: str) -> None:
+    async def main() -> None:
+        async with kprod.aio.Producer(
+            bootstrap_servers=servers, batch_size=16_384, buffer_memory=32_768, linger_ms=50
+        ) as producer:
+            sent = (producer.send_and_wait(f"device-{number}", b"v") for number in range(MANY))
+            await asyncio.gather(*sent)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("send", [sent_by_confluent, sent_by_aio])
+def test_a_record_that_waits_for_memory_has_one_span(
+    send: Callable[[str], None], watched: Watched
+) -> None:
+    topics = {f"device-{number}": 1 for number in range(MANY)}
+    with EmbeddedBroker(topics=topics) as broker:
+        send(broker.bootstrap_servers)
+        carried = [len(broker.records(topic)[0].headers) for topic in topics]
+    assert carried == [1] * MANY
+    assert sorted(span.name for span in watched.spans()) == sorted(f"send {t}" for t in topics)
