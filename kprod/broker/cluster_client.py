@@ -75,8 +75,9 @@ class ClientSecurity:
         for _ in range(_MOST_ROUNDS):
             answer = call(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": message or b""})
             if answer.error_code:
-                refused = BrokerError(answer.error_code)
-                raise SaslAuthenticationError(f"{host}: {answer.error_message or refused}")
+                why = answer.error_message or BrokerError(answer.error_code)
+                refused = f"the broker refused the login by {self.mechanism}"
+                raise SaslAuthenticationError(f"{host}: {refused}: {why}")
             message = conversation.respond(bytes(answer.auth_bytes))
             if message is None:
                 return
@@ -109,6 +110,25 @@ _SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = {
 """Lowest and highest version of each request below, the ones that go by topic names."""
 
 
+_PERHAPS_GUARDED: Final = "; does this port expect TLS or a login? see security_protocol"
+_PORT: Final = 9092
+
+
+def _place(server: str) -> tuple[str, int]:
+    """Host and port of an address, 9092 unless given. Raises ConfigError."""
+    host, colon, port = server.rpartition(":")
+    if not colon or server.endswith("]"):  # an IPv6 address without a port
+        host, port = server, str(_PORT)
+    if not host or not port.isdigit():
+        raise ConfigError(f"{server!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def _reason(error: OSError) -> str:
+    """What the system says of it, without the number."""
+    return error.strerror or str(error)
+
+
 class BrokerClient:
     """One connection to one broker, one request at a time, until ``deadline``.
 
@@ -121,11 +141,12 @@ class BrokerClient:
     ) -> None:
         self._name = f"{host}:{port}"
         self._deadline = deadline
+        self._is_guarded = security != NO_SECURITY
         self._correlation_id = 0
         try:
             plain = socket.create_connection((host, port), self._left())
         except OSError as error:
-            raise ConnectionLost(f"{self._name}: {error}") from error
+            raise ConnectionLost(f"{self._name}: {_reason(error)}") from error
         self._socket = security.secured(plain, host)
         try:
             self._ranges = self._learn_ranges()
@@ -173,7 +194,8 @@ class BrokerClient:
         except TimeoutError as error:
             raise KprodTimeoutError(f"{self._name}: no answer to {api.name}") from error
         except OSError as error:
-            raise ConnectionLost(f"{self._name}: {error}") from error
+            hint = "" if self._is_guarded else _PERHAPS_GUARDED
+            raise ConnectionLost(f"{self._name}: {_reason(error)}{hint}") from error
         response_header, body = response_schema(api, version).decode(answer)
         if response_header.correlation_id != self._correlation_id:
             raise ProtocolError(f"{self._name}: the answer to another request")
@@ -191,7 +213,7 @@ class BrokerClient:
             self._socket.settimeout(self._left())
             part = self._socket.recv(min(size, 1 << 20))
             if not part:
-                raise ConnectionLost(f"{self._name} closed the connection")
+                raise ConnectionResetError("the broker closed the connection")
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
@@ -247,11 +269,9 @@ class ClusterClient:
     def _first_of(self, bootstrap_servers: str) -> BrokerClient:
         tried: list[str] = []
         for server in bootstrap_servers.split(","):
-            host, _, port = server.strip().rpartition(":")
-            if not host or not port.isdigit():
-                raise ConfigError(f"{server!r} is not host:port")
+            host, port = _place(server.strip())
             try:
-                client = BrokerClient(host.strip("[]"), int(port), self._deadline, self._security)
+                client = BrokerClient(host, port, self._deadline, self._security)
             except ConnectionLost as error:
                 tried.append(str(error))
             else:

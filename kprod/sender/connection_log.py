@@ -165,7 +165,7 @@ class ConnectionLog:
         if trouble is None or not trouble.told:
             self.detail("connected to %s", broker)
         else:
-            after = f"after {now - trouble.since:.3g} s, {trouble.failures} failures"
+            after = f"after {now - trouble.since:.3g} s, {counted(trouble.failures, 'failure')}"
             log.warning("%s: %s is connected again %s", self._client_id, broker, after)
         if trouble is not None:
             trouble.failures, trouble.told = 0, False

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner, Result
 
-from kprod.broker import EmbeddedBroker
+from kprod.broker import Authentication, EmbeddedBroker, make_listener
 from kprod.cli.app import app
 from tests.support.ports import free_port
 
@@ -109,3 +109,28 @@ def test_nobody_is_there() -> None:
     ran = CliRunner().invoke(app, ["topics", "list", "--bootstrap-servers", nobody])
     assert ran.exit_code == 1
     assert nobody in ran.stderr
+
+
+def test_a_broker_that_wants_a_login_is_recognized() -> None:
+    users = Authentication({"alice": "secret"})
+    with EmbeddedBroker(
+        listeners=[make_listener("SASL_PLAINTEXT", authentication=users)]
+    ) as broker:
+        ran = topics(broker, "list")
+        assert ran.exit_code == 1
+        where = broker.bootstrap_servers
+        said = ran.stderr.replace("Connection reset by peer", "the broker closed the connection")
+        assert said == (
+            f"kprod topics: {where}: the broker closed the connection; does this port expect TLS"
+            " or a login? see security_protocol (KP-1601)\n"
+        )
+        login = ("security_protocol=SASL_PLAINTEXT", "sasl_mechanism=PLAIN")
+        named = (*login, "sasl_plain_username=alice", "sasl_plain_password=wrong")
+        ran = topics(broker, "list", *(part for option in named for part in ("-X", option)))
+        assert "the broker refused the login by PLAIN: Authentication failed" in ran.stderr
+
+
+def test_a_port_is_9092_unless_given() -> None:
+    ran = CliRunner().invoke(app, ["topics", "list", "--bootstrap-servers", "no-such-host.invalid"])
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("kprod topics: no-such-host.invalid:9092: ")

@@ -69,7 +69,7 @@ def test_a_broker_that_comes_and_goes_is_told_of_twice_a_minute(
         log.failed(ONE, REFUSED, second + 0.0)
         log.works(ONE, second + 0.5)
     assert len(told(caplog)) == 20
-    assert told(caplog)[-1].endswith("after 0.5 s, 1 failures")
+    assert told(caplog)[-1].endswith("after 0.5 s, 1 failure")
 
 
 def test_what_is_remembered_is_bounded(
