@@ -18,6 +18,7 @@ from kprod.cli.client_options import (
 )
 from kprod.cli.exits import told_failures
 from kprod.cli.record_lines import PrintFormat, printed, unescaped
+from kprod.cli.record_template import RecordTemplate
 
 if TYPE_CHECKING:
     from kprod.broker.log_reader import Begin
@@ -48,6 +49,15 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         str, typer.Option(help="What stands between key and value of key-value.")
     ] = r"\t",
     delimiter: Annotated[str, typer.Option(help="What ends each record.")] = r"\n",
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--template",
+            "-f",
+            help="Print this for each record instead, with kcat's signs: %t topic, %p partition,"
+            " %o offset, %T timestamp, %k key, %s value, %K and %S their lengths, %h headers.",
+        ),
+    ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop behind the records that the topic holds now.")
@@ -66,7 +76,7 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     from kprod.broker.log_reader import TopicFollower
 
     begin = _begin(offset or ("beginning" if from_beginning else "end"))
-    show = partial(printed, form=output, key_separator=unescaped(key_separator))
+    tell = _teller(topic, output, unescaped(key_separator), unescaped(delimiter), template)
     with told_failures("kprod consume"):
         follower = TopicFollower(
             servers or "localhost:9092",
@@ -77,7 +87,6 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             security=reader_security(options),
         )
         with follower:
-            tell = partial(_tell, show, unescaped(delimiter))
             _print(follower.poll, tell, count, lambda: until_end and follower.at_end)
             follower.commit()
 
@@ -103,10 +112,18 @@ def _begin(offset: str) -> Begin:
     return lambda reader: min(max(reader.start(), number), reader.end())
 
 
-def _tell(
-    show: Callable[[int, StoredRecord], str], delimiter: str, partition: int, record: StoredRecord
-) -> None:
-    typer.echo(show(partition, record) + delimiter, nl=False)
+def _teller(
+    topic: str, form: PrintFormat, key_separator: str, delimiter: str, template: str | None
+) -> Callable[[int, StoredRecord], None]:
+    """What prints a record. Raises BadParameter for a template with a sign that is none."""
+    show = partial(printed, form=form, key_separator=key_separator)
+    end = delimiter.encode()
+    if template is not None:
+        try:
+            show, end = partial(RecordTemplate(unescaped(template)), topic), b""
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--template") from None
+    return lambda partition, record: typer.echo(show(partition, record) + end, nl=False)
 
 
 def _print(

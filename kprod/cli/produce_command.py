@@ -42,12 +42,14 @@ class LineSender:
         producer: KafkaProducer,
         topic: str,
         *,
+        key: bytes | None = None,
         partition: int | None,
         headers: list[Header],
         complain: Callable[[str], object],
     ) -> None:
         self._producer = producer
         self._topic = topic
+        self._key = key
         self._partition = partition
         self._headers = headers
         self._complain = complain
@@ -70,7 +72,7 @@ class LineSender:
             future = self._producer.send(
                 self._topic,
                 record.value,
-                record.key,
+                self._key if record.key is None else record.key,
                 [*self._headers, *record.headers],
                 record.partition if self._partition is None else self._partition,
                 record.timestamp_ms,
@@ -111,6 +113,9 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         str | None,
         typer.Option(help="What stands between key and value in a line. Without it: no keys."),
     ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The key of every record, if lines have none of their own.")
+    ] = None,
     delimiter: Annotated[str, typer.Option(help="What ends each record.")] = r"\n",
     empty_is_null: Annotated[
         bool, typer.Option("--empty-is-null", help="An empty value is a null, which deletes a key.")
@@ -141,7 +146,12 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     with stop_signals(), _lines(file) as lines:
         producer = open_producer(bootstrap_servers, options)
         sender = LineSender(
-            producer, topic, partition=partition, headers=headers, complain=_complain
+            producer,
+            topic,
+            key=None if key is None else key.encode(),
+            partition=partition,
+            headers=headers,
+            complain=_complain,
         )
         reader = LineReader(
             delimiter=unescaped(delimiter).encode(),

@@ -124,12 +124,15 @@ def _whole(told: dict[str, Any], name: str) -> int | None:
     return number
 
 
-def printed(partition: int, record: StoredRecord, form: PrintFormat, key_separator: str) -> str:
-    """A stored record as ``kprod consume`` prints it, without what ends the line."""
+def printed(partition: int, record: StoredRecord, form: PrintFormat, key_separator: str) -> bytes:
+    """A stored record as ``kprod consume`` prints it, without what ends the line.
+
+    Key and value are printed as they are, but in JSON.
+    """
     if form == "json":
-        return json_line(partition, record)
-    value = _text(record.value)
-    return value if form == "value" else f"{_text(record.key)}{key_separator}{value}"
+        return json_line(partition, record).encode()
+    value = _shown(record.value)
+    return value if form == "value" else _shown(record.key) + key_separator.encode() + value
 
 
 def json_line(partition: int, record: StoredRecord) -> str:
@@ -145,8 +148,8 @@ def json_line(partition: int, record: StoredRecord) -> str:
     return json.dumps(fields, ensure_ascii=False)
 
 
-def _text(data: bytes | None) -> str:
-    return "null" if data is None else data.decode(errors="replace")
+def _shown(data: bytes | None) -> bytes:
+    return b"null" if data is None else data
 
 
 def _field(name: str, data: bytes | None) -> dict[str, object]:

@@ -65,6 +65,19 @@ def test_separators_are_those_that_are_given(bootstrap: str) -> None:
     assert ran.stdout == "k=0-0\0k=0-1\0"
 
 
+def test_bytes_are_printed_as_they_are(bootstrap: str) -> None:
+    shape = ["--offset", "9", "--partition", "0", "--format", "key-value"]
+    assert consume(bootstrap, *shape).stdout_bytes == b"k\xff\t0-9\n"
+
+
+def test_a_template_says_what_is_printed(bootstrap: str) -> None:
+    last = ["--offset", "8", "--partition", "0", "-f", r"%o %k=%s\0"]
+    assert consume(bootstrap, *last).stdout_bytes == b"8 k=0-8\x009 k\xff=0-9\x00"
+    ran = consume(bootstrap, "-f", "%z")
+    assert ran.exit_code == 2
+    assert "%z stands for nothing" in ran.stderr
+
+
 def test_json_lines_copy_a_topic(bootstrap: str) -> None:
     lines = consume(bootstrap, "--from-beginning", "--format", "json").stdout
     into = ["produce", "--topic", "copy", "--bootstrap-servers", bootstrap, "--format", "json"]

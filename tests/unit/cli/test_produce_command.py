@@ -149,3 +149,10 @@ def test_what_is_no_record_is_told_and_the_others_are_sent(bootstrap: str, line:
     assert ran.exit_code == 1
     assert ran.stderr.startswith("line 1: ")
     assert ran.stderr.endswith("1 delivered, 1 failed\n")
+
+
+def test_one_key_for_all_lines(bootstrap: str) -> None:
+    ran = produce(bootstrap, "one-key", "--key", "UA", lines="late\non time\n")
+    assert ran.exit_code == 0, ran.output
+    found = [(record.key, record.value) for _, record in stored(bootstrap, "one-key")]
+    assert found == [(b"UA", b"late"), (b"UA", b"on time")]
