@@ -26,7 +26,9 @@ from benchmarks.result_file import FOLDER, read_result
 from benchmarks.rivals import comparisons as c
 
 ROOT = Path(__file__).parents[2]
-PAGES = tuple(ROOT / page for page in ("README.md", "docs/performance.md", "docs/profile.md"))
+PAGES = tuple(
+    ROOT / page for page in ("README.md", "docs/index.md", "docs/performance.md", "docs/profile.md")
+)
 RESULT, PROFILES = "acceptance", "profiles"
 ENDURANCE, REVERSED = "endurance", "endurance-reversed"
 COMMANDS = {

@@ -31,6 +31,8 @@ EVERY = "every state"
 HEIR = "in another process"
 BESIDE = "yes"
 """The label of an edge to what is drawn at the side."""
+NARROW = 22
+"""Letters in a line of a box: a question and its answer fit beside each other on a phone."""
 STYLE = f"""<style>{COLOURS}
 text {{ font: 12px system-ui, sans-serif; fill: var(--ink) }}
 .node path, .node polygon {{ fill: none; stroke: var(--ink) }}
@@ -87,7 +89,7 @@ def choice() -> dict[Edge, str]:
 def _wrapped(cell: str) -> str:
     """The words of a cell, without the page that it leads to, in short lines for ``dot``."""
     words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell.partition(": [")[0]).replace("`", "")
-    return "\\n".join(textwrap.wrap(words, 36, break_on_hyphens=False))
+    return "\\n".join(textwrap.wrap(words, NARROW, break_long_words=False, break_on_hyphens=False))
 
 
 DIAGRAMS = {
@@ -105,10 +107,11 @@ def svg(name: str) -> str:
     beside = [_beside(edge) for edge, label in edges if label == BESIDE]
     lines = [*(f"{_edge(edge, label)};" for edge, label in edges), *beside]
     look = "node [shape=box style=rounded height=0.4] edge [fontsize=11 arrowsize=0.6]"
-    source = f"digraph {{ {look} nodesep=0.2 ranksep=0.35\n" + "\n".join(lines) + "\n}"
+    source = f"digraph {{ {look} nodesep=0.2 ranksep=0.3\n" + "\n".join(lines) + "\n}"
     ran = subprocess.run(["dot", "-Tsvg"], input=source, capture_output=True, text=True, check=True)
     drawn = ran.stdout[ran.stdout.index("<svg") :]
     drawn = re.sub(r'(fill|stroke)="black"|font-[a-z]+="[^"]*"', "", drawn)
+    drawn = re.sub(r'(width|height)="([\d.]+)pt"', r'\1="\2"', drawn, count=2)  # text of 12 px
     drawn = drawn.replace('fill="white" stroke="transparent"', 'class="paper"')
     return drawn.replace(">", f' role="img" aria-label="{told}">\n{STYLE}', 1)
 
