@@ -6,13 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Self, TypeAlias
 
-from kprod.broker.cluster_client import (
-    NO_SECURITY,
-    BrokerClient,
-    ClientSecurity,
-    ClusterClient,
-    PartitionReader,
-)
+from kprod.broker.client_security import NO_SECURITY, ClientSecurity
+from kprod.broker.cluster_client import BrokerClient, ClusterClient, PartitionReader
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.records.record_batch import StoredRecord
 from kprod.errors import BrokerError, PartitionError

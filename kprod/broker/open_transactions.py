@@ -11,7 +11,8 @@ import time
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from kprod.broker.cluster_client import NO_SECURITY, BrokerClient, ClientSecurity, ClusterClient
+from kprod.broker.client_security import NO_SECURITY, ClientSecurity
+from kprod.broker.cluster_client import BrokerClient, ClusterClient
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition

@@ -15,7 +15,7 @@ from kprod.errors import KprodError
 from kprod.security import FromEnvironment, FromFile
 
 if TYPE_CHECKING:
-    from kprod.broker.cluster_client import ClientSecurity
+    from kprod.broker.client_security import ClientSecurity
 
 
 _ELSEWHERE = re.compile(r"\$\{(env|file):([^}]+)\}")
@@ -164,7 +164,7 @@ def _is_about_connecting(name: str) -> bool:
 
 def reader_security(options: Mapping[str, Any]) -> ClientSecurity:
     """What these options of a producer ask for. Raises typer.BadParameter."""
-    from kprod.broker.cluster_client import ClientSecurity
+    from kprod.broker.client_security import ClientSecurity
     from kprod.config import ProducerConfig
     from kprod.security.composition import mechanism_of, tls_contexts
 

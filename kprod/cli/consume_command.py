@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from kprod.broker.records.record_batch import StoredRecord
 
 
+Template = Annotated[
+    str | None,
+    typer.Option(
+        "--template",
+        "-f",
+        help="Print this for each record instead, with kcat's signs: %t topic, %p partition,"
+        " %o offset, %T timestamp, %k key, %s value, %K and %S their lengths, %h headers.",
+    ),
+]
+
+
 def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     topic: Annotated[str, typer.Option(help="The topic to read.")],
     bootstrap_servers: Servers = None,
@@ -49,15 +60,7 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         str, typer.Option(help="What stands between key and value of key-value.")
     ] = r"\t",
     delimiter: Annotated[str, typer.Option(help="What ends each record.")] = r"\n",
-    template: Annotated[
-        str | None,
-        typer.Option(
-            "--template",
-            "-f",
-            help="Print this for each record instead, with kcat's signs: %t topic, %p partition,"
-            " %o offset, %T timestamp, %k key, %s value, %K and %S their lengths, %h headers.",
-        ),
-    ] = None,
+    template: Template = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop behind the records that the topic holds now.")

@@ -24,7 +24,7 @@ from kprod.cli.client_options import (
 from kprod.cli.exits import CommandFailure, told_failures
 
 if TYPE_CHECKING:
-    from kprod.broker.cluster_client import ClientSecurity
+    from kprod.broker.client_security import ClientSecurity
     from kprod.broker.open_transactions import OpenTransaction
 
 transactions = typer.Typer(

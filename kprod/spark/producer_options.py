@@ -16,7 +16,7 @@ from kprod.security import FromEnvironment, FromFile
 from kprod.security.composition import mechanism_of, tls_contexts
 
 if TYPE_CHECKING:
-    from kprod.broker.cluster_client import ClientSecurity
+    from kprod.broker.client_security import ClientSecurity
 
 
 ELSEWHERE = re.compile(r"\$\{(env|file):([^}]+)\}")
@@ -179,7 +179,7 @@ def cluster_access(options: Mapping[str, Any]) -> ClusterAccess:
 
     Raises ConfigError, also for a proxy and for transports other than TCP.
     """
-    from kprod.broker.cluster_client import ClientSecurity
+    from kprod.broker.client_security import ClientSecurity
 
     config = ProducerConfig.from_options(resolved(options))
     if config.proxy_url is not None or config.transport != "tcp":

@@ -21,7 +21,7 @@ from kprod.config.option import plain_name
 from kprod.errors import BrokerError, KprodError
 
 if TYPE_CHECKING:
-    from kprod.broker.cluster_client import ClientSecurity
+    from kprod.broker.client_security import ClientSecurity
     from kprod.broker.records.record_batch import StoredRecord
 
 
