@@ -21,7 +21,8 @@ def delivered(error: Any, message: Any) -> None:
         failed[message.topic()] = error.name()
 
 
-producer = Producer({"bootstrap.servers": sys.argv[1], "message.timeout.ms": 240_000})
+options = {"message.timeout.ms": 240_000, "enable.idempotence": True}
+producer = Producer({"bootstrap.servers": sys.argv[1], **options})
 for reading in range(2):
     for device in range(DEVICES):
         producer.produce(f"device-{device}", b"%d" % reading, on_delivery=delivered)
