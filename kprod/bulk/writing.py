@@ -99,7 +99,7 @@ class BulkWriting:
     def await_partition(self, partition: int) -> None:
         """Wait until the topic is known to have a partition. Raises as ``await_topic``."""
         if partition >= len(self._topic):
-            self._topic = self._await(partition)
+            self._await(partition)  # ``_look_at_topic`` takes the new topic, with its new appender
 
     def _await(self, partition: int | None = None) -> TopicInfo:
         parts = self._parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -390,3 +390,16 @@ def test_the_sticky_partition_of_a_topic_that_had_more_is_left() -> None:
             assert cluster.values("t", 0)[-2:] == [b"after", b"later"]
             return
     raise AssertionError("fifty producers chose partition 0 of eight")
+
+
+@pytest.mark.parametrize("many", [list, iter])
+def test_a_partition_that_the_topic_has_got_meanwhile_is_written_to(
+    many: Callable[[list[Any]], Iterable[Any]],
+) -> None:
+    cluster = cluster_of(1)
+    with producer_before(cluster) as producer:
+        producer.send("t", b"before", partition=0).get(10)
+        cluster.topics["t"] = [1] * 4
+        producer.send_many("t", many([b"0", b"3"]), partitions=many([0, 3])).get(10)
+    assert cluster.values("t", 0) == [b"before", b"0"]
+    assert cluster.values("t", 3) == [b"3"]
