@@ -7,6 +7,7 @@ one go. Any object that exports Arrow's C interfaces in capsules can supply batc
 
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
@@ -195,6 +196,22 @@ cdef inline void read_list(
         end[0] = (<const int64_t*>column.array.buffers[1])[i + 1]
 
 
+cdef bint is_utf8(const char* text, Py_ssize_t size) noexcept nogil:
+    """Whether text is UTF-8. Asks the interpreter, but for ASCII."""
+    cdef Py_ssize_t i
+    for i in range(size):
+        if text[i] & 0x80:
+            with gil:
+                try:
+                    PyUnicode_DecodeUTF8(text, size, NULL)
+                except UnicodeDecodeError:
+                    return False
+            break
+    return True
+
+
+cdef str TAKEN = "the exported data was taken before"
+
 cdef enum:
     NO_MEMORY = -2              # instead of a size
 
@@ -271,6 +288,8 @@ cdef class ArrowSource:
         schema_capsule, array_capsule = data.__arrow_c_array__()
         schema = <ArrowSchema*>PyCapsule_GetPointer(schema_capsule, "arrow_schema")
         array = <ArrowArray*>PyCapsule_GetPointer(array_capsule, "arrow_array")
+        if schema.release == NULL or array.release == NULL:
+            raise TypeError(TAKEN)
         # Moved, as the specification says: a structure without a release callback owns nothing.
         self._schema = schema[0]
         schema.release = NULL
@@ -283,6 +302,8 @@ cdef class ArrowSource:
         cdef int code
         capsule = data.__arrow_c_stream__()
         stream = <ArrowArrayStream*>PyCapsule_GetPointer(capsule, "arrow_array_stream")
+        if stream.release == NULL:
+            raise TypeError(TAKEN)
         self._stream = stream[0]
         stream.release = NULL
         code = self._stream.get_schema(&self._stream, &self._schema)
@@ -446,7 +467,11 @@ cdef class ArrowChunk(RecordChunk):
         return b"size"
 
     cdef int64_t _headers_size(self, int64_t row) noexcept nogil:
-        """Bytes of a row's headers at most; -1 when one or its name is null, or a size is none."""
+        """Bytes of a row's headers at most; -1 when one is no header.
+
+        A header and its name are not null, and the name is UTF-8: Arrow does not check text that it
+        makes of bytes without a copy.
+        """
         cdef int64_t item, start, end
         cdef int64_t size = 0
         cdef Field name, value
@@ -457,6 +482,8 @@ cdef class ArrowChunk(RecordChunk):
             read_bytes(&self._header_name, item, &name)
             read_bytes(&self._header_value, item, &value)
             if is_null(&self._header, item) or name.size < 0 or value.size < UNSET:
+                return -1
+            if not is_utf8(name.data, name.size):
                 return -1
             # No sum overflows, however large a cell says it is.
             size += min(name.size, INT32_MAX) + min(max(value.size, 0), INT32_MAX) + HEADER_LENGTHS

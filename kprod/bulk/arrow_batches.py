@@ -29,7 +29,10 @@ UNLIMITED = 1 << 61
 FAULTS: dict[str, tuple[type[KprodError], str]] = {
     "partition": (PartitionError, "its partition is not a number from 0 to 2**31 - 1"),
     "timestamp": (InvalidRecordError, "its timestamp is before 1970 or beyond 2**63 - 1 ms"),
-    "headers": (InvalidRecordError, "a header or its name is null, or its size is broken"),
+    "headers": (
+        InvalidRecordError,
+        "a header or its name is null, its name is not UTF-8, or its size is broken",
+    ),
     "broken": (InvalidRecordError, "the offsets of its value or key are broken"),
     "null": (InvalidRecordError, "the row as a whole is null"),
 }

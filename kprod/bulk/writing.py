@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.cluster.metadata import Metadata
-from kprod.cluster.snapshot import TopicInfo
+from kprod.cluster.snapshot import TopicInfo, no_partitions
 from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
 from kprod_ext import BulkAppender, BulkStop, RecordChunk, SentRecords
@@ -57,7 +57,7 @@ class BulkWriting:
     """
 
     def __init__(self, parts: BulkParts, topic: str) -> None:
-        """Raises as ``Metadata.await_topic``: the topic may be a new one."""
+        """Raises as ``Metadata.await_topic``: the topic may be a new one; and as ``_begin``."""
         self.sent = SentRecords()
         self._parts = parts
         self._name = topic
@@ -65,7 +65,9 @@ class BulkWriting:
         self._begin()
 
     def _begin(self) -> None:
-        """For the number of partitions that the topic has now."""
+        """For the number of partitions that the topic has now. Raises PartitionError for none."""
+        if not self._topic.partitions:
+            raise no_partitions(self._topic)
         appender = self._parts.compiled_topics.appender(self._name, len(self._topic))
         self._topic_appender = appender
         self._appender = BulkAppender(appender, self.sent)

@@ -260,9 +260,16 @@ class ClusterSnapshot:
 MOST_HOLES = 1000
 
 
+def no_partitions(topic: TopicInfo) -> PartitionError:
+    """The error for any record of a topic that has no partitions, as a broker says."""
+    return PartitionError(f"topic {topic.name!r} has no partitions")
+
+
 def no_such_partition(topic: TopicInfo, partition: int) -> PartitionError:
     """The error for a partition that a topic does not have, with those it has."""
     count = len(topic)
+    if count == 0:
+        return no_partitions(topic)
     has = "1 partition, number 0" if count == 1 else f"{count} partitions (0 to {count - 1})"
     return PartitionError(f"topic {topic.name!r} has no partition {partition}: it has {has}")
 

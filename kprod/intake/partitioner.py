@@ -9,8 +9,7 @@ from collections.abc import Callable, Container, Iterator
 from itertools import count
 from typing import NamedTuple, Protocol
 
-from kprod.cluster.snapshot import NO_LEADER, TopicInfo
-from kprod.errors import PartitionError
+from kprod.cluster.snapshot import NO_LEADER, TopicInfo, no_partitions
 from kprod.intake.queue_loads import QueueLoads
 from kprod.types import BytesLike
 from kprod_ext import StickyPartition, fnv1a, partition_for_key
@@ -110,7 +109,7 @@ class DefaultPartitioner:
         """The partition of the key; without a key the topic's sticky partition."""
         count = len(topic.partitions)
         if count == 0:
-            raise PartitionError(f"topic {topic.name!r} has no partitions")
+            raise no_partitions(topic)
         if key is not None and self._partition_of is not None and (key or self._empty_is_a_key):
             return self._partition_of(key, count)
         sticky = self.sticky(topic.name)
@@ -214,7 +213,7 @@ class RoundRobinPartitioner:
             turns = self._turns.setdefault(topic.name, count())
         candidates = topic.available or range(len(topic.partitions))
         if not candidates:
-            raise PartitionError(f"topic {topic.name!r} has no partitions")
+            raise no_partitions(topic)
         return candidates[next(turns) % len(candidates)]
 
     def forget(self, topics: Container[str]) -> None:

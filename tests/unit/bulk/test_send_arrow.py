@@ -9,8 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from kprod import TopicPartition
+from kprod.bulk.arrow_batches import ArrowBatches
 from kprod.errors import (
     InvalidRecordError,
     KprodError,
@@ -23,6 +26,7 @@ from tests.support.scripted_producer import producer_before
 
 LONG = b"x" * 40  # longer than a view holds by itself
 CELLS = [b"a", None, b"", LONG, b"twelve bytes", "ä".encode()]
+NO_COLUMNS = dict.fromkeys(("value", "key", "headers", "partition", "timestamp"))
 BYTES = [pa.binary(), pa.large_binary(), pa.binary_view()]
 TEXT = [pa.string(), pa.large_string(), pa.string_view()]
 
@@ -217,6 +221,13 @@ MASKED_HEADER = pa.ListArray.from_arrays(
 """A null among headers, whose children say nothing of it."""
 
 
+def named(names: list[bytes]) -> Any:
+    """A column of one header per row; Arrow takes bytes for text without a look at them."""
+    text = pa.array(names, pa.binary()).view(pa.string())
+    pairs = pa.StructArray.from_arrays([text, pa.array([b""] * len(names))], ["key", "value"])
+    return pa.ListArray.from_arrays(list(range(len(names) + 1)), pairs)
+
+
 @pytest.mark.parametrize(
     ("error", "said", "data", "arguments"),
     [
@@ -239,6 +250,7 @@ MASKED_HEADER = pa.ListArray.from_arrays(
         ),
         (InvalidRecordError, "record 1: a header or", table(h=NULL_HEADER), {"headers": "h"}),
         (InvalidRecordError, "record 1: a header or", table(h=MASKED_HEADER), {"headers": "h"}),
+        (InvalidRecordError, r"1: .* not UTF-8", table(h=named([b"k", b"\xff"])), {"headers": "h"}),
         (PartitionError, "record 1: its partition", table(p=[0, -1]), {"partition": "p"}),
         (PartitionError, "record 0: its partition", table(p=[2**31, 0]), {"partition": "p"}),
         (InvalidRecordError, "record 1: its timestamp", table(t=[1, -1]), {"timestamp": "t"}),
@@ -263,6 +275,53 @@ def test_what_cannot_be_sent_is_refused_before_anything_is_queued(
     with producer_before(cluster) as producer, pytest.raises(error, match=said):
         producer.send_arrow("t", data, **arguments)
     assert stored(cluster) == []
+
+
+@given(name=st.one_of(st.binary(max_size=6), st.text(max_size=3).map(str.encode)))
+@example(name=b"\xed\xa0\x80")
+@example(name=b"\xf4\x90\x80\x80")
+@example(name=b"\xc0\x80")
+def test_names_of_headers_are_those_that_python_takes_for_utf8(name: bytes) -> None:
+    batch = ArrowBatches(
+        "t", table(h=named([b"k", name])), {**NO_COLUMNS, "value": "value", "headers": "h"}
+    )
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        with pytest.raises(InvalidRecordError, match=r"record 1: .* not UTF-8"):
+            batch.next()
+    else:
+        assert batch.next()
+
+
+class ExportedOnce:
+    """Data that hands out the same capsules with every call."""
+
+    def __init__(self, data: Any) -> None:
+        self._array = data.__arrow_c_array__()
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self._array
+
+
+class StreamedOnce:
+    """As ``ExportedOnce``, a stream."""
+
+    def __init__(self, data: Any) -> None:
+        self._stream = data.__arrow_c_stream__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._stream
+
+
+@pytest.mark.parametrize("once", [ExportedOnce(table().to_batches()[0]), StreamedOnce(table())])
+def test_what_was_exported_can_be_sent_once(once: Any) -> None:
+    cluster = cluster_of()
+    with producer_before(cluster) as producer:
+        producer.send_arrow("t", once).get(20)
+        with pytest.raises(RecordTypeError, match="the exported data was taken before"):
+            producer.send_arrow("t", once)
+    assert [record.value for record in stored(cluster)] == [b"a", b"b"]
 
 
 ROWS = pa.StructArray.from_arrays([pa.array([b"a", b"b", b"c"])], ["value"])

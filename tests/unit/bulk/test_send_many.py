@@ -403,3 +403,13 @@ def test_a_partition_that_the_topic_has_got_meanwhile_is_written_to(
         producer.send_many("t", many([b"0", b"3"]), partitions=many([0, 3])).get(10)
     assert cluster.values("t", 0) == [b"before", b"0"]
     assert cluster.values("t", 3) == [b"3"]
+
+
+def test_a_topic_without_partitions_is_refused() -> None:
+    cluster = cluster_of(0)
+    cluster.errors["t"] = 0  # the answer does not say that it does not exist
+    with producer_before(cluster) as producer:
+        with pytest.raises(PartitionError, match="topic 't' has no partitions"):
+            producer.send_many("t", GOOD)
+        with pytest.raises(PartitionError, match="topic 't' has no partitions"):
+            producer.send("t", b"", partition=0)
