@@ -87,7 +87,7 @@ class BatchOutcome:
         """The batch is stored. False when it had already ended."""
 
     def fail(self, error: KprodError) -> bool:
-        """The batch ended in ``error``. False when it had already ended."""
+        """The batch ended in ``error``, with all its parts. False when it had already ended."""
 
     def end_as(self, parts: tuple[tuple[int, BatchDelivery], ...]) -> bool:
         """The batch ended as ``parts`` say: (index of the first record, its outcome), from 0.
@@ -98,8 +98,8 @@ class BatchOutcome:
     def split_into(self, parts: Sequence[tuple[int, BatchDelivery]]) -> None:
         """The batch goes on as smaller ones: (index of its first record, new delivery), in order.
 
-        This one ends with the last of them; a record's own outcome is where ``locate`` says.
-        Thread: the sender's only.
+        This one ends with the last of them; a record's own outcome is where ``locate`` says. Parts
+        of a batch that has ended meanwhile end as it did. Thread: the sender's only.
         """
 
     def locate(self, index: int) -> tuple[BatchDelivery, int]:

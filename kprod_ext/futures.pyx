@@ -59,8 +59,11 @@ cdef class BatchOutcome:
         return self._settle(base_offset, append_time, None, ())
 
     def fail(self, error):
-        """The batch ended in ``error``. False when it had already ended."""
-        return self._settle(NO_OFFSET, NO_TIMESTAMP, error, ())
+        """The batch ended in ``error``, with all its parts. False when it had already ended."""
+        cdef bint ended = False
+        for _, part in self.parts:
+            ended |= part.fail(error)
+        return self._settle(NO_OFFSET, NO_TIMESTAMP, error, ()) or ended
 
     def end_as(self, tuple parts not None):
         """The batch ended as ``parts`` say, in the form of ``split_into``."""
@@ -145,14 +148,22 @@ cdef class BatchOutcome:
         return self.is_watched or (self._whole is not None and self._whole.is_heard())
 
     def split_into(self, parts):
-        """The batch goes on as smaller ones: (index of its first record, their outcome)."""
+        """The batch goes on as smaller ones: (index of its first record, their outcome).
+
+        If it has ended meanwhile, as when a closing thread disowns it, they have ended as it has.
+        """
         cdef BatchOutcome part
-        self.parts = tuple(parts)
-        track(self)
-        for _, part in self.parts:
+        cdef tuple made = tuple(parts)
+        for _, part in made:
             part._whole = self
             track(part)
-        self.is_split = True
+        track(self)
+        take_lock(&self._lock)
+        if not self.done:
+            self.parts, self.is_split = made, True
+        release_lock(&self._lock)
+        for _, part in () if self.is_split else made:
+            part.fail(self.error)
 
     def _end_with_parts(self):
         cdef BatchOutcome part

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprod.buffer.compression import compressor
+from kprod.errors import KprodError, ProducerClosedError
 from kprod.types import ProducerId
 from kprod_ext.batch import ProducerBatch
 from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, Gate, read
@@ -215,3 +216,25 @@ def test_records_of_every_shape_are_taken_over(size: int) -> None:
     rig.accumulator.split(batch)
     found = [record for _ in range(2) for record in read(rig.drain()[0]).records()]
     assert [(r.timestamp, r.key, r.value, r.headers) for r in found] == expected
+
+
+@pytest.mark.parametrize("ended_before", [True, False], ids=["before the split", "after it"])
+def test_an_outcome_that_a_closing_thread_has_set_stays(ended_before: bool) -> None:
+    """The sender was splitting the batch when the thread's time was up (``Sender.disown``)."""
+    rig = Accumulating(batches=100)
+    futures = [rig.append(value=b"%d" % number).future for number in range(4)]
+    told: list[BaseException] = []
+    futures[3].add_errback(told.append)
+    rig.accumulator.begin_flush()
+    (batch,) = rig.drain()
+    closed = ProducerClosedError("closed")
+    if not ended_before:
+        rig.accumulator.split(batch)
+    assert batch.delivery.fail(closed)
+    assert not batch.delivery.fail(closed)
+    if ended_before:
+        rig.accumulator.split(batch)
+    for part in rig.accumulator.take_all():
+        assert not part.delivery.fail(KprodError("the sender goes on"))
+    assert [str(future.exception) for future in futures] == ["closed"] * 4
+    assert list(map(str, told)) == ["closed"]
