@@ -105,11 +105,15 @@ class Partitions(Sequence[PartitionInfo]):
 
 
 class LeaderHint(NamedTuple):
-    """The leader a produce response names (KIP-951), and where it is if the response says so."""
+    """The leader a produce response names (KIP-951), and where it is if the response says so.
+
+    ``topic_id`` is that of the request; None when no broker had told one.
+    """
 
     leader_id: int = NO_LEADER
     leader_epoch: int = NO_EPOCH
     broker: Broker | None = None
+    topic_id: bytes | None = None
 
 
 class Leadership(NamedTuple):
@@ -221,12 +225,15 @@ class ClusterSnapshot:
         """A snapshot that took the hints of a produce response (KIP-951), as far as they are news.
 
         All at once: every topic they are of is copied, and thousands of leaders may move together.
+        A hint at a deleted topic is none: its epochs would hide those of the topic made anew.
         """
         brokers = dict(self.brokers)
         moved: dict[str, list[PartitionInfo]] = {}
-        for tp, (leader_id, leader_epoch, broker) in hints.items():
+        for tp, (leader_id, leader_epoch, broker, topic_id) in hints.items():
             known = self._partition(tp)
             if known is None or leader_epoch <= known.leader_epoch:
+                continue
+            if topic_id is not None and topic_id != self.topic_id(tp.topic):
                 continue
             if broker is not None:
                 brokers[leader_id] = broker

@@ -170,7 +170,8 @@ class ProduceExchange:
             broker = self._named.get(part.leader_id)
             if self._moved is None:
                 self._moved = {}
-            self._moved[batch.tp] = LeaderHint(part.leader_id, part.leader_epoch, broker)
+            topic_id = self._topic_ids[batch.tp.topic]
+            self._moved[batch.tp] = LeaderHint(part.leader_id, part.leader_epoch, broker, topic_id)
         self._outcomes.attempt_failed(batch, error, now, maybe=stored)
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:

@@ -12,6 +12,7 @@ from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, cut, refuse
 from tests.support.sender_rig import SenderRig
+from tests.unit.cluster.replies import reply, topic
 
 TP = TopicPartition("t", 0)
 MODES: dict[str, dict[str, Any]] = {
@@ -116,3 +117,24 @@ def test_what_a_new_topic_refuses_may_be_in_the_deleted_one(modern: ScriptedBrok
     assert rig.run(lambda: future.is_done, seconds=5)
     assert error_of(future).persisted is Persisted.MAYBE
     assert rig.run(rig.queue(b"later").succeeded)
+
+
+def test_a_hint_at_the_leader_of_the_deleted_topic_is_not_taken() -> None:
+    """Its epoch is above those of the new topic, so no later answer would correct it."""
+    broker = ScriptedCluster(topics={"t": [1]}, topic_ids={"t": FIRST}).add(1)
+    broker.cluster.add(2)
+    rig = rig_of(broker, "plain")
+    assert rig.run(rig.queue(b"before").succeeded)
+
+    def late(_: ScriptedBroker, heard: Heard) -> bytes:
+        """The producer hears of the new topic from another broker before this answer comes."""
+        broker.cluster.topic_ids["t"] = SECOND
+        rig.sender.metadata.answered(
+            reply(topic("t", [1], epoch=0, topic_id=SECOND.bytes), nodes=(1, 2)), rig.clock.now
+        )
+        return refuse(6, leader=(2, 6))(broker, heard) or b""
+
+    broker.next(ApiKey.PRODUCE, late)
+    assert rig.run(rig.queue(b"after").succeeded)
+    leader = rig.sender.metadata.snapshot.leadership(TP)
+    assert leader == (1, 0, SECOND.bytes)
