@@ -65,6 +65,7 @@ class SenderLeadership:
         self._free = False  # the thread rests, or is about to, and no thread leads
         self._asked = False  # to look anew, since the last run began
         self._recalled = False  # the producer closes: only the thread leads from now on
+        self._abandoned = False  # in a forked child: nobody leads here
         self._looks_again_at = FOREVER  # of the monotonic clock; infinite during a look
         self._wakeup = Poller()  # of the thread, when it rests
         self._woken = False  # since the rest began
@@ -105,10 +106,16 @@ class SenderLeadership:
         """Wait at most ``timeout`` seconds (None: without limit) until ``told`` is open.
 
         Takes turns meanwhile if nobody else does; else, with ``hurry``, lets the sender look.
-        Raises IllegalStateError within a turn, and what signal handlers raise.
+        Raises IllegalStateError within a turn and in a forked child, and what signal handlers
+        raise.
         """
         if told.is_open:
             return True
+        if self._abandoned:
+            raise IllegalStateError(
+                "the process was forked after this was asked for: only the parent hears of the"
+                " outcome; send the record in this process to wait for it here"
+            )
         if self.is_leader and timeout != 0:
             raise IllegalStateError("waiting inside the sender's work would wait for itself")
         deadline = FOREVER if timeout is None else self._clock.monotonic() + timeout
@@ -126,7 +133,8 @@ class SenderLeadership:
 
     def abandon(self) -> None:
         """In a forked child: no thread takes turns, for the connections are those of the parent."""
-        self._recalled, self._free = True, False
+        self._abandoned = self._recalled = True
+        self._free = False
         self._wakeup.abandon()
 
     # Leading in the place of the thread -----------------------------------------------------------
