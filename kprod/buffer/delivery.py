@@ -155,7 +155,7 @@ class BatchDelivery(BatchOutcome):
     def wait_for_record(self, index: int, timeout: float | None) -> None:
         """Wait for the outcome of one record: see ``FutureRecordMetadata.get``."""
         if timeout is not None:
-            _check_timeout(timeout)
+            check_timeout(timeout)
         outcome, _ = self.locate(index)
         if not outcome.done:
             outcome.wait(timeout)
@@ -232,7 +232,8 @@ def _call_safely(fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[
         log.exception("the delivery callback %r failed", fn)
 
 
-def _check_timeout(timeout: Any) -> None:
+def check_timeout(timeout: Any) -> None:
+    """Raises RecordTypeError and InvalidRecordError for a timeout of ``get`` that is no time."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise RecordTypeError(f"get: timeout must be seconds or None, got {timeout!r}")
     if not timeout >= 0:

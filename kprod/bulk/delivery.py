@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from kprod.buffer.delivery import NO_OFFSET, BatchDelivery
+from kprod.buffer.delivery import NO_OFFSET, BatchDelivery, check_timeout
 from kprod.clock import SystemClock
 from kprod.errors import DeliveryError, KprodError, KprodTimeoutError
 from kprod.types import Persisted, RecordMetadata, TopicPartition
@@ -88,8 +88,11 @@ class BulkDelivery:
 
         Raises DeliveryError, with the first record's error as its cause, when any has failed;
         KprodTimeoutError when some have no outcome yet: they are still on their way;
-        IllegalStateError inside a delivery callback, where waiting would hold up all others.
+        IllegalStateError inside a delivery callback, where waiting would hold up all others;
+        RecordTypeError or InvalidRecordError for a timeout that is no time.
         """
+        if timeout is not None:
+            check_timeout(timeout)
         if not self._wait(timeout):
             pending = self.progress().pending
             raise KprodTimeoutError(

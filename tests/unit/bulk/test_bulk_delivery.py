@@ -21,8 +21,10 @@ from kprod.errors import (
     IllegalStateError,
     InvalidBatchError,
     InvalidRecordError,
+    KprodError,
     KprodTimeoutError,
     RecordTooLargeError,
+    RecordTypeError,
 )
 from kprod.wire.versions import ApiKey
 from kprod_ext import SentRecords
@@ -187,6 +189,16 @@ def test_waiting_has_a_limit_and_the_records_go_on() -> None:
         assert not handle.is_done
         assert (handle[0], handle.failed_indices(), handle.exceptions) == (None, [], [])
         producer.close(timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [(-1, InvalidRecordError), (float("nan"), InvalidRecordError), ("1", RecordTypeError)],
+)
+def test_a_limit_is_seconds(timeout: Any, error: type[KprodError]) -> None:
+    handle = handle_of((batch_of(0), 1))
+    with pytest.raises(error, match="get: timeout must be seconds"):
+        handle.get(timeout)
 
 
 def test_who_waits_does_not_wait_for_the_linger() -> None:
