@@ -60,59 +60,12 @@ class DrainGate(Protocol):
         """Give ``batch``, which is about to leave, a sequence if it has none."""
 
 
-class IncompleteBatches:
-    """A set of batches. Thread-safe: each operation of a set is atomic, with and without a GIL."""
-
-    __slots__ = ("batches",)
-
-    def __init__(self) -> None:
-        self.batches: set[ProducerBatch] = set()
-
-    def add(self, batch: ProducerBatch) -> None:
-        """A batch got its first record."""
-        self.batches.add(batch)
-
-    def discard(self, batch: ProducerBatch) -> None:
-        """A batch has ended."""
-        self.batches.discard(batch)
-
-    def copy(self) -> list[ProducerBatch]:
-        """The batches without an outcome at this moment."""
-        return list(self.batches.copy())  # a walk over the set itself could be interrupted
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-
-def retire_unused(
-    queues: CopyOnWriteMap, ready_tracker: ReadyTracker, ratios: CompressionRatios, topics: set[str]
-) -> tuple[list[TopicPartition], set[str]]:
-    """Retire the queues of ``topics``; their partitions, and the topics with a queue in use.
-
-    Thread: the sender's only. A caller that holds a retired queue gets another one under its lock.
-    """
-    retired: list[TopicPartition] = []
-    used: set[str] = set()
-    queue: PartitionQueue
-    for queue in queues.values():
-        tp = queue.tp
-        if tp.topic not in topics:
-            continue
-        if queue.retire():
-            queues.discard(tp, queue)
-            ready_tracker.forget(queue)
-            retired.append(tp)
-        else:
-            used.add(tp.topic)
-    if retired:
-        ready_tracker.trim()
-        ratios.forget({tp.topic for tp in retired})
-    return retired, used
-
-
 class RecordAccumulator:
     """The queues of all partitions. Appends come from any thread; ``ready``, ``drain`` and the
     methods after them from the sender's only.
+
+    ``incomplete`` are the batches without an outcome. Any thread walks over a copy of the set: each
+    operation of a set is atomic, with and without a GIL.
 
     A batch begins with ``batch_size`` bytes of memory, is full when it has them, and goes on
     filling until the sender takes it (KIP-782), up to ``batch_max_size`` or what its queue may grow
@@ -142,7 +95,7 @@ class RecordAccumulator:
     ) -> None:
         self.pool = pool
         self.record_clock = record_clock or RecordClock(clock.wall_ms)
-        self.incomplete = IncompleteBatches()
+        self.incomplete: set[ProducerBatch] = set()
         self._settings, self._retry_backoff = settings, retry_backoff
         self._wake, self._clock, self._exhausted = wake, clock, exhausted
         self.callbacks = callbacks or Callbacks()
@@ -167,7 +120,7 @@ class RecordAccumulator:
             delivery_type=BatchDelivery,
             callbacks=self.callbacks,
             ratios=self._ratios,
-            incomplete=self.incomplete.batches,
+            incomplete=self.incomplete,
             note=self._ready_tracker.noted.append,
             wake=wake,
             look_within=look_within,
@@ -195,7 +148,7 @@ class RecordAccumulator:
         """
         memory: PooledBuffer | None = None
         while True:
-            queue = self._queue(tp)
+            queue = self.partition_queue(tp)
             result = queue.append(timestamp_ms, key, value, headers, memory)
             if result is not None:
                 return result
@@ -220,7 +173,7 @@ class RecordAccumulator:
         Nothing is queued then. It waits for nothing.
         """
         self._let_in()
-        return self._queue(tp).append_to_open(timestamp_ms, key, value, headers)
+        return self.partition_queue(tp).append_to_open(timestamp_ms, key, value, headers)
 
     def _memory(self, size: int, timeout: float) -> PooledBuffer:
         """Wait at most ``timeout`` seconds for a batch that holds a record of ``size`` bytes."""
@@ -241,7 +194,7 @@ class RecordAccumulator:
                 "the producer was closed while send() waited for memory"
             ) from None
 
-    def _queue(self, tp: TopicPartition) -> PartitionQueue:
+    def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
         """The queue of a partition, made when it is used for the first time."""
         queue: PartitionQueue | None = self._queues.get(tp)
         if queue is not None and queue.retired:  # the sender is about to remove it from the map
@@ -285,10 +238,6 @@ class RecordAccumulator:
         if self._context.closed:
             return ProducerClosedError("the producer is closed; nothing was queued")
         return None if self._refusal is None else self._refusal()
-
-    def partition_queue(self, tp: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, for callers that append to it directly."""
-        return self._queue(tp)
 
     def begin_flush(self) -> None:
         """Make every batch sendable, however young, until ``end_flush``."""
@@ -429,9 +378,26 @@ class RecordAccumulator:
     def forget(self, topics: set[str]) -> tuple[list[TopicPartition], set[str]]:
         """Retire the queues of ``topics``; their partitions, and the topics with a queue in use.
 
-        The caller knows that no request has batches of these topics.
+        The caller knows that no request has batches of these topics. An appender that holds a
+        retired queue gets another one under its lock.
         """
-        return retire_unused(self._queues, self._ready_tracker, self._ratios, topics)
+        retired: list[TopicPartition] = []
+        used: set[str] = set()
+        queue: PartitionQueue
+        for queue in self._queues.values():
+            tp = queue.tp
+            if tp.topic not in topics:
+                continue
+            if queue.retire():
+                self._queues.discard(tp, queue)
+                self._ready_tracker.forget(queue)
+                retired.append(tp)
+            else:
+                used.add(tp.topic)
+        if retired:
+            self._ready_tracker.trim()
+            self._ratios.forget({tp.topic for tp in retired})
+        return retired, used
 
     def next_expiry(self) -> float:
         """When the oldest queued batch was created; infinite when none waits."""

@@ -105,7 +105,7 @@ class Samples:
             self._history.violated(invariant, why)
         self.hopeless = True
 
-    def _metrics_add_up(self, incomplete: list[ProducerBatch]) -> None:
+    def _metrics_add_up(self, incomplete: set[ProducerBatch]) -> None:
         pending = sum(batch.record_count for batch in incomplete)
         metrics = self._metrics
         known = metrics.records_sent + metrics.records_failed + pending
@@ -114,7 +114,7 @@ class Samples:
                 "I17", f"{metrics} and {pending} pending, of {len(self._history.accepted)} sent"
             )
 
-    def _memory_adds_up(self, incomplete: list[ProducerBatch]) -> None:
+    def _memory_adds_up(self, incomplete: set[ProducerBatch]) -> None:
         """Memory is in use exactly for batches without an outcome and batches on the wire."""
         live = self._live
         live.difference_update([batch for batch in live if not batch.on_wire])
