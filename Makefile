@@ -13,6 +13,8 @@ SOURCES := $(wildcard kprod_ext/*.pyx kprod_ext/*.pxd)
 # All of Cython's warnings but one, which takes every `with lock:` block for one that may be skipped.
 CYTHON_WARNINGS := -3 -Werror -Wextra -X warn.maybe_uninitialized=False -X annotation_typing=False
 export KPROD_DEBUG KPROD_SANITIZE KPROD_PORTABLE
+# Where it is set, each process of pytest would rewrite the assertions of all of kprod, for 2 s.
+unexport PYTHONDONTWRITEBYTECODE
 SANITIZER = $(if $(filter-out 0,$(KPROD_SANITIZE)),ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(CURDIR)/build/sanitizer UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/sanitizer LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so))
 
 # Tests that share a fixture run in one worker (tests/support/worker_shares.py says which).

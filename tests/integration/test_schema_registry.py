@@ -16,7 +16,6 @@ from confluent_kafka.schema_registry import (
 )
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.avro import AvroSerializer as ConfluentAvroSerializer
-from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -106,6 +105,9 @@ def test_avro_is_what_confluent_reads(url: str, broker: EmbeddedBroker, id_in: A
 
 
 def test_json_schema_is_what_confluent_reads(url: str, broker: EmbeddedBroker) -> None:
+    # Here, not above: jsonschema then makes 38 parsers, for a second that each worker would take.
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+
     schema = {"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}}
     serializer = JsonSchemaSerializer(SchemaRegistry(url), schema)
     with KafkaProducer(
