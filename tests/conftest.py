@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = [
     "tests.support.alone",
     "tests.support.canary_watch",
+    "tests.support.spark_home",
     "tests.support.worker_shares",
     "tests.support.worker_stacks",
 ]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -69,8 +68,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _remove_sandbox(application: str) -> None:
-    """The executors' logs: Spark keeps them inside its own package, for ever."""
-    work = Path(pyspark.__file__).parent / "work"
+    """The executors' logs: Spark keeps them in its home, for ever."""
+    work = Path(os.environ["SPARK_HOME"], "work")
     shutil.rmtree(work / application, ignore_errors=True)
     with suppress(OSError):  # someone else's are there
         work.rmdir()
