@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kprod.broker import EmbeddedBroker
+from tests.spark.conftest import SHORT_LIVED
 from tests.support.schema_registry import FakeRegistry
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +82,7 @@ def test_examples_of_spark_run_one_after_the_other(
 
 SESSION = {
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
