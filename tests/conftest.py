@@ -47,21 +47,6 @@ os.environ.setdefault(
 )
 
 
-LONGEST_FIRST = (
-    "tests/spark/",
-    "tests/docs/test_examples.py::test_examples_of_spark",
-    "tests/unit/cli/test_demo.py",
-    "tests/fault/",
-    "tests/integration/lifecycle/",
-    "tests/integration/test_apache_kafka_",
-    "tests/integration/test_apache_kafka.py",
-    "tests/integration/security/",
-    "tests/simulation/",
-)
-"""Tests that begin early, that none is under way when all others are over. Those of Apache Kafka
-need a download, which is on its way meanwhile."""
-
-
 def pytest_configure() -> None:
     """Ctrl-C means in tests, and in the processes they start, what it means in a terminal.
 
@@ -122,15 +107,3 @@ def _set_formatter(handler: logging.Handler, formatter: logging.Formatter | None
 
 def _is_pyspark_s(formatter: logging.Formatter | None) -> bool:
     return type(formatter).__module__.startswith("pyspark.")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With workers: begin with what takes longest."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=_turn)
-
-
-def _turn(item: pytest.Item) -> int:
-    starts = [item.nodeid.startswith(start) for start in LONGEST_FIRST]
-    return starts.index(True) if True in starts else len(LONGEST_FIRST)

@@ -1,34 +1,21 @@
-"""A pipeline reads, changes and writes; the command says by its exit code what became of it."""
+"""A pipeline reads, changes and writes."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from pyspark.sql import SparkSession
 
 from kprod.broker.log_reader import read_topic
-from kprod.cli.pipeline_command import read_job
 from kprod.errors import ConfigError
 from kprod.spark import SchemaError
 from kprod.spark.pipeline import Pipeline, dry_run, run_pipeline
-from tests.spark.conftest import SHORT_LIVED
-from tests.support.console_blocks import CLI_BLOCKS, CLI_PAGE, commands, kprod_command, pattern
 from tests.support.steady_names import steady_repr
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-
-(JOB,) = re.findall(r"^```toml\n(.*?)^```$", CLI_PAGE, re.MULTILINE | re.DOTALL)
-(BLOCK,) = [block for block in CLI_BLOCKS if kprod_command(block) == "pipeline"]
-FLIGHTS = "origin,tailnum\nJFK,N1\nEWR,N2\nJFK,N3\n"
 
 
 @pytest.fixture
@@ -40,44 +27,6 @@ def people(tmp_path: Path) -> Path:
 def values(kafka: str, topic: str) -> list[Any]:
     found = [json.loads(record.value or b"null") for _, record in read_topic(kafka, topic)]
     return sorted(found, key=lambda person: str(person["name"]))
-
-
-@pytest.fixture
-def flights(tmp_path: Path) -> Path:
-    (tmp_path / "flights.csv").write_text(FLIGHTS)
-    return tmp_path
-
-
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    conf = ["--spark-conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
-    return subprocess.run(
-        [sys.executable, "-m", "kprod.cli", *command, *conf],
-        cwd=folder,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_the_file_of_the_page_describes_a_job(flights: Path, kafka: str) -> None:
-    (flights / "job.toml").write_text(JOB.replace("localhost:9092", kafka))
-    ran = run(["pipeline", "job.toml", "--report", "report.json", "--topic", "of-file"], flights)
-    assert ran.returncode == 0, ran.stderr
-    written = sorted((record.key, record.value) for _, record in read_topic(kafka, "of-file"))
-    assert written == [
-        (plane, b'{"origin":"JFK","tailnum":"%s"}' % plane) for plane in (b"N1", b"N3")
-    ]
-    assert "of-file: 2 records" in ran.stderr
-    assert json.loads((flights / "report.json").read_text())["records"] == 2
-
-
-def test_the_command_of_the_page_prints_what_the_page_says(flights: Path, kafka: str) -> None:
-    ((command, printed),) = commands(BLOCK)
-    ran = run(shlex.split(command.replace("localhost:9092", kafka))[1:], flights)
-    assert ran.returncode == 0, ran.stderr
-    last = "\n".join(ran.stderr.splitlines()[-len(printed.splitlines()) :])
-    assert pattern(printed.replace("shards", "shard")).fullmatch(last), ran.stderr
 
 
 def pipeline(people: Path, kafka: str, **fields: Any) -> Pipeline:
@@ -171,33 +120,3 @@ def test_a_stream_of_files_ends_when_all_are_written(
 def test_a_pipeline_that_makes_no_sense_is_refused(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         Pipeline(topic="t", bootstrap_servers="b:1", **fields)
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("[read", "job.toml"),
-        ("[colour]", "no table .'colour'."),
-        ("[read]\ncolour = 1", "has no 'colour'"),
-    ],
-    ids=steady_repr,
-)
-def test_a_file_that_describes_none_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
-    (tmp_path / "job.toml").write_text(text)
-    with pytest.raises(typer.BadParameter, match=complaint):
-        read_job(tmp_path / "job.toml")
-
-
-def test_misuse_is_told_before_spark_starts() -> None:
-    for given, complaint in (
-        (["--read", "x", "--topic", "t"], "--bootstrap-servers is missing"),
-        (["--bootstrap-servers", "b:1", "--topic", "t"], "read one of path, table and query"),
-    ):
-        command = [sys.executable, "-m", "kprod.cli", "pipeline", *given]
-        environment = {"COLUMNS": "200", "NO_COLOR": "1"}
-
-        ran = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=os.environ | environment
-        )
-        assert ran.returncode == 2
-        assert complaint in ran.stderr

@@ -6,6 +6,7 @@ Its own ``--dist=loadgroup`` reads the group of a test from a suffix of the test
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,18 @@ TOGETHER = {
     "tests/integration/test_transactional_faces.py": "shared_kafka",
     "tests/integration/test_transactions.py": "shared_kafka",
     "tests/simulation/test_mutants.py": "simulation",
-    "tests/spark/": "spark",
+    "tests/spark/exactly_once/test_atomic_surfaces.py": "spark_cluster",
+    "tests/spark/exactly_once/test_spark_facts.py": "spark_cluster",
+    "tests/spark/exactly_once/test_surfaces.py": "spark_cluster",
+    "tests/spark/test_cluster.py": "spark_cluster",
+    "tests/spark/test_pipeline.py": "spark_cluster",
+    "tests/spark/test_python_worker.py": "spark_cluster",
+    "tests/spark/test_registered_values.py": "spark_cluster",
+    "tests/spark/test_sql_tables.py": "spark_cluster",
+    "tests/spark/test_topic_reader.py": "spark_cluster",
+    "tests/spark/test_write.py": "spark_cluster",
 }
-"""Files, or folders, that share what is expensive: one worker runs them all."""
+"""Files that share what is expensive: one worker runs them all."""
 
 ALONE = (
     "tests/docs/test_examples.py",
@@ -37,9 +47,32 @@ ALONE = (
     "tests/integration/test_same_programs.py",
     "tests/simulation/test_seeds.py",
     "tests/spark/exactly_once/test_protocol.py",
+    "tests/spark/test_pipeline_command.py",
     "tests/unit/cli/test_demo.py",
 )
 """Files whose tests are long and share nothing: any worker takes any of them."""
+
+
+LONGEST_FIRST = (
+    "spark_cluster",
+    "tests/docs/test_examples.py::test_examples_of_spark",
+    "tests/integration/test_programs_of_users.py",
+    "tests/spark/test_pipeline_command.py",
+    "tests/unit/cli/test_demo.py",
+    "tests/fault/",
+    "tests/integration/lifecycle/",
+    "tests/integration/test_apache_kafka_",
+    "shared_kafka",
+    "tests/integration/security/",
+    "simulation",
+    "tests/simulation/",
+    "tests/spark/",
+    "tests/integration/",
+    "tests/property/",
+    "tests/soak/",
+)
+"""Beginnings of names of shares that are handed out early, that none is under way when all others
+are over. Those of Apache Kafka need a download, which is on its way meanwhile."""
 
 
 def share(nodeid: str) -> str:
@@ -47,7 +80,20 @@ def share(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if file in ALONE:
         return nodeid
-    return next((name for start, name in TOGETHER.items() if file.startswith(start)), file)
+    return TOGETHER.get(file, file)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With workers: begin with what takes longest."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    name = share(item.nodeid)
+    starts = [name.startswith(start) for start in LONGEST_FIRST]
+    return starts.index(True) if True in starts else len(LONGEST_FIRST)
 
 
 @pytest.hookimpl(optionalhook=True)
