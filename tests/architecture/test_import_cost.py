@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import kprod
 from kprod.broker import EmbeddedBroker
@@ -61,6 +62,16 @@ def loaded(script: str, *arguments: str) -> set[str]:
 
 def test_import_kprod_pulls_in_nothing_expensive() -> None:
     assert loaded("import kprod, sys") == set()
+
+
+def test_the_broker_leaves_hypothesis_alone(tmp_path: Path) -> None:
+    """kio imports it where it is installed, and it writes into the working directory."""
+    script = "import sys, kprod.broker; print(int('hypothesis' in sys.modules)); import hypothesis"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "0\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_first_record_pulls_in_transport_and_checksum() -> None:
