@@ -123,6 +123,11 @@ def _portable(cause: BaseException | None) -> BaseException | None:
     return KprodError(f"{kind.__module__}.{kind.__qualname__}: {said}")
 
 
+def numbered(error: BaseException) -> str:
+    """The text of any error; one of kprod's with its number, as ``KprodError.with_number``."""
+    return error.with_number() if isinstance(error, KprodError) else str(error)
+
+
 KafkaError = KprodError
 """The name kafka-python users catch."""
 

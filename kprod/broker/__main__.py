@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from kprod.broker.embedded_broker import EmbeddedBroker
-from kprod.errors import KprodError
+from kprod.errors import KprodError, numbered
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
@@ -73,5 +73,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except (KprodError, OSError) as error:
-        text = error.with_number() if isinstance(error, KprodError) else error
-        sys.exit(f"kprod broker: {text}")
+        sys.exit(f"kprod broker: {numbered(error)}")

@@ -9,7 +9,7 @@ from types import FrameType
 
 import typer
 
-from kprod.errors import KprodError
+from kprod.errors import KprodError, numbered
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -24,13 +24,8 @@ def told_failures(command: str) -> Iterator[None]:
     try:
         yield
     except (CommandFailure, KprodError, OSError) as error:
-        typer.echo(f"{command}: {told(error)}", err=True)
+        typer.echo(f"{command}: {numbered(error)}", err=True)
         raise typer.Exit(1) from error
-
-
-def told(error: Exception) -> str:
-    """The text of a failure, with its number if it is an error of kprod's."""
-    return error.with_number() if isinstance(error, KprodError) else str(error)
 
 
 class Stopped(BaseException):

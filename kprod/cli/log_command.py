@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kprod.cli.exits import told
-from kprod.errors import KprodError
+from kprod.errors import KprodError, numbered
 
 log = typer.Typer(help="Look into the files of a log, ours or Apache Kafka's; read only.")
 
@@ -30,7 +29,7 @@ def dump(
             for line in dump_file(path, records=records):
                 typer.echo(line)
         except (KprodError, OSError, ValueError) as error:
-            typer.echo(f"kprod log dump: {path}: {told(error)}", err=True)
+            typer.echo(f"kprod log dump: {path}: {numbered(error)}", err=True)
             raise typer.Exit(1) from error
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kprod.cli.client_options import parse_options, parse_pairs, take_servers, with_config
-from kprod.cli.exits import Stopped, stop_signals, told
+from kprod.cli.exits import Stopped, stop_signals
 from kprod.cli.spark_runtime import in_spark_thread, why_no_spark
-from kprod.errors import ConfigError, KprodError
+from kprod.errors import ConfigError, KprodError, numbered
 
 if TYPE_CHECKING:
     from kprod.spark.pipeline import Pipeline
@@ -238,10 +238,10 @@ def _run(pipeline: Pipeline, dry: bool, report: Path | None) -> int:
             _say(f"stopped by {stopped}: what was written stays in the topic")
             return stopped.exit_code
         except ValueError as error:  # ConfigError, SchemaError: nothing was written
-            _say(told(error))
+            _say(numbered(error))
             return MISUSED
         except KprodError as error:
-            _say(told(error))
+            _say(numbered(error))
             return FAILED
 
 

@@ -186,8 +186,7 @@ def from_native(error: BaseException) -> KafkaError:
     code = next((code for kind, code in _CODES if isinstance(error, kind)), -196)
     if isinstance(error.__cause__, socket.gaierror):
         code = -193
-    said = error.with_number() if isinstance(error, native.KprodError) else error
-    words = f"{_KNOWN[code][1]}: {said}"
+    words = f"{_KNOWN[code][1]}: {native.numbered(error)}"
     again = isinstance(error, native.UnfinishedCallError)  # once the other call has returned
     return KafkaError(code, words, retriable=again or bool(getattr(error, "retriable", False)))
 
