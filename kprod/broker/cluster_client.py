@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from kprod.broker.client_security import NO_SECURITY, ClientSecurity
+from kprod.broker.leader_wait import ALL_LEADERS, LeaderWait, without_leader
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.protocol.messages import Message, request_schema, response_schema
 from kprod.broker.records.codecs import CorruptBatch
@@ -20,7 +21,9 @@ from kprod.errors import (
     BrokerError,
     ConfigError,
     ConnectionLost,
+    KprodError,
     KprodTimeoutError,
+    PartitionError,
     ProtocolError,
     UnsupportedVersionError,
 )
@@ -167,6 +170,7 @@ _FETCH_BYTES: Final = 8 * 1024 * 1024
 _MAX_WAIT_MS: Final = 500
 _GLANCE_MS: Final = 100  # Tansu answers for no partition at all when it may not wait
 _RETRY_PAUSE: Final = 0.05
+_SILENT_WAIT: Final = 1.0  # an election and a new topic take less
 
 
 _TOPIC: Final = 2  # org.apache.kafka.common.config.ConfigResource.Type
@@ -227,19 +231,48 @@ class ClusterClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def leaders(self, topic: str) -> dict[int, int]:
-        """The node of each partition; waits for a topic that is not there or not ready yet."""
+    def leaders(self, topic: str, wait: LeaderWait = ALL_LEADERS) -> dict[int, int]:
+        """The node that leads each partition, once there is a topic with leaders.
+
+        Raises BrokerError; KprodTimeoutError for leaders that are missing at the end of the wait;
+        PartitionError when the topic does not have the partition of ``wait``.
+        """
+        deadline = min(self._deadline, time.monotonic() + wait.seconds)
+        silent_until, told = time.monotonic() + _SILENT_WAIT, ""
         while True:
-            (found,) = self._metadata([{"name": topic}]).topics
-            error = BrokerError(found.error_code, topic) if found.error_code else None
-            leaders = {part.partition_index: part.leader_id for part in found.partitions}
-            if error is None and min(leaders.values(), default=-1) >= 0:
+            leaders, missing = self._present_leaders(topic, wait.partition)
+            now = time.monotonic()
+            if missing is None:
                 return leaders
-            if error is not None and not error.retriable:
-                raise error
-            if time.monotonic() + _RETRY_PAUSE > self._deadline:
-                raise error or KprodTimeoutError(f"{topic} has partitions without a leader")
+            if now + _RETRY_PAUSE > deadline:
+                raise missing
+            if now >= silent_until and str(missing) != told:
+                told = str(missing)
+                wait.tell(missing)
             time.sleep(_RETRY_PAUSE)
+
+    def _present_leaders(
+        self, topic: str, partition: int | None
+    ) -> tuple[dict[int, int], KprodError | None]:
+        """The leaders as they are, and the error that says which of them are missing."""
+        (found,) = self._metadata([{"name": topic}]).topics
+        if found.error_code:
+            error = BrokerError(found.error_code, f"topic {topic!r}")
+            if not error.retriable:
+                raise error
+            return {}, error
+        parts = {part.partition_index: part for part in found.partitions}
+        if partition is not None:
+            if partition not in parts:
+                raise PartitionError(
+                    f"topic {topic!r} has partitions 0 to {len(parts) - 1}, no {partition}"
+                )
+            parts = {partition: parts[partition]}
+        leaders = {number: part.leader_id for number, part in sorted(parts.items())}
+        lost = [number for number, leader in leaders.items() if leader < 0]
+        if lost or not leaders:
+            return leaders, without_leader(topic, [parts[number] for number in lost])
+        return leaders, None
 
     def topics(self) -> list[TopicDescription]:
         """Every topic the client may see, by name, without options."""
@@ -302,11 +335,11 @@ class ClusterClient:
             self._closing.callback(fresh.close)
         return self._clients[node_id]
 
-    def readers(self, topic: str) -> dict[int, PartitionReader]:
-        """A reader of each partition, by number."""
+    def readers(self, topic: str, wait: LeaderWait = ALL_LEADERS) -> dict[int, PartitionReader]:
+        """A reader of each partition, by number. Raises as ``leaders``."""
         return {
             number: PartitionReader(self.client(leader), topic, number)
-            for number, leader in sorted(self.leaders(topic).items())
+            for number, leader in self.leaders(topic, wait).items()
         }
 
 

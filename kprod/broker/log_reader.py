@@ -8,9 +8,10 @@ from typing import Any, Final, Self, TypeAlias
 
 from kprod.broker.client_security import NO_SECURITY, ClientSecurity
 from kprod.broker.cluster_client import BrokerClient, ClusterClient, PartitionReader
+from kprod.broker.leader_wait import ALL_LEADERS, LeaderWait
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.records.record_batch import StoredRecord
-from kprod.errors import BrokerError, PartitionError
+from kprod.errors import BrokerError
 
 _DEFAULT_TIMEOUT: Final = 30.0
 
@@ -79,7 +80,9 @@ class TopicFollower:
     With a ``group`` it goes on where that group committed, and ``commit`` says how far it came.
     It commits as a simple consumer: a group that has members refuses that. Otherwise it begins
     where ``begin`` says: ``PartitionReader.start`` or ``.end``, or at an offset that it works out.
-    Raises what ``read_topic`` does, and PartitionError for a partition that is not there.
+    ``wait`` bounds the wait for a topic or a leader that is missing at the start, and names the
+    partition to read if that is only one. Raises what ``read_topic`` does, and PartitionError for a
+    partition that is not there.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class TopicFollower:
         topic: str,
         *,
         begin: Begin,
-        partition: int | None = None,
+        wait: LeaderWait = ALL_LEADERS,
         group: str | None = None,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
@@ -96,9 +99,7 @@ class TopicFollower:
         self._group = group
         self._cluster = ClusterClient(bootstrap_servers, time.monotonic() + _FOR_EVER, security)
         try:
-            self._readers = self._cluster.readers(topic)
-            if partition is not None:
-                self._readers = {partition: self._only(partition)}
+            self._readers = self._cluster.readers(topic, wait)
             committed = self._committed()
             for number, reader in self._readers.items():
                 reader.position = committed[number] if number in committed else begin(reader)
@@ -116,14 +117,6 @@ class TopicFollower:
         """Partition and record, of one round over the partitions."""
         for number, reader in self._readers.items():
             yield from ((number, record) for record in reader.poll())
-
-    def _only(self, partition: int) -> PartitionReader:
-        if partition not in self._readers:
-            most = len(self._readers) - 1
-            raise PartitionError(
-                f"topic {self._topic!r} has partitions 0 to {most}, no {partition}"
-            )
-        return self._readers[partition]
 
     def _coordinator(self) -> BrokerClient:
         wanted = {"key": self._group, "key_type": 0}

@@ -19,6 +19,7 @@ from kprod.cli.client_options import (
 from kprod.cli.exits import told_failures
 from kprod.cli.record_lines import PrintFormat, printed, unescaped
 from kprod.cli.record_template import RecordTemplate
+from kprod.errors import KprodError, numbered
 
 if TYPE_CHECKING:
     from kprod.broker.log_reader import Begin
@@ -65,6 +66,13 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop behind the records that the topic holds now.")
     ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="Seconds to wait for a topic or a leader that is missing. Without it: for ever.",
+        ),
+    ] = None,
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
@@ -76,8 +84,12 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """
     options = reader_options(option, config)
     servers = take_servers(options, bootstrap_servers)
+    from kprod.broker.leader_wait import LeaderWait
     from kprod.broker.log_reader import TopicFollower
 
+    wait = LeaderWait(tell=_tell_missing, partition=partition)
+    if timeout is not None:
+        wait = wait._replace(seconds=timeout)
     begin = _begin(offset or ("beginning" if from_beginning else "end"))
     tell = _teller(topic, output, unescaped(key_separator), unescaped(delimiter), template)
     with told_failures("kprod consume"):
@@ -85,13 +97,17 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             servers or "localhost:9092",
             topic,
             begin=begin,
-            partition=partition,
+            wait=wait,
             group=group,
             security=reader_security(options),
         )
         with follower:
             _print(follower.poll, tell, count, lambda: until_end and follower.at_end)
             follower.commit()
+
+
+def _tell_missing(missing: KprodError) -> None:
+    typer.echo(f"kprod consume: {numbered(missing)}; waiting", err=True)
 
 
 def _begin(offset: str) -> Begin:

@@ -6,8 +6,11 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from kprod.broker.log_reader import read_topic
 from kprod.broker.protocol.api_key import ApiKey
+from kprod.cli.app import app
 from tests.support.raw_batch import raw_batch
 from tests.support.wire_client import WireClient
 from tests.unit.cli.processes import family
@@ -16,6 +19,7 @@ from tests.unit.cli.test_broker_command import address
 KAFKA_STORAGE_ERROR = 56
 LEADER_NOT_AVAILABLE = 5
 SMALL = 16 * 1024
+READING = ["consume", "--topic", "t", "--from-beginning", "--until-end"]
 
 
 def produce(client: WireClient, partition: int, value: bytes) -> int:
@@ -64,6 +68,13 @@ def test_a_full_disk_takes_its_partitions_and_not_the_broker(tmp_path: Path) -> 
             assert (parts[0].error_code, parts[0].leader_id) == (LEADER_NOT_AVAILABLE, -1)
             assert parts[0].offline_replicas == (1,)
             assert (parts[1].error_code, parts[1].leader_id) == (0, 1)
+        reading = [*READING, "--bootstrap-servers", where]
+        ran = CliRunner().invoke(app, [*reading, "--timeout", "1.5"])
+        missing = "kprod consume: t-0 has no leader: the brokers answer LEADER_NOT_AVAILABLE"
+        assert ran.stderr == f"{missing} (KP-1301); waiting\n{missing} (KP-1301)\n"
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        ran = CliRunner().invoke(app, [*reading, "--partition", "1"])
+        assert (ran.exit_code, ran.stdout.split()) == (0, ["0", "1", "2"]), ran.output
         broker.command.terminate()
         assert broker.command.wait(30) == 0
     with family("broker", *options) as broker:

@@ -59,6 +59,17 @@ def test_a_partition_that_is_not_there_is_told(bootstrap: str) -> None:
     assert "partitions 0 to 1" in ran.stderr
 
 
+def test_a_topic_that_is_not_there_is_told_and_waited_for(bootstrap: str) -> None:
+    late = ["consume", "--topic", "late", "--until-end", "--from-beginning"]
+    late += ["--bootstrap-servers", bootstrap]
+    ran = CliRunner().invoke(app, [*late, "--timeout", "1.5"])
+    assert ran.exit_code == 1
+    waiting, ended = ran.stderr.splitlines()
+    assert waiting.startswith("kprod consume: UNKNOWN_TOPIC_OR_PARTITION (3): topic 'late'")
+    assert waiting.endswith("; waiting")
+    assert ended == waiting.removesuffix("; waiting")
+
+
 def test_separators_are_those_that_are_given(bootstrap: str) -> None:
     shape = ["--format", "key-value", "--key-separator", "=", "--delimiter", r"\0"]
     ran = consume(bootstrap, "--offset", "0", "--count", "2", "--partition", "0", *shape)

@@ -1,0 +1,44 @@
+"""How a reader waits for the leaders of a topic, and what it is told meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from kprod.errors import BrokerError, KprodError, KprodTimeoutError
+
+_MOST_NAMES: Final = 10
+_FOR_EVER: Final = 10 * 365 * 86_400.0
+
+
+def _tell_nobody(_missing: KprodError) -> None:
+    pass
+
+
+class LeaderWait(NamedTuple):
+    """How long to wait for the leaders of a topic, and for which. Immutable.
+
+    ``seconds`` are an upper limit besides the deadline of the client. ``partition``: the only one
+    that needs a leader; None: all. ``tell`` gets the error that says what is missing: after a
+    second, and whenever that changes.
+    """
+
+    seconds: float = _FOR_EVER
+    partition: int | None = None
+    tell: Callable[[KprodError], object] = _tell_nobody
+
+
+ALL_LEADERS: Final = LeaderWait()
+
+
+def without_leader(topic: str, partitions: Sequence[Any]) -> KprodTimeoutError:
+    """The error about partitions without a leader, as Metadata describes them."""
+    if not partitions:
+        return KprodTimeoutError(f"topic {topic!r} has no partitions yet")
+    names = ", ".join(f"{topic}-{part.partition_index}" for part in partitions[:_MOST_NAMES])
+    if len(partitions) > _MOST_NAMES:
+        names += f" and {len(partitions) - _MOST_NAMES} more"
+    has = "has no leader" if len(partitions) == 1 else "have no leader"
+    code = next((part.error_code for part in partitions if part.error_code), 0)
+    reason = f": the brokers answer {BrokerError(code).name}" if code else ""
+    return KprodTimeoutError(f"{names} {has}{reason}")
