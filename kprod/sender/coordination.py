@@ -9,6 +9,7 @@ level of the cluster's feature ``transaction.version``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -389,7 +390,10 @@ class Coordination:
             error.next_step = NextStep.START_AGAIN if again else NextStep.CLOSE
         error.__cause__ = cause
         told = error.with_number()
-        log.error("%s; the producer can only be closed (%s)", told, error.next_step)
+        # A resumed transaction may have been ended by another process: an answer, not a failure.
+        is_over = self._resumed and isinstance(cause, BrokerError) and cause.code in LATE
+        level = logging.INFO if is_over else logging.ERROR
+        log.log(level, "%s; the producer can only be closed (%s)", told, error.next_step)
         self._identity.fatal = error
         self._transactions.end_for_good(error)
 

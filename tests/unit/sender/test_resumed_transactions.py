@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from kprod.errors import IllegalStateError, InvalidRecordError, ProducerFencedError
@@ -53,7 +55,9 @@ def test_the_protocol_is_the_one_that_brokers_tell_before_the_end() -> None:
 
 
 @BOTH
-def test_one_that_was_taken_over_is_lost(implicit: bool) -> None:
+def test_one_that_was_taken_over_is_lost(implicit: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The caller asked what became of it, so the answer is no error of the log's."""
+    caplog.set_level(logging.INFO, "kprod")
     dialogue = resumed(implicit)
     dialogue.transactions.start(Call.COMMIT)
     dialogue.coordination.settle()
@@ -62,6 +66,8 @@ def test_one_that_was_taken_over_is_lost(implicit: bool) -> None:
         dialogue.answer(EndTransaction, 90)
     with pytest.raises(ProducerFencedError):
         dialogue.hear(Call.COMMIT)
+    (line,) = caplog.records
+    assert (line.levelname, "PRODUCER_FENCED" in line.message) == ("INFO", True)
 
 
 def test_nothing_is_resumed_but_by_a_new_producer() -> None:
