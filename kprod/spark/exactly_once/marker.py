@@ -139,11 +139,16 @@ def check_rows(marker: Marker, shard: Shard, rows: int, nbytes: int) -> None:
 def check_time(shard: Shard, began: float, now: float, timeout: float) -> None:
     """Raises TransactionTooSlow at half of ``timeout``, the transaction's; all in seconds."""
     if now - began > timeout * SHARE_OF_TIME:
-        raise TransactionTooSlow(
-            f"{shard}: its transaction has been open for {now - began:,.0f} s, and brokers abort it"
-            f" after {timeout:,.0f} s: set transaction_timeout_ms higher (at most the brokers'"
-            " transaction.max.timeout.ms, 900,000 by default), or make more and smaller shards"
-        )
+        raise too_slow(shard, now - began, timeout)
+
+
+def too_slow(shard: Shard, seconds: float, timeout: float) -> TransactionTooSlow:
+    """The error of a transaction that has been open for ``seconds``."""
+    return TransactionTooSlow(
+        f"{shard}: its transaction has been open for {seconds:,.0f} s, and brokers abort it"
+        f" after {timeout:,.0f} s: set transaction_timeout_ms higher (at most the brokers'"
+        " transaction.max.timeout.ms, 900,000 by default), or make more and smaller shards"
+    )
 
 
 def check_batch_time(of: Shard, began: float, now: float, timeout: float) -> None:

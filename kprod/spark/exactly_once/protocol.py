@@ -81,8 +81,8 @@ def write_once(shard: Shard, patience: float) -> Protocol:
         written: Written = yield WriteRows(shard.transactional_id)
         marker = marker_of(shard, written)
         yield CommitMarker(shard.transactional_id, shard.group, marker)
-    except Fenced:
-        return (yield from _wait_for_winner(shard, patience))
+    except Fenced as fenced:
+        return (yield from _wait_for_winner(shard, patience, fenced))
     return Delivered(marker=marker, by_us=True)
 
 
@@ -137,12 +137,16 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
             return fresh
 
 
-def _wait_for_winner(shard: Shard, patience: float) -> Protocol:
+def _wait_for_winner(shard: Shard, patience: float, fenced: Fenced) -> Protocol:
     waited, pause = 0.0, FIRST_PAUSE
     while True:
         marker: Marker | None = yield ReadMarker(shard.group, wait=False)
         if marker is not None and was_won(marker, shard):
             return Delivered(marker=marker, by_us=False)
+        if fenced.too_slow is not None:
+            # Most likely there is no other attempt. If there is one, this failure does no harm:
+            # Spark starts none beside it, and a third one would find what the other has written.
+            raise fenced
         if waited >= patience:
             raise Fenced(
                 f"{shard}: another attempt has taken over, or another job of this name, and has not"

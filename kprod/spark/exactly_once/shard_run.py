@@ -12,8 +12,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kprod.errors import KprodError, ProducerFencedError
+from kprod.spark.errors import TransactionTooSlow
 from kprod.spark.exactly_once.atomic import prepare
-from kprod.spark.exactly_once.marker import SHARE_OF_TIME, Marker, Ranges, check_rows, check_time
+from kprod.spark.exactly_once.marker import (
+    SHARE_OF_TIME,
+    Marker,
+    Ranges,
+    check_rows,
+    check_time,
+    too_slow,
+)
 from kprod.spark.exactly_once.placement import Layout
 from kprod.spark.exactly_once.producer_steps import ProducerSteps, is_over
 from kprod.spark.exactly_once.protocol import deliver
@@ -105,11 +113,14 @@ class ShardRun:
     def follow(self, protocol: Protocol) -> Delivered:
         """Take the steps of ``protocol``. Raises ExactlyOnceError, and as ``send`` does.
 
-        Raises ProducerFencedError when another attempt has taken over and does not end the shard.
+        Raises ProducerFencedError when another attempt has taken over and does not end the shard,
+        TransactionTooSlow at once when the transaction was open for longer than its time-out.
         """
         try:
             return self._run(protocol)
         except Fenced as fenced:
+            if fenced.too_slow is not None:
+                raise fenced.too_slow from fenced.__cause__
             raise ProducerFencedError(str(fenced)) from fenced.__cause__
 
     def tick(self) -> None:
@@ -131,10 +142,19 @@ class ShardRun:
             try:
                 answer = self._take(step)
             except KprodError as error:
+                late = self._timed_out()
                 if not self._gave_way(error):
                     raise
-                fenced = Fenced(f"{self.shard}: {error}")
+                fenced = Fenced(f"{self.shard}: {error}", late)
                 fenced.__cause__ = error
+
+    def _timed_out(self) -> TransactionTooSlow | None:
+        """The error of the open transaction, if the coordinator has aborted it by now."""
+        if self._open is None:
+            return None
+        limit = self._transaction_seconds(self._steps.producer(self._open))
+        seconds = self.now() - self._began
+        return too_slow(self.shard, seconds, limit) if seconds > limit else None
 
     def _gave_way(self, error: KprodError) -> bool:
         """Abort what is open; whether another producer has taken over."""

@@ -11,13 +11,22 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from kprod.spark.errors import TransactionTooSlow
 from kprod.spark.exactly_once.marker import Marker, Ranges
 from kprod.spark.exactly_once.shard import Shard
 from kprod.transactional.two_phase_commit import PreparedTransaction
 
 
 class Fenced(Exception):
-    """A newer producer has the transactional id: nothing of this one's can be committed."""
+    """A newer producer has the transactional id: nothing of this one's can be committed.
+
+    ``too_slow`` is set where the time-out of the transaction is over: then the coordinator itself
+    has fenced the attempt, unless another attempt has taken over meanwhile.
+    """
+
+    def __init__(self, text: str, too_slow: TransactionTooSlow | None = None) -> None:
+        super().__init__(text)
+        self.too_slow = too_slow
 
 
 @dataclass(frozen=True, slots=True)

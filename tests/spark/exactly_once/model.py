@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kprod.spark.errors import ExactlyOnceError, ShardCountChanged
+from kprod.spark.errors import ExactlyOnceError, ShardCountChanged, TransactionTooSlow
 from kprod.spark.exactly_once.atomic import Ending
 from kprod.spark.exactly_once.marker import Marker, read_marker
 from kprod.spark.exactly_once.shard import Shard
@@ -71,6 +71,7 @@ class Brokers:
         self.ended: dict[tuple[str, int], bool] = {}  # by name and epoch: whether committed
         self.undecided: list[str] = []  # rows that became visible without a decision on record
         self._late: dict[str, tuple[int, str]] = {}  # markers are written, the group not told yet
+        self._timed_out: set[tuple[str, int]] = set()
         self._dice = dice
         self._stable = stable
 
@@ -92,7 +93,8 @@ class Brokers:
 
     def check(self, name: str, epoch: int) -> None:
         if self.epochs.get(name) != epoch:
-            raise Fenced(name)
+            slept = (name, epoch) in self._timed_out
+            raise Fenced(name, TransactionTooSlow(name) if slept else None)
 
     def write(self, name: str, epoch: int, rows: list[Row]) -> Any:
         self.check(name, epoch)
@@ -149,6 +151,7 @@ class Brokers:
             name = self._dice.choice(names)
             del self.open[name]
             self.ended[name, self.epochs[name]] = False
+            self._timed_out.add((name, self.epochs[name]))
             self.epochs[name] += 1
 
     def _note_undecided(self, name: str) -> None:

@@ -219,6 +219,46 @@ def test_half_of_the_time_of_a_transaction_is_the_limit(servers: str) -> None:
     assert_there(servers, "slow", [])
 
 
+@pytest.mark.parametrize("rows_after", [0, 5], ids=["at its end", "among its rows"])
+@pytest.mark.parametrize("written_meanwhile", [False, True])
+@pytest.mark.parametrize("level", [0, 2])
+def test_an_attempt_that_slept_through_its_time_out_waits_for_nobody(
+    level: int, written_meanwhile: bool, rows_after: int
+) -> None:
+    """A frozen task: the coordinator has ended its transaction, and it is fenced when it thaws.
+
+    Only what another attempt has written by then keeps it from failing at once.
+    """
+    now, slept = [0.0], list[float]()
+    expected = rows("a", 5 + rows_after)
+    with EmbeddedBroker(topics={"asleep": PARTITIONS}) as broker:
+        servers = broker.bootstrap_servers
+        broker.set_transaction_version(level)
+        wanted = shard("asleep", shards=None)
+
+        def freezes(producer: Any) -> None:
+            for row in expected[:5]:
+                producer.send("asleep", row)
+            broker.records("asleep", 5)  # waits for them
+            broker.time_out_transactions()
+            if written_meanwhile:
+                assert deliver(servers, wanted, sends("asleep", expected)).by_us
+            now[0] += 601.0
+            for row in expected[5:]:
+                producer.send("asleep", row)
+
+        def thaws() -> Delivered:
+            return deliver(servers, wanted, freezes, now=lambda: now[0], sleep=slept.append)
+
+        if written_meanwhile:
+            assert not thaws().by_us
+        else:
+            with pytest.raises(TransactionTooSlow, match="601 s"):
+                thaws()
+        assert slept == []
+        assert_there(servers, "asleep", expected if written_meanwhile else [])
+
+
 def test_a_time_out_above_what_brokers_allow_is_no_option() -> None:
     allows = TransactionConfig(max_timeout_ms=60_000)
     with EmbeddedBroker(default_partitions=PARTITIONS, transaction_config=allows) as broker:
