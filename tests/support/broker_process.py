@@ -12,14 +12,6 @@ from typing import IO, Self
 from tests.support.frozen import freeze, thaw
 from tests.support.ports import HeldPort, await_listener
 
-MODULE = """
-import runpy, sys
-sys.modules["hypothesis"] = None
-runpy.run_module("kprod.broker", run_name="__main__", alter_sys=True)
-"""
-"""``python -m kprod.broker`` as where only kprod is: kio loads Hypothesis if it is there, which is
-a third of the CPU time of a start."""
-
 
 class BrokerProcess:
     """Starts on a fixed port and data directory; ``kill`` is SIGKILL, ``start`` starts it again.
@@ -34,7 +26,7 @@ class BrokerProcess:
         self._held = HeldPort()
         self.port = self._held.number
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
-        self._command = [sys.executable, "-c", MODULE, "--port", str(self.port)]
+        self._command = [sys.executable, "-m", "kprod.broker", "--port", str(self.port)]
         self._command += ["--data-dir", str(data_dir)]
         for name, partitions in topics.items():
             self._command += ["--topic", f"{name}:{partitions}"]
