@@ -305,15 +305,16 @@ class UnsupportedVersionError(KprodError, number="KP-1606"):
 class BrokerError(KprodError, number="KP-1701"):
     """An error code in a response.
 
-    ``code`` is Kafka's number, ``name`` its symbol. Unknown numbers behave like
-    ``UNKNOWN_SERVER_ERROR``. ``record_errors`` says which records of a batch caused it, where the
-    broker told (KIP-467): its text, or None, by the record's index in the batch.
+    ``code`` is Kafka's number, ``name`` its symbol, ``detail`` the text behind them. Unknown
+    numbers behave like ``UNKNOWN_SERVER_ERROR``. ``record_errors`` says which records of a batch
+    caused it, where the broker told (KIP-467): its text, or None, by the record's index.
     """
 
     record_errors: Mapping[int, str | None] = MappingProxyType({})
 
     def __init__(self, code: int, detail: str = "") -> None:
         self.code = code
+        self.detail = detail
         self.name = ERROR_NAMES.get(code, f"UNKNOWN_ERROR_{code}")
         self.retriable = code in RETRIABLE
         self.refreshes_metadata = code in REFRESHES_METADATA

@@ -51,6 +51,8 @@ class ClientSecurity:
             return
         offered = call(ApiKey.SASL_HANDSHAKE, {"mechanism": self.mechanism})
         if offered.error_code:
+            if not offered.mechanisms:
+                raise SaslAuthenticationError(f"{host} takes no logins on this port")
             known = ", ".join(offered.mechanisms)
             raise SaslAuthenticationError(f"{host} takes {known}, not {self.mechanism}")
         conversation = self.begin(host)

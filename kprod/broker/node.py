@@ -268,8 +268,8 @@ def or_error(
     except CorruptBatch as error:
         code, text = int(ErrorCode.corrupt_message), str(error)
     except BrokerError as error:
-        code, text = error.code, str(error)
-    return {**fields, "error_code": code, "error_message": text}
+        code, text = error.code, error.detail
+    return {**fields, "error_code": code, "error_message": text or None}
 
 
 def one_by_one(handler: Callable[[Call, Node], Message]) -> Handler:

@@ -21,6 +21,8 @@ def main() -> None:
         if error.name != "kio":
             raise
         sys.exit(f"kprod: {error}")
+    except OSError as error:  # the output cannot be written: a full disk
+        sys.exit(f"kprod: {error}")
 
 
 def _print_pages(wanted: list[str]) -> str | None:

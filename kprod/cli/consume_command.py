@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -16,12 +18,13 @@ from kprod.cli.client_options import (
     reader_security,
     take_servers,
 )
-from kprod.cli.exits import told_failures
+from kprod.cli.exits import STOP_SIGNALS, stop_signals_to, told_failures
 from kprod.cli.record_lines import PrintFormat, printed, unescaped
 from kprod.cli.record_template import RecordTemplate
 from kprod.errors import KprodError, numbered
 
 if TYPE_CHECKING:
+    from kprod.broker.leader_wait import LeaderWait
     from kprod.broker.log_reader import Begin
     from kprod.broker.records.record_batch import StoredRecord
 
@@ -33,6 +36,14 @@ Template = Annotated[
         "-f",
         help="Print this for each record instead, with kcat's signs: %t topic, %p partition,"
         " %o offset, %T timestamp, %k key, %s value, %K and %S their lengths, %h headers.",
+    ),
+]
+
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        help="Seconds to wait for a topic or a leader that is missing. Without it: for ever.",
     ),
 ]
 
@@ -66,13 +77,7 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop behind the records that the topic holds now.")
     ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001,
-            help="Seconds to wait for a topic or a leader that is missing. Without it: for ever.",
-        ),
-    ] = None,
+    timeout: Timeout = None,
     option: Options = None,
     config: ConfigFile = None,
 ) -> None:
@@ -84,26 +89,36 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """
     options = reader_options(option, config)
     servers = take_servers(options, bootstrap_servers)
-    from kprod.broker.leader_wait import LeaderWait
     from kprod.broker.log_reader import TopicFollower
 
-    wait = LeaderWait(tell=_tell_missing, partition=partition)
-    if timeout is not None:
-        wait = wait._replace(seconds=timeout)
     begin = _begin(offset or ("beginning" if from_beginning else "end"))
     tell = _teller(topic, output, unescaped(key_separator), unescaped(delimiter), template)
-    with told_failures("kprod consume"):
+    with told_failures("kprod consume"), stop_signals_to(_stop):
         follower = TopicFollower(
             servers or "localhost:9092",
             topic,
             begin=begin,
-            wait=wait,
+            wait=_wait(partition, timeout),
             group=group,
             security=reader_security(options),
         )
         with follower:
             _print(follower.poll, tell, count, lambda: until_end and follower.at_end)
             follower.commit()
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """SIGTERM ends the reading as Ctrl-C does, so that a group is committed; a second one kills."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+def _wait(partition: int | None, timeout: float | None) -> LeaderWait:
+    from kprod.broker.leader_wait import LeaderWait
+
+    wait = LeaderWait(tell=_tell_missing, partition=partition)
+    return wait if timeout is None else wait._replace(seconds=timeout)
 
 
 def _tell_missing(missing: KprodError) -> None:
@@ -134,7 +149,7 @@ def _begin(offset: str) -> Begin:
 def _teller(
     topic: str, form: PrintFormat, key_separator: str, delimiter: str, template: str | None
 ) -> Callable[[int, StoredRecord], None]:
-    """What prints a record. Raises BadParameter for a template with a sign that is none."""
+    """The printer of a record. Raises BadParameter for an unknown sign in a template."""
     show = partial(printed, form=form, key_separator=key_separator)
     end = delimiter.encode()
     if template is not None:
@@ -151,7 +166,7 @@ def _print(
     count: int | None,
     ended: Callable[[], bool],
 ) -> None:
-    """Until ``count`` records were printed, ``ended`` says so, or Ctrl-C."""
+    """Print until ``count`` records were printed, ``ended`` is true, or a signal comes."""
     printed = 0
     try:
         while not ended():

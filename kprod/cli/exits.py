@@ -23,6 +23,8 @@ def told_failures(command: str) -> Iterator[None]:
     """Print a failure that the user can act on, without a traceback, and end with exit code 1."""
     try:
         yield
+    except BrokenPipeError:  # the reader of the output has seen enough: Typer ends in silence
+        raise
     except (CommandFailure, KprodError, OSError) as error:
         typer.echo(f"{command}: {numbered(error)}", err=True)
         raise typer.Exit(1) from error

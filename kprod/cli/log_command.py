@@ -16,7 +16,11 @@ log = typer.Typer(help="Look into the files of a log, ours or Apache Kafka's; re
 def dump(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Files of a partition: .log, .index, .timeindex, .txnindex, .snapshot"),
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="Files of a partition: .log, .index, .timeindex, .txnindex, .snapshot",
+        ),
     ],
     records: Annotated[bool, typer.Option("--records", help="Show the records, too.")] = False,
 ) -> None:
@@ -36,7 +40,12 @@ def dump(
 @log.command()
 def verify(
     directories: Annotated[
-        list[Path], typer.Argument(help="Directories of partitions, or a whole data directory")
+        list[Path],
+        typer.Argument(
+            exists=True,
+            file_okay=False,
+            help="Directories of partitions, or a whole data directory",
+        ),
     ],
 ) -> None:
     """Check every batch, index and snapshot; exit with 1 and the list of what is wrong."""
@@ -44,7 +53,11 @@ def verify(
 
     wrong = 0
     for directory in directories:
-        for partition in partition_directories(directory):
+        partitions = partition_directories(directory)
+        if not partitions:
+            typer.echo(f"{directory}: has no partition")
+            wrong += 1
+        for partition in partitions:
             found = list(check_directory(partition))
             typer.echo(f"{partition}: {'ok' if not found else f'{len(found)} problems'}")
             for problem in found:

@@ -53,16 +53,17 @@ class LineSender:
         self._partition = partition
         self._headers = headers
         self._complain = complain
-        self.refused = 0
-        """Lines that never came into the producer; its own report counts those that did."""
+        self.read = 0
+        """Lines taken from the input: one that a signal interrupts may be in no report."""
         self._lock = threading.Lock()  # guards the one below: two threads complain
         self._complaints = 0
 
     def send_all(self, records: Iterable[LineRecord | BadLineError]) -> None:
         """Send until the input ends. Raises KprodError when nothing at all can be sent any more."""
         for record in records:
+            self.read += 1
             if isinstance(record, BadLineError):
-                self._refuse(str(record))
+                self._tell(str(record))
             else:
                 self._send(record)
 
@@ -78,16 +79,12 @@ class LineSender:
                 record.timestamp_ms,
             )
         except OF_THE_LINE as error:  # the next one may do
-            self._refuse(f"{where}: {error.with_number()}")
+            self._tell(f"{where}: {error.with_number()}")
         except KprodError as error:
-            self._refuse(f"{where}: {error.with_number()}")
+            self._tell(f"{where}: {error.with_number()}")
             raise
         else:
             future.add_errback(lambda error: self._tell(f"{where}: {error.with_number()}"))
-
-    def _refuse(self, complaint: str) -> None:
-        self.refused += 1
-        self._tell(complaint)
 
     def _tell(self, complaint: str) -> None:
         with self._lock:
@@ -173,13 +170,15 @@ def _deliver(producer: Any, sender: LineSender, records: Iterator[Any]) -> int:
     except KprodError:
         _complain("the rest of the input is not sent")
         report, code = producer.close(timeout=LAST_SECONDS), 1
-    lost = sender.refused + report.failed + report.pending
+    lost = sender.read - report.delivered
     _complain(f"{report.delivered:,} delivered, {lost:,} failed")
     return code or (1 if lost else 0)
 
 
 @contextmanager
 def _lines(file: Path | None) -> Iterator[IO[bytes]]:
+    if file is None and sys.stdin is None:
+        raise typer.BadParameter("standard input is closed; pipe lines into it, or give --file")
     if file is None:
         yield sys.stdin.buffer
         return

@@ -58,6 +58,14 @@ def test_dump_shows_batches_records_and_indexes(data_dir: Path) -> None:
     assert (code, "not one of .log, .index" in text) == (1, True)
 
 
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    for command in ("dump", "verify"):
+        code, text = run("log", command, str(tmp_path / "nothing"))
+        assert (code, "does not exist" in " ".join(text.split())) == (2, True), text
+    code, text = run("log", "verify", str(tmp_path))
+    assert (code, text) == (1, f"{tmp_path}: has no partition\n")
+
+
 def test_verify_finds_a_flipped_bit_and_a_wrong_index(data_dir: Path, tmp_path: Path) -> None:
     assert run("log", "verify", str(data_dir))[0] == 0
     damaged = tmp_path / "t-0"

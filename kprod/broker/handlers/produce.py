@@ -164,7 +164,8 @@ def produce(call: Call, node: Node) -> Message | None:
         return {"responses": answers}
     failed = [p for answer in answers for p in answer["partition_responses"] if p["error_code"]]
     if failed:
-        raise HangUp(f"a batch sent with acks=0 was refused: {failed[0]['error_message']}")
+        refused = BrokerError(failed[0]["error_code"], failed[0]["error_message"] or "")
+        raise HangUp(f"a batch sent with acks=0 was refused: {refused}")
     return None
 
 
@@ -187,7 +188,7 @@ def _partition(part: Any, topic: Topic, call: Call, node: Node) -> Message:
 
 
 def _refused(part: Any, error: BrokerError) -> Message:
-    refused = {"index": part.index, "error_code": error.code, "error_message": str(error)}
+    refused = {"index": part.index, "error_code": error.code, "error_message": error.detail or None}
     return {**refused, "base_offset": -1}
 
 

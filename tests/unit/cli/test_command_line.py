@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -99,3 +100,40 @@ def test_the_package_can_be_run() -> None:
         [sys.executable, "-m", "kprod", "--version"], capture_output=True, text=True, check=True
     )
     assert ran.stdout == f"kprod {kprod.__version__}\n"
+
+
+def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of sh in which ``$kprod`` is the command."""
+    kprod_command = f"{sys.executable} -m kprod.cli"
+    return subprocess.run(
+        ["sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"kprod": kprod_command, **variables},
+    )
+
+
+@pytest.mark.parametrize("arguments", ["--version", "errors KP-1303", "topics list"])
+def test_an_output_that_cannot_be_written_is_told_in_a_line(arguments: str) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        servers = f"--bootstrap-servers {broker.bootstrap_servers}" if "list" in arguments else ""
+        ran = shell(f"$kprod {arguments} {servers} > /dev/full")
+    assert ran.returncode == 1
+    assert ran.stderr == "kprod: [Errno 28] No space left on device\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for _ in range(20_000):
+                producer.send("t", b"a line")
+        consume = f"$kprod consume --bootstrap-servers {broker.bootstrap_servers} --topic t"
+        ran = shell(f"{consume} --from-beginning | head -1")
+    assert (ran.stdout, ran.stderr) == ("a line\n", "")
+
+
+def test_lines_from_a_closed_input_are_refused() -> None:
+    ran = shell("$kprod produce --topic t --bootstrap-servers 127.0.0.1:1 <&-")
+    assert ran.returncode == 2
+    assert "standard input is closed" in ran.stderr

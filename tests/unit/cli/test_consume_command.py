@@ -11,6 +11,7 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log_reader import read_topic
 from kprod.cli.app import app
+from tests.unit.cli.processes import family
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,17 @@ def test_a_topic_that_is_not_there_is_told_and_waited_for(bootstrap: str) -> Non
     assert waiting.startswith("kprod consume: UNKNOWN_TOPIC_OR_PARTITION (3): topic 'late'")
     assert waiting.endswith("; waiting")
     assert ended == waiting.removesuffix("; waiting")
+
+
+def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
+    where = ("--topic", "t", "--bootstrap-servers", bootstrap, "--partition", "0")
+    with family("consume", *where, "--from-beginning", "--group", "g", "--count", "20") as process:
+        stdout = process.command.stdout
+        assert stdout is not None
+        assert [stdout.readline() for _ in range(10)][-1] == "0-9\n"
+        process.command.terminate()
+        assert process.command.wait(30) == 0
+    assert consume(bootstrap, "--group", "g", "--offset", "beginning", *where[-2:]).stdout == ""
 
 
 def test_separators_are_those_that_are_given(bootstrap: str) -> None:

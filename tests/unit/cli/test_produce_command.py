@@ -101,6 +101,25 @@ def test_ctrl_c_delivers_what_was_read(bootstrap: str) -> None:
     assert err == "2 delivered, 0 failed\n"
 
 
+def test_a_line_that_a_signal_interrupts_is_counted() -> None:
+    """It waits for its topic when the signal comes: the producer has never counted it.
+
+    The wait is short, for a signal that comes just before it is noticed at its end.
+    """
+    arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
+    with family(*arguments, "-X", "max_block_ms=5000") as process:
+        stdin, stderr = process.command.stdin, process.command.stderr
+        assert stdin is not None
+        assert stderr is not None
+        stdin.write("a\n")
+        stdin.flush()
+        assert "cannot connect" in stderr.readline()
+        process.command.terminate()
+        _out, err = process.command.communicate(timeout=30)
+    assert process.command.returncode == 143
+    assert err.endswith("0 delivered, 1 failed\n")
+
+
 def test_records_end_where_the_delimiter_says(bootstrap: str) -> None:
     ran = produce(
         bootstrap, "delimited", "--delimiter", r"\0", "--key-separator", "=", lines="k=a\nb\0l=\0"

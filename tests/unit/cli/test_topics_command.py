@@ -58,7 +58,7 @@ def test_a_topic_is_made_as_it_is_asked_for(broker: EmbeddedBroker) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["create", "orders"], "TOPIC_ALREADY_EXISTS"),
+        (["create", "orders"], "TOPIC_ALREADY_EXISTS (36): topic orders exists"),
         (["create", "a/b"], "a/b"),
         (["create", "fresh", "--topic-option", "no.such=1"], "no.such"),
         (["describe", "missing"], "missing"),
