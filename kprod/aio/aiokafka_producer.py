@@ -51,7 +51,7 @@ class RecordMetadata(NamedTuple):
 
 
 def stored(native: FutureRecordMetadata) -> RecordMetadata:
-    """Of a record that has its outcome. Raises what ended it."""
+    """The metadata of a record that has its outcome. Raises the error that ended it."""
     told = native.value or native.get(0)
     delivery: BatchDelivery = native.delivery
     if delivery.is_split:
@@ -236,7 +236,7 @@ class AIOKafkaProducer:
     async def _by(
         self, serialize: serializers.Serialize | None, topic: str, headers: Any, data: Any
     ) -> Any:
-        """What the serializer makes of the data; the loop goes on while it has to wait."""
+        """The serializer's result; the event loop runs on while the serializer waits."""
         if serialize is None:
             return data
         while True:
@@ -375,12 +375,12 @@ def _translating() -> Iterator[None]:
 
 
 def _not_given() -> object:
-    """What aiokafka has as the default of ``acks``: frameworks pass it on."""
+    """True for aiokafka's own default of ``acks``, which frameworks pass on."""
     return getattr(sys.modules.get("aiokafka.producer.producer"), "_missing", ...)
 
 
 def _check(options: dict[str, Any]) -> None:
-    """What aiokafka refuses, in its words: with a ValueError each."""
+    """Raise ValueError, with aiokafka's text, for options that aiokafka refuses."""
     acks = options.get("acks", -1)
     if acks not in _ACKS:
         raise ValueError("Invalid ACKS parameter")

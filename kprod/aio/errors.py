@@ -89,9 +89,9 @@ def told_by_cluster(error: native.KprodError) -> native.KprodError:
 
 
 def _told_by_broker(error: native.KprodError) -> native.BrokerError | None:
-    """What a broker told, where kprod says what came of it: aiokafka raises just that.
+    """The broker's own error behind one of kprod's, where aiokafka raises just that.
 
-    Of a transaction that can only be aborted, a producer that can only be closed, and a record that
+    That is: a transaction can only be aborted, a producer can only be closed, or a record has
     expired. A fenced producer has an error of its own there, too.
     """
     cause = error.__cause__
@@ -106,7 +106,7 @@ def _told_by_broker(error: native.KprodError) -> native.BrokerError | None:
 
 
 def for_aiokafka(error: native.KprodError) -> Exception:
-    """What aiokafka would have raised, in the words of ``error`` and caused by it."""
+    """The error that aiokafka would have raised, with the text of ``error``, and caused by it."""
     cause = _told_by_broker(error)
     told = translated(cause or error)
     if not isinstance(told, face.KafkaError):

@@ -65,7 +65,7 @@ class LoopTokens:
         self.extensions = getattr(provider, "extensions", dict)
 
     def token(self) -> Any:
-        """What the coroutine returns. Raises what it raises, SaslAuthenticationError after 30 s.
+        """The coroutine's result. Raises its exception, and SaslAuthenticationError after 30 s.
 
         Never in the loop's own thread, which would wait for itself.
         """

@@ -19,7 +19,7 @@ class BatchRecord(NamedTuple):
 
 
 class AppendedRecord(NamedTuple):
-    """What is known of a record in a batch: its place there, its size in bytes, its timestamp."""
+    """A record in a batch: its place there, its size in bytes, its timestamp."""
 
     offset: int
     size: int

@@ -49,7 +49,7 @@ class ChildSession:
         return self._process.poll()
 
     def output(self) -> str:
-        """What the program has printed so far."""
+        """The output of the program so far."""
         return self._log.read_text(errors="replace")
 
     def stop(self, patience: float) -> None:

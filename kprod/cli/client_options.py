@@ -163,7 +163,7 @@ def _is_about_connecting(name: str) -> bool:
 
 
 def reader_security(options: Mapping[str, Any]) -> ClientSecurity:
-    """What these options of a producer ask for. Raises typer.BadParameter."""
+    """TLS and login from these options of a producer. Raises typer.BadParameter."""
     from kprod.broker.client_security import ClientSecurity
     from kprod.config import ProducerConfig
     from kprod.security.composition import mechanism_of, tls_contexts

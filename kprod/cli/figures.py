@@ -1,4 +1,4 @@
-"""What a piece of work costs this process, and what such a figure depends on."""
+"""Measures the cost of a piece of work for this process, and names what the figure depends on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cores() -> int:
 
 
 def producer_options(config: ProducerConfig) -> str:
-    """Those that decide most about speed."""
+    """The options that matter most for speed."""
     acks = "all" if config.acks == -1 else str(config.acks)
     idempotent = "idempotent" if config.enable_idempotence else "not idempotent"
     return (

@@ -39,7 +39,7 @@ def _header(header: Header) -> bytes:
 
 
 class RecordTemplate:
-    """What stands in the text is printed, and each sign as what it means. Immutable.
+    """A text to print for each record, with a value in the place of each sign. Immutable.
 
     ``text``: ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%T`` timestamp, ``%k`` and ``%s`` key
     and value as they are, ``%K`` and ``%S`` their lengths in bytes, ``%h`` headers, ``%%`` a per

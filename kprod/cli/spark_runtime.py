@@ -1,4 +1,4 @@
-"""What the commands need of Spark: a Java that runs it, and a thread of its own."""
+"""Spark for the commands: a check of the Java that runs it, and a thread of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def why_no_spark() -> str | None:
 
 
 def why_no_java(environment: Mapping[str, str] = os.environ) -> str | None:
-    """What is wrong with the Java that Spark would start, None when it can run Spark.
+    """The fault of the Java that Spark would start; None when it can run Spark.
 
     As Spark does: the one of ``JAVA_HOME`` when that is set, else the first on ``PATH``.
     """
@@ -61,7 +61,7 @@ LONGEST_END = 3.0
 
 
 def in_spark_thread(work: Callable[[], T], stop: Callable[[], object]) -> T:
-    """What ``work`` returns or raises, which runs in a thread of its own. Main thread.
+    """Run ``work`` in a thread of its own, and return or raise as it does. Main thread.
 
     A signal's handler runs in the main thread, and its exception would end a call to the JVM
     there: the answer would be taken for that to the next call, and what the JVM still does for the

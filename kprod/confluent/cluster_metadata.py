@@ -1,4 +1,4 @@
-"""What list_topics returns: the cluster in confluent_kafka.admin's words"""
+"""The result of list_topics: the cluster in the classes of confluent_kafka.admin"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a producer logs in with, and may change while it runs: a password, tokens of a callback"""
+"""The credentials of a producer, which may change while it runs: a password, OAuth tokens"""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class OAuthTokens:
         return self._current.text
 
     def extensions(self) -> Sequence[tuple[str, str]]:
-        """Those of the token."""
+        """The SASL extensions of the token."""
         return self._current.extensions
 
     @property
@@ -118,7 +118,7 @@ class OAuthTokens:
 
 
 class _Unusable(Exception):
-    """What the callback returned; the text says why, without what may be secret."""
+    """The result of a token callback cannot be used; the text says why, without secrets."""
 
 
 def _checked(extensions: Any) -> tuple[tuple[str, str], ...]:

@@ -76,7 +76,7 @@ LOCAL = _table("""
 -138 _INVALID_DIFFERENT_RECORD Local: an invalid record in the same batch caused the failure of this message too
 -137 _DESTROY_BROKER Local: Broker handle destroyed without termination
 """)
-"""Those of the client itself."""
+"""Codes of the client itself."""
 
 BROKER = _table("""
 -1 UNKNOWN Unknown broker error
@@ -205,4 +205,4 @@ BROKER = _table("""
 132 STREAMS_TOPOLOGY_FENCED Broker: The supplied topology epoch is outdated
 133 SHARE_SESSION_LIMIT_REACHED Broker: The limit of share sessions has been reached
 """)
-"""Those that brokers answer with."""
+"""Codes in brokers' answers."""

@@ -48,7 +48,7 @@ def also_theirs() -> None:
 
 
 class KafkaError(KafkaException, metaclass=_Codes):
-    """What went wrong: a code, its name, and words. Immutable; equal to its code.
+    """An error: a code, its name, and a text. Immutable; equal to its code.
 
     It can be raised: that is a KafkaException, which carries it.
     """
@@ -81,7 +81,7 @@ class KafkaError(KafkaException, metaclass=_Codes):
         return self._name
 
     def str(self) -> str:
-        """What happened, in words."""
+        """The text of the error."""
         return self._words
 
     def fatal(self) -> bool:

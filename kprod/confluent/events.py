@@ -1,4 +1,4 @@
-"""What poll and flush tell besides delivery reports: statistics, failed connections, throttling"""
+"""Events of poll and flush besides delivery reports: statistics, failed connections, throttling"""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Events:
 
 
 class _Forwarded(logging.Handler):
-    """What kprod logs about one producer, for a logger of the application's."""
+    """A handler that passes kprod's log about one producer to a logger of the application's."""
 
     def __init__(self, logger: Any, client_id: str) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ class NativeProducer(KafkaProducer):
             self._metadata.await_topic(topic, timeout, self._wake)
 
     def ask_about(self, topics: Sequence[str] | None, timeout: float) -> MetadataReply:
-        """What a broker says of the cluster and of ``topics``, None for all topics.
+        """Ask a broker about the cluster and about ``topics``, None for all topics.
 
         Waits at most ``timeout`` seconds. Raises as ``Sender.fetch_metadata``. The producer keeps
         nothing of it.

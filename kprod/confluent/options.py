@@ -145,7 +145,7 @@ _HERE = frozenset(
 
 
 class Settings(NamedTuple):
-    """What the face does itself; the rest is the native producer's. Times in seconds."""
+    """Options of this face itself; the native producer has the others. Times in seconds."""
 
     on_delivery: Callable[..., object] | None
     only_errors: bool
@@ -163,7 +163,7 @@ class Settings(NamedTuple):
 
 
 def settled(conf: Any, named: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """What a configuration asks for. Raises TypeError, ValueError and KafkaException."""
+    """Parse a configuration. Raises TypeError, ValueError and KafkaException."""
     if conf is None and not named:
         raise TypeError("expected configuration dict")
     if conf is not None and not isinstance(conf, dict):

@@ -93,7 +93,7 @@ class Producer(Producing, ProducerTransactions):
             self._unassigned.add(record)
 
     def _attempts(self, record: Unassigned) -> Attempts:
-        """What queues a record that had to wait for its topic."""
+        """The function that queues a record after it has waited for its topic."""
         native, partition = self._running, record.partition
         if partition is None:
             partition = self._partition(native, record.topic, record.key)

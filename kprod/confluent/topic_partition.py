@@ -42,7 +42,7 @@ class TopicPartition:
 
     @property
     def metadata(self) -> str | None:
-        """What the application wants to be kept with the offset."""
+        """A text of the application's, kept with the offset."""
         return self._metadata
 
     @property

@@ -50,7 +50,7 @@ class Unassigned(NamedTuple):
 
 
 def check(record: Unassigned) -> None:
-    """What ``send`` would refuse once the topic is known. Raises TypeError and KafkaException."""
+    """Refuse now what ``send`` would refuse later. Raises TypeError and KafkaException."""
     try:
         check_partition(record.partition)
         check_timestamp(record.timestamp_ms)

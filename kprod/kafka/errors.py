@@ -88,7 +88,7 @@ class RetriableError(KafkaError):
 
 
 class InvalidMetadataError(RetriableError):
-    """What is known of the cluster is old; it is asked for anew."""
+    """The metadata of the cluster is old; the producer asks for it again."""
 
     invalid_metadata = True
 
@@ -167,7 +167,7 @@ class QuotaViolationError(KafkaError):
 
 
 class StaleMetadata(InvalidMetadataError):
-    """What is known of the cluster is too old."""
+    """The metadata of the cluster is too old."""
 
 
 class TooManyInFlightRequests(RetriableError):
@@ -403,7 +403,7 @@ _BY_KIND: tuple[tuple[type[native.KprodError], type[KafkaError]], ...] = (
 
 
 def translated(error: native.KprodError) -> Exception:
-    """What kafka-python would have raised, caused by ``error``.
+    """The error that kafka-python would have raised, caused by ``error``.
 
     ``persisted`` goes along. An argument that no record can carry stays what it is: a ValueError or
     a TypeError, as there.

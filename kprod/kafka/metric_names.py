@@ -13,7 +13,7 @@ _ALSO: Mapping[str, Callable[[Mapping[str, float]], float]] = {
 
 
 class MetricName(NamedTuple):
-    """What identifies a metric, as ``kafka.metrics.MetricName``; ``tags`` are pairs."""
+    """The name of a metric, as ``kafka.metrics.MetricName``; ``tags`` are pairs."""
 
     name: str
     group: str

@@ -79,7 +79,7 @@ HANDLED_HERE = frozenset(
 
 
 class Config(dict[str, Any]):
-    """What ``producer.config`` is: every option by name.
+    """The mapping of ``producer.config``: every option by name.
 
     A password, or what has one in it, is a ``kprod.config.secret.Secret``: ``reveal()`` tells it.
     The ``repr`` shows no object that tells tokens or passwords either.

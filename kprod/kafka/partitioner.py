@@ -27,7 +27,7 @@ def murmur2(data: bytes) -> int:
 
 
 class Cluster:
-    """What partitioners of kafka-python ask of its ``ClusterMetadata``. Immutable."""
+    """The part of kafka-python's ``ClusterMetadata`` that its partitioners use. Immutable."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
@@ -42,7 +42,7 @@ class Cluster:
         return None if known is None else set(range(len(known)))
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Those that have a leader, None for a topic that is not known."""
+        """The partitions with a leader; None for an unknown topic."""
         known = self._snapshot.topic(topic)
         return None if known is None else set(known.available)
 

@@ -183,7 +183,7 @@ class KafkaProducer:
         return key, value, changed
 
     def _cluster_with(self, topic: str) -> partitioners.Cluster:
-        """What is known of the cluster, with this topic."""
+        """The metadata of the cluster, once it has this topic."""
         if self._native.cluster.topic(topic) is None:
             self._native.partitions_for(topic)
         return partitioners.Cluster(self._native.cluster)
@@ -337,7 +337,7 @@ def _refuse_idempotence(options: dict[str, Any], version: tuple[int, ...]) -> No
 
 
 def _check(value: Any, key: Any, headers: Any) -> None:
-    """What kafka-python refuses, and kprod takes."""
+    """Refuse options that kafka-python refuses and kprod takes."""
     if value is None and key is None:
         raise ValueError("Need at least one: key or value")
     if headers is None:

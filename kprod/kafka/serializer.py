@@ -29,7 +29,7 @@ class Deserializer(ABC):
 
     @abstractmethod
     def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes) -> Any:
-        """What ``data`` stands for."""
+        """The object that ``data`` encodes."""
 
     def close(self) -> None:  # noqa: B027
         """Called once, when the consumer is closed."""
@@ -57,14 +57,14 @@ class DefaultSerializer(Serializer, Deserializer):
 
 
 class JsonSerializer(DefaultSerializer):
-    """What ``json.dumps`` makes of it, None as it is."""
+    """The result of ``json.dumps``; None stays None."""
 
     def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
         """Raises TypeError and ValueError as ``json.dumps`` does."""
         return None if data is None else super().serialize(topic, headers, json.dumps(data))
 
     def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes | None) -> Any:
-        """What ``json.loads`` makes of it."""
+        """The result of ``json.loads``."""
         return None if data is None else json.loads(super().deserialize(topic, headers, data))
 
 
@@ -75,7 +75,7 @@ class SerializeWrapper(Serializer):
         self.fn = fn
 
     def serialize(self, topic: str, headers: list[tuple[str, bytes]], data: Any) -> Any:
-        """What the function makes of it."""
+        """The result of the function."""
         return data if self.fn is None else self.fn(data)
 
 

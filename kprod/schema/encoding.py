@@ -22,7 +22,7 @@ class Encoding(Protocol):
     """Immutable; it pickles, so that one process may ask the registry and others encode."""
 
     def encoder(self, prefix: bytes) -> Encode:
-        """What turns an object into ``prefix`` and its bytes; it raises what the library does.
+        """A function from an object to ``prefix`` and its bytes; it raises as the library does.
 
         Raises ConfigError for a schema that cannot be used.
         """
@@ -38,7 +38,7 @@ def parsed_json(text: str) -> Any:
 
 
 def unusable(error: Exception) -> ConfigError:
-    """What to raise for a schema; its text may come from a registry, so it is told in one line."""
+    """The error about a schema, in one line: its text may come from a registry."""
     return ConfigError(f"schema: {type(error).__name__}: {printable(str(error))}")
 
 

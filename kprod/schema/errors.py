@@ -1,4 +1,4 @@
-"""What a schema registry refused, or why it could not be asked"""
+"""Errors of schema registries: a request that was refused, or one that got no answer"""
 
 from __future__ import annotations
 

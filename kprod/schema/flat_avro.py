@@ -59,7 +59,7 @@ def _simple(kind: Any) -> tuple[str, Any] | None:
 
 
 def _own_writer(kind: Any) -> Callable[[Any], bytes] | None:
-    """What writes a field by itself; None where its type is defined elsewhere in the schema."""
+    """The writer of one field alone; None where its type is defined elsewhere in the schema."""
     from fastavro import parse_schema, schemaless_writer
     from fastavro.schema import UnknownType
 

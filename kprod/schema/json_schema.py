@@ -57,7 +57,7 @@ def _title(text: str) -> str | None:
 
 
 def _gathered(schema: Schema, registry: SchemaRegistry) -> tuple[tuple[str, str], ...]:
-    """What the schema refers to, and what that refers to, by its URI."""
+    """All schemas that the schema refers to, directly or not, by URI."""
     found: dict[str, str] = {}
     left = list(schema.references)
     while left:

@@ -188,14 +188,14 @@ def _normalized(normalize: bool) -> str:
 
 
 def _differences(told: Any, said: str) -> str:
-    """What differs in the registry's words, without those that ``said`` has: one line."""
+    """The registry's words about the difference, without those in ``said``, in one line."""
     messages = told.get("messages") if isinstance(told, dict) else None
     texts = [str(each) for each in messages] if isinstance(messages, list) else []
     return printable("; ".join(text for text in texts if text not in said))
 
 
 def _answer(told: Any, schema: Schema | None = None) -> RegisteredSchema:
-    """What the registry answered; it repeats the schema or it does not."""
+    """The registry's answer; some registries repeat the schema in it."""
     try:
         guid = told.get("guid")
         return RegisteredSchema(

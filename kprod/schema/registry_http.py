@@ -59,7 +59,7 @@ class RegistryHttp:
         self._first = 0  # the address that answered last
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """What the answer's JSON holds.
+        """The content of the answer's JSON.
 
         Raises SchemaNotFoundError, IncompatibleSchemaError, and RegistryError for other refusals
         and when no address answered in time: the last answer, or why none came.

@@ -43,7 +43,7 @@ def concealed(options: RegistrySecurity) -> dict[str, Any]:
 
 
 def tls_settings(options: dict[str, Any]) -> TlsSettings:
-    """What HTTPS is spoken with."""
+    """The TLS context for HTTPS."""
     password = options.get("ssl_password")
     return TlsSettings(
         context=options.get("ssl_context"),

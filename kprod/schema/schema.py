@@ -11,7 +11,7 @@ SchemaType: TypeAlias = Literal["AVRO", "PROTOBUF", "JSON"]
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """What a schema calls ``name`` is the schema ``version`` of ``subject``. Immutable.
+    """A reference: the name ``name`` in a schema means ``version`` of ``subject``. Immutable.
 
     ``name``: the full name of an Avro type, the path of an imported ``.proto`` file, or the URI in
     a ``$ref``.

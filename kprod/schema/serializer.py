@@ -1,4 +1,4 @@
-"""What the serializers of all formats share: a subject for each topic, an id, an encoder"""
+"""The base of the serializers of all formats: a subject for each topic, an id, an encoder"""
 
 from __future__ import annotations
 
@@ -184,14 +184,14 @@ class SchemaSerializer(ABC):
 
     @abstractmethod
     def encoding(self, schema: Schema) -> Encoding:
-        """What encodes with ``schema`` without a registry; what it refers to is asked for now."""
+        """An encoder for ``schema`` that needs no registry; its references are fetched now."""
 
     def _encoder(self, prefix: bytes, schema: Schema) -> Encode:
         encode, to_dict = self.encoding(schema).encoder(prefix), self._to_dict
         return encode if to_dict is None else lambda data: encode(to_dict(data))
 
     def _id_suffix(self) -> bytes:
-        """What follows an id."""
+        """The bytes between the id and the data."""
         return b""
 
     @abstractmethod

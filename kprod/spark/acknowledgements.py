@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class SentRows(Protocol):
-    """What a send was made of."""
+    """The arguments of a send."""
 
     @property
     def nbytes(self) -> int:
         """The memory they take, about."""
 
     def arguments(self, number: int) -> SendArguments:
-        """What ``KafkaProducer.send`` would send row ``number`` with."""
+        """The arguments of ``KafkaProducer.send`` for row ``number``."""
 
     def payload_bytes(self, number: int) -> int:
         """The bytes of key and value of row ``number``."""
@@ -155,7 +155,7 @@ class Acknowledgements:
             raise self._failure()
 
     def ranges(self) -> list[OffsetRange]:
-        """What was acknowledged so far, by topic and partition."""
+        """The ranges of offsets acknowledged so far, by topic and partition."""
         return [
             OffsetRange(topic=tp.topic, partition=tp.partition, first=f, last=last, records=n)
             for tp, (f, last, n) in sorted(self._ranges.items())
@@ -255,7 +255,7 @@ class Acknowledgements:
             seen[1] = max(seen[1], last)
 
     def _failure(self) -> DeliveryError:
-        """What is known now. Those without an outcome are not waited for: the task fails anyway."""
+        """The error, by the outcomes that are known: the task fails without waiting for others."""
         failed: list[_Failed] = []
         unknown, place = 0, None
         # One look at each: the sender goes on meanwhile.

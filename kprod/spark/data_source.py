@@ -33,7 +33,7 @@ from kprod.spark.writer_options import NAMES
 PREFIX = "kafka."
 COLUMN = "columns."
 SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname", "includeheaders"})
-"""What Spark hands to every sink, and what its Kafka format takes for sources."""
+"""Options that Spark passes to every sink, and those of its Kafka format for sources."""
 
 NO_BROKERS = (
     "kafka.bootstrap.servers: the option is missing. (Spark hands the OPTIONS of a table to no"
@@ -126,7 +126,7 @@ StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourc
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task tells the driver."""
+    """The message of one task to the driver."""
 
     outcome: TaskOutcome
 

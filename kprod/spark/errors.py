@@ -1,4 +1,4 @@
-"""What goes wrong with a Spark job as a whole."""
+"""Errors of a Spark job as a whole."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ExactlyOnceError(KprodError, number="KP-3101"):
 
 
 class MarkerError(ExactlyOnceError, number="KP-3102"):
-    """What says that a shard is done cannot be read."""
+    """The marker of a shard cannot be read."""
 
 
 class StaleBatch(ExactlyOnceError, number="KP-3103"):

@@ -72,7 +72,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """What a pipeline would write: the columns as DDL, and the first rows as text."""
+    """A preview of a pipeline's output: the columns as DDL, and the first rows as text."""
 
     columns: str
     rows: list[str]

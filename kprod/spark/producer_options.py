@@ -63,7 +63,7 @@ BATCH_JOB: Mapping[str, Any] = {
     "batch_size": 131_072,
     "compression_type": "lz4",
 }
-"""What a job sets unless it is told otherwise: larger batches than a service that counts ms."""
+"""Defaults of a job: larger batches than a service needs, for which milliseconds count."""
 
 ONE_PARTITION_A_TASK = 1_048_576
 """The size of batches when a task has one partition, and so no more than one batch in a request.

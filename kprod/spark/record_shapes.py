@@ -169,7 +169,7 @@ def required_topic(topic: str | None) -> str:
 
 
 def as_it_came(item: Any) -> SendArguments:
-    """What there is of an item that is no record: its value if that is bytes or text, or itself."""
+    """Arguments of a send for an item that is no record: its value if it has one, else its repr."""
     fields = getattr(item, "__fields__", None)
     row = dict(zip(fields, item, strict=True)) if fields else item
     value = row.get("value") if isinstance(row, Mapping) else item

@@ -28,7 +28,7 @@ from kprod.spark.task_identity import TaskIdentity, this_task
 def dead_letter(
     row: SendArguments, error: BaseException, task: TaskIdentity, topic: str
 ) -> SendArguments:
-    """What to send to ``topic`` for a ``row`` that failed with ``error``.
+    """The dead letter for ``topic`` of a ``row`` that failed with ``error``.
 
     Key, value, headers and timestamp are those of the row. Headers with names that begin
     with ``kprod.dlq.`` say why, whence and where to; of a value that is too large there is the

@@ -1,4 +1,4 @@
-"""What a task of a job tells the driver: what it wrote, or why no attempt could."""
+"""The outcome of a task, for the driver: a report, or the reason why no attempt can succeed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TaskOutcome:
 
 
 def read_outcome(pickled: bytes) -> TaskOutcome:
-    """What ``TaskOutcome.pickled`` wrote on an executor of the same job."""
+    """Read a pickle of ``TaskOutcome.pickled`` from an executor of the same job."""
     outcome: TaskOutcome = pickle.loads(pickled)
     return outcome
 

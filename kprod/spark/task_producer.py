@@ -155,7 +155,7 @@ class TaskProducer:
 
     @property
     def dead_letters(self) -> Acknowledgements:
-        """What became of the records that went to the dead-letter topic."""
+        """The outcomes of records that went to the dead-letter topic."""
         return self._dead_letters
 
     def _flush(self) -> None:

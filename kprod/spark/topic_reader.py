@@ -46,7 +46,7 @@ class Span(InputPartition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is read, and how brokers are reached. Immutable.
+    """The topic and offsets to read, and the options for connecting. Immutable.
 
     ``starting`` and ``ending`` are "earliest", "latest", or offsets by partition. ``committed``:
     without records of transactions that were aborted or are open.
@@ -66,7 +66,7 @@ class TopicReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """What each task reads. Runs on the driver; raises KprodError."""
+        """The span of offsets for each task. Runs on the driver; raises KprodError."""
         from kprod.broker.cluster_client import ClusterClient, PartitionReader
 
         options = self._options
@@ -112,7 +112,7 @@ class TopicReader(DataSourceReader):
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """What options of ``spark.read`` say; the case of their names does not matter.
+    """Parse options of ``spark.read``; the case of their names does not matter.
 
     ``kafka.*`` are about connecting, as a producer takes them; ``topic`` (or ``subscribe``),
     ``isolation`` (or ``kafka.isolation.level``), ``startingOffsets`` and ``endingOffsets``. Raises

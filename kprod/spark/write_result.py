@@ -1,4 +1,4 @@
-"""What a whole job wrote."""
+"""The result of a whole job."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kprod.spark.rejected_rows import OnRowError, RowPolicy
 
 
 class Delivery(StrEnum):
-    """What ``delivery=`` promises."""
+    """The values of ``delivery=``."""
 
     AT_LEAST_ONCE = "at_least_once"
     EXACTLY_ONCE = "exactly_once"
@@ -34,7 +34,7 @@ def delivery_named(name: str) -> Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterOptions:
-    """What ``partition_writer`` and ``write`` say of the columns and rows. Immutable.
+    """The options of ``partition_writer`` and ``write`` about columns and rows. Immutable.
 
     ``columns`` names the columns of record batches by role, as ``{"timestamp": "departed"}``.
 
@@ -117,7 +117,7 @@ class WriterOptions:
         )
 
     def policy(self) -> RowPolicy:
-        """What becomes of rows that are no records. Raises ConfigError."""
+        """The policy for rows that are no records. Raises ConfigError."""
         return RowPolicy(
             on_row_error=self.on_row_error,
             dead_letter_topic=self.dead_letter_topic,
@@ -129,7 +129,7 @@ NAMES = frozenset(option.name for option in fields(WriterOptions))
 
 
 def take_writer_options(options: Mapping[str, Any]) -> tuple[WriterOptions, dict[str, Any]]:
-    """Those of a writer, and the rest, which is the producer's."""
+    """Split options into those of a writer and those of the producer."""
     own = {name: value for name, value in options.items() if name in NAMES}
     rest = {name: value for name, value in options.items() if name not in NAMES}
     return WriterOptions(**own), rest

@@ -1,4 +1,4 @@
-"""What the demo shows: bars while it runs, then the outcome in words and numbers."""
+"""The display of the demo: bars while it runs, then the outcome in words and numbers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _columns() -> tuple[ProgressColumn, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What went in, what came back, and how fast."""
+    """The records that were sent, those that were read again, and the speed."""
 
     flights: int
     written: Written
@@ -99,7 +99,7 @@ class Report:
         return "NOT exact: the topic does not hold every flight once, unchanged and in order."
 
     def limits(self) -> list[str]:
-        """What the speed is the speed of, in sentences."""
+        """Sentences that say what the measured time contains."""
         if self.written.tasks:
             way = (
                 f"{self.written.tasks} Spark tasks: reading, sorting, JSON and the start of Python"

@@ -45,7 +45,7 @@ class Written:
 
     @classmethod
     def load(cls, path: Path) -> Written:
-        """What another process left. Raises OSError when it left nothing."""
+        """The result that another process has left. Raises OSError when it left none."""
         return cls(**json.loads(path.read_text()))
 
 

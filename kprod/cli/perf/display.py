@@ -1,4 +1,4 @@
-"""What kprod perf shows: its progress, and the figures at the end."""
+"""The display of kprod perf: its progress, and the figures at the end."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def table_of(measured: Measured) -> Table:
 
 
 def rows(measured: Measured) -> Iterator[tuple[str, str]]:
-    """What is shown, in order: what it is, and the figure with its unit."""
+    """The figures in the order of the display: a label, and the value with its unit."""
     yield "throughput", f"{measured.records_per_second:,.0f} records/s"
     yield "", f"{measured.megabytes_per_second:,.1f} MB/s of values"
     yield "CPU time", f"{measured.cpu_us_per_record:,.2f} us/record"

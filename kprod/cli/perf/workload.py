@@ -1,4 +1,4 @@
-"""What a measurement sends: how many records, of what, how fast, and with which call."""
+"""The workload of a measurement: number and content of records, their rate, and the call."""
 
 from __future__ import annotations
 

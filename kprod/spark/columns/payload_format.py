@@ -31,7 +31,7 @@ RegisteredKind: TypeAlias = Literal["avro", "protobuf", "json_schema"]
 
 @dataclass(frozen=True, slots=True)
 class EncodedValues:
-    """What encodes a cell, and what stands before its bytes. Immutable; it pickles."""
+    """The encoder of a cell, and the bytes before each result. Immutable; it pickles."""
 
     encoding: Encoding
     prefix: bytes = b""
@@ -149,7 +149,7 @@ class PayloadFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSchema:
-    """What options say of the schema of values. Immutable.
+    """The options about the schema of values. Immutable.
 
     ``of_kind`` has the schema that was given for each format.
     """

@@ -56,7 +56,7 @@ from kprod.transactional.two_phase_commit import PreparedTransaction
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a batch: committed ``by_us``, or as a decision said that was on record."""
+    """The outcome of a batch: ended ``by_us``, or according to a decision that was on record."""
 
     committed: bool
     by_us: bool

@@ -1,4 +1,4 @@
-"""What says that a shard is done or a batch laid out, and what that means to a task."""
+"""Markers: offsets that say that a shard is done or a batch laid out, and their checks."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Marker:
 
     @property
     def offset(self) -> int:
-        """What is committed: the batch that comes next, as with any position."""
+        """The offset to commit: the number of the next batch, as with any position."""
         return self.batch + 1
 
     @property
     def metadata(self) -> str:
-        """What is committed beside the offset."""
+        """The metadata to commit beside the offset."""
         told: dict[str, Any] = {
             "kprod": VERSION,
             "batch": self.batch,
@@ -67,7 +67,7 @@ class Marker:
 
 
 def read_marker(offset: int, metadata: bytes, group: str) -> Marker | None:
-    """What ``Marker`` wrote; None where nothing is committed (``offset`` is below 0).
+    """Parse a marker; None where nothing is committed (``offset`` is below 0).
 
     Raises MarkerError for what something else has committed.
     """
@@ -95,7 +95,7 @@ def read_marker(offset: int, metadata: bytes, group: str) -> Marker | None:
 
 
 SHARE_OF_TIME = 0.5
-"""Of a transaction's time-out: what is not done by then is given up before brokers do that."""
+"""The share of a transaction's time-out after which an attempt gives up, before brokers do."""
 
 
 def is_done(marker: Marker | None, shard: Shard) -> bool:

@@ -75,7 +75,7 @@ def _stripped(batch: Any, layout: Layout) -> Any:
 
 
 def placed_items(items: Iterable[Any], partition: int) -> tuple[Layout | None, Iterator[Any]]:
-    """The same of Rows and dicts; of anything else there is no layout."""
+    """The layout of Rows and dicts; None for other items, which have no shard column."""
     remaining = iter(items)
     first = next(remaining)
     if SHARD_COLUMN not in _names(first):

@@ -159,7 +159,7 @@ def _wait_for_winner(shard: Shard, patience: float, fenced: Fenced) -> Protocol:
 
 
 def marker_of(shard: Shard, written: Written) -> Marker:
-    """What says that the shard is done."""
+    """The marker that says that the shard is done."""
     return Marker(
         batch=shard.batch,
         shards=shard.shards,
@@ -171,12 +171,12 @@ def marker_of(shard: Shard, written: Written) -> Marker:
 
 
 PIECE_BYTES = 3_000
-"""Of winners in one group's metadata, beside the rest of a marker: brokers take 4,096 bytes."""
+"""Bytes for winners in one group's metadata, beside the rest of a marker: brokers take 4,096."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is on record about a batch. ``winners`` has the shards with rows, by number. Immutable.
+    """The record of a batch. ``winners`` has the shards with rows, by number. Immutable.
 
     ``layout``: the first marker, of the group that is named ``Shard.layout_id``. A layout that
     ``delivery="exactly_once"`` has written names no winners: ``is_atomic`` is False.
@@ -205,7 +205,7 @@ def decided(of: Shard, shards: int, prepared: Sequence[PreparedShard]) -> list[t
 
 
 def read_decision(of: Shard, *, wait: bool) -> Generator[Step, Any, Decision | None]:
-    """What is on record, of whichever batch; ``wait`` as in ``ReadMarker``.
+    """The decision on record, about any batch; ``wait`` as in ``ReadMarker``.
 
     Raises MarkerError for a decision that is not whole.
     """

@@ -1,4 +1,4 @@
-"""What a task writes, named the same by every attempt: by what a job says of itself, and Spark."""
+"""A shard: the rows of one task, under a name that every attempt derives from job and batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Shard:
 
     @property
     def transactional_id(self) -> str:
-        """Of the producer that writes the shard: an attempt that starts fences the others."""
+        """The id of the producer that writes the shard: a new attempt fences the others."""
         attempt = "" if self.attempt is None else f"/{self.attempt}"
         return f"{self.job_name}.{self.number}{attempt}"
 
@@ -50,7 +50,7 @@ class Shard:
 
     @property
     def job_name(self) -> str:
-        """What the names of all shards of the job begin with."""
+        """The common beginning of the names of the job's shards."""
         return f"{self.prefix}.{self.job}"
 
     @property
@@ -64,7 +64,7 @@ class Shard:
 
     @property
     def place(self) -> TopicPartition:
-        """What the groups commit their offsets for."""
+        """The partition that the groups commit their offsets for."""
         return TopicPartition(self.topic, MARKER_PARTITION)
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ NAMELESS = (
 
 
 class Scope(enum.Enum):
-    """What a name that nobody has given is good for."""
+    """The scope of a job name that kprod has made."""
 
     CALL = enum.auto()  # one call that runs one Spark job
     STAGE = enum.auto()  # a callable: each stage that runs it writes anew
@@ -108,7 +108,7 @@ def _fresh() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Of ``delivery="exactly_once"`` and ``"atomic"`` (``is_atomic``). Immutable; it pickles.
+    """The terms of ``delivery="exactly_once"`` or ``"atomic"`` (``is_atomic``). Immutable; pickles.
 
     ``topic`` is the one that markers are committed for. ``job_id`` is the user's. ``query`` and
     ``batch`` are a stream's, where the driver knows them; else a task asks Spark. ``fresh`` is the

@@ -138,7 +138,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What ``WriteRows`` has stored: as many rows and bytes were given to it."""
+    """The result of ``WriteRows``: the rows and bytes it was given, all of them stored."""
 
     rows: int
     bytes: int
@@ -161,7 +161,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class PreparedShard:
-    """What one attempt has written of an atomic batch, prepared. ``shard`` names the attempt."""
+    """A shard of an atomic batch that one attempt has prepared. ``shard`` names the attempt."""
 
     shard: Shard
     transaction: PreparedTransaction
