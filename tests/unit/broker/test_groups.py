@@ -216,6 +216,30 @@ def test_leaving_by_instance_id(rig: Rig) -> None:
     assert membership.leave(rig.group, "", "one", rig.now) is ErrorCode.unknown_member_id
 
 
+def test_a_commit_without_a_generation_is_for_a_group_without_members(rig: Rig) -> None:
+    """As in Kafka. A process with all members of a group freezes for longer than their sessions:
+
+    1. When it thaws, the group has removed them all, and is empty.
+    2. A member notices that its session is over, and forgets its id and its generation.
+    3. What it still had fetched it may commit until another member joins, whatever was committed
+       before: such records are processed twice, and no generation fences that.
+    """
+
+    def commit(member_id: str, generation: int) -> ErrorCode | None:
+        return membership.check_commit(rig.group, member_id, "one", generation, rig.now)
+
+    rig.join("a", instance_id="one")
+    rig.sync("a", {"a": b"share"})
+    assert commit("a", 1) is None
+    assert commit("", -1) is ErrorCode.fenced_instance_id
+    rig.pass_time(SESSION)
+    assert rig.group.state is GroupState.EMPTY
+    assert commit("a", 1) is ErrorCode.unknown_member_id
+    assert commit("", -1) is None
+    rig.join("b", instance_id="two")
+    assert commit("", -1) is ErrorCode.unknown_member_id
+
+
 def test_java_hash() -> None:
     assert [java_hash(text) for text in ("", "a", "hello", "polygenelubricants")] == [
         0,
