@@ -78,7 +78,6 @@ cdef class TailMemory:
 cdef enum:
     NO_ROOM = 0             # the batch accepts no more records
     REFUSED = -1            # the record is invalid, or the batch has lost its buffer
-    ASK_LOCKED = -2         # call again with the tail's lock held: make_room has to be called
     NO_COMPRESSION = 0
 
 
@@ -324,9 +323,6 @@ cdef inline bint go_on_in_chunk(MemoryRecordsBuilder builder, Py_ssize_t size) n
     """Begin a chunk for a record of ``size`` bytes. False when the pool has no memory now."""
     cdef Chunk* chunk
     cdef Py_ssize_t end = builder._tail.end
-    # From here on every append takes the tail's lock: a thread that waits for the pool's lock
-    # releases the GIL, and another appender could run meanwhile.
-    builder._tail.room = 0
     leave_chunk(builder)
     chunk = add_chunk(builder._pool, builder._buffer, size)
     if chunk == NULL:
@@ -409,9 +405,9 @@ cdef inline bint put_next(
 
 
 cdef inline Py_ssize_t take_record_at(
-    BatchTail* tail, const Record* record, bint locked
+    BatchTail* tail, const Record* record
 ) noexcept nogil:
-    """Write a record. Returns its bytes, NO_ROOM, REFUSED or, if not locked, ASK_LOCKED."""
+    """Write a record. Returns its bytes, NO_ROOM or REFUSED. The caller holds the lock, if any."""
     cdef int64_t offset = <int64_t>tail.last_offset + 1
     cdef int64_t delta = 0
     cdef Py_ssize_t body = payload_size(record)
@@ -425,8 +421,6 @@ cdef inline Py_ssize_t take_record_at(
         return REFUSED
     size = varint_size(body) + body
     if tail.record_count == 0 or tail.end + size > tail.room or offset > INT32_MAX:
-        if not locked:
-            return ASK_LOCKED
         verdict = make_room(<MemoryRecordsBuilder>tail.builder, offset, size)
         if verdict <= 0:
             return verdict
@@ -437,10 +431,10 @@ cdef inline Py_ssize_t take_record_at(
 cdef inline Py_ssize_t take_record(
     MemoryRecordsBuilder builder, const Record* record
 ) noexcept nogil:
-    """As take_record_at with the lock, also for a batch that may have lost its buffer."""
+    """As take_record_at, also for a batch that may have lost its buffer."""
     if builder._buffer.given_back and not builder.closed_for_append:
         return REFUSED
-    return take_record_at(builder._tail, record, True)
+    return take_record_at(builder._tail, record)
 
 
 cdef class ProducerBatch(MemoryRecordsBuilder):

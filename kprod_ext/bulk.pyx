@@ -13,7 +13,6 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_RawFree, PyMem_RawReall
 from cpython.object cimport PyObject
 from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint32_t
 
-from kprod_ext cimport partition_queue
 from kprod_ext.batch cimport BatchTail, has_filled, take_record_at
 from kprod_ext.partition_queue cimport (
     AppendContext,
@@ -32,7 +31,7 @@ from kprod_ext.record cimport (
 )
 from kprod_ext.rows cimport RecordChunk, UNSET, read_row
 from kprod_ext.send cimport TopicAppender
-from kprod_ext.shared cimport KPROD_HAS_GIL, release_lock, take_lock
+from kprod_ext.shared cimport release_lock, take_lock
 
 from enum import IntEnum
 
@@ -286,12 +285,8 @@ cdef class BulkAppender:
             while stop >= APPEND:
                 if context is not None:
                     self._now = context.clock.now()     # its source may be Python code
-                if KPROD_HAS_GIL:
-                    partition_queue.writers_without_gil += 1
                 with nogil:
                     stop = self._write_rows(chunk)
-                if KPROD_HAS_GIL:
-                    partition_queue.writers_without_gil -= 1
                 if stop == TELL or self._untold > MOST_UNTOLD:
                     self._tell_filled()
                 if stop == APPEND and not self._append(chunk):
@@ -438,7 +433,7 @@ cdef class BulkAppender:
         cdef bint full
         if record.timestamp_ms == UNSET:
             record.timestamp_ms = self._now
-        nbytes = take_record_at(tail, record, True)
+        nbytes = take_record_at(tail, record)
         if nbytes <= 0:
             return APPEND
         chunk.at += 1

@@ -4,10 +4,8 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from kprod_ext.batch cimport (
-    ASK_LOCKED,
     BatchTail,
     MemoryRecordsBuilder,
-    NO_ROOM,
     ProducerBatch,
     REFUSED,
     TailMemory,
@@ -22,11 +20,9 @@ from kprod_ext.record cimport (
     Record,
     RecordClock,
     kprod_prefetch_to_write,
-    asks_python,
     now_with_gil,
 )
 from kprod_ext.shared cimport (
-    KPROD_HAS_GIL,
     RecordLock,
     SharedCount,
     SharedFlag,
@@ -52,13 +48,6 @@ cdef class StickyPartition:
     cpdef StickyPartition current(self)
     cdef bint count(self, Py_ssize_t nbytes, bint batch_ready) noexcept nogil
     cdef Py_ssize_t left(self, bint batch_ready) noexcept nogil
-
-
-# Threads that may write into open batches without the GIL (bulk calls); changed with the GIL held.
-# A child forked during a bulk call keeps a count above 0; appends then always lock. While it is 0,
-# the thread that holds the GIL is the only writer and takes no lock, which saves time: an atomic
-# lock operation waits for earlier stores, and the previous record's lines are often not cached.
-cdef Py_ssize_t writers_without_gil
 
 
 cdef class AppendContext:
@@ -96,13 +85,8 @@ cdef class AppendResult:
 
 
 # The lock of `tail` guards the tail, the open batch, `_open`, `_oldest`, `_youngest`, `_depth`,
-# `_opened` and `retired`. Readers and writers that take no lock:
+# `_opened` and `retired`. Readers that take no lock:
 #
-# - With a GIL an appender that holds the GIL takes no lock while `writers_without_gil == 0` and
-#   `tail.room != 0`: it reads and writes the tail and the open batch. Any other thread would need
-#   the GIL, which the appender does not release from its first look at the batch to the end of the
-#   write. An append that may release it takes the lock: with `tail.room == 0` it may wait for the
-#   pool's lock, and a record without a time may ask a clock with a source in Python.
 # - With a GIL `_open`, `_oldest` and the size of a queued batch are read without the lock.
 # - `_depth`, `_opened` and `retired` are read without the lock, also without a GIL. `_push` checks
 #   the last two again under the lock before it queues a batch.
@@ -220,36 +204,18 @@ cdef inline FutureRecordMetadata append_record(
     """
     cdef MemoryRecordsBuilder builder
     cdef int32_t index
-    cdef bint stamps = record.timestamp_ms == NO_TIME
     # Allocate the future first: after the record is written, no step may fail.
     cdef FutureRecordMetadata future = new_future()
-    # With tail.room == 0 the append may wait for the pool's lock, and a clock may ask Python code
-    # for the time: both can release the GIL.
-    cdef bint shared = (
-        not KPROD_HAS_GIL or writers_without_gil > 0 or tail.room == 0
-        or (stamps and asks_python(clock))
-    )
-    if shared:
-        take_lock(&tail.lock)
+    take_lock(&tail.lock)
     if tail.builder == NULL:
-        if shared:
-            release_lock(&tail.lock)
+        release_lock(&tail.lock)
         return None
     fetch_early(tail)
-    if stamps:
-        # While no other thread can append: of two threads the one that appends first has the
-        # earlier time.
+    if record.timestamp_ms == NO_TIME:
+        # Under the lock: of two threads the one that appends first has the earlier time.
         record.timestamp_ms = now_with_gil(clock)
     index = tail.record_count
-    nbytes[0] = take_record_at(tail, record, shared)
-    if nbytes[0] == ASK_LOCKED:
-        # While this thread waited for the lock, others may have appended, or ended the batch.
-        take_lock(&tail.lock)
-        shared = True
-        if stamps and index != tail.record_count:
-            record.timestamp_ms = now_with_gil(clock)
-        index = tail.record_count
-        nbytes[0] = take_record_at(tail, record, True) if tail.builder != NULL else NO_ROOM
+    nbytes[0] = take_record_at(tail, record)
     if nbytes[0] > 0:
         full[0] = has_filled(tail, nbytes[0])
         fetch_ahead(tail, nbytes[0])
@@ -257,8 +223,7 @@ cdef inline FutureRecordMetadata append_record(
         give_delivery(future, tail.delivery)
     elif nbytes[0] == REFUSED:
         builder = <MemoryRecordsBuilder>tail.builder
-    if shared:
-        release_lock(&tail.lock)
+    release_lock(&tail.lock)
     if nbytes[0] <= 0:
         if nbytes[0] == REFUSED:
             builder.refuse(record)

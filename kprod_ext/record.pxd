@@ -594,13 +594,8 @@ cdef inline int64_t now_without_gil(RecordClock clock) noexcept nogil:
 
 
 @cython.nonecheck(False)
-cdef inline bint asks_python(RecordClock clock) noexcept:
-    """Whether the clock has a source, which can release the GIL."""
-    return <void*>clock._source != <void*>None
-
-
 cdef inline int64_t now_with_gil(RecordClock clock) noexcept:
     """The time, also of a source. Inline without one, as each record needs it."""
-    if asks_python(clock):
+    if <void*>clock._source != <void*>None:
         return clock.now()
     return kprod_hold(&clock._latest, kprod_system_ms())
