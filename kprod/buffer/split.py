@@ -82,7 +82,7 @@ def _part(
     for record in records:
         part.append(record.timestamp, record.key, record.value, record.headers)
     part.close_for_append()  # it waits in the queue, where callers append to the open batch
-    part.maybe_written = batch.maybe_written
+    part.maybe_written, part.overtaken = batch.maybe_written, batch.overtaken
     part.delivery.awaited = batch.delivery.awaited
     return part
 

@@ -98,6 +98,15 @@ def test_the_halves_are_as_old_as_the_whole(rig: Accumulating) -> None:
     assert len(rig.accumulator.take_expired(born)) == 2
 
 
+def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> None:
+    """An overtaken batch begins the log of a topic made anew: see ``Sequences.acknowledged``."""
+    batch = sent(rig, 4)
+    batch.maybe_written = batch.overtaken = True
+    for half in rig.accumulator.split(batch):
+        assert half.maybe_written
+        assert half.overtaken
+
+
 def test_the_halves_have_all_their_attempts(rig: Accumulating) -> None:
     batch = sent(rig, 2)
     batch.attempts = 9
