@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from kprod_ext import BufferPool
+from kprod_ext import BufferPool, PooledBuffer
 from tests.support.pool_waiter import PATIENCE, PoolWaiter, wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -78,23 +78,33 @@ def test_an_interrupted_waiter_passes_on_what_it_had() -> None:
 
 
 def wait_for_memory_and_signal(pool: BufferPool) -> None:
-    """The memory may come first: then the signal is on its way."""
-    pool.allocate(100, PATIENCE)
-    time.sleep(PATIENCE)
+    """The memory may come first: then the signal is on its way.
+
+    Without a GIL a signal may arrive just before a sleep begins, which then lasts its whole time.
+    """
+    memory = pool.allocate(100, PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < deadline:
+            time.sleep(0.001)
+    finally:
+        pool.deallocate(memory)
 
 
 @pytest.mark.threads
 def test_memory_and_signal_at_the_same_moment() -> None:
     pool = BufferPool(100, 100)
     for attempt in range(100):
-        held = [pool.allocate(100, 0)]
+        held = pool.allocate(100, 0)
 
-        def race(first: bool = attempt % 2 == 0, held: list[object] = held) -> None:  # type: ignore[assignment]
+        def race(first: bool = attempt % 2 == 0, held: PooledBuffer = held) -> None:
+            """Give the memory back: without a GIL a thread that waits frees nothing it made."""
             wait_until(lambda: pool.waiting == 1)
             if first:
-                held.clear()
+                pool.deallocate(held)
             signal.pthread_kill(MAIN, signal.SIGUSR1)
-            held.clear()
+            if not first:
+                pool.deallocate(held)
 
         thread = in_background(race)
         with pytest.raises(Interrupted):
