@@ -10,6 +10,12 @@ from __future__ import annotations
 
 import threading
 
+ROUND = 1.0
+"""Seconds after which a waiting thread looks for signals.
+
+A system call ends at once for a signal that comes while it waits. One that comes just before the
+call, or to another thread, would have to wait for its end."""
+
 
 class Latch:
     """Open once ``open`` was called, and from then on. Thread-safe."""
@@ -45,6 +51,10 @@ class Latch:
                 return
             self._bells = (*self._bells, bell)
         try:
+            while not 0 <= timeout <= ROUND:
+                if bell.acquire(timeout=ROUND):
+                    return
+                timeout -= ROUND if timeout > 0 else 0
             bell.acquire(timeout=timeout)
         finally:
             with self._lock:

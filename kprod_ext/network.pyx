@@ -6,10 +6,13 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
 from kprod_ext.shared cimport RecordLock, release_lock, take_lock
+
+import threading
 
 # Waiting for file descriptors, at first without going to sleep where the caller asks for that.
 #
@@ -96,6 +99,10 @@ cdef extern from *:
 cdef double SECOND = 1e9
 cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef double LONGEST = 1e6  # seconds, of one system call; a longer wait is several
+# Nanoseconds, of one system call in the main thread, which runs the signal handlers: a signal that
+# comes just before the call, or to another thread, does not end it.
+cdef long long ROUND = 1000000000
+cdef unsigned long MAIN_THREAD = threading.main_thread().ident
 
 
 @cython.final
@@ -215,8 +222,11 @@ cdef class Poller:
     cdef int _sleep_until(self, long long until) except? -1:
         cdef int ready = 0
         cdef long long left
+        cdef bint handles_signals = PyThread_get_thread_ident() == MAIN_THREAD
         while ready == 0:
-            left = -1 if until == FOREVER else max(until - kprod_nanoseconds(), 0)
+            left = FOREVER if until == FOREVER else max(until - kprod_nanoseconds(), 0)
+            if handles_signals:
+                left = min(left, ROUND)
             # First this, then a look whether wake() was called; wake() looks the other way round.
             # SEQ_CST, for of two threads that each store and then load the other's value, one must
             # see the store: with release and acquire both may miss it, and the wait has no end.
@@ -224,10 +234,13 @@ cdef class Poller:
             if kprod_load(self._woken):
                 left = 0
             with nogil:
-                ready = kprod_poll_for(self._places, <unsigned long>self._count, left)
+                ready = kprod_poll_for(
+                    self._places, <unsigned long>self._count, -1 if left == FOREVER else left
+                )
             kprod_store(self._asleep, 0)
             if ready < 0 and errno == EINTR:
                 ready = 0
+            if ready == 0:
                 PyErr_CheckSignals()
             if kprod_load(self._woken) or (until != FOREVER and kprod_nanoseconds() >= until):
                 break

@@ -178,6 +178,23 @@ def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float
 
 
 @pytest.mark.threads
+@pytest.mark.parametrize("timeout", [None, LONG])
+def test_a_signal_that_another_thread_got_is_acted_on(
+    poller: Poller, timeout: float | None
+) -> None:
+    """As one is that comes between the last look for signals and the system call that waits."""
+    before = signal.signal(signal.SIGUSR1, lambda *_: poller.wake())
+    other = later(lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1), 0.1)
+    try:
+        began = time.monotonic()
+        assert poller.wait(timeout) == []
+        assert time.monotonic() - began < LONG / 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        other.join()
+
+
+@pytest.mark.threads
 def test_what_a_signal_handler_raises_ends_the_wait(poller: Poller, pair: Pair) -> None:
     poller.watch(pair[0].fileno(), "it", False)
 

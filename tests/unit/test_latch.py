@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 
 import pytest
 
@@ -50,6 +52,23 @@ def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
             latch = Latch()
             repeat_until_interrupted(lambda it=latch: it.wait(1e-6), 0.0002 + number * 3e-7)  # type: ignore[misc]
             _others_wait_and_open(latch)
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("timeout", [None, LONG])
+def test_a_signal_that_another_thread_got_is_acted_on(timeout: float | None) -> None:
+    """As one is that comes between the last step of Python and the system call that waits."""
+    latch = Latch()
+    before = signal.signal(signal.SIGUSR1, lambda *_: latch.open())
+    other = threading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1))
+    other.start()
+    try:
+        began = time.monotonic()
+        assert latch.wait(timeout)
+        assert time.monotonic() - began < LONG / 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        other.join()
 
 
 def _others_wait_and_open(latch: Latch) -> None:
