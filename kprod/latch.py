@@ -10,11 +10,7 @@ from __future__ import annotations
 
 import threading
 
-ROUND = 1.0
-"""Seconds after which a waiting thread looks for signals.
-
-A system call ends at once for a signal that comes while it waits. One that comes just before the
-call, or to another thread, would have to wait for its end."""
+from kprod_ext import acquire_in_rounds
 
 
 class Latch:
@@ -51,11 +47,7 @@ class Latch:
                 return
             self._bells = (*self._bells, bell)
         try:
-            while not 0 <= timeout <= ROUND:
-                if bell.acquire(timeout=ROUND):
-                    return
-                timeout -= ROUND if timeout > 0 else 0
-            bell.acquire(timeout=timeout)
+            acquire_in_rounds(bell, timeout)
         finally:
             with self._lock:
                 self._bells = tuple(other for other in self._bells if other is not bell)

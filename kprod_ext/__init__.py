@@ -10,7 +10,12 @@ from kprod_ext.batch import MemoryRecordsBuilder, ProducerBatch, batch_size_uppe
 from kprod_ext.buffer_pool import BufferPool, PooledBuffer
 from kprod_ext.bulk import BulkAppender, BulkStop, SentRecords
 from kprod_ext.futures import FutureRecordMetadata
-from kprod_ext.held_signals import hold_signals, let_signals_in, raised_by_signal
+from kprod_ext.held_signals import (
+    acquire_in_rounds,
+    hold_signals,
+    let_signals_in,
+    raised_by_signal,
+)
 from kprod_ext.network import Poller, receive, send_buffers
 from kprod_ext.partition_queue import (
     AppendContext,
@@ -61,6 +66,7 @@ __all__ = [
     "StickyPartition",
     "TopicAppender",
     "TopicAppenders",
+    "acquire_in_rounds",
     "all_plain",
     "batch_size_upper_bound",
     "fnv1a",

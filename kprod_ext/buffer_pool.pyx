@@ -15,6 +15,8 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 import threading
 from time import monotonic
 
+from kprod_ext.held_signals import acquire_in_rounds
+
 cdef double LONGEST_WAIT = threading.TIMEOUT_MAX
 
 cdef enum:
@@ -275,7 +277,7 @@ cdef class BufferPool:
         try:
             if on_wait is not None:
                 on_wait()
-            waiter.bell.acquire(True, min(timeout, LONGEST_WAIT))
+            acquire_in_rounds(waiter.bell, min(timeout, LONGEST_WAIT))
         except BaseException:
             # A signal handler raised. The waiter may have been served just before: then the
             # memory is ours by now, and goes back like that of a waiter still in the queue.

@@ -13,6 +13,8 @@ from contextvars import copy_context
 from functools import partial
 from time import monotonic
 
+from kprod_ext.held_signals import acquire_in_rounds
+
 cimport cython
 from libc.stdint cimport int64_t
 
@@ -328,7 +330,7 @@ cdef class DeliveryReports:
         self._bells.append(bell)
         try:
             if not self.ready and timeout > 0:
-                bell.acquire(True, min(timeout, threading.TIMEOUT_MAX))
+                acquire_in_rounds(bell, min(timeout, threading.TIMEOUT_MAX))
         finally:
             self._bells.remove(bell)
 

@@ -8,7 +8,7 @@ application's own are called. Blocking the signals would not do: the system then
 another thread, and Python runs the handler in the main one all the same.
 """
 
-from cpython.exc cimport PyErr_SetObject
+from cpython.exc cimport PyErr_CheckSignals, PyErr_SetObject
 from cpython.long cimport PyLong_Check
 from cpython.pythread cimport PyThread_get_thread_ident
 
@@ -22,6 +22,8 @@ cdef extern from "Python.h":
 
 cdef enum:
     NUMBERS = 128
+
+cdef double ROUND = 1.0     # seconds
 
 cdef object handler_of = _signal.getsignal
 cdef object set_handler = _signal.signal
@@ -157,6 +159,17 @@ def let_signals_in(wait, /, *args):
 def raised_by_signal(error, /):
     """Whether a signal handler raised ``error`` when signals were let in last."""
     return GATE.owner == PyThread_get_thread_ident() and error is GATE.raised
+
+
+def acquire_in_rounds(lock, double timeout, /):
+    """Acquire ``lock`` within ``timeout`` seconds, as one that handles signals meanwhile."""
+    while not 0 <= timeout <= ROUND:
+        if lock.acquire(True, ROUND):
+            return True
+        PyErr_CheckSignals()
+        if timeout > 0:
+            timeout -= ROUND
+    return lock.acquire(True, timeout)
 
 
 def _in_child():

@@ -58,6 +58,24 @@ def test_an_interrupted_waiter_leaves_the_queue() -> None:
     assert pool.available == 100
 
 
+def test_a_signal_that_another_thread_got_ends_the_wait() -> None:
+    """As one does that comes between the last step of Python and the system call that waits."""
+    pool = BufferPool(100, 100)
+    kept = pool.allocate(100, 0)
+
+    def interrupt_here() -> None:
+        wait_until(lambda: pool.waiting == 1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    thread = in_background(interrupt_here)
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        pool.allocate(100, PATIENCE)
+    assert time.monotonic() - began < PATIENCE / 2
+    thread.join()
+    pool.deallocate(kept)
+
+
 def test_an_interrupted_waiter_passes_on_what_it_had() -> None:
     pool = BufferPool(200, 100)
     buffers = [pool.allocate(100, 0), pool.allocate(100, 0)]
