@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Self, TypeAlias
 
 from kprod.broker.client_security import NO_SECURITY, ClientSecurity
@@ -97,7 +98,10 @@ class TopicFollower:
     ) -> None:
         self._topic = topic
         self._group = group
-        self._cluster = ClusterClient(bootstrap_servers, time.monotonic() + _FOR_EVER, security)
+        self._connect = partial(
+            ClusterClient, bootstrap_servers, time.monotonic() + _FOR_EVER, security
+        )
+        self._cluster = self._connect()
         try:
             self._readers = self._cluster.readers(topic, wait)
             committed = self._committed()
@@ -118,19 +122,19 @@ class TopicFollower:
         for number, reader in self._readers.items():
             yield from ((number, record) for record in reader.poll())
 
-    def _coordinator(self) -> BrokerClient:
+    def _coordinator(self, cluster: ClusterClient) -> BrokerClient:
         wanted = {"key": self._group, "key_type": 0}
-        answer = self._cluster.controller().call(ApiKey.FIND_COORDINATOR, wanted)
+        answer = cluster.controller().call(ApiKey.FIND_COORDINATOR, wanted)
         if answer.error_code:
             raise BrokerError(answer.error_code, f"the coordinator of group {self._group}")
-        return self._cluster.client(answer.node_id)
+        return cluster.client(answer.node_id)
 
     def _committed(self) -> dict[int, int]:
         if self._group is None:
             return {}
         topics = [{"name": self._topic, "partition_indexes": list(self._readers)}]
         wanted = {"group_id": self._group, "topics": topics}
-        answer = self._coordinator().call(ApiKey.OFFSET_FETCH, wanted)
+        answer = self._coordinator(self._cluster).call(ApiKey.OFFSET_FETCH, wanted)
         found = {}
         for part in self._parts(answer):
             if part.committed_offset != _NO_OFFSET:
@@ -138,7 +142,10 @@ class TopicFollower:
         return found
 
     def commit(self) -> None:
-        """Have the group go on behind what was read. ``BrokerError`` when it has members."""
+        """Have the group go on behind what was read. ``BrokerError`` when it has members.
+
+        Over new connections: a signal may have ended ``poll`` between a request and its answer.
+        """
         if self._group is None:
             return
         parts = [
@@ -156,7 +163,8 @@ class TopicFollower:
             "retention_time_ms": -1,
             "topics": [{"name": self._topic, "partitions": parts}],
         }
-        self._parts(self._coordinator().call(ApiKey.OFFSET_COMMIT, wanted))
+        with self._connect() as cluster:
+            self._parts(self._coordinator(cluster).call(ApiKey.OFFSET_COMMIT, wanted))
 
     def _parts(self, answer: Any) -> list[Any]:
         parts = [part for topic in answer.topics for part in topic.partitions]
