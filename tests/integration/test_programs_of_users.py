@@ -129,15 +129,19 @@ def _context(traceparent: bytes) -> tuple[str, str]:
     return trace_id, span_id
 
 
-def assert_traced(name: str, outcome: Outcome) -> None:
-    """Each stored record carries a span of its own, which tells of its topic."""
+def assert_traced(name: str, outcome: Outcome, bare: int = 0) -> None:
+    """Each stored record carries a span of its own, which tells of its topic, but ``bare``."""
     assert len(outcome.carried) == len(outcome.stored)
     assert len({context for _, context in outcome.carried}) == len(outcome.stored)
     if name in WITHOUT_EXPORTS:
         return
-    for topic, context in outcome.carried:
-        span = outcome.spans[context]
-        assert (span.kind, span.system, span.destination) == ("PRODUCER", "kafka", topic)
+    found = [(topic, outcome.spans[context]) for topic, context in outcome.carried]
+    others = [
+        (topic, span)
+        for topic, span in found
+        if (span.kind, span.system, span.destination) != ("PRODUCER", "kafka", topic)
+    ]
+    assert len(others) <= bare, others
 
 
 @pytest.mark.parametrize("name", names())
@@ -162,7 +166,8 @@ def test_a_program_notices_the_same_with_kprod(
     if name in NOT_INSTRUMENTED:
         assert not original.carried
     else:
-        assert_traced(name, original)
+        # Ctrl-C may come before the instrumentation of the original has described its span.
+        assert_traced(name, original, bare=1 if name in CUT_SHORT else 0)
         if name not in CUT_SHORT:  # a record that is refused has a second span
             assert len(ours.spans) <= len(original.spans) + 5
     assert name in WITHOUT_EXPORTS or "kprod.record-send-total" in ours.printed
