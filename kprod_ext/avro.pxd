@@ -4,7 +4,7 @@ from cpython.mem cimport PyMem_Realloc
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from kprod_ext.record cimport kprod_copy, put_varint
+from kprod_ext.record cimport put_varint
 
 cdef enum:
     LARGEST_NUMBER = 11         # bytes: the branch of a union and a long
@@ -36,7 +36,8 @@ cdef inline int grow(Output* out, Py_ssize_t size) except -1:
 cdef inline int put_plain(Output* out, const char* data, Py_ssize_t size) except -1:
     """So many bytes as they are."""
     make_room(out, size)
-    kprod_copy(out.at, data, <size_t>size)
+    if size > 0:                # no bytes may have no address
+        memcpy(out.at, data, <size_t>size)
     out.at += size
     return 0
 

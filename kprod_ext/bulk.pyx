@@ -25,7 +25,6 @@ from kprod_ext.record cimport (
     Field,
     NO_TIME,
     Record,
-    kprod_prefetch,
     now_without_gil,
     partition_of_key,
 )
@@ -214,7 +213,6 @@ cdef enum:
     TELL                    # stop to report full batches to the sender
     SHARE_OVER              # the share of the sticky partition is used up
     FIRST_RUNS = 16
-    AHEAD = 8               # distance in rows of the prefetch
     MOST_FILLED = 64
     MOST_UNTOLD = 1024 * 1024        # after this many bytes, stop to tell the sender
 
@@ -350,8 +348,6 @@ cdef class BulkAppender:
         cdef Py_ssize_t partition
         cdef int stop = DONE
         while stop == DONE and (chunk.at < chunk.count or chunk.refill()):
-            if chunk.at + AHEAD < chunk.count:
-                kprod_prefetch(chunk.values[chunk.at + AHEAD].data)
             read_row(chunk, chunk.at, &record)
             partition = chunk.partitions[chunk.at] if chunk.placed else UNSET
             if partition == UNSET:

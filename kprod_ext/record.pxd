@@ -11,6 +11,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.number cimport PyNumber_Index
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 # Zigzag varints, the integers inside a record (as in Protocol Buffers; Kafka's ``ByteUtils``).
 #
@@ -102,42 +103,7 @@ cdef inline int64_t get_int64(const unsigned char* data) noexcept nogil:
     return <int64_t>((<uint64_t>get_uint32(data) << 32) | get_uint32(data + 4))
 
 
-# Copies of a record's fields: without a call where a call would cost more than the copy.
-
-cdef extern from *:
-    """
-    #include <string.h>
-
-    /* Copies of a fixed size are a few instructions; the second of a pair overlaps the first. */
-    static inline void kprod_copy(char *to, const char *from, size_t size) {
-        if (size > 128) {
-            memcpy(to, from, size);
-        } else if (size > 64) {
-            memcpy(to, from, 64);
-            memcpy(to + size - 64, from + size - 64, 64);
-        } else if (size > 32) {
-            memcpy(to, from, 32);
-            memcpy(to + size - 32, from + size - 32, 32);
-        } else if (size >= 16) {
-            memcpy(to, from, 16);
-            memcpy(to + size - 16, from + size - 16, 16);
-        } else if (size >= 8) {
-            memcpy(to, from, 8);
-            memcpy(to + size - 8, from + size - 8, 8);
-        } else if (size >= 4) {
-            memcpy(to, from, 4);
-            memcpy(to + size - 4, from + size - 4, 4);
-        } else if (size > 0) {
-            to[0] = from[0];
-            to[size / 2] = from[size / 2];
-            to[size - 1] = from[size - 1];
-        }
-    }
-    """
-    void kprod_copy(char* to, const char* source, size_t size) noexcept nogil
-
-
-# Asking for memory before it is read or written, where the compiler can say so.
+# Asking for memory before it is written, where the compiler can say so.
 
 cdef enum:
     CACHE_LINE = 64         # bytes, as good as everywhere; a wrong guess costs time only
@@ -146,14 +112,11 @@ cdef enum:
 cdef extern from *:
     """
     #if defined(__GNUC__)
-      #define kprod_prefetch(address) __builtin_prefetch(address)
       #define kprod_prefetch_to_write(address) __builtin_prefetch(address, 1)
     #else
-      #define kprod_prefetch(address) (void)(address)
       #define kprod_prefetch_to_write(address) (void)(address)
     #endif
     """
-    void kprod_prefetch(const void* address) noexcept nogil
     void kprod_prefetch_to_write(const void* address) noexcept nogil
 
 
@@ -317,7 +280,7 @@ cdef inline Py_ssize_t body_size(
 cdef inline char* put_field(char* out, const Field* field) noexcept nogil:
     out = put_varint(out, field.size)
     if field.size > 0:          # an empty field may have no address
-        kprod_copy(out, field.data, <size_t>field.size)
+        memcpy(out, field.data, <size_t>field.size)
         out += field.size
     return out
 

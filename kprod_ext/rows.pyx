@@ -19,7 +19,6 @@ from kprod_ext.record cimport (
     Field,
     HEADER_LENGTHS,
     Record,
-    kprod_prefetch,
     partition_of,
     partition_of_key,
     timestamp_of,
@@ -124,9 +123,6 @@ cdef object bytes_of(const Field* field):
 
 # A block of records from Python objects: the addresses of their bytes, column by column.
 
-cdef enum:
-    AHEAD = 8               # objects lie anywhere: ask for their memory some rows before its turn
-
 # Declared for borrowed references: counting a reference needs the GIL, and writes to the object.
 cdef extern from "Python.h":
     ctypedef struct PyListObject:
@@ -185,8 +181,6 @@ cdef Py_ssize_t read_plain(
     cdef PyObject* name
     cdef Py_ssize_t row
     for row in range(count):
-        if row + AHEAD < count:
-            kprod_prefetch(plain.values[row + AHEAD])
         data, name = plain.values[row], Py_None
         if plain.keys != NULL:
             name = plain.keys[row]
