@@ -115,14 +115,16 @@ def test_a_topic_that_is_not_there_holds_no_other_back() -> None:
 def test_records_that_find_no_memory_keep_their_order() -> None:
     reports = Reports()
     values = [b"%04d" % number + bytes(996) for number in range(300)]
-    with EmbeddedBroker(topics={"t": 1, "u": 1}) as broker:
+    with EmbeddedBroker(auto_create_topics=False) as broker:
         small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 32}
         with Producer({"bootstrap.servers": broker.bootstrap_servers, **small}) as producer:
+            for value in values:
+                for topic in ("t", "u"):
+                    producer.produce(topic, value, on_delivery=reports)
             slow = Fault(api=ApiKey.PRODUCE, delay=0.05, times=3)
             with broker.faults.active(slow):
-                for value in values:
-                    for topic in ("t", "u"):
-                        producer.produce(topic, value, on_delivery=reports)
+                for topic in ("t", "u"):
+                    broker.create_topic(topic, 1)
                 assert producer.flush(LONG) == 0
     assert reports.stored == {"t": values, "u": values}
 
