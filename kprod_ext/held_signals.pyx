@@ -23,8 +23,6 @@ cdef extern from "Python.h":
 cdef enum:
     NUMBERS = 128
 
-cdef double ROUND = 1.0     # seconds
-
 cdef object handler_of = _signal.getsignal
 cdef object set_handler = _signal.signal
 cdef tuple SIGNALS = tuple(sorted(map(int, _signal.valid_signals())))
@@ -99,6 +97,10 @@ cdef _Gate GATE = _Gate()
 cdef unsigned long MAIN = threading.main_thread().ident
 
 
+cdef bint handles_signals() noexcept:
+    return PyThread_get_thread_ident() == MAIN
+
+
 def hold_signals(work, *args):
     """Call ``work(*args)``; signal handlers of the application run after it.
 
@@ -106,7 +108,7 @@ def hold_signals(work, *args):
     than the main one it is a call like any other: handlers do not run there.
     """
     cdef object late
-    if PyThread_get_thread_ident() != MAIN:
+    if not handles_signals():
         return work(*args)
     if GATE.owner == MAIN:  # a handler or a finalizer within such work calls this
         return _held(work, args)
@@ -163,12 +165,13 @@ def raised_by_signal(error, /):
 
 def acquire_in_rounds(lock, double timeout, /):
     """Acquire ``lock`` within ``timeout`` seconds, as one that handles signals meanwhile."""
-    while not 0 <= timeout <= ROUND:
-        if lock.acquire(True, ROUND):
+    cdef double seconds = ROUND / 1e9
+    while not 0 <= timeout <= seconds:
+        if lock.acquire(True, seconds):
             return True
         PyErr_CheckSignals()
         if timeout > 0:
-            timeout -= ROUND
+            timeout -= seconds
     return lock.acquire(True, timeout)
 
 

@@ -6,13 +6,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
+from kprod_ext.held_signals cimport ROUND, handles_signals
 from kprod_ext.shared cimport RecordLock, release_lock, take_lock
-
-import threading
 
 # Waiting for file descriptors, at first without going to sleep where the caller asks for that.
 #
@@ -99,10 +97,6 @@ cdef extern from *:
 cdef double SECOND = 1e9
 cdef long long FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef double LONGEST = 1e6  # seconds, of one system call; a longer wait is several
-# Nanoseconds, of one system call in the main thread, which runs the signal handlers: a signal that
-# comes just before the call, or to another thread, does not end it.
-cdef long long ROUND = 1000000000
-cdef unsigned long MAIN_THREAD = threading.main_thread().ident
 
 
 @cython.final
@@ -222,10 +216,10 @@ cdef class Poller:
     cdef int _sleep_until(self, long long until) except? -1:
         cdef int ready = 0
         cdef long long left
-        cdef bint handles_signals = PyThread_get_thread_ident() == MAIN_THREAD
+        cdef bint in_rounds = handles_signals()
         while ready == 0:
             left = FOREVER if until == FOREVER else max(until - kprod_nanoseconds(), 0)
-            if handles_signals:
+            if in_rounds:
                 left = min(left, ROUND)
             # First this, then a look whether wake() was called; wake() looks the other way round.
             # SEQ_CST, for of two threads that each store and then load the other's value, one must
