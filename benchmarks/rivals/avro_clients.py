@@ -15,7 +15,6 @@ from benchmarks.rivals.confluent_client import POLL_EVERY, Confluent
 from benchmarks.rivals.kprod_client import Kprod
 from benchmarks.rivals.settings import TOPIC, Settings
 from benchmarks.rivals.spark_tasks import BATCH_ROWS, KprodTask
-from tests.support.schema_registry import FakeRegistry
 
 DIFFERENT = 1_000
 """Records that differ; more of them are the same again."""
@@ -60,6 +59,16 @@ def orders(count: int) -> list[dict[str, Any]]:
     return list(islice(cycle(made), count))
 
 
+def _registry() -> Any:
+    """A registry on loopback, not yet started.
+
+    What it imports with it, a broker, would be in the memory of every client that is measured.
+    """
+    from tests.support.schema_registry import FakeRegistry
+
+    return FakeRegistry()
+
+
 class KprodAvro(Kprod):
     """``send`` with ``kprod.schema.AvroSerializer``, with every future kept and looked at."""
 
@@ -69,7 +78,7 @@ class KprodAvro(Kprod):
 
         super().__init__(settings)
         self._producer.close()
-        self._registry = FakeRegistry()
+        self._registry = _registry()
         self._registry.__enter__()
         serializer = AvroSerializer(SchemaRegistry(self._registry.url), SCHEMA)
         self._producer = KafkaProducer(
@@ -98,7 +107,7 @@ class ConfluentAvro(Confluent):
         from confluent_kafka.schema_registry.avro import AvroSerializer
 
         super().__init__(settings)
-        self._registry = FakeRegistry()
+        self._registry = _registry()
         self._registry.__enter__()
         self._asking: Any = SchemaRegistryClient({"url": self._registry.url})
         self._serialize: Any = AvroSerializer(self._asking, json.dumps(SCHEMA))
@@ -157,7 +166,7 @@ class KprodAvroTask(KprodTask):
         from kprod.spark import partition_writer
 
         super().__init__(settings)
-        with FakeRegistry() as registry:
+        with _registry() as registry:
             self._write = partition_writer(
                 TOPIC,
                 bootstrap_servers=settings.bootstrap_servers,

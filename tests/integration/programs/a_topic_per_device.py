@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Producer
 
-DEVICES = 2_000
+DEVICES = 1_000
 
 stored: dict[str, int] = {}
 failed: dict[str, str] = {}
