@@ -14,7 +14,7 @@ from kprod.bulk.bulk_calls import BulkCalls
 from kprod.bulk.writing import BulkParts
 from kprod.clock import SystemClock
 from kprod.cluster.metadata import Metadata, MetadataListener
-from kprod.cluster.snapshot import ClusterSnapshot
+from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.config import ProducerConfig
 from kprod.config.option_types import ProducerOptions
 from kprod.config.reading import concealed
@@ -38,7 +38,7 @@ from kprod.sender.engine import FOREVER, Engine
 from kprod.sender.process import exit_on_sigterm, forget, watch_over
 from kprod.transactional.transaction_calls import TransactionCalls
 from kprod.types import DeliveryReport, Headers, ProducerRecord, TopicPartition
-from kprod_ext import CompiledSend, RecordClock
+from kprod_ext import AppendResult, CompiledSend, RecordClock
 from kprod_ext.futures import FutureRecordMetadata
 
 if TYPE_CHECKING:
@@ -264,16 +264,26 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
                     partition = partitioner.choose(topic, key)
         tp = TopicPartition(record.topic, partition)
         appended = appended or self._accumulator.append(tp, *content, self._left(deadline))
-        partitioner.appended(topic, partition, appended.nbytes, appended.batch_ready)
         if self._dead_letters is not None:
             sent = replace(record, key=key, value=value, partition=partition)
             appended.future.add_errback(partial(self._dead_letters.failed, sent))
         if self._interceptors.watch_outcomes:
             self._interceptors.follow(replace(record, partition=partition), appended.future)
-        if self._compiled_partitioner is not None:
-            self._compiled_topics.admit(tp, len(topic), self._compiled_partitioner.sticky(tp.topic))
+        self._learn(partitioner, topic, tp, appended)
         future: FutureRecordMetadata = appended.future
         return future
+
+    def _learn(
+        self, partitioner: Partitioner, topic: TopicInfo, tp: TopicPartition, appended: AppendResult
+    ) -> None:
+        """Let the partitioner count the record, and the compiled path take the next ones."""
+        try:
+            partitioner.appended(topic, tp.partition, appended.nbytes, appended.batch_ready)
+            if self._compiled_partitioner is not None:
+                sticky = self._compiled_partitioner.sticky(tp.topic)
+                self._compiled_topics.admit(tp, len(topic), sticky)
+        except MemoryError:
+            pass  # the record is queued, so the caller gets its future; the next one does this
 
     def _bulk_parts(self) -> BulkParts | None:
         """The parts that bulk calls need. None refers to the producer, so a dropped one can end."""

@@ -359,6 +359,8 @@ cdef class PartitionQueue:
                 context.wake()
             else:
                 context._look_within(self.linger)
+        except MemoryError:
+            context.wake()      # the record is queued, so its future goes to the caller
         except BaseException:
             context.wake()      # a signal handler has raised, and the record is queued
             raise
@@ -368,8 +370,11 @@ cdef class PartitionQueue:
 
     cpdef void batch_filled(self) except *:
         """A record has filled the open batch: the sender should look."""
-        self.context._noted(self)
-        self.context.wake()
+        try:
+            self.context._noted(self)
+            self.context.wake()
+        except MemoryError:
+            pass        # the record is queued, and its batch leaves when it has lingered
 
     def close_open_batch(self):
         """Take no more records into the open batch. When this returns, no append is under way."""

@@ -154,7 +154,15 @@ class Callbacks:
             while self._goes_on():
                 pass
         finally:
+            while not self._tells_its_end():
+                pass
+
+    def _tells_its_end(self) -> bool:
+        try:
             self._ended.open()
+        except MemoryError:  # without another call close() would wait for a thread that is gone
+            return False
+        return True
 
     def _goes_on(self) -> bool:
         try:
