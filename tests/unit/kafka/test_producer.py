@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kprod.broker import EmbeddedBroker
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.kafka import KafkaProducer, TopicPartition, errors
 from kprod.kafka.metric_names import MetricName
 from kprod.kafka.serializer import JsonSerializer
@@ -161,15 +161,17 @@ def test_with_a_version_given_nobody_is_waited_for() -> None:
     producer.close()
 
 
-def test_records_without_an_outcome_make_close_and_get_fail(servers: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=60_000)
-    future = producer.send("t", b"v")
-    with pytest.raises(theirs.KafkaTimeoutError, match="Timeout after waiting for 0 secs"):
-        future.get(0)
-    with pytest.raises(theirs.KafkaTimeoutError):
-        producer.close(0)
-    producer.close()
-    assert future.succeeded()
+def test_records_without_an_outcome_make_close_and_get_fail() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=0.5)):
+            future = producer.send("t", b"v")
+            with pytest.raises(theirs.KafkaTimeoutError, match="Timeout after waiting for 0 secs"):
+                future.get(0)
+            with pytest.raises(theirs.KafkaTimeoutError):
+                producer.close(0)
+            producer.close()
+        assert future.succeeded()
 
 
 def test_waiting_inside_a_callback_is_a_timeout(producer: KafkaProducer) -> None:
