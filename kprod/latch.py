@@ -3,13 +3,14 @@
 Like ``threading.Event``, but an exception may end a wait at any moment. A signal handler that
 raises (Ctrl-C) runs between any two steps of Python code, also inside ``threading.Condition`` where
 that holds its lock, which then stays held for ever. Here no lock is held while waiting, and each is
-taken by a ``with`` statement on the lock itself, which is a single step.
+taken by a ``with`` statement on the lock itself, which is a single step: see ``kprod.lock``.
 """
 
 from __future__ import annotations
 
 import threading
 
+from kprod.lock import Lock
 from kprod_ext import acquire_in_rounds
 
 
@@ -20,7 +21,7 @@ class Latch:
 
     def __init__(self) -> None:
         self.is_open = False
-        self._lock = threading.Lock()  # guards _bells and opening
+        self._lock = Lock()  # guards _bells and opening
         # One for each thread that waits; it holds it. A tuple, for most batches are waited for by
         # nobody, and what the garbage collector has to walk over is made once per batch.
         self._bells: tuple[threading.Lock, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -32,6 +31,7 @@ from kprod.intake.interceptors import Interceptors, closable, close_all
 from kprod.intake.partitioner import Partitioner
 from kprod.intake.queue_loads import QueueLoads
 from kprod.intake.serializers import NO_SERIALIZERS, Serializers
+from kprod.lock import Lock
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
 from kprod.sender.engine import FOREVER, Engine
@@ -378,7 +378,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         """This process was forked: threads, connections and records stay behind. See ``send``."""
         self._inherited = True
         self._compiled_topics.close()
-        self._restarting = threading.Lock()  # guards starting once; new: no thread holds it
+        self._restarting = Lock()  # guards starting once; new: no thread holds it
 
     def _restart_in_child(self) -> None:
         """Give a forked child a thread and connections of its own, without queued records."""

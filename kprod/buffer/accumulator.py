@@ -7,7 +7,6 @@ one lock, memory is waited for outside every lock, and closing misses no batch.
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -22,6 +21,7 @@ from kprod.clock import Clock, ExponentialBackoff
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership
 from kprod.errors import BufferFullError, ConnectionLost, KprodError, ProducerClosedError
 from kprod.latch import Latch
+from kprod.lock import Lock
 from kprod.quantities import in_seconds
 from kprod.types import BytesLike, Header, TopicPartition
 from kprod_ext.batch import ProducerBatch, batch_size_upper_bound
@@ -107,7 +107,7 @@ class RecordAccumulator:
         self._batch_compression = BatchCompression(wake)
         self._ended_by: KprodError | None = None  # appends raise it once the sender has ended
         self._flushes = 0
-        self._flush_lock = threading.Lock()  # guards _flushes
+        self._flush_lock = Lock()  # guards _flushes
         self._hurry = False  # when the sender looked last
         self._waits = wait
         self._context = AppendContext(

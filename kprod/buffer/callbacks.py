@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 from kprod.latch import Latch
+from kprod.lock import Lock
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Callbacks:
         self._thread_name = thread_name
         self._thread: threading.Thread | None = None
         self._queue: SimpleQueue[Sequence[Callback] | Latch | None] = SimpleQueue()
-        self._lock = threading.Lock()  # guards what follows, _thread and crowded
+        self._lock = Lock()  # guards what follows, _thread and crowded
         self._stopped = thread_name is None
         self._put = 0
         self._room = Latch()  # opens when it is no longer crowded

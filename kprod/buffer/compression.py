@@ -7,11 +7,11 @@ with independent blocks, plain zstd frames. The estimator is Kafka's ``Compressi
 from __future__ import annotations
 
 import struct
-import threading
 import zlib
 from collections.abc import Callable
 from typing import TypeAlias
 
+from kprod.lock import Lock
 from kprod.sender_log import SenderLog
 from kprod_ext import hold_signals
 from kprod_ext.batch import ProducerBatch
@@ -174,7 +174,7 @@ class BatchCompression:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._lock = threading.Lock()  # guards all below
+        self._lock = Lock()  # guards all below
         self._waiting: dict[ProducerBatch, Compressor] = {}  # in the order of filling
         self._at_work: dict[ProducerBatch, bool] = {}  # by callers; True: the sender waits for it
 

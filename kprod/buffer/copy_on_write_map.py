@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
+
+from kprod.lock import Lock
 
 
 class CopyOnWriteMap:
@@ -18,7 +19,7 @@ class CopyOnWriteMap:
     __slots__ = ("_entries", "_most", "_writing")
 
     def __init__(self) -> None:
-        self._writing = threading.Lock()  # guards changing _entries, and walking over them
+        self._writing = Lock()  # guards changing _entries, and walking over them
         self._entries: dict[Hashable, Any] = {}
         self._most = 0  # the largest number of entries since _entries was made
 

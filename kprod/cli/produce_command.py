@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from kprod.cli.client_options import (
 from kprod.cli.exits import Stopped, stop_signals
 from kprod.cli.record_lines import BadLineError, LineFormat, LineReader, LineRecord, unescaped
 from kprod.errors import InvalidRecordError, KprodError, PartitionError, RecordTooLargeError
+from kprod.lock import Lock
 from kprod.types import Header
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class LineSender:
         self._complain = complain
         self.read = 0
         """Lines taken from the input: one that a signal interrupts may be in no report."""
-        self._lock = threading.Lock()  # guards the one below: two threads complain
+        self._lock = Lock()  # guards the one below: two threads complain
         self._complaints = 0
 
     def send_all(self, records: Iterable[LineRecord | BadLineError]) -> None:

@@ -10,7 +10,6 @@ new.
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -32,6 +31,7 @@ from kprod.errors import (
     ProducerClosedError,
 )
 from kprod.latch import Latch
+from kprod.lock import Lock
 from kprod.types import TopicPartition
 from kprod.wire.control import MetadataReply
 
@@ -78,7 +78,7 @@ class Metadata:
         self._max_age = max_age
         self._max_idle = max_idle
         self._backoff = backoff
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._changed = Latch()  # opens at the next change; see ``_next_change``
         self._last_use: dict[str, float] = {}
         self._new_topics: set[str] = set()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kprod.config.kinds import Extensions, Refused
 from kprod.confluent.errors import KafkaError, KafkaException
 from kprod.errors import SaslAuthenticationError
+from kprod.lock import Lock
 
 
 class Credentials:
@@ -64,7 +65,7 @@ class OAuthTokens:
     ) -> None:
         self._ask: Callable[[], Any] = lambda: callback(config())
         self._clock = clock
-        self._asking = threading.Lock()  # once is enough
+        self._asking = Lock()  # once is enough
         try:
             self._current = self._fetched(clock())
         except Exception as error:

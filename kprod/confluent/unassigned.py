@@ -16,6 +16,7 @@ from kprod.confluent.errors import raise_unless_unassigned
 from kprod.errors import KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.intake.attempts import Attempts
+from kprod.lock import Lock
 from kprod.producer import KafkaProducer
 from kprod.types import ProducerRecord
 from kprod_ext.futures import FutureRecordMetadata
@@ -108,7 +109,7 @@ class UnassignedRecords:
     def _begin(self) -> None:
         """Make what belongs to one process: a thread that is not here may hold a lock for ever."""
         self._process = os.getpid()
-        self._lock = threading.Lock()  # guards the queues and the thread
+        self._lock = Lock()  # guards the queues and the thread
         self.queues.clear()
         self._thread: threading.Thread | None = None
         self._news = threading.Event()  # the cluster has changed, or a topic came to the queues

@@ -20,6 +20,7 @@ from kprod.errors import (
     TransactionAbortedError,
 )
 from kprod.latch import Latch
+from kprod.lock import Lock
 from kprod.types import Header, Persisted, ProducerRecord
 from kprod_ext import RecordClock
 
@@ -71,7 +72,7 @@ class DeadLetters:
         self._seconds = seconds
         self._clock = RecordClock()
         self._waiting: SimpleQueue[Any] = SimpleQueue()
-        self._starting = threading.Lock()
+        self._starting = Lock()
         self._thread: threading.Thread | None = None
         self._ending = False  # True: letters that still wait have no time left
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import zlib
 from collections.abc import Callable, Container, Iterator
 from itertools import count
@@ -11,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from kprod.cluster.snapshot import NO_LEADER, TopicInfo, no_partitions
 from kprod.intake.queue_loads import QueueLoads
+from kprod.lock import Lock
 from kprod.types import BytesLike
 from kprod_ext import StickyPartition, fnv1a, partition_for_key
 
@@ -101,7 +101,7 @@ class DefaultPartitioner:
         self._empty_is_a_key = key_hash is not None and key_hash.empty_is_a_key
         self._loads = loads
         self._ahead = 1 if loads is not None and loads.avoids_brokers else AHEAD
-        self._lock = threading.Lock()  # guards what follows; choose() reads _sticky without it
+        self._lock = Lock()  # guards what follows; choose() reads _sticky without it
         self._rng = rng if rng is not None else random.Random()
         self._sticky: dict[str, StickyPartition] = {}
 

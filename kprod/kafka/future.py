@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Self
 
 from kprod.errors import IllegalStateError, KprodError
 from kprod.kafka.errors import KafkaTimeoutError, RetriableError, translated
+from kprod.lock import Lock
 from kprod.types import RecordMetadata
 from kprod_ext.futures import FutureRecordMetadata as NativeFuture
 
@@ -30,7 +30,7 @@ class Future:
         self.value: Any = None
         self.exception: BaseException | None = None
         self._waiting: list[tuple[bool, Callable[[Any], object]]] = []
-        self._lock = threading.Lock()  # guards all of the above until it is done
+        self._lock = Lock()  # guards all of the above until it is done
 
     def succeeded(self) -> bool:
         """True once it has a value."""

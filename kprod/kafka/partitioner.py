@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -12,6 +11,7 @@ from kprod.cluster.snapshot import ClusterSnapshot, TopicInfo
 from kprod.errors import PartitionError
 from kprod.kafka.errors import also_theirs
 from kprod.kafka.serializer import accepts
+from kprod.lock import Lock
 from kprod.types import BytesLike
 from kprod_ext import murmur2 as _murmur2
 
@@ -108,7 +108,7 @@ class StickyPartitioner(DefaultPartitioner):
     def __init__(self) -> None:
         self._sticky: dict[str, int] = {}
         self._most = FEW  # topics, before those are looked for that have gone
-        self._lock = threading.Lock()  # guards both
+        self._lock = Lock()  # guards both
 
     def _without_key(self, topic: str, usable: list[int], cluster: Cluster) -> int:
         with self._lock:

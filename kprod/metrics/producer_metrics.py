@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
+from kprod.lock import Lock
 from kprod.metrics.table import (
     NODE_METRICS,
     PRODUCER_METRICS,
@@ -162,7 +162,7 @@ class ProducerMetrics(ProducerCounters):
         self._window = window
         self._marks: tuple[Mark, ...] = ()
         self._spent = dict.fromkeys((gauge.name for gauge in TRANSACTION_TIMES), 0.0)
-        self._lock = threading.Lock()  # guards what callers count, marks, and that topics leave
+        self._lock = Lock()  # guards what callers count, marks, and that topics leave
 
     # The sender's thread --------------------------------------------------------------------------
 

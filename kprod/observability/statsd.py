@@ -8,6 +8,7 @@ import threading
 import weakref
 from typing import Any, Protocol, Self
 
+from kprod.lock import Lock
 from kprod.observability.readings import Reading, Told, readings
 from kprod.producer import KafkaProducer
 
@@ -41,7 +42,7 @@ class StatsdReporter:
         self._producers: weakref.WeakKeyDictionary[KafkaProducer, _Totals] = (
             weakref.WeakKeyDictionary()
         )
-        self._sending = threading.Lock()  # guards the totals that were sent last
+        self._sending = Lock()  # guards the totals that were sent last
         self._failed = False
         self._ended = threading.Event()
         for producer in producers:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
+
+from kprod.lock import Lock
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -16,7 +17,7 @@ class BoundedCache(Generic[K, V]):
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:

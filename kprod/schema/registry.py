@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, get_args
@@ -12,6 +11,7 @@ from uuid import UUID
 from kprod.clock import ExponentialBackoff
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
+from kprod.lock import Lock
 from kprod.schema.bounded_cache import BoundedCache
 from kprod.schema.errors import IncompatibleSchemaError, RegistryError
 from kprod.schema.registry_http import RegistryHttp
@@ -81,7 +81,7 @@ class SchemaRegistry:
             request_timeout_ms / 1000,
             ExponentialBackoff(FIRST_WAIT, LONGEST_WAIT),
         )
-        self._asking = threading.Lock()  # held while one asks: the others find its answer
+        self._asking = Lock()  # held while one asks: the others find its answer
         self._known: BoundedCache[Any, RegisteredSchema] = BoundedCache(cache_size)
         self._latest: BoundedCache[str, tuple[RegisteredSchema, float]] = BoundedCache(cache_size)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kprod.clock import ExponentialBackoff
+from kprod.lock import Lock
 from kprod.schema.errors import (
     RETRIED,
     IncompatibleSchemaError,
@@ -52,7 +52,7 @@ class RegistryHttp:
         self._authorization = authorization
         self._headers = dict(headers)
         self._contexts = TlsContexts(tls) if any(url.startswith("https") for url in urls) else None
-        self._tls_lock = threading.Lock()
+        self._tls_lock = Lock()
         self._seconds = seconds
         self._request_seconds = request_seconds
         self._backoff = backoff

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from kprod.errors import ConfigError
 from kprod.intake.serializers import WouldWait
+from kprod.lock import Lock
 from kprod.schema.encoding import Encode, Encoding
 from kprod.schema.registry import SchemaRegistry
 from kprod.schema.schema import RegisteredSchema, Schema
@@ -96,7 +96,7 @@ class SchemaSerializer(ABC):
 
     def _forget(self) -> None:
         self._encoders: dict[str, Encoder] = {}
-        self._adding = threading.Lock()  # guards adding to them; looking needs none
+        self._adding = Lock()  # guards adding to them; looking needs none
 
     def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
         """The bytes of ``data``; with ``id_in="header"`` a header is added to ``headers``."""

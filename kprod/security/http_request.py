@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from kprod.lock import Lock
 from kprod_ext.peer_text import printable
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class TimeLimit:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._lock = threading.Lock()  # guards both
+        self._lock = Lock()  # guards both
         self._sockets: list[socket.socket] = []
         self._over = False
         self._timer = threading.Timer(seconds, self._end)

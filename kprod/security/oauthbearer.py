@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kprod.errors import ConfigError, KprodError, SaslAuthenticationError
+from kprod.lock import Lock
 
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # b64token, RFC 6750, 2.1
 _AFTER_ERROR = b"\x01"
@@ -64,7 +64,7 @@ class ProvidedTokens:
         self._mechanism = mechanism
         self._ask = provider.token if callable(getattr(provider, "token", None)) else provider
         self._clock = clock
-        self._lock = threading.Lock()  # held while the provider is asked: once is enough
+        self._lock = Lock()  # held while the provider is asked: once is enough
         self._token = ""
         self._good_until = 0.0
         self._expires = 0.0

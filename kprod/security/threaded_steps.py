@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kprod.errors import KprodError
+from kprod.lock import Lock
 from kprod.security.steps import Conversation, Message, respond
 
 MOST_THREADS = 32
@@ -23,7 +24,7 @@ class StepThreads:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards both
+        self._lock = Lock()  # guards both
         self._running = 0
         self._waiting: deque[Callable[[], None]] = deque(maxlen=MOST_WAITING)
 

@@ -13,6 +13,7 @@ from kprod.clock import Clock
 from kprod.cluster.metadata import Metadata
 from kprod.errors import KprodError, KprodTimeoutError, ProducerClosedError
 from kprod.latch import Latch
+from kprod.lock import Lock
 from kprod.quantities import in_seconds
 from kprod.sender.connection_log import forget_frames
 from kprod.sender.leadership import SenderLeadership
@@ -282,7 +283,7 @@ class SenderThread:
         self._leadership = sender.leadership
         self._leadership.work = sender
         self._settled = Latch()  # opens after ``ended``
-        self._lock = threading.Lock()  # guards changing _stop_at
+        self._lock = Lock()  # guards changing _stop_at
         self._stop_at = FOREVER
         # Made now: at the end there may be no memory for them.
         self._error = ProducerClosedError(CLOSED)

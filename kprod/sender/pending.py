@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections import deque
 from typing import Generic, TypeVar
 
 from kprod.errors import KprodError
 from kprod.latch import Latch
+from kprod.lock import Lock
 
 
 class Pending:
@@ -32,7 +32,7 @@ class PendingQueue(Generic[_P]):
     """The calls without an outcome, oldest first. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards both
+        self._lock = Lock()  # guards both
         self._calls: deque[_P] = deque()
         self._closed_by: KprodError | None = None
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import enum
-import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -25,6 +24,7 @@ from kprod.errors import (
     TransactionError,
     UnfinishedCallError,
 )
+from kprod.lock import Lock
 from kprod.sender.pending import Pending, PendingQueue
 from kprod.sender_log import SenderLog
 from kprod.types import TopicPartition
@@ -197,7 +197,7 @@ class Transactions:
         self._offsets: list[PendingOffsets] = []
         self._unheard: list[PendingOffsets] = []  # sent, but the call had timed out by then
         self._closing = False
-        self._lock = threading.Lock()  # guards all of the above
+        self._lock = Lock()  # guards all of the above
 
     # Callers --------------------------------------------------------------------------------------
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kprod.lock import Lock
 from kprod.spark.producer_options import fingerprint_of, job_options, resolved
 from kprod.spark.rejected_rows import RowPolicy
 from kprod.spark.task_producer import TaskProducer
@@ -26,7 +26,7 @@ class ProducerCache:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the one below
+        self._lock = Lock()  # guards the one below
         self._producers: dict[str, KafkaProducer] = {}
 
     def get(self, fingerprint: str, options: Mapping[str, Any]) -> KafkaProducer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from kprod.intake.arguments import SizeLimits, checked_record, refuse_positions
 from kprod.intake.configured_partitioner import partitioner_for
 from kprod.intake.interceptors import Interceptors
 from kprod.intake.serializers import Serializers
+from kprod.lock import Lock
 from kprod.types import DeliveryReport, Header, ProducerRecord, TopicPartition
 from kprod_ext import RecordClock
 from kprod_ext.futures import FutureRecordMetadata
@@ -80,7 +80,7 @@ class RecordingProducer(BulkCalls):
         )
         self._clock = RecordClock()
         self._callbacks = Callbacks()
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = Lock()  # guards what follows
         self._records: list[RecordedRecord] = []
         self._pending: deque[tuple[int, BatchDelivery]] = deque()  # by place in _records
         self._offsets: dict[TopicPartition, count[int]] = {}

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
 from kprod.errors import ConnectionLost
+from kprod.lock import Lock
 from kprod.transport.tcp import TcpBackend
 from kprod.transport.tcp_transport import TcpTransport
 from kprod_ext.peer_text import printable
@@ -152,7 +153,7 @@ class _Request:
         self.connected: socket.socket | None = None
         self.problem = ""
         self.done = False
-        self._lock = threading.Lock()  # guards whether anybody still wants the connection
+        self._lock = Lock()  # guards whether anybody still wants the connection
         self._dropped = False
         self._thread = threading.Thread(
             target=self._ask, args=(url, host, port, wake), name=f"kprod-proxy-{host}", daemon=True
