@@ -27,10 +27,13 @@ class PoolMachine(RuleBasedStateMachine):
     returned = Bundle("returned")
     views = Bundle("views")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: dict[int, PooledBuffer] = {}
+
     @initialize(poolable_size=st.sampled_from([0, 1, 100, 700]))
     def make_pool(self, poolable_size: int) -> None:
         self.pool = BufferPool(TOTAL, poolable_size)
-        self.live: dict[int, PooledBuffer] = {}
 
     @rule(target=buffers, size=st.one_of(st.just(None), st.integers(1, TOTAL)))
     def allocate(self, size: int | None) -> object:
@@ -109,7 +112,8 @@ class PoolMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for buffer in self.live.values():
             self.pool.deallocate(buffer)
-        assert self.pool.available == TOTAL
+        if hasattr(self, "pool"):  # else this hides what went wrong before there was one
+            assert self.pool.available == TOTAL
 
 
 TestBufferPool = PoolMachine.TestCase
