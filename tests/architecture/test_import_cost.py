@@ -19,11 +19,6 @@ EXPENSIVE = (
     *("kprod.transport.tcp", "kprod.transport.memory"),
 )
 
-WITH_THE_FIRST_RECORD = {
-    *("kprod.transport.tcp", "selectors", "socket"),
-    *("crc32c", "datetime", "email", "importlib.metadata", "importlib.util"),
-}
-"""The transport, and the package for checksums with what it imports."""
 SENDING = """
 producer = kprod.KafkaProducer(bootstrap_servers=sys.argv[1])
 producer.send("t", b"value", key=b"key").get(timeout=10)
@@ -77,7 +72,8 @@ def test_the_broker_leaves_hypothesis_alone(tmp_path: Path) -> None:
 def test_the_first_record_pulls_in_transport_and_checksum() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         found = loaded(f"import kprod, sys\n{SENDING}", broker.bootstrap_servers)
-    assert found == WITH_THE_FIRST_RECORD
+    # What these two import in turn differs with the version of Python.
+    assert found == {"kprod.transport.tcp"} | loaded("import crc32c, socket, sys")
 
 
 def test_no_module_is_imported_first_in_a_thread_of_the_producer() -> None:
