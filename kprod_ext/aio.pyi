@@ -151,10 +151,13 @@ class SentRecord:
     @property  # type: ignore[misc]
     def __class__(self) -> type: ...
     def done(self) -> bool:
-        """True once the record has an outcome, or the waiting for it was cancelled."""
+        """True once the record has an outcome, or the waiting for it was cancelled.
+
+        With ``renews`` the latter until the callbacks have been told.
+        """
 
     def cancelled(self) -> bool:
-        """True once the waiting was cancelled."""
+        """True once the waiting was cancelled; with ``renews``, until there is an outcome."""
 
     def exception(self) -> BaseException | None:
         """Why the record failed. Raises InvalidStateError before the outcome, CancelledError."""

@@ -35,6 +35,11 @@ cdef Py_ssize_t LOOK = 16           # records, or callbacks, between two looks a
 cdef Py_ssize_t REMEMBERED = 64     # of so many records one is remembered, to wait for its memory
 cdef object _END = object()
 
+cdef enum Cancelling:
+    NONE = 0
+    DUE = 1         # the callbacks have still to be told
+    OVER = 2        # the waits that were cancelled have ended; with ``renews`` the next begins anew
+
 
 cdef class LoopTurns:
     """Lets callers through in each turn of the loop that calls, in the order of asking."""
@@ -231,7 +236,7 @@ cdef class OutcomeNotifier:
     cdef int watch(self, SentRecord record) except -1:
         """Call the callbacks once the batch has ended: soon, if it has, or if no task waits."""
         cdef BatchOutcome outcome = outcome_of(record.native)
-        if record.is_cancelled or outcome.done:
+        if record.cancelling == DUE or outcome.done:
             self._due.append(record)
             self._schedule()
             return 0
@@ -288,19 +293,26 @@ cdef class OutcomeNotifier:
         return 0
 
     def _turn(self):
-        """Call as many callbacks as a turn has time for; the others in the next turn."""
+        """Call as many callbacks as a turn has time for; the others in the next turn.
+
+        Records that are cancelled one after the other hear of it in one turn: the first wakes their
+        task, which may wait for all of them anew.
+        """
         cdef double ends_at = <double>monotonic() + _longest_telling
         cdef Py_ssize_t told = 0
         try:
             while self._due:
                 _tell(self._due.popleft())
                 told += 1
-                if told % LOOK == 0 and <double>monotonic() >= ends_at:
+                if told % LOOK == 0 and <double>monotonic() >= ends_at and not self._cancels():
                     break
         finally:
             self._scheduled = False
             if self._due:
                 self._schedule()
+
+    cdef bint _cancels(self) except -1:
+        return self._due and (<SentRecord?>self._due[0]).cancelling == DUE
 
 
 @cython.no_gc           # lets go of its callbacks when they are called
@@ -317,7 +329,7 @@ cdef class SentRecord:
     cdef list _more                 # pairs of the others
     cdef object _cancelled_by
     cdef public bint _asyncio_future_blocking
-    cdef bint is_cancelled
+    cdef Cancelling cancelling
 
     def __init__(self, OutcomeNotifier notifier not None, FutureRecordMetadata native not None):
         self.native, self._notifier = native, notifier
@@ -325,12 +337,16 @@ cdef class SentRecord:
     # The outcome ----------------------------------------------------------------------------------
 
     def done(self):
-        """True once the record has an outcome, or the waiting for it was cancelled."""
-        return self.is_cancelled or outcome_of(self.native).done
+        """True once the record has an outcome, or the waiting for it was cancelled.
+
+        With ``renews`` the latter until the callbacks have been told: ``gather`` waits anew for a
+        record that is not done, and asks no other.
+        """
+        return self.cancelling == DUE or outcome_of(self.native).done
 
     def cancelled(self):
-        """True once the waiting was cancelled."""
-        return self.is_cancelled
+        """True once the waiting was cancelled; with ``renews``, until there is an outcome."""
+        return _is_cancelled(self)
 
     def exception(self):
         """The record's error or None. Raises InvalidStateError without outcome, CancelledError."""
@@ -392,7 +408,7 @@ cdef class SentRecord:
             self._more.append((fn, context))
             return
         if self._notifier.renews:
-            self.is_cancelled = False
+            self.cancelling = NONE
         self._callback, self._context = fn, context
         self._notifier.watch(self)
 
@@ -409,9 +425,11 @@ cdef class SentRecord:
         """End the waiting, not the sending; False when it is done."""
         if self.done():
             return False
-        self.is_cancelled, self._cancelled_by = True, msg
+        self.cancelling, self._cancelled_by = DUE, msg
         if self._callback is not None:
             self._notifier.watch(self)
+        elif self._notifier.renews:
+            self.cancelling = OVER
         return True
 
     def __getattr__(self, str name not None):
@@ -420,14 +438,20 @@ cdef class SentRecord:
         return getattr(self.native, name)
 
     def __repr__(self):
-        state = "cancelled" if self.is_cancelled else repr(self.native)[1:-1]
+        state = "cancelled" if _is_cancelled(self) else repr(self.native)[1:-1]
         return f"<SentRecord {state}>"
+
+
+cdef bint _is_cancelled(SentRecord record) except -1:
+    if record.cancelling == OVER:
+        return not outcome_of(record.native).done
+    return record.cancelling == DUE
 
 
 cdef BatchOutcome _settled(SentRecord record, str otherwise):
     """The outcome. Raises InvalidStateError when the record has none yet, CancelledError."""
     cdef BatchOutcome outcome
-    if record.is_cancelled:
+    if _is_cancelled(record):
         failure = _cancelled(record)
         raise failure
     outcome = outcome_of(record.native)
@@ -467,6 +491,8 @@ cdef int _tell(SentRecord record) except -1:
         _call(record, callback, context)
     for callback, context in more or ():
         _call(record, callback, context)
+    if record.cancelling == DUE and record._notifier.renews:
+        record.cancelling = OVER
     return 0
 
 

@@ -140,6 +140,46 @@ def test_a_wait_that_was_given_up_can_begin_anew() -> None:
     asyncio.run(main())
 
 
+def test_many_waits_that_were_given_up_can_begin_anew_together() -> None:
+    async def main() -> None:
+        batch = Batch(30_000)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*batch.records), 0.001)
+        together = asyncio.gather(*batch.records)
+        asyncio.get_running_loop().call_soon(batch.end)
+        assert len(await soon(together)) == 30_000
+
+    asyncio.run(main())
+
+
+def test_a_wait_that_was_given_up_finds_the_outcome_that_came_since() -> None:
+    async def main() -> None:
+        batch = Batch(2)
+        for exceptions in (False, True):
+            given_up = asyncio.gather(*batch.records, return_exceptions=exceptions)
+            given_up.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await given_up
+            assert all(record.cancelled() for record in batch.records)
+        batch.end()
+        assert not any(record.cancelled() for record in batch.records)
+        stored = await soon(asyncio.gather(*batch.records))
+        assert [told.offset for told in stored] == [100, 101]
+
+    asyncio.run(main())
+
+
+def test_a_record_that_is_cancelled_before_anybody_waits_can_be_waited_for() -> None:
+    async def main() -> None:
+        batch = Batch(1)
+        assert batch.records[0].cancel()
+        together = asyncio.gather(*batch.records)
+        batch.end()
+        assert [told.offset for told in await soon(together)] == [100]
+
+    asyncio.run(main())
+
+
 def test_a_task_that_is_cancelled_ends_no_other_wait() -> None:
     async def main() -> None:
         batch = Batch(1)
