@@ -13,7 +13,7 @@ SECONDS = 30.0
 
 
 class TopicAdmin:
-    """Every call returns once the cluster has done it; what it refuses is raised."""
+    """Every call but ``delete`` returns once the cluster has done it; what it refuses is raised."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -67,8 +67,12 @@ class TopicAdmin:
         _wait_until(in_sync)
 
     def delete(self, topic: str) -> None:
-        """Remove a topic."""
+        """Remove a topic. The brokers learn of it soon, and may store records meanwhile."""
         self._client.delete_topics([topic], operation_timeout=SECONDS)[topic].result(SECONDS)
+
+    def await_gone(self, topic: str) -> None:
+        """Return once a broker knows the topic no more, and refuses its records unread."""
+        _wait_until(lambda: topic not in self._client.list_topics(timeout=SECONDS).topics)
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
