@@ -138,4 +138,5 @@ def test_every_record_ends_in_the_truth(
     for first in range(0, ALLOCATIONS, 1 if several == 1 else 6):
         rig = after_the_failure_of(range(first, first + several), when, caplog)
         broken += rig.sender.broken_by is not None
-    assert broken > 3, "hardly any allocation failed: this proves nothing"  # 5 with Python 3.14
+    enough = 5 if several == 1 else 1
+    assert broken > enough, "hardly any allocation failed: this proves nothing"
