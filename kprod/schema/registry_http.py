@@ -66,11 +66,14 @@ class RegistryHttp:
         """
         deadline = time.monotonic() + self._seconds
         attempt = 0
-        answered = None
+        answered = before = None
         while True:
             error = self._round(method, path, body, deadline)
             if not isinstance(error, RegistryError):
                 return error
+            if time.monotonic() >= deadline:
+                error = before or error  # the last attempt had only what was left of the time
+            before = error
             if error.status is not None:
                 answered = error
             attempt += 1
