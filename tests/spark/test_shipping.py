@@ -54,9 +54,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[dict[str, str]]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """A shell's variables: its ``spark-submit`` has a cluster, its ``python`` no packages."""
     spark, workers, conf = Path(pyspark.__file__).parent, tmp_path / "workers", tmp_path / "conf"
+    # Python workers without pyspark among their packages find it in the archive of a whole Spark.
+    monkeypatch.setenv("SPARK_HOME", str(spark))
     for folder in (workers, conf, tmp_path / "job"):
         folder.mkdir()
     (tmp_path / "bin").mkdir()

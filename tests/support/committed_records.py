@@ -10,7 +10,11 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 SECONDS = 60.0
 FETCH_WAIT_MS = 10
 """A broker waits so long at the end of a partition before it says that this is the end."""
-ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+ELECTING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,  # a new leader that knows no high watermark yet
+)
 ELECTION_PAUSE = 0.1
 """Seconds between two questions about a partition that is being given a leader."""
 
