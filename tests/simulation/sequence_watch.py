@@ -155,6 +155,11 @@ class SequenceWatch:
         if (known := self._known(tp, fields)) is not None:
             known.ended = True
 
+    def unread(self, tp: TopicPartition, fields: BatchFields) -> None:
+        """The client has lost the answer before it read it: it may send the batch again."""
+        if (known := self._known(tp, fields)) is not None:
+            known.ended = False
+
     def doubted(self, tp: TopicPartition, fields: BatchFields) -> None:
         """All of it has left, and no answer has said that it was refused."""
         if (known := self._known(tp, fields)) is not None:

@@ -154,6 +154,8 @@ class SimTransport(Transport):
     def fail(self, cause: str) -> None:
         """A reset: what was not read yet is lost."""
         self._failure = self._failure or cause
+        if self._inbound:
+            self._wires.watcher.unread(self)
         self._inbound.clear()
 
     # The backend's question -------------------------------------------------------------------

@@ -42,6 +42,10 @@ class Watcher(Protocol):
         """A whole response lies in the client's socket."""
         ...
 
+    def unread(self, transport: SimTransport) -> None:
+        """A reset has taken what lay in the client's socket: a stalled client reads it never."""
+        ...
+
     def ended(self, transport: SimTransport) -> None:
         """The client has let go of the connection."""
         ...
