@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,6 +77,21 @@ def test_a_memory_error_is_no_record_that_is_queued(fails: str, lengths: list[in
     while queue.oldest is not None:
         batches.append(queue.take_head())
     assert sum(batch.record_count for batch in batches) == len(stored)
+
+
+def test_compressing_without_memory_is_no_failure_of_the_record() -> None:
+    class Scarce:
+        def offer(self, batch: object, compress: object) -> None:
+            pass
+
+        def help(self) -> None:
+            raise MemoryError
+
+    woken: list[None] = []
+    settings = replace(SETTINGS, compress=bytes)
+    queue = new_queue(settings=settings, compression=Scarce(), wake=lambda: woken.append(None))
+    assert queue.append(1, None, VALUE, ()) is not None
+    assert woken
 
 
 @pytest.mark.parametrize("most", [1_000, 3_000, 100_000])

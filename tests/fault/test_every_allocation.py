@@ -135,8 +135,7 @@ def test_every_record_ends_in_the_truth(
 ) -> None:
     """Nothing hangs, and nothing is lost in silence: a turn that breaks off ends the producer."""
     broken = 0
-    for first in range(0, ALLOCATIONS, 1 if several == 1 else 6):
+    for first in range(0, ALLOCATIONS, 1 if several == 1 else 2):
         rig = after_the_failure_of(range(first, first + several), when, caplog)
         broken += rig.sender.broken_by is not None
-    enough = 5 if several == 1 else 1
-    assert broken > enough, "hardly any allocation failed: this proves nothing"
+    assert broken > 5, "hardly any allocation failed: this proves nothing"

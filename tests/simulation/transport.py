@@ -47,6 +47,7 @@ class SimTransport(Transport):
         self._peer: Peer | None = None
         self._failure = ""
         self._inbound = bytearray()
+        self._answers = 0  # in _inbound, to their last byte
         self._ended = False
         self._room = wires.window
         self.offered_at: float | None = None  # when what comes next was refused for want of room
@@ -103,6 +104,8 @@ class SimTransport(Transport):
         self._check()
         data = bytes(self._inbound[:limit])
         del self._inbound[:limit]
+        if not self._inbound:
+            self._answers = 0
         return data if data or self._ended else None
 
     def close(self) -> None:
@@ -142,6 +145,7 @@ class SimTransport(Transport):
     def answered(self, answer: Answer) -> None:
         """What was delivered completes a response."""
         if not self.closed and not self._failure:
+            self._answers += 1
             self._wires.watcher.answered(self, answer)
 
     def changed_on_the_way(self) -> None:
@@ -154,8 +158,8 @@ class SimTransport(Transport):
     def fail(self, cause: str) -> None:
         """A reset: what was not read yet is lost."""
         self._failure = self._failure or cause
-        if self._inbound:
-            self._wires.watcher.unread(self)
+        if self._answers:
+            self._wires.watcher.unread(self, self._answers)
         self._inbound.clear()
 
     # The backend's question -------------------------------------------------------------------

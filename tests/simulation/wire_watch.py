@@ -43,6 +43,10 @@ class Request:
         return self.header.version >= SILENT_FROM[self.header.api]
 
 
+REMEMBERED_ANSWERS = 100
+"""More than a client leaves unread."""
+
+
 @dataclass(slots=True)
 class Line:
     """One connection as the wire shows it."""
@@ -50,7 +54,7 @@ class Line:
     unanswered: deque[Request] = field(default_factory=deque)
     throttled_at: float = 0.0
     silent_until: float = 0.0
-    told_last: list[tuple[TopicPartition, BatchFields]] = field(default_factory=list)
+    answered: deque[Request] = field(default_factory=lambda: deque(maxlen=REMEMBERED_ANSWERS))
 
 
 class WireWatch:
@@ -207,7 +211,7 @@ class WireWatch:
             line.silent_until = max(line.silent_until, over)
         read_by_client = answer.correlation_id == request.header.correlation_id
         codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}
-        line.told_last = [(_by_name(place), fields) for place, fields in request.batches]
+        line.answered.append(request)
         for place, fields in request.batches:
             name = None if place[1] is not None else place[0]
             code = codes.get((name, place[1], place[2]))
@@ -217,10 +221,11 @@ class WireWatch:
                 self._proven[place] = transport.node_id, fields.producer_id, fields.epoch
             self._told(_by_name(place), fields, code, read_by_client)
 
-    def unread(self, transport: SimTransport) -> None:
-        line = self._lines.get(transport)
-        for tp, fields in line.told_last if line is not None else []:
-            self._sequences.unread(tp, fields)
+    def unread(self, transport: SimTransport, answers: int) -> None:
+        line = self._lines.get(transport, Line())
+        for request in list(line.answered)[-answers:]:
+            for place, fields in request.batches:
+                self._sequences.unread(_by_name(place), fields)
 
     def _told(
         self, tp: TopicPartition, fields: BatchFields, code: int | None, read_by_client: bool

@@ -42,8 +42,8 @@ class Watcher(Protocol):
         """A whole response lies in the client's socket."""
         ...
 
-    def unread(self, transport: SimTransport) -> None:
-        """A reset has taken what lay in the client's socket: a stalled client reads it never."""
+    def unread(self, transport: SimTransport, answers: int) -> None:
+        """A reset has taken the last so many answers from the client's socket."""
         ...
 
     def ended(self, transport: SimTransport) -> None:

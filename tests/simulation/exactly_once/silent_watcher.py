@@ -26,8 +26,8 @@ class SilentWatcher:
     def answered(self, transport: SimTransport, answer: Answer) -> None:
         """A response lies in the socket."""
 
-    def unread(self, transport: SimTransport) -> None:
-        """It does no more."""
+    def unread(self, transport: SimTransport, answers: int) -> None:
+        """They do no more."""
 
     def ended(self, transport: SimTransport) -> None:
         """The client has closed."""
