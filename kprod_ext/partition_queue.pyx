@@ -359,13 +359,16 @@ cdef class PartitionQueue:
                 context.wake()
             else:
                 context._look_within(self.linger)
-            if compress is not None:
-                context._compression.help()
         except MemoryError:
             context.wake()      # the record is queued, so its future goes to the caller
         except BaseException:
             context.wake()      # a signal handler has raised, and the record is queued
             raise
+        if compress is not None:
+            try:
+                context._compression.help()
+            except MemoryError:
+                pass            # the sender compresses the batch itself
         return 0
 
     cpdef void batch_filled(self) except *:

@@ -87,11 +87,8 @@ def test_compressing_without_memory_is_no_failure_of_the_record() -> None:
         def help(self) -> None:
             raise MemoryError
 
-    woken: list[None] = []
-    settings = replace(SETTINGS, compress=bytes)
-    queue = new_queue(settings=settings, compression=Scarce(), wake=lambda: woken.append(None))
+    queue = new_queue(settings=replace(SETTINGS, compress=bytes), compression=Scarce())
     assert queue.append(1, None, VALUE, ()) is not None
-    assert woken
 
 
 @pytest.mark.parametrize("most", [1_000, 3_000, 100_000])
