@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from kprod.broker.client_security import NO_SECURITY, ClientSecurity
-from kprod.broker.leader_wait import ALL_LEADERS, LeaderWait, without_leader
+from kprod.broker.leader_wait import ALL_LEADERS, BegunWait, LeaderWait, without_leader
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.protocol.messages import Message, request_schema, response_schema
 from kprod.broker.records.codecs import CorruptBatch
@@ -53,6 +53,8 @@ _SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = {
 
 _PERHAPS_GUARDED: Final = "; does this port expect TLS or a login? see security_protocol"
 _PORT: Final = 9092
+SILENCE: Final = 30.0
+"""Seconds: the default of ``request.timeout.ms``."""
 
 
 def _place(server: str) -> tuple[str, int]:
@@ -73,15 +75,22 @@ def _reason(error: OSError) -> str:
 class BrokerClient:
     """One connection to one broker, one request at a time, until ``deadline``.
 
-    The deadline is in seconds of ``time.monotonic``. Not thread-safe. Raises ``ConnectionLost``,
-    ``KprodTimeoutError``, ``ProtocolError`` and ``AuthenticationError``.
+    The deadline is in seconds of ``time.monotonic``; a broker that stays silent for ``silence``
+    seconds is given up before. Not thread-safe. Raises ``ConnectionLost``, ``KprodTimeoutError``,
+    ``ProtocolError`` and ``AuthenticationError``.
     """
 
     def __init__(
-        self, host: str, port: int, deadline: float, security: ClientSecurity = NO_SECURITY
+        self,
+        host: str,
+        port: int,
+        deadline: float,
+        security: ClientSecurity = NO_SECURITY,
+        silence: float = SILENCE,
     ) -> None:
         self._name = f"{host}:{port}"
         self._deadline = deadline
+        self._silence = silence
         self._is_guarded = security != NO_SECURITY
         self._correlation_id = 0
         try:
@@ -100,7 +109,7 @@ class BrokerClient:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise KprodTimeoutError(f"{self._name}: out of time")
-        return left
+        return min(left, self._silence)
 
     def _learn_ranges(self) -> dict[int, tuple[int, int]]:
         answer = self._exchange(ApiKey.API_VERSIONS, _RANGES_VERSION, {})
@@ -169,8 +178,6 @@ _EARLIEST: Final = -2
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 _MAX_WAIT_MS: Final = 500
 _GLANCE_MS: Final = 100  # Tansu answers for no partition at all when it may not wait
-_RETRY_PAUSE: Final = 0.05
-_SILENT_WAIT: Final = 1.0  # an election and a new topic take less
 
 
 _TOPIC: Final = 2  # org.apache.kafka.common.config.ConfigResource.Type
@@ -199,10 +206,15 @@ class ClusterClient:
     """Connections to the brokers of a cluster, made when needed, and the topics of the cluster."""
 
     def __init__(
-        self, bootstrap_servers: str, deadline: float, security: ClientSecurity = NO_SECURITY
+        self,
+        bootstrap_servers: str,
+        deadline: float,
+        security: ClientSecurity = NO_SECURITY,
+        silence: float = SILENCE,
     ) -> None:
         self._deadline = deadline
         self._security = security
+        self._silence = silence
         self._closing = contextlib.ExitStack()
         self._clients: dict[int, BrokerClient] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -211,15 +223,24 @@ class ClusterClient:
     def _first_of(self, bootstrap_servers: str) -> BrokerClient:
         tried: list[str] = []
         for server in bootstrap_servers.split(","):
-            host, port = _place(server.strip())
             try:
-                client = BrokerClient(host, port, self._deadline, self._security)
-            except ConnectionLost as error:
+                return self._connected(*_place(server.strip()))
+            except (ConnectionLost, KprodTimeoutError) as error:
                 tried.append(str(error))
-            else:
-                self._closing.callback(client.close)
-                return client
-        raise ConnectionLost("; ".join(tried))
+        late = time.monotonic() >= self._deadline
+        raise (KprodTimeoutError if late else ConnectionLost)("; ".join(tried))
+
+    def _connected(self, host: str, port: int) -> BrokerClient:
+        client = BrokerClient(host, port, self._deadline, self._security, self._silence)
+        self._closing.callback(client.close)
+        return client
+
+    def addresses(self) -> list[str]:
+        """``host:port`` of each node, as the cluster has told them last."""
+        return [
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            for host, port in self._addresses.values()
+        ]
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -237,19 +258,12 @@ class ClusterClient:
         Raises BrokerError; KprodTimeoutError for leaders that are missing at the end of the wait;
         PartitionError when the topic does not have the partition of ``wait``.
         """
-        deadline = min(self._deadline, time.monotonic() + wait.seconds)
-        silent_until, told = time.monotonic() + _SILENT_WAIT, ""
+        waiting = BegunWait(wait, self._deadline)
         while True:
             leaders, missing = self._present_leaders(topic, wait.partition)
-            now = time.monotonic()
             if missing is None:
                 return leaders
-            if now + _RETRY_PAUSE > deadline:
-                raise missing
-            if now >= silent_until and str(missing) != told:
-                told = str(missing)
-                wait.tell(missing)
-            time.sleep(_RETRY_PAUSE)
+            waiting.go_on(missing)
 
     def _present_leaders(
         self, topic: str, partition: int | None
@@ -330,9 +344,7 @@ class ClusterClient:
     def client(self, node_id: int) -> BrokerClient:
         """The connection to one node."""
         if node_id not in self._clients:
-            fresh = BrokerClient(*self._addresses[node_id], self._deadline, self._security)
-            self._clients[node_id] = fresh
-            self._closing.callback(fresh.close)
+            self._clients[node_id] = self._connected(*self._addresses[node_id])
         return self._clients[node_id]
 
     def readers(self, topic: str, wait: LeaderWait = ALL_LEADERS) -> dict[int, PartitionReader]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from kprod.errors import BrokerError, KprodError, KprodTimeoutError
 
 _MOST_NAMES: Final = 10
 _FOR_EVER: Final = 10 * 365 * 86_400.0
+_PAUSE: Final = 0.05
+_SILENT: Final = 1.0  # an election and a new topic take less
 
 
 def _tell_nobody(_missing: KprodError) -> None:
@@ -29,6 +33,28 @@ class LeaderWait(NamedTuple):
 
 
 ALL_LEADERS: Final = LeaderWait()
+
+
+class BegunWait:
+    """The time since something was found missing. Not thread-safe."""
+
+    def __init__(self, wait: LeaderWait, deadline: float = inf) -> None:
+        """``deadline``: of ``time.monotonic``, an upper limit besides ``wait.seconds``."""
+        now = time.monotonic()
+        self._deadline = min(deadline, now + wait.seconds)
+        self._silent_until = now + _SILENT
+        self._tell = wait.tell
+        self._told = ""
+
+    def go_on(self, missing: KprodError) -> None:
+        """Pause before the next attempt. Raises ``missing`` when the time is up."""
+        now = time.monotonic()
+        if now + _PAUSE > self._deadline:
+            raise missing
+        if now >= self._silent_until and str(missing) != self._told:
+            self._told = str(missing)
+            self._tell(missing)
+        time.sleep(_PAUSE)
 
 
 def without_leader(topic: str, partitions: Sequence[Any]) -> KprodTimeoutError:

@@ -9,10 +9,10 @@ from typing import Any, Final, Self, TypeAlias
 
 from kprod.broker.client_security import NO_SECURITY, ClientSecurity
 from kprod.broker.cluster_client import BrokerClient, ClusterClient, PartitionReader
-from kprod.broker.leader_wait import ALL_LEADERS, LeaderWait
+from kprod.broker.leader_wait import ALL_LEADERS, BegunWait, LeaderWait
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.records.record_batch import StoredRecord
-from kprod.errors import BrokerError
+from kprod.errors import BrokerError, KprodError
 
 _DEFAULT_TIMEOUT: Final = 30.0
 
@@ -81,9 +81,9 @@ class TopicFollower:
     With a ``group`` it goes on where that group committed, and ``commit`` says how far it came.
     It commits as a simple consumer: a group that has members refuses that. Otherwise it begins
     where ``begin`` says: ``PartitionReader.start`` or ``.end``, or at an offset that it works out.
-    ``wait`` bounds the wait for a topic or a leader that is missing at the start, and names the
-    partition to read if that is only one. Raises what ``read_topic`` does, and PartitionError for a
-    partition that is not there.
+    ``wait`` bounds each wait for a topic, a leader or a broker that is missing, though not for the
+    first broker, and names the partition to read if that is only one. Raises what ``read_topic``
+    does, and PartitionError for a partition that is not there.
     """
 
     def __init__(
@@ -98,16 +98,20 @@ class TopicFollower:
     ) -> None:
         self._topic = topic
         self._group = group
+        self._wait = wait
+        self._waiting: BegunWait | None = None  # since the last round that came to its end
+        self._bootstrap_servers = bootstrap_servers
         self._connect = partial(
-            ClusterClient, bootstrap_servers, time.monotonic() + _FOR_EVER, security
+            ClusterClient, deadline=time.monotonic() + _FOR_EVER, security=security
         )
-        self._cluster = self._connect()
+        self._cluster = self._connect(bootstrap_servers)
         try:
             self._readers = self._cluster.readers(topic, wait)
             committed = self._committed()
             for number, reader in self._readers.items():
                 reader.position = committed[number] if number in committed else begin(reader)
             self.ends = {number: reader.end() for number, reader in self._readers.items()}
+            self._shown = {number: reader.position for number, reader in self._readers.items()}
         except BaseException:
             self._cluster.close()
             raise
@@ -118,9 +122,49 @@ class TopicFollower:
         return all(self._readers[number].position >= end for number, end in self.ends.items())
 
     def poll(self) -> Iterator[tuple[int, StoredRecord]]:
-        """Partition and record, of one round over the partitions."""
-        for number, reader in self._readers.items():
-            yield from ((number, record) for record in reader.poll())
+        """Partition and record, of one round over the partitions.
+
+        When a connection breaks or a leader moves, the round ends, and the next one goes on at the
+        same records, from the brokers that lead then.
+        """
+        try:
+            for number, reader in self._readers.items():
+                yield from ((number, record) for record in reader.poll())
+                self._shown[number] = reader.position  # behind markers, too
+            self._waiting = None
+        except KprodError as error:
+            if not error.retriable:
+                raise
+            waiting, self._waiting = self._waiting or BegunWait(self._wait), None
+            self._reconnect(error, waiting)
+            self._waiting = waiting
+
+    def _reconnect(self, lost: KprodError, waiting: BegunWait) -> None:
+        """Find the leaders anew. Raises the last reason when the wait is over."""
+        while True:
+            waiting.go_on(lost)
+            servers = self._servers()
+            self._cluster.close()
+            try:
+                self._cluster = self._connect(servers)
+                readers = self._cluster.readers(self._topic, self._wait)
+            except KprodError as error:
+                if not error.retriable:
+                    raise
+                lost = error
+                continue
+            for number, reader in self._readers.items():
+                readers[number].position = reader.position
+            self._readers = {number: readers[number] for number in self._readers}
+            return
+
+    def _servers(self) -> str:
+        """Those that were given, then those that the cluster has told."""
+        return ",".join([self._bootstrap_servers, *self._cluster.addresses()])
+
+    def shown(self, partition: int, record: StoredRecord) -> None:
+        """A record of ``poll`` that the group need not read again."""
+        self._shown[partition] = record.offset + 1
 
     def _coordinator(self, cluster: ClusterClient) -> BrokerClient:
         wanted = {"key": self._group, "key_type": 0}
@@ -142,20 +186,21 @@ class TopicFollower:
         return found
 
     def commit(self) -> None:
-        """Have the group go on behind what was read. ``BrokerError`` when it has members.
+        """Have the group go on behind what was shown. ``BrokerError`` when it has members.
 
-        Over new connections: a signal may have ended ``poll`` between a request and its answer.
+        A round of ``poll`` that came to its end was shown as a whole. It takes new connections: a
+        signal may have ended ``poll`` between a request and its answer.
         """
         if self._group is None:
             return
         parts = [
             {
                 "partition_index": number,
-                "committed_offset": reader.position,
+                "committed_offset": offset,
                 "committed_leader_epoch": -1,
                 "committed_metadata": "",
             }
-            for number, reader in self._readers.items()
+            for number, offset in self._shown.items()
         ]
         wanted = {
             "group_id": self._group,
@@ -163,7 +208,7 @@ class TopicFollower:
             "retention_time_ms": -1,
             "topics": [{"name": self._topic, "partitions": parts}],
         }
-        with self._connect() as cluster:
+        with self._connect(self._servers()) as cluster:
             self._parts(self._coordinator(cluster).call(ApiKey.OFFSET_COMMIT, wanted))
 
     def _parts(self, answer: Any) -> list[Any]:

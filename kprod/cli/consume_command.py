@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -25,7 +25,7 @@ from kprod.errors import KprodError, numbered
 
 if TYPE_CHECKING:
     from kprod.broker.leader_wait import LeaderWait
-    from kprod.broker.log_reader import Begin
+    from kprod.broker.log_reader import Begin, TopicFollower
     from kprod.broker.records.record_batch import StoredRecord
 
 
@@ -43,7 +43,7 @@ Timeout = Annotated[
     float | None,
     typer.Option(
         min=0.001,
-        help="Seconds to wait for a topic or a leader that is missing. Without it: for ever.",
+        help="Seconds to wait for a topic, leader or broker that is missing. Without it: for ever.",
     ),
 ]
 
@@ -103,7 +103,7 @@ def consume(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             security=reader_security(options),
         )
         with follower:
-            _print(follower.poll, tell, count, lambda: until_end and follower.at_end)
+            _print(follower, tell, count, until_end=until_end)
             follower.commit()
 
 
@@ -161,17 +161,19 @@ def _teller(
 
 
 def _print(
-    poll: Callable[[], Iterator[tuple[int, StoredRecord]]],
+    follower: TopicFollower,
     tell: Callable[[int, StoredRecord], None],
     count: int | None,
-    ended: Callable[[], bool],
+    *,
+    until_end: bool,
 ) -> None:
-    """Print until ``count`` records were printed, ``ended`` is true, or a signal comes."""
+    """Print until ``count`` records were printed, the end was reached, or a signal comes."""
     printed = 0
     try:
-        while not ended():
-            for partition, record in poll():
+        while not (until_end and follower.at_end):
+            for partition, record in follower.poll():
                 tell(partition, record)
+                follower.shown(partition, record)
                 printed += 1
                 if printed == count:
                     return

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import time
+from itertools import islice
+
 import pytest
 
 from kprod import KafkaProducer
-from kprod.broker.log_reader import end_offsets, read_topic
+from kprod.broker import EmbeddedBroker
+from kprod.broker.cluster_client import ClusterClient
+from kprod.broker.leader_wait import LeaderWait
+from kprod.broker.log_reader import TopicFollower, end_offsets, read_topic
+from kprod.errors import ConnectionLost, KprodError
 from tests.support.brokers import StartBroker, embedded, tansu
 
 TOPIC = "read"
@@ -47,3 +55,80 @@ def test_reading_begins_where_it_is_told_to() -> None:
         assert [(number, record.value) for number, record in of_the_second] == [(1, b"9")]
         middle_of_a_batch = list(read_topic(bootstrap, TOPIC, since={0: 1, 1: 99}))
         assert [record.value for _, record in middle_of_a_batch] == [b"2", b"4", b"6", b"8"]
+
+
+def follow(broker: EmbeddedBroker, wait: LeaderWait, group: str | None = None) -> TopicFollower:
+    return TopicFollower(
+        broker.bootstrap_servers, TOPIC, begin=lambda reader: reader.start(), wait=wait, group=group
+    )
+
+
+def values(follower: TopicFollower, count: int) -> list[bytes]:
+    """Those of the next records. Ends late where they do not come."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + 20
+    while len(found) < count:
+        assert time.monotonic() < deadline, found
+        found += [record.value or b"" for _, record in follower.poll()]
+    return found
+
+
+def test_a_follower_goes_along_with_the_leaders() -> None:
+    with (
+        EmbeddedBroker(nodes=3, topics={TOPIC: 2}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        follow(broker, LeaderWait()) as follower,
+    ):
+        send(producer, 0, 1)
+        assert sorted(values(follower, 2)) == [b"0", b"1"]
+        broker.move_leader(TOPIC, 0, broker.leader(TOPIC, 0) % 3 + 1)
+        send(producer, 2, 3)
+        assert sorted(values(follower, 2)) == [b"2", b"3"]
+        broker.stop_node(1)  # the first of the bootstrap servers, too
+        send(producer, 4, 5)
+        assert sorted(values(follower, 2)) == [b"4", b"5"]
+
+
+def test_a_follower_waits_for_a_broker_that_has_gone() -> None:
+    told: list[KprodError] = []
+    with (
+        EmbeddedBroker(topics={TOPIC: 1}) as broker,
+        follow(broker, LeaderWait(2.5, tell=told.append)) as follower,
+    ):
+        broker.stop_node(1)
+        with pytest.raises(ConnectionLost, match="refused"):
+            values(follower, 1)
+        assert told
+        broker.start_node(1)
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send(TOPIC, b"back")
+        assert values(follower, 1) == [b"back"]
+
+
+def test_a_group_goes_on_behind_what_it_was_shown() -> None:
+    wait = LeaderWait()
+    with (
+        EmbeddedBroker(topics={TOPIC: 1}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        for number in range(6):
+            producer.send(TOPIC, b"%d" % number)
+        producer.flush()
+        with follow(broker, wait, "g") as follower:
+            for partition, record in islice(follower.poll(), 2):
+                if record.offset == 0:  # the second one was not printed when the signal came
+                    follower.shown(partition, record)
+            follower.commit()
+        with follow(broker, wait, "g") as follower:
+            assert values(follower, 5) == [b"1", b"2", b"3", b"4", b"5"]
+            assert list(follower.poll()) == []
+            follower.commit()
+        with follow(broker, wait, "g") as follower:
+            assert follower.at_end
+
+
+def test_a_server_that_stays_silent_is_passed_over() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, embedded({TOPIC: 1}) as bootstrap:
+        servers = f"127.0.0.1:{silent.getsockname()[1]},{bootstrap}"
+        with ClusterClient(servers, time.monotonic() + 20, silence=0.2) as cluster:
+            assert list(cluster.leaders(TOPIC)) == [0]
