@@ -368,7 +368,12 @@ class Transactions:
             return
         error = TransactionAbortableError(f"{self} can only be aborted: {cause}")
         error.__cause__ = cause
-        self._sender_moves(State.ABORTABLE_ERROR, error)
+        ended: list[PendingCall] = []
+        with self._lock:
+            # Again: a caller may have begun to abort, or to close, while the error was made.
+            if self.state in OPEN:
+                ended = self._sender_moved(State.ABORTABLE_ERROR, error)
+        _tell(ended)
 
     def end_for_good(self, error: KprodError) -> None:
         """The producer can do nothing more: every call gets ``error``."""
@@ -377,12 +382,17 @@ class Transactions:
 
     def _sender_moves(self, to: State, error: KprodError | None) -> None:
         with self._lock:
-            self._sender_move(to)
-            self.error = error
-            ended = self._end_pending(error)
-            if error is not None:
-                ended += self._drop_offsets(error)
+            ended = self._sender_moved(to, error)
         _tell(ended)
+
+    def _sender_moved(self, to: State, error: KprodError | None) -> list[PendingCall]:
+        """The calls that end by a move of the sender; the lock is held."""
+        self._sender_move(to)
+        self.error = error
+        ended = self._end_pending(error)
+        if error is not None:
+            ended += self._drop_offsets(error)
+        return ended
 
     def _sender_move(self, to: State) -> None:
         """The lock is held. A move that is not in the table must not go unnoticed."""

@@ -224,6 +224,24 @@ def test_an_abort_goes_on_whatever_fails() -> None:
     end(transactions, Call.ABORT)
 
 
+@pytest.mark.parametrize("end", [started(Call.ABORT), Transactions.close])
+def test_a_failure_that_an_abort_outruns_changes_nothing(
+    end: Callable[[Transactions], None],
+) -> None:
+    """A record fails; while the sender writes the error, another thread aborts, or closes."""
+    transactions = in_state(State.IN_TRANSACTION)
+
+    class OutrunError(KprodError):
+        def __str__(self) -> str:
+            end(transactions)
+            return "a record has failed"
+
+    transactions.fail(OutrunError())
+    assert transactions.state is State.ABORTING
+    assert transactions.error is None
+    transactions.ready()
+
+
 def test_the_same_offsets_are_waited_for_and_others_come_after_them() -> None:
     transactions = in_state(State.IN_TRANSACTION)
     first = transactions.start_offsets(OFFSETS, MEMBER)
