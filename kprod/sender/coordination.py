@@ -41,7 +41,7 @@ from kprod.sender.transaction_requests import (
 from kprod.sender.transactions import OPEN, PendingOffsets, State, Transactions
 from kprod.sender_log import SenderLog
 from kprod.types import NextStep, ProducerId, TopicPartition
-from kprod.wire.transactions import GROUP, OffsetsReply
+from kprod.wire.transactions import TRANSACTION, OffsetsReply
 
 log = SenderLog(__name__)
 
@@ -341,10 +341,10 @@ class Coordination:
 
     def _nobody_told(self, ask: FindCoordinator, code: int) -> bool:
         """True when there will be no coordinator for a question about a group's offsets."""
-        fetch = self._transactions.fetches.next()
-        if fetch is None or ask.wanted != (GROUP, fetch.group_id):
+        if not isinstance(ask.then, FetchOffsets):
             return False
-        self._transactions.fetches.end(fetch, BrokerError(code, str(ask)))
+        # Also if its caller has gone: the transaction has nothing to do with it.
+        self._transactions.fetches.end(ask.then.fetch, BrokerError(code, str(ask)))
         return True
 
     def _worst(self, ask: Ask, refused: dict[TopicPartition, int]) -> Reaction | None:
@@ -373,12 +373,18 @@ class Coordination:
             self._end_for_good(found, error)
         elif state is State.INITIALIZING:
             self._end_for_good(Reaction.CLOSE, error)
-        elif state is State.ABORTING and isinstance(ask, EndTransaction | FindCoordinator):
+        elif state is State.ABORTING and self._is_for_the_end(ask):
             self._end_for_good(Reaction.START_AGAIN, error)  # it cannot even be aborted
         else:
             self._wanted.clear()
             self._transactions.fail(error)
         return None
+
+    def _is_for_the_end(self, ask: Ask) -> bool:
+        """False for a question about a group: a transaction is aborted without it."""
+        if isinstance(ask, FindCoordinator):
+            return ask.wanted[0] == TRANSACTION
+        return isinstance(ask, EndTransaction)
 
     def _end_for_good(self, found: Reaction, cause: KprodError) -> None:
         if found is Reaction.FENCED:

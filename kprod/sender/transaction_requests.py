@@ -68,13 +68,14 @@ class Ask:
 
 
 class FindCoordinator(Ask):
-    """The coordinator of ``wanted``; any broker knows it."""
+    """The coordinator that ``then``, the question to follow, is for; any broker knows it."""
 
     api = ApiKey.FIND_COORDINATOR
 
-    def __init__(self, of: Request, wanted: Coordinator) -> None:
-        super().__init__(of)
-        self.wanted = wanted
+    def __init__(self, then: Ask) -> None:
+        super().__init__(then.of)
+        self.then = then
+        self.wanted = then.coordinator
 
     def __str__(self) -> str:
         kind, key = self.wanted

@@ -128,7 +128,7 @@ class TransactionRound:
         wanted = ask.coordinator
         known = self._coordinators.get(wanted)
         if known is None:
-            ask = FindCoordinator(ask.of, wanted)
+            ask = FindCoordinator(ask)
             node_id = self._network.any_usable(now)
             if node_id is None:
                 return FOREVER

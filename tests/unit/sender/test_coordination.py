@@ -19,13 +19,14 @@ from kprod.sender.transaction_requests import (
     Ask,
     CommitOffsets,
     EndTransaction,
+    FindCoordinator,
     InitProducerId,
     Reaction,
     reaction,
 )
 from kprod.sender.transactions import Call, State
 from kprod.types import NextStep, ProducerId, TopicPartition
-from kprod.wire.transactions import PartitionsReply
+from kprod.wire.transactions import GROUP, CoordinatorReply, PartitionsReply
 from kprod.wire.versions import ApiKey
 from tests.unit.sender.coordinating import MEMBER, OFFSETS, T0, T1, Dialogue
 
@@ -283,6 +284,26 @@ def test_what_cannot_even_be_aborted_ends_the_producer() -> None:
     with pytest.raises(TransactionError) as caught:
         dialogue.hear(Call.ABORT)
     assert caught.value.next_step is NextStep.START_AGAIN
+
+
+@BOTH
+def test_a_group_that_is_refused_during_an_abort_does_not_keep_it_from_ending(
+    implicit: bool,
+) -> None:
+    """Offsets need the group's coordinator; the call times out, and the application aborts."""
+    dialogue = ready(implicit)
+    dialogue.begin(T0)
+    dialogue.transactions.start_offsets(OFFSETS, MEMBER)
+    if not implicit:
+        dialogue.answer(AddOffsets)
+    ask = FindCoordinator(dialogue.due())
+    assert ask.wanted == (GROUP, "group")
+    dialogue.transactions.start(Call.ABORT)
+    dialogue.transactions.aborts()
+    assert dialogue.coordination.answered(ask, CoordinatorReply(30, None, -1, 0)) is None
+    assert dialogue.transactions.state is State.ABORTING
+    dialogue.abort()
+    dialogue.begin(T0)
 
 
 def test_of_many_refusals_the_one_that_caused_the_others_is_told() -> None:

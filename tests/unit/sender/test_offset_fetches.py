@@ -11,7 +11,7 @@ from kprod.sender.transaction_requests import (
     InitProducerId,
     Reaction,
 )
-from kprod.sender.transactions import Call, OffsetFetch
+from kprod.sender.transactions import Call, OffsetFetch, State
 from kprod.wire.transactions import GROUP, CommittedOffset, CoordinatorReply, OffsetsReply
 from tests.unit.sender.coordinating import T0, Dialogue
 
@@ -77,9 +77,28 @@ def test_a_refusal_ends_the_question_and_nothing_else() -> None:
 def test_a_group_whose_coordinator_is_not_told() -> None:
     dialogue = Dialogue(implicit=True)
     question = asked(dialogue)
-    ask = FindCoordinator(dialogue.due().of, (GROUP, "group"))
+    ask = FindCoordinator(dialogue.due())
+    assert ask.wanted == (GROUP, "group")
     assert dialogue.coordination.answered(ask, CoordinatorReply(30, None, -1, 0)) is None
     assert isinstance(question.error, BrokerError)
+
+
+@pytest.mark.parametrize("state", [State.INITIALIZING, State.IN_TRANSACTION, State.COMMITTING])
+def test_a_refusal_that_comes_after_its_caller_has_gone_ends_nothing(state: State) -> None:
+    """The caller has given up while a broker is asked for the coordinator of its group."""
+    dialogue = Dialogue(implicit=True)
+    dialogue.transactions.start(Call.INIT)
+    if state is not State.INITIALIZING:
+        dialogue.answer(InitProducerId)
+        dialogue.hear(Call.INIT)
+        dialogue.begin(T0)
+    if state is State.COMMITTING:
+        dialogue.transactions.start(Call.COMMIT)
+    question = asked(dialogue)
+    ask = FindCoordinator(dialogue.due())
+    dialogue.transactions.fetches.withdraw(question)
+    assert dialogue.coordination.answered(ask, CoordinatorReply(30, None, -1, 0)) is None
+    assert dialogue.transactions.state is state
 
 
 def test_brokers_that_are_too_old_end_the_question() -> None:
