@@ -194,6 +194,7 @@ class Transactions:
         self.number = 0
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
+        self._decided = False  # its transaction has ended as it asks for; only an epoch is missing
         self._offsets: list[PendingOffsets] = []
         self._unheard: list[PendingOffsets] = []  # sent, but the call had timed out by then
         self._closing = False
@@ -287,9 +288,8 @@ class Transactions:
                 log.info("%s: aborted, for the producer closes", self)
                 ended += self._drop_offsets(self._aborted())
                 self._move(State.ABORTING, Party.CALLER)
-            elif self.state is State.INITIALIZING and self._pending is not None:
-                self._pending.error = ProducerClosedError("closed during init_transactions()")
-                ended.append(self._pending)
+            elif self.state is State.INITIALIZING:
+                ended += self._end_pending(ProducerClosedError("closed during init_transactions()"))
         _tell(ended)
         self.fetches.close(ProducerClosedError("closed before the coordinator has told"))
 
@@ -355,6 +355,7 @@ class Transactions:
         with self._lock:
             self._sender_move(State.INITIALIZING)
             self.error = None
+            self._decided = True
 
     def aborts(self) -> None:
         """The transaction is given up: its offsets are not needed any more."""
@@ -416,7 +417,9 @@ class Transactions:
         pending = self._pending
         if pending is None or pending.ended.is_open:
             return []
-        pending.error = error
+        # A commit must not fail for the sake of the next transaction: it would be made once more.
+        pending.error = None if self._decided else error
+        self._decided = False
         if self._closing:
             self._pending = None
         return [pending]

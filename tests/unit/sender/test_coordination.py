@@ -7,6 +7,7 @@ import pytest
 from kprod.errors import (
     BrokerError,
     ConnectionLost,
+    ErrorCode,
     ProducerFencedError,
     TransactionAbortableError,
     TransactionError,
@@ -304,6 +305,22 @@ def test_a_group_that_is_refused_during_an_abort_does_not_keep_it_from_ending(
     assert dialogue.transactions.state is State.ABORTING
     dialogue.abort()
     dialogue.begin(T0)
+
+
+@pytest.mark.parametrize("call", [Call.COMMIT, Call.ABORT])
+def test_an_end_that_was_taken_is_told_though_the_next_epoch_is_refused(call: Call) -> None:
+    """The transaction is over; that another producer has taken over since is for later calls."""
+    dialogue = ready(implicit=False)
+    dialogue.transactions.begin()
+    dialogue.coordination.may_send(T0)
+    dialogue.coordination.lost(dialogue.expect(AddPartitions), LOST, sent=True)
+    dialogue.answer(AddPartitions)
+    dialogue.transactions.start(call)
+    dialogue.answer(EndTransaction)
+    dialogue.answer(InitProducerId, ErrorCode.PRODUCER_FENCED)
+    dialogue.hear(call)
+    with pytest.raises(ProducerFencedError):
+        dialogue.transactions.begin()
 
 
 def test_of_many_refusals_the_one_that_caused_the_others_is_told() -> None:

@@ -295,6 +295,15 @@ def test_closing_aborts_what_is_open_and_ends_what_waits(
     assert pending is None or pending.ended.is_open
 
 
+def test_a_commit_that_was_taken_is_told_though_the_producer_closes_before_its_next_epoch() -> None:
+    transactions = in_state(State.COMMITTING)
+    pending = transactions.start(Call.COMMIT)
+    transactions.reinitializes()
+    transactions.close()
+    assert pending.ended.is_open
+    transactions.heard(pending)
+
+
 def test_the_newest_word_on_the_clusters_features_counts() -> None:
     transactions = fresh()
     transactions.told(ApiVersions({}, {"transaction.version": 2}, 7))
