@@ -336,6 +336,8 @@ class Transactions:
     def offsets_sent(self, sent: PendingOffsets) -> None:
         """The coordinator of the group has all of ``sent``."""
         with self._lock:
+            if sent not in self._offsets:  # ``close`` came between the answer and this
+                return
             self._offsets.remove(sent)
             self._unheard.append(sent)
         _tell([sent])

@@ -257,6 +257,17 @@ def test_the_same_offsets_are_waited_for_and_others_come_after_them() -> None:
         transactions.heard(second)
 
 
+def test_offsets_that_a_close_has_dropped_are_not_sent_any_more() -> None:
+    """The answer to them and the close come at the same time, in two threads."""
+    transactions = in_state(State.IN_TRANSACTION)
+    pending = transactions.start_offsets(OFFSETS, MEMBER)
+    assert transactions.next_offsets() is pending
+    transactions.close()
+    transactions.offsets_sent(pending)
+    with pytest.raises(TransactionAbortedError):
+        transactions.heard(pending)
+
+
 def test_offsets_that_were_sent_after_the_call_had_timed_out_are_not_sent_again() -> None:
     """A call that never waits long enough would find them gone each time, and never end."""
     transactions = in_state(State.IN_TRANSACTION)
