@@ -107,6 +107,8 @@ class Producer(Producing, ProducerTransactions):
         self._reports.expect(-1)  # it was counted while it waited for its topic
 
     def _fail(self, record: Unassigned, error: native_errors.KprodError) -> None:
+        if self._native is not None:  # first: a commit waits until no record waits any more
+            self._native.record_lost(error)
         told = from_native(error)
         message = Message(
             record.topic,

@@ -8,7 +8,7 @@ from typing import Any
 
 from kprod import errors as native
 from kprod.clock import SystemClock
-from kprod.confluent.errors import KafkaException, from_native
+from kprod.confluent.errors import KafkaError, KafkaException, from_native
 from kprod.confluent.native import seconds
 from kprod.confluent.unassigned import UnassignedRecords
 from kprod.errors import RecordTypeError
@@ -73,7 +73,7 @@ class ProducerTransactions:
         """Let a group's offsets move with the transaction.
 
         ``positions`` are TopicPartitions with offsets; those without one, below 0, are left out.
-        ``group_metadata`` is what ``Consumer.consumerread_group_metadata()`` returns, or
+        ``group_metadata`` is what ``Consumer.consumer_group_metadata()`` returns, or
         ``kprod.GroupMetadata``, or a group id.
         """
         known = [position for position in positions if position.offset >= 0]
@@ -82,10 +82,12 @@ class ProducerTransactions:
         _raising(call, known, member, seconds(timeout))
 
     def commit_transaction(self, timeout: float | None = -1) -> None:
-        """Send what was produced, and commit."""
+        """Send what was produced, and commit. Nothing has begun while a topic is unknown."""
         running, longest = self._running, seconds(timeout)
         began = monotonic()
-        self._unassigned.await_none(longest)
+        if not self._unassigned.await_none(longest):
+            words = "Local: Timed out: records wait for their topic; call it again"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words, retriable=True))
         _raising(running.commit_transaction, max(0.0, longest - (monotonic() - began)))
 
     def abort_transaction(self, timeout: float | None = -1) -> None:

@@ -139,12 +139,13 @@ class UnassignedRecords:
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 
-    def await_none(self, seconds: float) -> None:
-        """Return when no record waits for its topic, or after ``seconds``."""
+    def await_none(self, seconds: float) -> bool:
+        """Wait at most ``seconds`` until no record waits for its topic; True when none does."""
         self._begin_in_child()
         pause, deadline = threading.Event(), monotonic() + seconds
         while self.queues and monotonic() < deadline:
             pause.wait(PAUSE)
+        return not self.queues
 
     def purge(self, error: KprodError) -> None:
         """Fail every record that waits."""

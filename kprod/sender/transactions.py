@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 
 from kprod.errors import (
@@ -279,6 +279,13 @@ class Transactions:
         if pending.error is not None:
             raise copy.copy(pending.error)
 
+    def lose(self, cause: KprodError) -> None:
+        """A record of the open transaction was refused, and no exception has told so.
+
+        The transaction can only be aborted now. Nothing happens once it is being ended.
+        """
+        self._fail_in((State.IN_TRANSACTION,), cause)
+
     def close(self) -> None:
         """The producer closes: abort an open transaction; a prepared one stays prepared."""
         ended: list[PendingCall] = []
@@ -367,14 +374,18 @@ class Transactions:
 
     def fail(self, cause: KprodError) -> None:
         """The transaction can only be aborted now; one that is being aborted goes on."""
-        if self.state not in OPEN:
+        self._fail_in(OPEN, cause)
+
+    def _fail_in(self, states: Container[State], cause: KprodError) -> None:
+        """Let the transaction fail if it is in one of ``states``. Any thread."""
+        if self.state not in states:
             return
         error = TransactionAbortableError(f"{self} can only be aborted: {cause}")
         error.__cause__ = cause
         ended: list[PendingCall] = []
         with self._lock:
             # Again: a caller may have begun to abort, or to close, while the error was made.
-            if self.state in OPEN:
+            if self.state in states:
                 ended = self._sender_moved(State.ABORTABLE_ERROR, error)
         _tell(ended)
 

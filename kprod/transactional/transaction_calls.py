@@ -137,6 +137,15 @@ class TransactionCalls:
             self.init_transactions(timeout)
         self.begin_transaction()
 
+    def record_lost(self, error: KprodError) -> None:
+        """A record was refused for ``error``, and the face tells so without an exception.
+
+        For faces. An open transaction can only be aborted then: a commit would leave the record
+        out.
+        """
+        if self._transactions is not None:
+            self._transactions.lose(error)
+
     @property
     def transaction_name(self) -> str:
         """The transaction, present or last, as logs and errors name it."""
