@@ -6,6 +6,10 @@ import asyncio
 import copy
 from collections.abc import Iterator
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count, groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 from kprod.aio.loop_threads import call_soon
 from kprod.buffer.delivery import in_slices
@@ -20,14 +24,29 @@ STEPS_OF_A_FAILURE = 8
 _Key = tuple[str, int | None]
 
 
-class _LookUp:
-    """One topic that is looked up, and the tasks that wait for it."""
+class _Place(NamedTuple):
+    """Of one task; in the order of their ends, times in seconds of the loop's clock."""
 
-    def __init__(self, search: Search, timeout: float) -> None:
+    ends_at: float
+    number: int
+    timeout: float
+    told: asyncio.Future[TopicInfo]
+
+
+class _LookUp:
+    """One topic that is looked up, and the tasks that wait for it, each with a time limit."""
+
+    def __init__(self, search: Search) -> None:
         self.search = search
-        self.timeout = timeout
-        self.places: list[asyncio.Future[TopicInfo]] = []
-        self.deadline: asyncio.TimerHandle | None = None
+        self.places: list[_Place] = []  # a heap
+        self.timer: asyncio.TimerHandle | None = None  # for the first of them
+
+    def take_late(self, now: float) -> list[_Place]:
+        """Remove those that have no time left."""
+        late: list[_Place] = []
+        while self.places and self.places[0].ends_at <= now:
+            late.append(heappop(self.places))
+        return late
 
 
 class TopicLookups:
@@ -39,6 +58,7 @@ class TopicLookups:
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
+        self._numbers = count()  # of tasks, in the order of asking
         self._begin(None)
         metadata.subscribe(MetadataListener(changed=self._changed))
 
@@ -56,18 +76,29 @@ class TopicLookups:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._begin(loop)
-        place: asyncio.Future[TopicInfo] = loop.create_future()
+        told: asyncio.Future[TopicInfo] = loop.create_future()
+        timeout = max(0.0, timeout)
+        place = _Place(loop.time() + timeout, next(self._numbers), timeout, told)
         key = name, partition
         shared = self._under_way.get(key)
         if shared is not None:
-            shared.places.append(place)
-            return await place
-        made = _LookUp(self._metadata.search(name, partition), max(0.0, timeout))
+            heappush(shared.places, place)
+            if shared.places[0] is place:
+                self._arm(loop, key, shared)
+            return await told
+        made = _LookUp(self._metadata.search(name, partition))
         made.places.append(place)
         self._under_way[key] = made  # first: what changes from now on is looked at
-        made.deadline = loop.call_later(made.timeout, self._give_up, loop, key, made)
+        self._arm(loop, key, made)
         self._look(loop, key, made)
-        return await place
+        return await told
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, key: _Key, looked_up: _LookUp) -> None:
+        """Give up for the first place when its time is over."""
+        if looked_up.timer is not None:
+            looked_up.timer.cancel()
+        when = looked_up.places[0].ends_at
+        looked_up.timer = loop.call_at(when, self._give_up, loop, key, looked_up, when)
 
     def _look(self, loop: asyncio.AbstractEventLoop, key: _Key, looked_up: _LookUp) -> None:
         try:
@@ -106,9 +137,20 @@ class TopicLookups:
             if self._under_way.get(key) is looked_up:
                 self._look(loop, key, looked_up)
 
-    def _give_up(self, loop: asyncio.AbstractEventLoop, key: _Key, looked_up: _LookUp) -> None:
-        error = self._metadata.not_found(looked_up.search, looked_up.timeout)
-        self._end(loop, key, looked_up, None, error)
+    def _give_up(
+        self, loop: asyncio.AbstractEventLoop, key: _Key, looked_up: _LookUp, when: float
+    ) -> None:
+        # The clock may be a little behind the time that it has called for.
+        late = looked_up.take_late(max(when, loop.time()))
+        if looked_up.places:
+            self._arm(loop, key, looked_up)
+        else:
+            self._under_way.pop(key, None)
+        # Thousands may be late at once: one error for all that it has the same text for.
+        for _, group in groupby(late, lambda place: f"{place.timeout:.3g}"):
+            places = list(group)
+            error = self._metadata.not_found(looked_up.search, places[0].timeout)
+            in_slices(loop, _settle([place.told for place in places], None, error))
 
     def _end(
         self,
@@ -119,9 +161,10 @@ class TopicLookups:
         failure: KprodError | None,
     ) -> None:
         self._under_way.pop(key, None)
-        if looked_up.deadline is not None:
-            looked_up.deadline.cancel()
-        in_slices(loop, _settle(looked_up.places, topic, failure))
+        if looked_up.timer is not None:
+            looked_up.timer.cancel()
+        told = [place.told for place in sorted(looked_up.places, key=attrgetter("number"))]
+        in_slices(loop, _settle(told, topic, failure))
 
 
 def _settle(

@@ -79,6 +79,30 @@ def test_those_that_share_a_look_up_get_an_error_each(native: KafkaProducer) -> 
     assert len(set(map(id, others))) == 299
 
 
+@pytest.mark.parametrize(("first", "second"), [(0.05, LONG), (LONG, 0.05)])
+def test_those_that_share_a_look_up_have_a_time_limit_each(first: float, second: float) -> None:
+    """The short one ends by its own, the long one goes on and finds the topic once it is there."""
+
+    async def find(broker: EmbeddedBroker, native: KafkaProducer) -> None:
+        lookups = TopicLookups(native.metadata)
+        tasks = [
+            asyncio.ensure_future(lookups.find("later", None, seconds))
+            for seconds in (first, second)
+        ]
+        short, long = tasks if first < second else reversed(tasks)
+        with pytest.raises(KprodTimeoutError, match=r"within 0\.05 s"):
+            await short
+        assert not long.done()
+        broker.create_topic("later", 3)
+        assert len(await long) == 3
+
+    with (
+        EmbeddedBroker(auto_create_topics=False) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as native,
+    ):
+        asyncio.run(find(broker, native))
+
+
 def test_what_a_loop_left_behind_holds_up_no_other(native: KafkaProducer) -> None:
     lookups = TopicLookups(native.metadata)
 
