@@ -353,7 +353,8 @@ class AIOKafkaProducer:
         try:
             yield
         except BaseException:
-            await self.abort_transaction()
+            if not self._queueing.native.can_only_be_closed:  # else that would hide the exception
+                await self.abort_transaction()
             raise
         await self.commit_transaction()
 

@@ -147,6 +147,11 @@ class TransactionCalls:
             self._transactions.lose(error)
 
     @property
+    def can_only_be_closed(self) -> bool:
+        """Whether every call of a transaction raises: it was fenced, or refused for good."""
+        return self._transactions is not None and self._transactions.state is State.FATAL_ERROR
+
+    @property
     def transaction_name(self) -> str:
         """The transaction, present or last, as logs and errors name it."""
         return str(self._transactions)

@@ -14,7 +14,7 @@ from aiokafka import structs
 
 from kprod import errors as native
 from kprod.aio import AIOKafkaProducer, errors
-from kprod.broker import EmbeddedBroker
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.kafka.partitioner import Partitioner
 from tests.support.ports import free_port
 
@@ -142,6 +142,25 @@ def test_a_topic_that_is_not_there_is_looked_for_as_long_as_a_request_may_take()
                 stored = await producer.send_and_wait("t", b"v")
                 assert stored is not None
                 assert stored.offset == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", [AIOKafkaProducer, aiokafka.AIOKafkaProducer])
+def test_an_exception_of_a_block_comes_out_where_nothing_can_be_aborted(kind: Any) -> None:
+    async def main() -> None:
+        with EmbeddedBroker(topics={"t": 1}) as broker:
+            servers = broker.bootstrap_servers
+            async with kind(bootstrap_servers=servers, transactional_id="x") as producer:
+                broker.faults.add(Fault(api=ApiKey.PRODUCE, error=53))
+                with pytest.raises(ZeroDivisionError):
+                    await leaves(producer)
+
+    async def leaves(producer: Any) -> None:
+        async with producer.transaction():
+            with pytest.raises(theirs.TransactionalIdAuthorizationFailed):
+                await producer.send_and_wait("t", b"v")
+            raise ZeroDivisionError
 
     asyncio.run(main())
 
