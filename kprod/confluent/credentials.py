@@ -141,5 +141,5 @@ def _keep_fresh(tokens: weakref.ref[OAuthTokens], stop: threading.Event) -> None
         kept.renew()
         left = kept.until_renewal
         del kept
-        if stop.wait(left):
+        if stop.wait(min(left, threading.TIMEOUT_MAX)):
             return

@@ -146,6 +146,18 @@ def test_a_token_is_replaced_while_nobody_logs_in() -> None:
         assert twice.wait(LONG)
 
 
+@pytest.mark.parametrize("expires", [1.8e12, float("inf")])
+def test_a_token_that_lasts_for_ever_ends_no_thread(expires: float) -> None:
+    """Milliseconds where seconds are meant, say: no lock can be waited for as long."""
+    tokens = OAuthTokens(lambda config: ("token", expires), lambda: None)
+    before = set(threading.enumerate())
+    tokens.keep_fresh(lambda error: None)
+    (thread,) = set(threading.enumerate()) - before
+    tokens.close()
+    thread.join(LONG)
+    assert tokens.token() == "token"
+
+
 def test_error_cb_hears_of_a_token_that_could_not_be_replaced() -> None:
     heard: list[KafkaError] = []
     calls: list[Any] = []
