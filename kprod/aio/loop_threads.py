@@ -77,6 +77,8 @@ class LoopTokens:
         try:
             return asked.result(LONGEST)
         except TimeoutError:
+            if asked.done():  # a time limit of the provider's own has passed
+                raise
             asked.cancel()
             raise SaslAuthenticationError(
                 f"OAUTHBEARER: token() gave none within {in_seconds(LONGEST)}: does its loop run?"

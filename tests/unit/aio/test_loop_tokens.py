@@ -101,6 +101,21 @@ def test_a_provider_that_fails_fails_the_login_without_its_text(broker: Embedded
     asyncio.run(main())
 
 
+def test_a_time_limit_of_the_providers_own_is_not_taken_for_ours() -> None:
+    """As where aiohttp gives up on the issuer, long before a token is missed here."""
+
+    class Slow(Provider):
+        async def token(self) -> str:
+            raise TimeoutError("the issuer")
+
+    async def main() -> None:
+        tokens = LoopTokens(Slow(), asyncio.get_running_loop())
+        with pytest.raises(TimeoutError, match="the issuer"):
+            await asyncio.to_thread(tokens.token)
+
+    asyncio.run(main())
+
+
 def test_a_closed_loop_gives_no_tokens() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
