@@ -215,12 +215,13 @@ class Producer(Producing, ProducerTransactions):
         """Flush, and end everything: True. Every other call raises RuntimeError then."""
         if self._native is None:
             return True
+        unlimited, deadline = timeout is None or timeout < 0, monotonic() + seconds(timeout)
         try:
             self.flush(timeout)
         finally:
             native, self._native = self._native, None
             self._unassigned.purge(Purged("given up by close()"))
-            native.close(None if timeout is None or timeout < 0 else timeout)
+            native.close(None if unlimited else max(0.0, deadline - monotonic()))
             self._reports.serve()  # of what a flush has left, or an exception has interrupted
             if self._handler is not None:
                 logging.getLogger("kprod").removeHandler(self._handler)

@@ -436,6 +436,18 @@ def test_close_tells_of_what_it_could_not_wait_for() -> None:
     assert reports.codes == ["_PURGE_QUEUE"]
 
 
+def test_close_waits_for_its_timeout_once() -> None:
+    """The answer comes after it, and before twice as long."""
+    reports = Reports()
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.list_topics("t", LONG)
+        with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=3.2)):
+            producer.produce("t", "value", on_delivery=reports)
+            assert producer.close(2)
+    assert reports.codes == ["_PURGE_INFLIGHT"]
+
+
 def test_the_id_of_the_cluster(producer: Producer) -> None:
     assert producer.cluster_id(LONG) == producer.list_topics(timeout=LONG).cluster_id
     nobody = alone()
