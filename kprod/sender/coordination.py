@@ -72,6 +72,7 @@ class Coordination:
         self._reopened: list[TopicPartition] = []
         self._drained = drained
         self._needs_epoch = False  # before the next transaction
+        self._fetches = False  # the last question was about a group's offsets, and is not answered
         self._forget_transaction()
 
     def _forget_transaction(self) -> None:
@@ -135,10 +136,17 @@ class Coordination:
 
     def due(self) -> Ask | None:
         """The next request, or None."""
+        fetch = self._transactions.fetches.next()
+        if fetch is None:
+            return self._due_for_itself()
+        # It changes nothing, so it may be asked at any time. But not again and again before all
+        # others: the end of this very transaction may be what it waits for.
+        due = self._due_for_itself() if self._fetches else None
+        return due or FetchOffsets(self._request(), fetch)
+
+    def _due_for_itself(self) -> Ask | None:
+        """The next request for the producer's own sake, or None."""
         transactions = self._transactions
-        fetch = transactions.fetches.next()
-        if fetch is not None:  # it changes nothing, so it may be asked at any time
-            return FetchOffsets(self._request(), fetch)
         state = transactions.state
         if state is State.INITIALIZING:
             return InitProducerId(self._request(), transactions.timeout_ms)
@@ -204,6 +212,8 @@ class Coordination:
         """``ask`` is about to be sent."""
         if isinstance(ask, CommitOffsets):
             self.started = True
+        then = ask.then if isinstance(ask, FindCoordinator) else ask
+        self._fetches = isinstance(then, FetchOffsets)
 
     def lost(self, ask: Ask, error: KprodError, *, sent: bool) -> None:
         """There was no answer to ``ask``; ``sent``: the coordinator may have acted on it."""
@@ -330,6 +340,7 @@ class Coordination:
         if not code or (code == ErrorCode.UNSTABLE_OFFSET_COMMIT and not ask.fetch.waits):
             ask.fetch.found = reply.offsets
             self._transactions.fetches.end(ask.fetch)
+            self._fetches = False
             return None
         trouble = BrokerError(code, f"{ask} of the group {ask.fetch.group_id!r}")
         self._transactions.trouble = trouble

@@ -6,6 +6,7 @@ import pytest
 
 from kprod.errors import BrokerError, ProducerClosedError, UnsupportedVersionError
 from kprod.sender.transaction_requests import (
+    EndTransaction,
     FetchOffsets,
     FindCoordinator,
     InitProducerId,
@@ -53,6 +54,24 @@ def test_an_offset_that_may_change_is_asked_for_again(code: int) -> None:
     assert told(dialogue, code) is Reaction.RETRY
     assert not question.ended.is_open
     assert told(dialogue, 0, whole=16) is Reaction.FIND_AGAIN
+    assert told(dialogue, 0) is None
+    assert question.found == [FOUND]
+
+
+@pytest.mark.parametrize("found", [False, True], ids=["coordinator", "offsets"])
+def test_a_question_that_is_repeated_lets_the_transaction_go_on(found: bool) -> None:
+    """88: its own commit, it may be, is what makes the offset known."""
+    dialogue = Dialogue(implicit=True)
+    dialogue.initialize()
+    dialogue.begin(T0)
+    question = asked(dialogue)
+    if found:
+        assert told(dialogue, 88) is Reaction.RETRY
+    else:  # no coordinator is there yet: nothing is told to the transaction
+        dialogue.coordination.leaves(FindCoordinator(dialogue.expect(FetchOffsets)))
+    dialogue.transactions.start(Call.COMMIT)
+    dialogue.answer(EndTransaction)
+    dialogue.hear(Call.COMMIT)
     assert told(dialogue, 0) is None
     assert question.found == [FOUND]
 
