@@ -32,6 +32,8 @@ EXCERPT = 16_384
 MOST_WAITING = 10_000
 """Letters that may wait to be sent; further ones are lost, and counted as lost."""
 
+CLOSED = "the producer was closed"
+
 ABOUT_THE_RECORD = (
     InvalidRecordError,
     InvalidTopicError,
@@ -72,8 +74,9 @@ class DeadLetters:
         self._seconds = seconds
         self._clock = RecordClock()
         self._waiting: SimpleQueue[Any] = SimpleQueue()
-        self._starting = Lock()
+        self._starting = Lock()  # guards the next two, and putting while the thread may end
         self._thread: threading.Thread | None = None
+        self._ended = False  # True: no thread takes what is put
         self._ending = False  # True: letters that still wait have no time left
 
     def refused(self, record: ProducerRecord, error: BaseException) -> None:
@@ -88,18 +91,23 @@ class DeadLetters:
         if self._waiting.qsize() >= MOST_WAITING:
             self._lost(BufferError(f"{MOST_WAITING} others wait"))
             return
-        self._waiting.put((record, error, self._clock.wall_ms()))
         with self._starting:
+            ended = self._ended
+            if not ended:
+                self._waiting.put((record, error, self._clock.wall_ms()))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
+        if ended:
+            self._lost(TimeoutError(CLOSED))
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until every letter so far has its outcome; False when ``timeout`` seconds passed."""
-        if self._thread is None:
-            return True
         done = Latch()
-        self._waiting.put(done)
+        with self._starting:
+            if self._thread is None or self._ended:
+                return True
+            self._waiting.put(done)
         return done.wait(timeout)
 
     def close(self) -> None:
@@ -119,11 +127,19 @@ class DeadLetters:
                 _flush(producer)
                 item.open()
             elif self._ending:
-                self._lost(TimeoutError("the producer was closed"))
+                self._lost(TimeoutError(CLOSED))
             else:
                 producer = self._send(producer, *item)
         if producer is not None:
             producer.close(self._seconds)
+        with self._starting:
+            self._ended = True
+        while not self._waiting.empty():  # what was put behind the end
+            item = self._waiting.get()
+            if isinstance(item, Latch):
+                item.open()
+            elif item is not None:
+                self._lost(TimeoutError(CLOSED))
 
     def _send(self, producer: Any, record: ProducerRecord, error: Any, moment: int) -> Any:
         """Send one letter; the producer, which was perhaps made for it."""

@@ -17,6 +17,7 @@ from kprod.errors import (
     BrokerError,
     ConfigError,
     KprodTimeoutError,
+    PartitionError,
     RecordTooLargeError,
     SerializationError,
 )
@@ -24,6 +25,7 @@ from kprod.errors import (
 DEAD = "dead"
 CLIENT, LETTERS = "app", "app-dead-letters"
 INVALID_RECORD = 87
+LONG = 30.0
 
 
 @pytest.fixture
@@ -118,6 +120,16 @@ def test_records_that_are_given_up_at_the_end(broker: EmbeddedBroker) -> None:
     assert letter.value == b"late"
     assert told(letter)["reason"] == "ProducerClosedError"
     assert told(letter)["persisted"] == "maybe"
+
+
+def test_a_flush_after_close_returns(broker: EmbeddedBroker) -> None:
+    """No thread is left that could tell it that all letters were sent."""
+    with producer(broker) as made:
+        with pytest.raises(PartitionError):
+            made.send("orders", b"v", partition=7)
+        made.flush()
+    assert made.flush(LONG).pending == 0
+    assert counted(made) == (1, 0)
 
 
 def test_never_in_circles(broker: EmbeddedBroker) -> None:
