@@ -63,7 +63,8 @@ class BrokerConnection:
     feeds ``received``, and ends with ``close``, which fails whatever is unanswered. A broker that
     offers no version of an API among ``needed`` fails the handshake: it may be no broker, or its
     answer was garbled, and a request that finds no version would fail its records. ``on_versions``
-    gets the versions that the broker offers.
+    gets the versions that the broker offers, ``on_request`` the bytes of each request that is
+    queued, those of handshakes and logins too.
     """
 
     def __init__(
@@ -76,8 +77,10 @@ class BrokerConnection:
         login: LoginSettings | None = None,
         wake: Callable[[], None] = lambda: None,
         on_versions: Callable[[ApiVersions], None] | None = None,
+        on_request: Callable[[int], None] = lambda nbytes: None,
     ) -> None:
         self._client_id = client_id
+        self._on_request = on_request
         self._needed = needed
         self._on_versions = on_versions
         self._max_in_flight = max_in_flight
@@ -205,8 +208,8 @@ class BrokerConnection:
         """Seconds for which the broker asked us to be silent."""
         return max(0.0, self._throttled_until - now)
 
-    def send(self, exchange: Exchange, now: float) -> int:
-        """Queue a request; how many bytes it has.
+    def send(self, exchange: Exchange, now: float) -> None:
+        """Queue a request.
 
         Raises UnsupportedVersionError when no version fits, and whatever ``encode`` raises, having
         queued nothing.
@@ -214,9 +217,9 @@ class BrokerConnection:
         if self._versions is None:
             raise UnsupportedVersionError("the connection's handshake is not over")
         version = self._versions.pick(exchange.api, exchange.version_cap)
-        return self._enqueue(exchange, version, now)
+        self._enqueue(exchange, version, now)
 
-    def _enqueue(self, exchange: Exchange, version: int, now: float) -> int:
+    def _enqueue(self, exchange: Exchange, version: int, now: float) -> None:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
         frame = exchange.encode(version, correlation_id, self._client_id)
@@ -224,7 +227,7 @@ class BrokerConnection:
         self._output.append(entry)
         self._unanswered.append(entry)
         self.bytes_in_flight += entry.size
-        return entry.left_bytes
+        self._on_request(entry.size)
 
     @property
     def has_output(self) -> bool:

@@ -196,7 +196,7 @@ class BrokerLink:
         """Queue a request and write as much as the socket takes. ``usable`` must have been true."""
         if self._connection is None:
             raise AssertionError(f"no connection to {self.broker}")
-        self._traffic.sent(self._connection.send(exchange, now))
+        self._connection.send(exchange, now)
         self._last_active = now
         self._write(now)
 
@@ -238,12 +238,16 @@ class BrokerLink:
             login=settings.login(self.broker.host) if settings.login is not None else None,
             wake=self._goes_on,
             on_versions=settings.on_versions,
+            on_request=self._count,
         )
         self._connection = connection
         self._metrics.connections_made += 1
         connection.open(now)
-        self._traffic.requests += 1
         self._write(now)
+
+    def _count(self, nbytes: int) -> None:
+        """A request of so many bytes was made, by a caller or by the connection itself."""
+        self._traffic.sent(nbytes)
 
     def _goes_on(self) -> None:
         """The next message of a login has been worked out, or more can be read. Any thread."""

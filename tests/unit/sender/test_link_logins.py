@@ -87,6 +87,17 @@ def test_logins_do_not_keep_a_connection_that_nobody_uses() -> None:
     assert rig.errors == []
 
 
+def test_requests_of_logins_are_counted_as_their_answers_are() -> None:
+    rig = rig_with(at_once, LoginServer())
+    rig.connect()
+    traffic = rig.metrics.node(7)
+    assert (traffic.requests, traffic.responses) == (3, 3)  # versions, mechanism, login
+    rig.pass_time(rig.link.next_event(rig.clock.now))
+    for _ in range(10):
+        rig.poll()
+    assert (traffic.requests, traffic.responses) == (5, 5)
+
+
 def test_a_login_that_is_not_worked_out_is_told_as_such() -> None:
     rig = rig_with(lambda wake: NeverReady(), LoginServer())
     rig.link.connect(rig.clock.now)
