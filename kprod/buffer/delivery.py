@@ -282,17 +282,19 @@ class Slices:
             self._work.clear()
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        left = SLICE
-        while left > 0 and self._work:
-            done = sum(1 for _ in islice(self._work[0], left))
-            left -= done
-            if left > 0:
-                self._work.popleft()
-        if not self._work:
-            self._scheduled = False
-        if self._work:
-            self._scheduled = True
-            loop.call_soon(self._turn, loop)
+        try:
+            left = SLICE
+            while left > 0 and self._work:
+                done = sum(1 for _ in islice(self._work[0], left))
+                left -= done
+                if left > 0:
+                    self._work.popleft()
+        finally:  # also of a signal handler that raises: the loop may be run once more
+            if not self._work:
+                self._scheduled = False
+            if self._work:
+                self._scheduled = True
+                loop.call_soon(self._turn, loop)
 
 
 _of_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Slices]

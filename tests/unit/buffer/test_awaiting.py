@@ -8,13 +8,13 @@ import logging
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from kprod.buffer.callbacks import Callbacks
-from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.delivery import BatchDelivery, in_slices
 from kprod.errors import BrokerError, IllegalStateError
 from kprod.types import RecordMetadata, TopicPartition
 from kprod_ext.futures import FutureRecordMetadata
@@ -173,6 +173,34 @@ def test_a_loop_that_is_gone_is_not_missed(delivery: BatchDelivery) -> None:
     future.add_callback(told.append)
     delivery.succeed(100, -1)
     assert told == [future.value]
+
+
+def test_a_turn_that_was_interrupted_keeps_no_later_task_waiting(delivery: BatchDelivery) -> None:
+    """A signal handler raises where tasks are woken; the application runs its loop once more."""
+
+    def interrupted() -> Iterator[None]:
+        yield
+        raise KeyboardInterrupt
+
+    async def sleeps() -> None:
+        in_slices(asyncio.get_running_loop(), interrupted())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def waits() -> RecordMetadata:
+        (task,) = await asked(*futures_of(delivery, 1))
+        elsewhere(lambda: delivery.succeed(40, -1))
+        return await asyncio.wait_for(task, LONG)
+
+    loop = asyncio.new_event_loop()
+    try:
+        broken_off = loop.create_task(sleeps())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(broken_off)
+        loop.run_until_complete(broken_off)
+        assert loop.run_until_complete(waits()).offset == 40
+    finally:
+        loop.close()
 
 
 def test_the_tasks_of_a_cut_batch_have_the_outcome_of_their_half(delivery: BatchDelivery) -> None:
