@@ -374,11 +374,12 @@ class Coordination:
             self._refused_commit = BrokerError(code, str(ask))
             return None
         found = reaction(ask.api, code, implicit=self.implicit)
+        error = BrokerError(code, f"{ask} {where}" if where else str(ask))
         if found in AGAIN:
+            self._transactions.trouble = error
             if isinstance(ask, AddPartitions | AddOffsets):
                 self._doubtful = None  # refused: it was not added
             return found
-        error = BrokerError(code, f"{ask} {where}" if where else str(ask))
         state = self._transactions.state
         if found is not Reaction.ABORT:
             self._end_for_good(found, error)

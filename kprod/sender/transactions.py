@@ -182,7 +182,7 @@ class Transactions:
         self.timeout_ms = timeout_ms
         self.state = State.UNINITIALIZED
         self.error: KprodError | None = None
-        self.trouble: KprodError | None = None  # the last question without an answer
+        self.trouble: KprodError | None = None  # of the question that is to be asked again
         self.level = 0
         """The cluster's ``transaction.version``, as far as brokers have said."""
         self.used_level = 0

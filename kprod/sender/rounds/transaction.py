@@ -185,6 +185,8 @@ class TransactionRound:
         if left is None:
             self._failures, self._retry_at = 0, 0.0
             self._identity.trouble = None
+            if not isinstance(ask, FindCoordinator):  # which has still to be reached
+                self._transactions.trouble = None
             self._settle()
         else:
             if left is Reaction.FIND_AGAIN:
