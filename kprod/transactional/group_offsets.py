@@ -6,13 +6,23 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from kprod.errors import InvalidRecordError, RecordTypeError
+from kprod.errors import InvalidRecordError, PartitionError, RecordTypeError
+from kprod.intake.arguments import check_topic
 from kprod.types import TopicPartition
 from kprod.wire.transactions import GroupMetadata, OffsetToCommit
 
-__all__ = ["GroupMetadata", "Offsets", "group_member", "offsets_to_commit"]
+__all__ = [
+    "GroupMetadata",
+    "Offsets",
+    "checked_place",
+    "group_id_of",
+    "group_member",
+    "offsets_to_commit",
+]
 
-MAX_INT64 = 2**63 - 1
+MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
+MAX_TEXT = 32_767
+"""Bytes of a text in a request."""
 
 
 Offsets: TypeAlias = Mapping[Any, Any] | Iterable[Any]
@@ -24,30 +34,38 @@ and perhaps ``metadata`` and ``leader_epoch``, as kafka-python's OffsetAndMetada
 def group_member(group: object) -> GroupMetadata:
     """The member of a group, from the id of the group or an object with ``group_id``.
 
-    Raises RecordTypeError for anything else, InvalidRecordError for an empty id.
+    Raises RecordTypeError for anything else, InvalidRecordError for an empty id, and for text or
+    numbers that no request can have: encoding it would break off the sender.
     """
     if isinstance(group, str):
-        member = GroupMetadata(group)
-    else:
-        group_id = getattr(group, "group_id", None)
-        if not isinstance(group_id, str):
-            raise RecordTypeError(
-                "group_metadata: expected a group id, or an object with group_id, generation_id,"
-                f" member_id and group_instance_id, got {type(group).__name__}"
-            )
-        member = GroupMetadata(
-            group_id,
-            _number("generation_id", getattr(group, "generation_id", -1)),
-            getattr(group, "member_id", "") or "",
-            getattr(group, "group_instance_id", None),
+        return GroupMetadata(group_id_of(group))
+    group_id = getattr(group, "group_id", None)
+    if not isinstance(group_id, str):
+        raise RecordTypeError(
+            "group_metadata: expected a group id, or an object with group_id, generation_id,"
+            f" member_id and group_instance_id, got {type(group).__name__}"
         )
-    if not member.group_id:
+    instance_id = getattr(group, "group_instance_id", None)
+    return GroupMetadata(
+        group_id_of(group_id),
+        _int32("group_metadata: generation_id", getattr(group, "generation_id", -1)),
+        _text("group_metadata: member_id", getattr(group, "member_id", "") or ""),
+        None if instance_id is None else _text("group_metadata: group_instance_id", instance_id),
+    )
+
+
+def group_id_of(text: Any) -> str:
+    """The id of a group, checked. Raises RecordTypeError, and InvalidRecordError."""
+    if not text:
         raise InvalidRecordError("group_metadata: the group id is empty")
-    return member
+    return _text("group_metadata: the group id", text)
 
 
 def offsets_to_commit(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
-    """The offsets, each checked. Raises RecordTypeError and InvalidRecordError."""
+    """The offsets, each checked.
+
+    Raises RecordTypeError, InvalidRecordError, InvalidTopicError and PartitionError.
+    """
     if isinstance(offsets, Mapping):
         found = [_of_item(place, offset) for place, offset in offsets.items()]
     elif isinstance(offsets, str | bytes) or not isinstance(offsets, Iterable):
@@ -63,16 +81,17 @@ def offsets_to_commit(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
 def _of_item(place: Any, offset: Any) -> OffsetToCommit:
     tp = _place(place)
     if hasattr(offset, "offset"):
-        number = _number(f"offset of {tp}", offset.offset)
+        number = _number(f"offsets: offset of {tp}", offset.offset)
         metadata = getattr(offset, "metadata", "")
         epoch = getattr(offset, "leader_epoch", -1)
     else:
-        number, metadata, epoch = _number(f"offset of {tp}", offset), "", -1
+        number, metadata, epoch = _number(f"offsets: offset of {tp}", offset), "", -1
     if not 0 <= number <= MAX_INT64:
         raise InvalidRecordError(f"offsets: {tp}: expected 0 or more, got {number}")
-    if metadata is not None and not isinstance(metadata, str):
-        raise RecordTypeError(f"offsets: {tp}: metadata must be text, not {metadata!r}")
-    return OffsetToCommit(tp.topic, tp.partition, number, -1 if epoch is None else epoch, metadata)
+    if metadata is not None:
+        metadata = _text(f"offsets: {tp}: metadata", metadata)
+    epoch = -1 if epoch is None else _int32(f"offsets: {tp}: leader_epoch", epoch)
+    return OffsetToCommit(tp.topic, tp.partition, number, epoch, metadata)
 
 
 def _place(place: Any) -> TopicPartition:
@@ -82,11 +101,39 @@ def _place(place: Any) -> TopicPartition:
         topic, partition = getattr(place, "topic", None), getattr(place, "partition", None)
     if not isinstance(topic, str) or partition is None:
         raise RecordTypeError(f"offsets: expected a topic and a partition, got {place!r}")
-    return TopicPartition(topic, _number("partition", partition))
+    return checked_place(topic, partition)
+
+
+def checked_place(topic: Any, partition: Any) -> TopicPartition:
+    """A partition of a topic. Raises RecordTypeError, InvalidTopicError and PartitionError."""
+    name, number = check_topic(topic), _number("offsets: partition", partition)
+    if not 0 <= number <= MAX_INT32:
+        raise PartitionError(f"offsets: topic {name!r} cannot have a partition {number}")
+    return TopicPartition(name, number)
 
 
 def _number(what: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise RecordTypeError(f"offsets: {what} must be a number, not {value!r}") from None
+        raise RecordTypeError(f"{what} must be a number, not {value!r}") from None
+
+
+def _int32(what: str, value: Any) -> int:
+    number = _number(what, value)
+    if not -1 <= number <= MAX_INT32:
+        raise InvalidRecordError(f"{what}: expected -1 to {MAX_INT32}, got {number}")
+    return number
+
+
+def _text(what: str, text: Any) -> str:
+    if not isinstance(text, str):
+        raise RecordTypeError(f"{what} must be text, not {text!r}")
+    plain = str.__str__(text)
+    try:
+        size = len(plain.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidRecordError(f"{what} cannot be written as UTF-8: {error.reason}") from None
+    if size > MAX_TEXT:
+        raise InvalidRecordError(f"{what} has {size} bytes, more than {MAX_TEXT}")
+    return plain

@@ -89,8 +89,9 @@ class TransactionCalls:
         ``GroupMetadata``, or what a consumer has for that: with member and generation, a member
         that was expelled cannot commit (KIP-447). Returns once the group's coordinator has them.
 
-        Raises RecordTypeError and InvalidRecordError before anything is sent; IllegalStateError
-        outside a transaction; TransactionAbortableError when the coordinator refuses them.
+        Raises RecordTypeError, InvalidRecordError, InvalidTopicError and PartitionError before
+        anything is sent; IllegalStateError outside a transaction; TransactionAbortableError when
+        the coordinator refuses them.
         """
         check_seconds(Call.OFFSETS.value, timeout, FOREVER)
         member, checked = group_member(group_metadata), offsets_to_commit(offsets)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from kprod.errors import IllegalStateError, InvalidRecordError, KprodTimeoutError
 from kprod.quantities import in_seconds
 from kprod.sender.transactions import Call, OffsetFetch, Transactions
+from kprod.transactional.group_offsets import checked_place, group_id_of
 from kprod.types import TopicPartition
 from kprod.wire.transactions import CommittedOffset
 
@@ -127,13 +128,14 @@ class TwoPhaseCommit:
         Without ``wait``, an offset that a transaction may still change counts as none. May be
         called in every state of the producer, also after it was fenced, and changes nothing. Raises
         KprodTimeoutError, BrokerError, and UnsupportedVersionError for brokers before Apache Kafka
-        2.5.
+        2.5; for arguments that no group or partition can have as ``send_offsets_to_transaction``.
         """
         producer = self._producer
         producer._ensure_usable()
         producer._engine.refuse_inside("committed_offsets")
         transactions = self._transactions(Call.OFFSETS)
-        fetch = OffsetFetch(group_id, tuple(partitions), waits=wait)
+        places = tuple(checked_place(*place) for place in partitions)
+        fetch = OffsetFetch(group_id_of(group_id), places, waits=wait)
         transactions.fetches.add(fetch)
         seconds = producer._max_block if timeout is None else timeout
         try:

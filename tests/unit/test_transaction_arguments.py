@@ -1,0 +1,93 @@
+"""What no request can have is refused where it is given: the sender could not write it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from kprod import KafkaProducer
+from kprod.broker import EmbeddedBroker
+from kprod.errors import (
+    InvalidRecordError,
+    InvalidTopicError,
+    KprodError,
+    PartitionError,
+    RecordTypeError,
+)
+from kprod.transactional.group_offsets import GroupMetadata
+from kprod.transactional.two_phase_commit import TwoPhaseCommit
+from kprod.types import TopicPartition
+
+LONG = 30.0
+PLACE = ("t", 0)
+LONE = "\udcff"  # half of a pair, as in a file's name that is no UTF-8
+MUCH = "g" * 32_768
+
+
+class Offset(NamedTuple):
+    offset: int = 1
+    metadata: Any = ""
+    leader_epoch: Any = -1
+
+
+@pytest.fixture(scope="module")
+def producer() -> Iterator[KafkaProducer]:
+    with (
+        EmbeddedBroker(topics={"t": 1}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="x") as made,
+    ):
+        made.init_transactions()
+        yield made
+
+
+def goes_on(producer: KafkaProducer) -> None:
+    """Its sender has not broken off."""
+    producer.send_offsets_to_transaction({PLACE: Offset(1, None, None)}, "g", LONG)
+    producer.commit_transaction(LONG)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "group", "error"),
+    [
+        ({("t", 2**31): 1}, "g", PartitionError),
+        ({("t", -1): 1}, "g", PartitionError),
+        ({(LONE, 0): 1}, "g", InvalidTopicError),
+        ({PLACE: Offset(metadata=LONE)}, "g", InvalidRecordError),
+        ({PLACE: Offset(metadata=MUCH)}, "g", InvalidRecordError),
+        ({PLACE: Offset(metadata=b"m")}, "g", RecordTypeError),
+        ({PLACE: Offset(leader_epoch=2**31)}, "g", InvalidRecordError),
+        ({PLACE: Offset(leader_epoch="e")}, "g", RecordTypeError),
+        ({PLACE: 1}, LONE, InvalidRecordError),
+        ({PLACE: 1}, MUCH, InvalidRecordError),
+        ({PLACE: 1}, GroupMetadata("g", 2**31), InvalidRecordError),
+        ({PLACE: 1}, GroupMetadata("g", 1, LONE), InvalidRecordError),
+        ({PLACE: 1}, GroupMetadata("g", 1, "m", 7), RecordTypeError),  # type: ignore[arg-type]
+    ],
+)
+def test_offsets_that_cannot_be_written(
+    producer: KafkaProducer, offsets: Any, group: Any, error: type[KprodError]
+) -> None:
+    producer.begin_transaction()
+    with pytest.raises(error):
+        producer.send_offsets_to_transaction(offsets, group, LONG)
+    goes_on(producer)
+
+
+@pytest.mark.parametrize(
+    ("group", "place", "error"),
+    [
+        (LONE, PLACE, InvalidRecordError),
+        ("", PLACE, InvalidRecordError),
+        ("g", (LONE, 0), InvalidTopicError),
+        ("g", ("t", 2**31), PartitionError),
+    ],
+)
+def test_questions_that_cannot_be_written(
+    producer: KafkaProducer, group: str, place: tuple[str, int], error: type[KprodError]
+) -> None:
+    with pytest.raises(error):
+        TwoPhaseCommit(producer).committed_offsets(group, [TopicPartition(*place)], LONG)
+    producer.begin_transaction()
+    goes_on(producer)
