@@ -221,4 +221,5 @@ class TransactionRound:
     def end(self, error: KprodError) -> None:
         """The producer has ended: callers that still wait get ``error``."""
         self._transactions.end_for_good(error)
+        self._transactions.fetches.close(error)
         self.settled.open()

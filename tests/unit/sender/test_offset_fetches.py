@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kprod import KafkaProducer
 from kprod.errors import BrokerError, ProducerClosedError, UnsupportedVersionError
 from kprod.sender.transaction_requests import (
     EndTransaction,
@@ -13,9 +14,14 @@ from kprod.sender.transaction_requests import (
     Reaction,
 )
 from kprod.sender.transactions import Call, OffsetFetch, State
+from kprod.transactional.two_phase_commit import TwoPhaseCommit
+from kprod.transport.tcp import TcpBackend
 from kprod.wire.transactions import GROUP, CommittedOffset, CoordinatorReply, OffsetsReply
+from tests.support.mistaken_backend import MistakenBackend
+from tests.support.ports import free_port
 from tests.unit.sender.coordinating import T0, Dialogue
 
+LONG = 20.0
 FOUND = CommittedOffset("t", 0, 4, b"note", 0)
 
 
@@ -134,3 +140,17 @@ def test_close_ends_those_without_an_answer() -> None:
     dialogue.transactions.close()
     assert isinstance(question.error, ProducerClosedError)
     assert not dialogue.transactions.fetches
+
+
+def test_a_sender_that_breaks_off_ends_them() -> None:
+    network = MistakenBackend(TcpBackend())
+    producer = KafkaProducer(
+        bootstrap_servers=f"127.0.0.1:{free_port()}",
+        transactional_id="tx",
+        transport=lambda **_: network,
+    )
+    network.failing = {"poll"}
+    for _ in range(2):  # one that waits, and one that comes later
+        with pytest.raises(ProducerClosedError):
+            TwoPhaseCommit(producer).committed_offsets("group", [T0], LONG)
+    producer.close()
