@@ -120,7 +120,11 @@ class Queueing(Sending):
         return self.under_way[0] if self.under_way else None
 
     async def topic(self, name: str, timeout: float, partition: int | None = None) -> TopicInfo:
-        """The topic, once it is known; many that wait for the same share one look-up."""
+        """The topic, once it is known; many that wait for the same share one look-up.
+
+        Raises InvalidTopicError for a name that no request can have.
+        """
+        name = check_topic(name)
         known = self.native.metadata.snapshot.topic(name)
         if known is not None and (partition is None or partition < len(known)):
             return known

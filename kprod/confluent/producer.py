@@ -36,6 +36,8 @@ monotonic = SystemClock.monotonic
 
 OnDelivery: TypeAlias = Callable[[KafkaError | None, Message], object]
 
+MOST_BYTES = 2**15 - 1
+"""Of a text in a request."""
 PATIENCE = 0.1
 """Seconds after which a flush looks again for batches it has to hurry."""
 
@@ -256,9 +258,13 @@ class Producer(Producing, ProducerTransactions):
         when no broker answers within ``timeout`` seconds; -1 waits for ever.
         """
         native = self._running
+        if topic is not None:
+            _check_topic(topic)
         deadline = monotonic() + seconds(timeout)
         try:
             native.connect(max(0.0, deadline - monotonic()))
+            if topic is not None and not _fits(topic):  # others are for brokers to refuse
+                check_topic(topic)
             asked = None if topic is None else [topic]
             reply = native.ask_about(asked, max(0.0, deadline - monotonic()))
             if reply.error_code:
@@ -291,6 +297,14 @@ class Producer(Producing, ProducerTransactions):
 def _check_topic(topic: Any) -> None:
     if not isinstance(topic, str):
         raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+
+
+def _fits(topic: str) -> bool:
+    """Whether a request can have the name, be it one or not."""
+    try:
+        return len(topic.encode()) <= MOST_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def _check(index: int, message: Any) -> None:

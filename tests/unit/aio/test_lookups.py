@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kprod import KafkaProducer
+from kprod.aio import AIOKafkaProducer, Producer
 from kprod.aio.lookups import TopicLookups
 from kprod.broker import EmbeddedBroker
-from kprod.errors import BrokerError, KprodTimeoutError, PartitionError, ProducerClosedError
+from kprod.errors import (
+    BrokerError,
+    InvalidTopicError,
+    KprodTimeoutError,
+    PartitionError,
+    ProducerClosedError,
+)
 
 LONG = 30.0
 
@@ -45,6 +53,21 @@ def test_what_the_cluster_refuses_for_good_is_told_at_once(native: KafkaProducer
             await lookups.find("found-0", 7, LONG)
 
     asyncio.run(find())
+
+
+@pytest.mark.parametrize("call", ["partitions_for", "send"])
+@pytest.mark.parametrize("kind", [AIOKafkaProducer, Producer])
+def test_a_topic_that_no_request_can_name_is_not_looked_up(kind: Any, call: str) -> None:
+    async def main() -> None:
+        own = {"partitioner": lambda key, every, available: 0}  # which looks the topic up first
+        with EmbeddedBroker(topics={"t": 1}) as broker:
+            async with kind(bootstrap_servers=broker.bootstrap_servers, **own) as producer:
+                given = ("\ud800", b"v") if call == "send" else ("\ud800",)
+                with pytest.raises(InvalidTopicError):
+                    await getattr(producer, call)(*given)
+                await producer.send_and_wait("t", b"v")
+
+    asyncio.run(main())
 
 
 def test_a_producer_that_closes_ends_them() -> None:

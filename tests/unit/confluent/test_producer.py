@@ -436,6 +436,21 @@ def test_close_tells_of_what_it_could_not_wait_for() -> None:
     assert reports.codes == ["_PURGE_QUEUE"]
 
 
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [("\ud800", KafkaException), ("t" * 40_000, KafkaException), (5, TypeError)],
+)
+def test_a_topic_that_no_request_can_name_is_not_asked_about(
+    producer: Producer, topic: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        producer.list_topics(topic, LONG)
+    reports = Reports()
+    producer.produce("t", "v", on_delivery=reports)
+    assert producer.flush(LONG) == 0
+    assert reports.codes == [None]
+
+
 def test_close_waits_for_its_timeout_once() -> None:
     """The answer comes after it, and before twice as long."""
     reports = Reports()
