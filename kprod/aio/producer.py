@@ -42,7 +42,10 @@ class AsyncTransaction:
         await self._queueing.elsewhere(send, "offsets")
 
     async def __aenter__(self) -> Self:
-        await self._queueing.elsewhere(self._transaction.__enter__, "begin")
+        await self._queueing.elsewhere(self._transaction.prepare, "begin")
+        # Here, not in the thread: that goes on where this task is cancelled, and what it began
+        # would stay open.
+        self._transaction.begin()
         return self
 
     async def __aexit__(self, *error: Any) -> None:

@@ -128,15 +128,14 @@ class TransactionCalls:
         check_seconds("transaction", timeout, FOREVER)
         return Transaction(self, timeout)
 
-    def begin_first_or_next(self, timeout: float | None) -> None:
-        """``begin_transaction``, after ``init_transactions`` if that was not called, or not ended.
+    def init_unless_done(self, timeout: float | None) -> None:
+        """``init_transactions``, if that was not called, or has not ended.
 
         What ``transaction()`` begins with.
         """
         transactions = self._transactional(Call.BEGIN)
         if transactions.state in (State.UNINITIALIZED, State.INITIALIZING):
             self.init_transactions(timeout)
-        self.begin_transaction()
 
     def record_lost(self, error: KprodError) -> None:
         """A record was refused for ``error``, and the face tells so without an exception.
@@ -223,8 +222,17 @@ class Transaction:
         """See ``KafkaProducer.send_offsets_to_transaction``."""
         self._producer.send_offsets_to_transaction(offsets, group_metadata, self._timeout)
 
+    def prepare(self) -> None:
+        """Wait for all that its beginning has to wait for."""
+        self._producer.init_unless_done(self._timeout)
+
+    def begin(self) -> None:
+        """Begin it, after ``prepare``; nothing is waited for."""
+        self._producer.begin_transaction()
+
     def __enter__(self) -> Self:
-        self._producer.begin_first_or_next(self._timeout)
+        self.prepare()
+        self.begin()
         return self
 
     def __exit__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from kprod.aio import Producer
-from kprod.broker import EmbeddedBroker
+from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.errors import (
     BufferFullError,
     KprodTimeoutError,
@@ -250,3 +251,27 @@ def test_an_exception_in_its_block_ends_it_soon() -> None:
     began = time.monotonic()
     asyncio.run(main())
     assert time.monotonic() - began < LONG
+
+
+def test_a_transaction_whose_beginning_is_cancelled_has_not_begun() -> None:
+    """The thread that waits for the coordinator goes on, and must not begin one all the same."""
+
+    async def main(broker: EmbeddedBroker) -> str | None:
+        servers = broker.bootstrap_servers
+        async with Producer(bootstrap_servers=servers, transactional_id="x") as producer:
+            slow = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.3))
+            task = asyncio.create_task(producer.transaction().__aenter__())
+            while not slow.hits:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            for thread in threading.enumerate():
+                if thread.name.startswith("kprod-begin"):
+                    await asyncio.to_thread(thread.join, LONG)
+            async with producer.transaction() as second:
+                await producer.send("t", b"v")
+            return second.outcome
+
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        assert asyncio.run(main(broker)) == "committed"
