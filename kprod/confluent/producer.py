@@ -61,7 +61,8 @@ class Producer(Producing, ProducerTransactions):
         native = native_producer(self._options)
         self._events.listen_to(native)
         timeout = self._settings.message_timeout
-        waiting = UnassignedRecords(native, self._attempts, self._queued, self._fail, timeout)
+        attempts = partial(self._attempts, native)
+        waiting = UnassignedRecords(native, attempts, self._queued, self._fail, timeout)
         self._use(native, waiting)
         self._handler = forwarding(self._settings, native.config.client_id)
         if self._options["bootstrap_servers"] != NO_BROKER:
@@ -94,9 +95,12 @@ class Producer(Producing, ProducerTransactions):
         else:
             self._unassigned.add(record)
 
-    def _attempts(self, record: Unassigned) -> Attempts:
-        """The function that queues a record after it has waited for its topic."""
-        native, partition = self._running, record.partition
+    def _attempts(self, native: NativeProducer, record: Unassigned) -> Attempts:
+        """The function that queues a record after it has waited for its topic.
+
+        Not with the producer that runs: ``close`` may have come in between.
+        """
+        partition = record.partition
         if partition is None:
             partition = self._partition(native, record.topic, record.key)
         content = record.topic, record.value, record.key, record.headers
@@ -224,6 +228,7 @@ class Producer(Producing, ProducerTransactions):
             native, self._native = self._native, None
             self._unassigned.purge(Purged("given up by close()"))
             native.close(None if unlimited else max(0.0, deadline - monotonic()))
+            self._unassigned.await_none(PATIENCE)  # one that was being queued has failed by then
             self._reports.serve()  # of what a flush has left, or an exception has interrupted
             if self._handler is not None:
                 logging.getLogger("kprod").removeHandler(self._handler)

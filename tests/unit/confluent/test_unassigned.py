@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 from contextlib import ExitStack
 
@@ -127,6 +128,27 @@ def test_records_that_find_no_memory_keep_their_order() -> None:
                     broker.create_topic(topic, 1)
                 assert producer.flush(LONG) == 0
     assert reports.stored == {"t": values, "u": values}
+
+
+def test_a_record_that_gets_its_topic_while_the_producer_closes_is_told_of() -> None:
+    """A matter of chance: without the wait in ``close`` one of twenty producers lost a record."""
+    topics = [f"device-{number}" for number in range(100)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with EmbeddedBroker(topics=dict.fromkeys(topics, 1)) as broker:
+            for _ in range(25):
+                reports = Reports()
+                producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+                producer.list_topics(timeout=LONG)
+                for topic in topics:
+                    producer.produce(topic, b"v", on_delivery=reports)
+                while not reports.stored:
+                    producer.poll(0)
+                producer.close(0)
+                assert len(reports.stored) + len(reports.failed) == len(topics)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_forked_child_waits_for_topics_of_its_own() -> None:
