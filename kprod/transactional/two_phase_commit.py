@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kprod")
 
+LAST_ID, LAST_EPOCH = 2**63 - 1, 2**15 - 1
 FORM = "v2"
 """The first part of the text of a prepared transaction. The form before it begins with a number."""
 
@@ -59,11 +60,18 @@ class PreparedTransaction(NamedTuple):
             producer_id, epoch, level, began, transactional_id = parts
             numbers = [int(part) for part in (producer_id, epoch)]
             known = [None if part == "" else int(part) for part in (level, began)]
-            if not transactional_id or min(*numbers, *(n or 0 for n in known)) < 0:
+            if not transactional_id or min(n or 0 for n in known) < 0:
                 raise ValueError(text)
         except ValueError:
             raise InvalidRecordError(f"{text!r} is not a prepared transaction") from None
-        return cls(transactional_id, numbers[0], numbers[1], known[0], known[1])
+        made = cls(transactional_id, numbers[0], numbers[1], known[0], known[1])
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Raise InvalidRecordError for an id or an epoch that no producer can have."""
+        if not (0 <= self.producer_id <= LAST_ID and 0 <= self.epoch <= LAST_EPOCH):
+            raise InvalidRecordError(f"{str(self)!r} is not a prepared transaction")
 
 
 class TwoPhaseCommit:
@@ -104,8 +112,10 @@ class TwoPhaseCommit:
 
         Called instead of ``init_transactions``, which would abort it. A commit or an abort follows,
         and after that this producer has transactions of its own. Raises IllegalStateError when it
-        is not the first call, or the transactional id is another one.
+        is not the first call, or the transactional id is another one, and InvalidRecordError for
+        numbers that cannot be.
         """
+        prepared.check()
         self._producer._ensure_usable()
         transactions = self._transactions(Call.PREPARE)
         if prepared.transactional_id != transactions.transactional_id:

@@ -6,10 +6,12 @@ import logging
 
 import pytest
 
+from kprod import KafkaProducer
 from kprod.errors import IllegalStateError, InvalidRecordError, ProducerFencedError
 from kprod.sender.transaction_requests import EndTransaction, InitProducerId
 from kprod.sender.transactions import Call, State
-from kprod.transactional.two_phase_commit import PreparedTransaction
+from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCommit
+from tests.support.ports import free_port
 from tests.unit.sender.coordinating import T0, Dialogue
 
 BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
@@ -113,6 +115,18 @@ def test_a_prepared_transaction_as_text() -> None:
     for wrong in ("", "v2", "40:7", "40:7:", "v2:40:7:2:3:", "v2:40:x:::a", "-1:7:a", "v2:1:2:3:a"):
         with pytest.raises(InvalidRecordError, match="is not a prepared transaction"):
             PreparedTransaction.parse(wrong)
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(2**63, 0), (40, 2**15), (-1, 0), (40, -1)])
+def test_numbers_that_no_producer_has_are_refused(producer_id: int, epoch: int) -> None:
+    """The sender could not write them: its turn would break off."""
+    with pytest.raises(InvalidRecordError, match="is not a prepared transaction"):
+        PreparedTransaction.parse(f"v2:{producer_id}:{epoch}:::tx")
+    nobody = f"127.0.0.1:{free_port()}"
+    producer = KafkaProducer(bootstrap_servers=nobody, transactional_id="tx")
+    with pytest.raises(InvalidRecordError, match="is not a prepared transaction"):
+        TwoPhaseCommit(producer).resume(PreparedTransaction("tx", producer_id, epoch))
+    producer.close()
 
 
 def test_the_level_that_a_transaction_is_written_under_is_known() -> None:
