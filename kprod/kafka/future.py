@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Self
 
-from kprod.errors import IllegalStateError, KprodError
+from kprod.errors import IllegalStateError, KprodError, RecordTypeError
 from kprod.kafka.errors import KafkaTimeoutError, RetriableError, translated
 from kprod.lock import Lock
 from kprod.types import RecordMetadata
@@ -158,12 +158,15 @@ class FutureRecordMetadata:
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait at most ``timeout`` seconds; return the outcome or raise what ended the record.
 
-        Raises KafkaTimeoutError when it is still missing, and at once inside a callback.
+        Raises KafkaTimeoutError when it is still missing, and at once inside a callback; TypeError
+        for a timeout that is no number.
         """
         if self._native is None:
             raise self._failure or AssertionError
         try:
             return self._native.get(timeout)
+        except RecordTypeError:  # about the timeout: no time has passed
+            raise
         except IllegalStateError as error:
             if not self._native.is_done:
                 raise KafkaTimeoutError(str(error)) from error

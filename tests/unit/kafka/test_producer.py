@@ -190,6 +190,13 @@ def test_waiting_inside_a_callback_is_a_timeout(producer: KafkaProducer) -> None
     assert len(caught) == 1
 
 
+def test_a_timeout_that_is_no_number_has_not_passed(producer: KafkaProducer) -> None:
+    future = producer.send("t", b"v")
+    with pytest.raises(TypeError):
+        future.get(timeout="30")  # type: ignore[arg-type]
+    assert future.get(timeout=30)
+
+
 def test_an_outcome_known_from_the_start_is_told_as_any_other(producer: KafkaProducer) -> None:
     kind = type(producer.send("t", b"v"))
     refused = kind(None, errors.InvalidTopicError("no"))
