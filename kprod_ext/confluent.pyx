@@ -479,6 +479,8 @@ cdef class Producing:
             if known is None:
                 return None
             count = counts[topic] = len(known)
+        if count == 0:          # as a broker says: the native producer refuses the record
+            return None
         return self._partition_for_key(key, count)
 
     def poll(self, timeout=-1):

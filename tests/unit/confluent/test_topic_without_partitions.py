@@ -1,0 +1,25 @@
+"""A topic that has no partitions, as a broker says: records are refused, keys or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprod.confluent import KafkaException, Producer
+from kprod.transport.memory import MemoryBackend
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.unit.confluent.test_producer import LONG, Reports
+
+
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_a_record_for_it_is_refused(key: bytes | None) -> None:
+    cluster = ScriptedCluster(topics={"t": []}, errors={"t": 0})
+    broker = cluster.add(1)
+    reports = Reports()
+    servers = {"bootstrap.servers": f"{broker.host}:{broker.port}"}
+    transport = {"transport": lambda **_: MemoryBackend(cluster.listeners)}
+    with Producer({**servers, **transport}) as producer:
+        producer.produce("t", b"v", key, on_delivery=reports)  # it waits for its topic
+        assert producer.flush(LONG) == 0
+        assert reports.codes == ["_UNKNOWN_PARTITION"]
+        with pytest.raises(KafkaException):
+            producer.produce("t", b"v", key)
