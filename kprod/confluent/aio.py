@@ -100,6 +100,9 @@ class AIOProducer:
         self._served.set()
 
     def _call_back(self, callback: Callable[[Any], Any], event: Any) -> None:
+        if asyncio._get_running_loop() is not self._loop:  # ``close`` serves in a thread
+            self._loop.call_soon_threadsafe(self._call_back, callback, event)
+            return
         try:
             answer = callback(event)
         except Exception as error:

@@ -7,6 +7,7 @@ import gc
 import inspect
 import json
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -226,3 +227,30 @@ def test_it_is_called_as_theirs_is() -> None:
     for name, call in vars(theirs).items():
         if not name.startswith("_") and inspect.iscoroutinefunction(call):
             assert inspect.iscoroutinefunction(getattr(AIOProducer, name)), name
+
+
+def test_callbacks_run_in_the_loop_while_it_closes_too(servers: str) -> None:
+    """Statistics are due when ``close`` has gone to a thread of the executor, and serves there."""
+    threads: set[int] = set()
+
+    class Late(ThreadPoolExecutor):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+            def late() -> Any:
+                time.sleep(0.05)
+                return fn(*args, **named)
+
+            return super().submit(late)
+
+    async def main() -> None:
+        conf = {
+            "bootstrap.servers": servers,
+            "statistics.interval.ms": 10,
+            "stats_cb": lambda told: threads.add(threading.get_ident()),
+        }
+        with Late() as executor:
+            async with AIOProducer(conf, executor=executor) as producer:
+                await (await producer.produce("t", b"v"))
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert threads <= {threading.get_ident()}
