@@ -215,6 +215,7 @@ class KafkaProducer:
             if isinstance(error, ProducerClosedError):
                 raise translated(error) from error
             self._end()
+            self._close_plugged()
             return
         except KprodError as error:
             raise translated(error) from error

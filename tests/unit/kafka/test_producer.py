@@ -190,6 +190,24 @@ def test_waiting_inside_a_callback_is_a_timeout(producer: KafkaProducer) -> None
     assert len(caught) == 1
 
 
+def test_serializers_are_closed_with_a_producer_that_a_callback_closes(servers: str) -> None:
+    closed, returned = threading.Event(), threading.Event()
+
+    class Closable(JsonSerializer):
+        def close(self) -> None:
+            closed.set()
+
+    producer = KafkaProducer(bootstrap_servers=servers, value_serializer=Closable())
+
+    def close(_: object) -> None:
+        producer.close()
+        returned.set()
+
+    producer.send("t", 7).add_callback(close)
+    assert returned.wait(30)
+    assert closed.is_set()
+
+
 def test_a_timeout_that_is_no_number_has_not_passed(producer: KafkaProducer) -> None:
     future = producer.send("t", b"v")
     with pytest.raises(TypeError):
