@@ -20,14 +20,19 @@ ELECTION_PAUSE = 0.1
 
 
 def committed(
-    bootstrap_servers: str, topic: str, partitions: int, *, isolation: str = "read_committed"
+    bootstrap_servers: str,
+    topic: str,
+    partitions: int,
+    *,
+    isolation: str = "read_committed",
+    seconds: float = SECONDS,
 ) -> list[bytes]:
     """The values of a topic up to where each log ends now, partition after partition.
 
     A coordinator answers EndTxn once it has decided; the markers come later, partition after
     partition, and only then does the last stable offset move. So each partition is read until it
     is stable up to the end that its log had when the call began. AssertionError when that takes
-    longer than ``SECONDS``: a transaction may have been left open.
+    longer than ``seconds``: a transaction may have been left open.
     """
     ends = log_ends(bootstrap_servers, topic, partitions)
     consumer = Consumer(
@@ -46,7 +51,7 @@ def committed(
     found: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
     unread = set(found)
     consumer.assign(places)
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     try:
         while unread:
             assert time.monotonic() < deadline, f"partitions {unread} are not stable up to {ends}"

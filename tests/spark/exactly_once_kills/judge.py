@@ -17,6 +17,8 @@ from tests.support.committed_records import FETCH_WAIT_MS, committed, group_offs
 
 SHOWN = 5
 LINGERS = 1.0
+CLEANING = 15.0
+"""Seconds: Apache Kafka looks every ten of them for transactions whose time is over."""
 
 
 class Violation(AssertionError):
@@ -29,9 +31,12 @@ def judge(job: Job, servers: str) -> float:
     By a consumer that reads committed records up to the end of each log: the last stable offset is
     there.
     """
-    lingered = _await_no_transaction(job, servers)
+    longest = job.transaction_timeout_ms / 1000 + CLEANING
+    lingered = _await_no_transaction(job, servers, longest)
     try:
-        rows = [value.decode() for value in committed(servers, job.topic, PARTITIONS)]
+        # As long again: a copy that was held up may begin its transaction only now.
+        stored = committed(servers, job.topic, PARTITIONS, seconds=longest)
+        rows = [value.decode() for value in stored]
     except AssertionError as unstable:
         raise Violation(str(unstable)) from unstable
     check_rows(job, rows)
@@ -110,13 +115,12 @@ def visible(servers: str, topic: str) -> list[str]:
     return found
 
 
-def _await_no_transaction(job: Job, servers: str) -> float:
+def _await_no_transaction(job: Job, servers: str, longest: float) -> float:
     """A copy that lost may have left one: brokers end it at its time-out at the latest."""
     started = time.monotonic()
-    most = job.transaction_timeout_ms / 1000 + 5
     while found := [one for one in open_transactions(servers) if job.topic in one.transactional_id]:
         seconds = time.monotonic() - started
-        if seconds > most:
+        if seconds > longest:
             raise Violation(f"after {seconds:.0f} s a transaction is open: {found[:SHOWN]}")
         time.sleep(0.1)
     seconds = time.monotonic() - started
