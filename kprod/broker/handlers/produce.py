@@ -76,14 +76,15 @@ def check_batch(
 
 
 def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> None:
-    """Every record of a compacted topic needs a key: ``BrokerError`` 87.
+    """Every record of a compacted topic needs a key: ``BrokerError`` 87, which names those without.
 
-    The batch is read piece by piece, in constant memory. 10 for one that takes more than 16 times
-    what a message may, decompressed: producers then send its records in smaller batches. 87 as well
-    for offsets that do not count up by one, 2 for bytes that are no records.
+    The batch is read piece by piece, in constant memory but for those names. 10 for one that takes
+    more than 16 times what a message may, decompressed: producers then send its records in smaller
+    batches. 87 as well for offsets that do not count up by one, 2 for bytes that are no records.
     """
     limit = _MOST_TIMES_DECOMPRESSED * max(config.max_message_bytes, _USUAL_MESSAGE_BYTES)
     (batch,) = read_batches(records)
+    keyless: dict[int, str | None] = {}
     try:
         for number, head in enumerate(batch.heads(limit)):
             if head.offset != header.base_offset + number:
@@ -91,14 +92,19 @@ def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> No
                     ErrorCode.invalid_record, f"record {number} of the batch has another's offset"
                 )
             if head.key_size < 0:
-                raise BrokerError(
-                    ErrorCode.invalid_record,
-                    f"record {number} of the batch has no key, and the topic is compacted",
-                )
+                keyless[number] = "it has no key, and the topic is compacted"
     except BatchTooLarge as error:
         raise BrokerError(ErrorCode.message_too_large, str(error)) from error
     except CorruptBatch as error:
         raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
+    if keyless:
+        refused = BrokerError(
+            ErrorCode.invalid_record,
+            f"{len(keyless)} of {header.record_count} records of the batch have no key, and the"
+            " topic is compacted",
+        )
+        refused.record_errors = keyless
+        raise refused
 
 
 def stamp(header: BatchHeader, records: BytesLike, now_ms: int) -> tuple[BatchHeader, bytes]:
@@ -188,8 +194,17 @@ def _partition(part: Any, topic: Topic, call: Call, node: Node) -> Message:
 
 
 def _refused(part: Any, error: BrokerError) -> Message:
-    refused = {"index": part.index, "error_code": error.code, "error_message": error.detail or None}
-    return {**refused, "base_offset": -1}
+    """With the records that are at fault, where the broker has looked at each (KIP-467)."""
+    return {
+        "index": part.index,
+        "error_code": error.code,
+        "error_message": error.detail or None,
+        "base_offset": -1,
+        "record_errors": [
+            {"batch_index": index, "batch_index_error_message": text}
+            for index, text in error.record_errors.items()
+        ],
+    }
 
 
 def _append(part: Any, topic: Topic, call: Call, node: Node) -> Message:
