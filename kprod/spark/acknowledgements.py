@@ -108,6 +108,7 @@ class Acknowledgements:
         self.sent = 0  # whatever became of them
         self._futures = 0  # of those
         self._kept = 0  # bytes of rows
+        self._is_settling = False
         self._timeout = timeout
         self._broker_refusals = broker_refusals
         self._pending: deque[tuple[FutureRecordMetadata, SentRows | None]] = deque()
@@ -122,6 +123,10 @@ class Acknowledgements:
         self._pending.append((future, self._keep(row)))
         self.sent += 1
         self._futures += 1
+        if self._is_settling:
+            # A call is being settled, and this row of it is sent again. The call is the oldest one
+            # until all its rows are: to settle from here would send each of them once more.
+            return
         if self._futures % LOOK_EVERY == 0 or self._kept > KEPT_BYTES:
             self._settle_done()
             if len(self._pending) >= MOST_PENDING or (self._kept > KEPT_BYTES and self._pending):
@@ -169,10 +174,14 @@ class Acknowledgements:
 
     def _settle_done(self) -> bool:
         """Settle what has its outcome, in order; whether any record was sent again for that."""
-        sent = self.sent
-        self._settle_futures()
-        self._settle_calls()
-        return self.sent > sent
+        futures = self._futures
+        self._is_settling = True
+        try:
+            self._settle_futures()
+            self._settle_calls()
+        finally:
+            self._is_settling = False
+        return self._futures > futures
 
     def _settle_futures(self) -> None:
         pending = self._pending

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from kprod.buffer.delivery import BatchDelivery
 from kprod.bulk.delivery import BulkDelivery
-from kprod.errors import BrokerError, DeliveryError
-from kprod.spark.acknowledgements import LOOK_EVERY, MOST_CALLS, MOST_PENDING, Acknowledgements
+from kprod.errors import BrokerError, DeliveryError, InvalidBatchError
+from kprod.spark.acknowledgements import (
+    LOOK_EVERY,
+    MOST_CALLS,
+    MOST_PENDING,
+    Acknowledgements,
+    OneRow,
+)
+from kprod.spark.record_shapes import SendArguments
+from kprod.spark.rejected_rows import BrokerRefusals, RejectedRows, RowPolicy
 from kprod.spark.write_result import OffsetRange
 from kprod.types import Persisted, TopicPartition
 from kprod_ext import SentRecords
@@ -210,3 +219,55 @@ def test_too_many_bulk_calls_wait_for_the_oldest() -> None:
     assert batch.done, "it went on without waiting"
     outcomes.finish()
     assert outcomes.records == MOST_CALLS + 1
+
+
+def row(number: int) -> SendArguments:
+    return "flights", b"%d" % number, None, None, None, None
+
+
+class ManyRows:
+    """Rows of a bulk call, of one byte each."""
+
+    nbytes = 1
+
+    def arguments(self, number: int) -> SendArguments:
+        return row(number)
+
+    def payload_bytes(self, number: int) -> int:
+        return 1
+
+
+class SendingAgain:
+    """A task that skips rows: ``again`` are those that it has sent once more, in ``batch``."""
+
+    def __init__(self) -> None:
+        rejected = RejectedRows(RowPolicy(on_row_error="skip"), lambda *_: None)
+        self.again: list[bytes] = []
+        self.batch = batch_of()
+        self.outcomes = Acknowledgements(1, BrokerRefusals(rejected, self._send))
+
+    def _send(self, *arguments: Any) -> None:
+        future = FutureRecordMetadata(self.batch, len(self.again), 0, 3, 10, 0)
+        self.again.append(arguments[1])
+        self.outcomes.expect(future, OneRow(row(len(self.again))))
+
+    def flush(self) -> None:
+        """As a producer's: every record that was sent has its outcome after it."""
+        if self.again:
+            self.batch.succeed(100, -1)
+
+
+@pytest.mark.parametrize("count", [3, 3 * LOOK_EVERY])
+@pytest.mark.parametrize("in_a_call", [False, True])
+def test_rows_that_shared_a_refused_batch_are_sent_again_once(count: int, in_a_call: bool) -> None:
+    task, refused = SendingAgain(), batch_of()
+    if in_a_call:
+        task.outcomes.expect_call(call((refused, count)), count, ManyRows())
+    else:
+        for index in range(count):
+            future = FutureRecordMetadata(refused, index, 0, 3, 10, 0)
+            task.outcomes.expect(future, OneRow(row(index)))
+    refused.fail(InvalidBatchError("because of others"))
+    task.outcomes.finish(task.flush)
+    assert task.again == [b"%d" % index for index in range(count)]
+    assert (task.outcomes.records, task.outcomes.sent) == (count, count)

@@ -107,3 +107,22 @@ def test_more_than_the_limit_fails_the_task(bootstrap: str) -> None:
 def test_without_a_policy_the_first_one_fails_the_task(bootstrap: str) -> None:
     with pytest.raises(KprodError, match="record 0: the record has no topic"):
         partition_writer(bootstrap_servers=bootstrap)(iter([poisoned()]))
+
+
+@pytest.mark.parametrize("as_batches", [True, False])
+def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(as_batches: bool) -> None:
+    rows = [{"key": b"k" if n % 7 else None, "value": b"%d" % n} for n in range(ROWS)]
+    with EmbeddedBroker() as broker:
+        broker.create_topic("compacted", 1, {"cleanup.policy": "compact"})
+        writer = partition_writer(
+            "compacted", bootstrap_servers=broker.bootstrap_servers, on_row_error="skip"
+        )
+        if as_batches:
+            (report,) = writer(iter([pa.RecordBatch.from_pylist(rows)]))
+            (told,) = report.to_pylist()
+        else:
+            (told,) = writer(iter(rows))
+        stored = [int(record.value or b"") for record in broker.records("compacted")]
+    good = [n for n in range(ROWS) if n % 7]
+    assert sorted(stored) == good
+    assert (told["records"], told["skipped"]) == (len(good), ROWS - len(good))
