@@ -13,6 +13,7 @@ from opentelemetry.instrumentation.utils import unwrap
 from wrapt import wrap_function_wrapper
 
 from kprod.config.option_types import ProducerOptions
+from kprod.config.reading import concealed
 from kprod.errors import ConfigError
 from kprod.observability.opentelemetry import SEND, ProducerInstruments, TracingInterceptor
 from kprod.producer import KafkaProducer
@@ -60,7 +61,8 @@ class KprodInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # which has no
                 tracing = TracingInterceptor(tracer)
                 made(*args, **{**options, "interceptors": (*own, tracing)})
                 tracing.attributes["messaging.client.id"] = producer.config.client_id
-                producer._options = options  # a pickle needs OpenTelemetry no more than before
+                # A pickle needs OpenTelemetry no more than before, and tells no secret either.
+                producer._options = concealed(options)
             instruments.add(producer)
 
         wrapper: Any = make  # wrapt's types know no methods
