@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
@@ -81,9 +82,9 @@ def _token(tokens: ProvidedTokens) -> str:
 
 
 def _basic(username: str, password: str) -> dict[str, str]:
-    from urllib3 import make_headers
-
-    return dict(make_headers(basic_auth=f"{username}:{password}"))
+    """In UTF-8 (RFC 7617, 2.1), as Confluent's clients for Java; urllib3 takes Latin-1 only."""
+    login = base64.b64encode(f"{username}:{password}".encode())
+    return {"authorization": f"Basic {login.decode()}"}
 
 
 def addresses(url: str | Sequence[str]) -> tuple[list[str], tuple[str, str] | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
 import threading
@@ -225,6 +226,8 @@ def test_credentials(fake: FakeRegistry) -> None:
     assert told(fake) == "Basic bWU6cGFzcw=="
     SchemaRegistry(fake.url.replace("//", "//me:pa%73s@")).register("s", ORDER)
     assert told(fake) == "Basic bWU6cGFzcw=="
+    SchemaRegistry(fake.url, username="me", password="grün €").register("s", ORDER)
+    assert told(fake) == f"Basic {base64.b64encode('me:grün €'.encode()).decode()}"
     SchemaRegistry(fake.url, token="abc", headers={"target-sr-cluster": "lsrc-1"}).latest("s")
     assert told(fake) == "Bearer abc"
     assert fake.asked[-1].headers["target-sr-cluster"] == "lsrc-1"
