@@ -81,10 +81,13 @@ class LineReader:
         return None if self.empty_is_null and not value else value
 
     def _from_json(self, number: int, piece: bytes) -> LineRecord:
-        told = json.loads(piece)
+        try:
+            told = json.loads(piece)
+        except RecursionError:
+            raise ValueError("the JSON is nested too deep") from None
         if not isinstance(told, dict):
             raise ValueError(f"expected a JSON object, got {type(told).__name__}")
-        headers = tuple(_header(one) for one in told.get("headers", ()))
+        headers = tuple(_header(one) for one in _list(told, "headers"))
         places = (_whole(told, name) for name in ("partition", "timestamp"))
         return LineRecord(number, _data(told, "key"), _data(told, "value"), headers, *places)
 
@@ -110,11 +113,20 @@ def _header(told: Any) -> Header:
 def _data(told: dict[str, Any], name: str) -> bytes | None:
     coded = told.get(f"{name}_base64")
     if coded is not None:
+        if not isinstance(coded, str):
+            raise ValueError(f"{name}_base64: expected text, got {type(coded).__name__}")
         return base64.b64decode(coded, validate=True)
     text = told.get(name)
     if text is None or isinstance(text, str):
         return None if text is None else text.encode()
     return json.dumps(text, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _list(told: dict[str, Any], name: str) -> list[Any]:
+    found = told.get(name)
+    if found is not None and not isinstance(found, list):
+        raise ValueError(f"{name}: expected a list, got {type(found).__name__}")
+    return found or []
 
 
 def _whole(told: dict[str, Any], name: str) -> int | None:
