@@ -56,10 +56,16 @@ class StatsdReporter:
 
     def send(self) -> None:
         """Send all numbers now."""
-        with self._sending, self._client.pipeline() as pipe:
-            for producer, totals in list(self._producers.items()):
-                for reading in readings(producer):
-                    _tell(pipe, _name(producer.config.client_id, reading), reading, totals)
+        with self._sending:
+            told: dict[KafkaProducer, _Totals] = {}
+            with self._client.pipeline() as pipe:
+                for producer, before in list(self._producers.items()):
+                    totals = told[producer] = {}
+                    for reading in readings(producer):
+                        name = _name(producer.config.client_id, reading)
+                        _tell(pipe, name, reading, before, totals)
+            # Now it is sent: had that failed, the next time would tell what was added since before.
+            self._producers.update(told)
 
     def close(self) -> None:
         """Send once more, and end the thread. A second call does nothing."""
@@ -92,13 +98,16 @@ class StatsdReporter:
 _Totals = dict[tuple[Told, str | None], float]
 
 
-def _tell(pipe: Any, name: str, reading: Reading, totals: _Totals) -> None:
+def _tell(pipe: Any, name: str, reading: Reading, before: _Totals, totals: _Totals) -> None:
+    """``before`` are the totals that were sent last, ``totals`` gets those of this time."""
     if not reading.told.counts:
         pipe.gauge(name, reading.value)
         return
     place = reading.told, reading.of
-    added = reading.value - totals.get(place, 0.0)
     totals[place] = reading.value
+    last = before.get(place, 0.0)
+    # The total of a topic begins anew when the producer had forgotten the topic meanwhile.
+    added = reading.value - (last if last <= reading.value else 0.0)
     if added:
         pipe.incr(name, int(added))
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from typing import cast
 
 import pytest
 from statsd import StatsClient
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
+from kprod.config import ProducerConfig
 from kprod.observability.statsd import StatsdReporter
 
 NEVER = 10_000.0
@@ -107,3 +109,65 @@ def test_a_client_that_fails_is_logged_once_and_tried_again(
     reporter.close()
     told = [record for record in caplog.records if "StatsD" in record.getMessage()]
     assert len(told) == 1
+
+
+class Told:
+    """A client that keeps the counters of each pipeline, and fails as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.counters: list[dict[str, int]] = []
+
+    @contextmanager
+    def pipeline(self) -> Iterator[Told]:
+        self.counters.append({})
+        yield self
+        if self.fails:
+            raise OSError("unreachable")
+
+    def gauge(self, name: str, value: float) -> None:
+        """It is no counter."""
+
+    def incr(self, name: str, count: int) -> None:
+        self.counters[-1][name] = count
+
+
+class Measured:
+    """A producer, as far as it is reported: with the records of one topic, or without the topic."""
+
+    def __init__(self) -> None:
+        self.config = ProducerConfig.from_options({"client_id": "one"})
+        self.records: int | None = None
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        if self.records is None:
+            return {}
+        return {"producer-topic-metrics.t": {"record-send-total": self.records}}
+
+
+NAME = "kprod.producer-topic.one.t.record-send-total"
+
+
+def test_what_could_not_be_sent_is_told_the_next_time() -> None:
+    client, producer = Told(), Measured()
+    with StatsdReporter(client, cast(KafkaProducer, producer), interval=NEVER) as reporter:
+        producer.records, client.fails = 3, True
+        with pytest.raises(OSError, match="unreachable"):
+            reporter.send()
+        producer.records, client.fails = 5, False
+        reporter.send()
+        assert client.counters[-1] == {NAME: 5}
+
+
+@pytest.mark.parametrize("is_seen_missing", [True, False])
+def test_a_topic_that_was_forgotten_counts_from_the_beginning(is_seen_missing: bool) -> None:
+    client, producer = Told(), Measured()
+    with StatsdReporter(client, cast(KafkaProducer, producer), interval=NEVER) as reporter:
+        producer.records = 5
+        reporter.send()
+        if is_seen_missing:
+            producer.records = None
+            reporter.send()
+        producer.records = 2
+        reporter.send()
+        assert client.counters[-1] == {NAME: 2}
