@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final, NamedTuple
 
 from kprod.broker.groups.group import ConsumerGroup, GroupMember, GroupState, JoinRequest
@@ -228,6 +229,10 @@ class OffsetStore:
                         "record %d of %s is not readable: %s", record.offset, OFFSETS_TOPIC, error
                     )
         self._committed = {name: offsets for name, offsets in self._committed.items() if offsets}
+        for group_id in (*self._committed, *chain(*self._pending.values())):
+            # A client without membership has committed: no record tells of its group.
+            if self.partition_of(group_id) == log.where.partition:
+                groups.setdefault(group_id, ConsumerGroup(group_id))
         return groups
 
     def _take(

@@ -280,6 +280,22 @@ def test_what_was_committed_is_in_the_log(tmp_path: Path) -> None:
         assert not store.groups()
 
 
+def test_a_group_that_never_had_members_is_there_after_a_restart(tmp_path: Path) -> None:
+    """No record tells of the group itself, only its offsets do."""
+    offset = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+    topics = [{"name": "t", "partitions": [offset]}]
+    with running_node(tmp_path) as node:
+        node.topics.create("t", 1)
+        commit = {"generation_id_or_member_epoch": -1, "group_id": "g", "topics": topics}
+        ask(node, ApiKey.OFFSET_COMMIT, 8, **commit)
+    with running_node(tmp_path) as node:
+        listed = ask(node, ApiKey.LIST_GROUPS, 4).groups
+        assert [(group.group_id, group.group_state) for group in listed] == [("g", "Empty")]
+        assert ask(node, ApiKey.DELETE_GROUPS, 2, groups_names=["g"]).results[0].error_code == 0
+    with running_node(tmp_path) as node:
+        assert not ask(node, ApiKey.LIST_GROUPS, 4).groups
+
+
 def test_clients_do_not_write_to_internal_topics(tmp_path: Path) -> None:
     from tests.unit.broker.requests import REQUESTS
 
