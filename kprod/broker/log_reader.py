@@ -75,10 +75,22 @@ Begin: TypeAlias = Callable[[PartitionReader], int]
 """The offset at which to begin to read a partition."""
 
 
+def _position(reader: PartitionReader, committed: int | None, begin: Begin) -> int:
+    """Where a group goes on: at what is left of the records that it has not read.
+
+    Retention may have taken those behind its place; where the topic ends before that, it is another
+    topic of the same name, and new to the group.
+    """
+    if committed is None or committed > reader.end():
+        return begin(reader)
+    return max(committed, reader.start())
+
+
 class TopicFollower:
     """All partitions of one topic, or one of them, from any Kafka. Not thread-safe.
 
-    With a ``group`` it goes on where that group committed, and ``commit`` says how far it came.
+    With a ``group`` it goes on where that group committed, or with the first record behind that
+    which is left, and ``commit`` says how far it came.
     It commits as a simple consumer: a group that has members refuses that. Otherwise it begins
     where ``begin`` says: ``PartitionReader.start`` or ``.end``, or at an offset that it works out.
     ``wait`` bounds each wait for a topic, a leader or a broker that is missing, though not for the
@@ -109,7 +121,7 @@ class TopicFollower:
             self._readers = self._cluster.readers(topic, wait)
             committed = self._committed()
             for number, reader in self._readers.items():
-                reader.position = committed[number] if number in committed else begin(reader)
+                reader.position = _position(reader, committed.get(number), begin)
             self.ends = {number: reader.end() for number, reader in self._readers.items()}
             self._shown = {number: reader.position for number, reader in self._readers.items()}
         except BaseException:

@@ -7,6 +7,8 @@ import time
 from itertools import islice
 
 import pytest
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
@@ -125,6 +127,28 @@ def test_a_group_goes_on_behind_what_it_was_shown() -> None:
             follower.commit()
         with follow(broker, wait, "g") as follower:
             assert follower.at_end
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize(("deleted", "committed"), [(4, 2), (0, 9)])
+def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -> None:
+    """By retention, or because there is another topic of that name now."""
+    with (
+        EmbeddedBroker(topics={TOPIC: 1}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        for number in range(6):
+            producer.send(TOPIC, b"%d" % number)
+        producer.flush()
+        with follow(broker, LeaderWait(), "g") as follower:
+            (record,) = islice((found for _, found in follower.poll()), 1)
+            follower.shown(0, record._replace(offset=committed - 1))
+            follower.commit()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        (gone,) = admin.delete_records([Place(TOPIC, 0, deleted)]).values()
+        gone.result(20)
+        with follow(broker, LeaderWait(), "g") as follower:
+            assert values(follower, 6 - deleted) == [b"%d" % n for n in range(deleted, 6)]
 
 
 def test_a_server_that_stays_silent_is_passed_over() -> None:
