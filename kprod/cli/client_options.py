@@ -107,12 +107,17 @@ def with_config(
     """
     if config is None:
         return dict(options)
-    given = {plain_name(name) for name in options}
     read = {
         name: from_text(name, value)
         for name, value in read_properties(config, filled=filled).items()
     }
-    return {**{n: v for n, v in read.items() if plain_name(n) not in given}, **options}
+    return outweighed(read, options)
+
+
+def outweighed(read: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a file, and those that are given, which count more in any spelling."""
+    names = {plain_name(name) for name in given}
+    return {**{n: v for n, v in read.items() if plain_name(n) not in names}, **given}
 
 
 def take_servers(options: dict[str, Any], given: str | None) -> str | None:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kprod.cli.client_options import parse_options, parse_pairs, take_servers, with_config
+from kprod.cli.client_options import (
+    outweighed,
+    parse_options,
+    parse_pairs,
+    take_servers,
+    with_config,
+)
 from kprod.cli.exits import Stopped, stop_signals
 from kprod.cli.spark_runtime import in_spark_thread, why_no_spark
 from kprod.errors import ConfigError, KprodError, numbered
@@ -146,8 +152,9 @@ def read_job(path: Path) -> dict[str, Any]:
             fields[keys[key]] = value
     written = dict(told.get("write", {}))
     fields |= {name: written.pop(name) for name in DIRECT if name in written}
-    fields["options"] = {**written, **told.get("kafka", {})}
-    return fields
+    options = fields["options"] = {**written, **told.get("kafka", {})}
+    servers = take_servers(options, fields.get("bootstrap_servers"))
+    return fields if servers is None else {**fields, "bootstrap_servers": servers}
 
 
 FAILED, MISUSED, INCOMPLETE = 1, 2, 3
@@ -217,7 +224,7 @@ def _pipeline(
     from kprod.spark.pipeline import Pipeline
 
     fields = {**described, **{name: value for name, value in given.items() if value is not None}}
-    fields["options"] = {**described.get("options", {}), **writing}
+    fields["options"] = outweighed(described.get("options", {}), writing)
     fields.setdefault("topic", None)
     if "bootstrap_servers" not in fields:
         raise typer.BadParameter("where to? --bootstrap-servers is missing")

@@ -46,7 +46,8 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_file_of_the_page_describes_a_job(flights: Path, kafka: str) -> None:
     (flights / "job.toml").write_text(JOB.replace("localhost:9092", kafka))
-    ran = run(["pipeline", "job.toml", "--report", "report.json", "--topic", "of-file"], flights)
+    wins = ["--topic", "of-file", "-X", "compression.type=lz4"]  # over [kafka] compression_type
+    ran = run(["pipeline", "job.toml", "--report", "report.json", *wins], flights)
     assert ran.returncode == 0, ran.stderr
     written = sorted((record.key, record.value) for _, record in read_topic(kafka, "of-file"))
     assert written == [
@@ -77,6 +78,14 @@ def test_a_file_that_describes_none_is_refused(tmp_path: Path, text: str, compla
     (tmp_path / "job.toml").write_text(text)
     with pytest.raises(typer.BadParameter, match=complaint):
         read_job(tmp_path / "job.toml")
+
+
+def test_brokers_may_be_named_among_the_options_of_the_producer(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text('[kafka]\n"bootstrap.servers" = "a:1"\n"linger.ms" = 5\n')
+    assert read_job(job) == {"bootstrap_servers": "a:1", "options": {"linger.ms": 5}}
+    job.write_text('[write]\nbootstrap_servers = "b:1"\n[kafka]\n"bootstrap.servers" = "a:1"\n')
+    assert read_job(job) == {"bootstrap_servers": "b:1", "options": {}}
 
 
 def test_misuse_is_told_before_spark_starts() -> None:
