@@ -72,6 +72,10 @@ def test_a_topic_that_is_not_there_is_told_and_waited_for(bootstrap: str) -> Non
 
 
 def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
+    """The signal may come between a record that is printed and the note that it was.
+
+    It is printed once more then: the other way round it might never be.
+    """
     where = ("--topic", "t", "--bootstrap-servers", bootstrap, "--partition", "0")
     with family("consume", *where, "--from-beginning", "--group", "g", "--count", "20") as process:
         stdout = process.command.stdout
@@ -79,7 +83,8 @@ def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
         assert [stdout.readline() for _ in range(10)][-1] == "0-9\n"
         process.command.terminate()
         assert process.command.wait(30) == 0
-    assert consume(bootstrap, "--group", "g", "--offset", "beginning", *where[-2:]).stdout == ""
+    rest = consume(bootstrap, "--group", "g", "--offset", "beginning", *where[-2:]).stdout
+    assert rest in ("", "0-9\n")
 
 
 def test_separators_are_those_that_are_given(bootstrap: str) -> None:
