@@ -16,6 +16,7 @@ from kprod.config.reading import from_text
 from kprod.errors import ConfigError
 from kprod.intake.arguments import check_topic
 from kprod.spark.producer_options import cluster_access, need_broker_extra
+from kprod.spark.record_shapes import EPOCH, MILLISECOND
 
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -177,6 +178,10 @@ def _offset(
 
 
 def _moment(timestamp_ms: int) -> datetime.datetime | None:
+    """None for no time, and for one that no datetime can be: some write microseconds."""
     if timestamp_ms < 0:
         return None
-    return datetime.datetime.fromtimestamp(timestamp_ms / 1000, tz=datetime.UTC)
+    try:
+        return EPOCH + timestamp_ms * MILLISECOND
+    except OverflowError:
+        return None

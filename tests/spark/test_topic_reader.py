@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
+from kprod.broker.log.log_config import NO_LIMIT, LogConfig
 from kprod.errors import ConfigError
 from kprod.spark.topic_reader import SCHEMA, Span, TopicReader, read_options
 from pyspark_kprod import DefaultSource
@@ -65,6 +66,18 @@ def test_committed_records_with_all_their_columns(servers: str) -> None:
     assert moment == datetime.datetime.fromtimestamp(STAMP / 1000, tz=datetime.UTC)
     assert [(one.key, one.value) for one in headers] == [("h", b"v")]
     assert len(SCHEMA.split(", ")) == 8, "one of them has a comma of its own"
+
+
+def test_a_time_that_cannot_be_shown_is_null() -> None:
+    """Microseconds since 1970 are milliseconds until the year 55840."""
+    log = LogConfig(message_timestamp_after_max_ms=NO_LIMIT)
+    with EmbeddedBroker(topics={"read": 1}, log_config=log) as broker:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for stamp in (STAMP * 1000, 253_402_300_799_999):
+                producer.send("read", b"v", timestamp_ms=stamp)
+        moments = [row[5] for row in rows(broker.bootstrap_servers)]
+    last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
+    assert moments == [None, last]
 
 
 def test_other_records_when_they_are_asked_for(servers: str) -> None:
