@@ -52,7 +52,7 @@ class Pipeline:
     format: str = "parquet"
     table: str | None = None
     query: str | None = None
-    read_options: Mapping[str, Any] = field(default_factory=dict)
+    read_options: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of a database, say
     schema: str | None = None
     sql: str | None = None
     stream: bool = False
@@ -60,7 +60,7 @@ class Pipeline:
     trigger: str = AVAILABLE_NOW
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold passwords
     master: str = "local[*]"
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)  # keys of stores
 
     def __post_init__(self) -> None:
         sources = [name for name in ("path", "table", "query") if getattr(self, name) is not None]

@@ -9,6 +9,7 @@ import pytest
 
 from kprod.errors import ConfigError
 from kprod.spark import partition_writer
+from kprod.spark.pipeline import Pipeline
 from kprod.spark.producer_options import resolved
 
 
@@ -43,6 +44,19 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ):
         with pytest.raises(ConfigError, match=complaint):
             resolved({"sasl_plain_password": place})
+
+
+def test_a_pipeline_shows_nothing_that_may_be_a_secret() -> None:
+    secret = {"password": "canary"}
+    pipeline = Pipeline(
+        topic="t",
+        bootstrap_servers="b:1",
+        path="p",
+        read_options=secret,
+        options=secret,
+        spark_conf={"spark.hadoop.fs.s3a.secret.key": "canary"},
+    )
+    assert "canary" not in repr(pipeline)
 
 
 def test_a_writer_carries_the_place_and_not_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
