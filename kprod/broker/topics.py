@@ -97,6 +97,12 @@ class Topics:
             raise BrokerError(ErrorCode.invalid_topic_exception, f"{name!r} is not a topic name")
         if name in self._by_name:
             raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} exists")
+        alike = [other for other in self._by_name if _in_metrics(other) == _in_metrics(name)]
+        if alike:
+            raise BrokerError(
+                ErrorCode.invalid_topic_exception,
+                f"topic {name} has one name with {alike[0]} where dots become underscores",
+            )
         _check_count(partitions)
 
     def find_or_create(
@@ -194,6 +200,11 @@ class Topics:
             return known.partitions[where.partition]
         found = self._logs.logs.get(where) or (self._logs.missing(where) if opening else None)
         return found or self._logs.create(where, topic_id)
+
+
+def _in_metrics(name: str) -> str:
+    """The name of a topic in those of metrics, which Kafka lets no two topics share."""
+    return name.replace(".", "_")
 
 
 def _check_count(partitions: int) -> None:

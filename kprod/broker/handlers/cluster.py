@@ -66,7 +66,13 @@ def _find(wanted: Any, node: Node, may_create: bool) -> Topic:
         raise BrokerError(ErrorCode.invalid_topic_exception)
     if not may_create:
         raise BrokerError(ErrorCode.unknown_topic_or_partition)
-    return node.topics.find_or_create(wanted.name, node.options.default_partitions)
+    try:
+        return node.topics.find_or_create(wanted.name, node.options.default_partitions)
+    except BrokerError as error:
+        if error.code != ErrorCode.invalid_topic_exception:
+            raise
+        # The name is like another's. Kafka's brokers do not wait for the controller's refusal.
+        raise BrokerError(ErrorCode.unknown_topic_or_partition, error.detail) from error
 
 
 def _describe(topic: Topic, node: Node) -> Message:

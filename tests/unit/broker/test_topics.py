@@ -12,11 +12,12 @@ from kio.schema.errors import ErrorCode
 
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories
+from kprod.broker.protocol.api_key import ApiKey
 from kprod.broker.topics import MAX_PARTITIONS, Topics, is_legal_name
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, values
-from tests.unit.broker.nodes import running_node
+from tests.unit.broker.nodes import ask, running_node
 
 
 def code(error: pytest.ExceptionInfo[BrokerError]) -> int:
@@ -67,6 +68,20 @@ def test_what_cannot_be_made(tmp_path: Path) -> None:
             with pytest.raises(BrokerError) as error:
                 node.topics.create(name, count)
             assert code(error) == expected
+
+
+def test_names_that_metrics_could_not_tell_apart(tmp_path: Path) -> None:
+    with running_node(tmp_path) as node:
+        node.topics.create("a.b_c", 1)
+        for name in ("a_b.c", "a_b_c"):
+            with pytest.raises(BrokerError) as error:
+                node.topics.create(name, 1)
+            assert code(error) == ErrorCode.invalid_topic_exception
+        node.topics.create("a-b_c", 1)
+        # A client that only asks for it is not told why, as the controller makes it later.
+        asked = {"topics": [{"name": "a_b.c"}], "allow_auto_topic_creation": True}
+        (found,) = ask(node, ApiKey.METADATA, 8, **asked).topics
+        assert found.error_code == ErrorCode.unknown_topic_or_partition
 
 
 def test_more_partitions(tmp_path: Path) -> None:
