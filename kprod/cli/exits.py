@@ -48,6 +48,16 @@ def stop_signals() -> AbstractContextManager[None]:
 
 
 @contextmanager
+def exit_by_stop_signals() -> Iterator[None]:
+    """As ``stop_signals``; what does not handle Stopped ends by its exit code, not a traceback."""
+    try:
+        with stop_signals():
+            yield
+    except Stopped as stopped:
+        raise typer.Exit(stopped.exit_code) from None
+
+
+@contextmanager
 def stop_signals_to(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     """Inside the block ``handler`` gets SIGINT and SIGTERM; main thread only."""
     before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}

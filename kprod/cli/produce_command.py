@@ -19,7 +19,7 @@ from kprod.cli.client_options import (
     parse_pairs,
     with_config,
 )
-from kprod.cli.exits import Stopped, stop_signals
+from kprod.cli.exits import Stopped, exit_by_stop_signals
 from kprod.cli.record_lines import BadLineError, LineFormat, LineReader, LineRecord, unescaped
 from kprod.errors import InvalidRecordError, KprodError, PartitionError, RecordTooLargeError
 from kprod.lock import Lock
@@ -140,7 +140,7 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         (name, value.encode()) for name, value in parse_pairs(header, "--header")
     ]
     options = with_config(config, parse_options(option, "--option"))
-    with stop_signals(), _lines(file) as lines:
+    with exit_by_stop_signals(), _lines(file) as lines:
         producer = open_producer(bootstrap_servers, options)
         sender = LineSender(
             producer,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +120,25 @@ def test_a_line_that_a_signal_interrupts_is_counted() -> None:
         _out, err = process.command.communicate(timeout=30)
     assert process.command.returncode == 143
     assert err.endswith("0 delivered, 1 failed\n")
+
+
+def test_a_signal_before_the_first_line_ends_it_as_one_behind_it(tmp_path: Path) -> None:
+    """A named pipe that nobody writes to: the command waits where it opens it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
+    with family(*arguments, "--file", str(pipe)) as process:
+        await_true(lambda: catches(process.command.pid, signal.SIGTERM))
+        process.command.terminate()
+        _out, err = process.command.communicate(timeout=30)
+    assert (process.command.returncode, err) == (143, "")
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for the signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (caught,) = re.findall(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 def test_records_end_where_the_delimiter_says(bootstrap: str) -> None:
