@@ -140,6 +140,7 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         (name, value.encode()) for name, value in parse_pairs(header, "--header")
     ]
     options = with_config(config, parse_options(option, "--option"))
+    ends = _ends(delimiter)
     with exit_by_stop_signals(), _lines(file) as lines:
         producer = open_producer(bootstrap_servers, options)
         sender = LineSender(
@@ -151,12 +152,19 @@ def produce(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             complain=_complain,
         )
         reader = LineReader(
-            delimiter=unescaped(delimiter).encode(),
+            delimiter=ends,
             key_separator=unescaped(key_separator).encode() if key_separator else None,
             empty_is_null=empty_is_null,
             form=form,
         )
         raise typer.Exit(_deliver(producer, sender, reader.read(lines)))
+
+
+def _ends(delimiter: str) -> bytes:
+    """What ends each record. Raises typer.BadParameter where nothing does."""
+    if not delimiter:
+        raise typer.BadParameter("--delimiter: expected at least one character")
+    return unescaped(delimiter).encode()
 
 
 def _deliver(producer: Any, sender: LineSender, records: Iterator[Any]) -> int:

@@ -81,6 +81,7 @@ def test_an_unreachable_broker_is_a_failure() -> None:
         (["--option", "lingr_ms=5"], "did you mean 'linger_ms'"),
         (["--option", "linger_ms"], "NAME=VALUE"),
         (["--header", "=x"], "NAME=VALUE"),
+        (["--delimiter", ""], "expected at least one character"),
     ],
     ids=str,
 )
