@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -42,8 +43,8 @@ def check_batch(
 ) -> BatchHeader:
     """The header of the one batch in ``records``, once it passed (Kafka: LogValidator, in part).
 
-    Raises ``BrokerError`` with the code for the producer. Looks at the header and the CRC and at
-    no record, so that its cost does not depend on the number of records: the log stores a batch of
+    Raises ``BrokerError`` with the code for the producer. Looks at the header and the CRC of what
+    it takes, so that its cost does not depend on the number of records: the log stores a batch of
     malformed records behind a right CRC, and readers fail.
     """
     data = memoryview(records or b"")
@@ -65,14 +66,31 @@ def check_batch(
     if crc32c(data[CRC_START:]) != header.crc:
         raise BrokerError(ErrorCode.corrupt_message, "the CRC does not match the batch")
     _check_contents(header)
-    if config.message_timestamp_type != "CreateTime":
-        return header
-    oldest = now_ms - config.message_timestamp_before_max_ms
-    if -1 < header.base_timestamp < oldest:
-        raise BrokerError(ErrorCode.invalid_timestamp, f"{header.base_timestamp} is too old")
-    if header.max_timestamp > now_ms + config.message_timestamp_after_max_ms:
-        raise BrokerError(ErrorCode.invalid_timestamp, f"{header.max_timestamp} is in the future")
+    if config.message_timestamp_type == "CreateTime":
+        _check_times(header, data, config, now_ms)
     return header
+
+
+def _check_times(header: BatchHeader, data: memoryview, config: LogConfig, now_ms: int) -> None:
+    """The records of a batch that is refused are read, to name those that are at fault."""
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    if -1 < header.base_timestamp < oldest:
+        refused = BrokerError(ErrorCode.invalid_timestamp, f"{header.base_timestamp} is too old")
+    elif header.max_timestamp > latest:
+        refused = BrokerError(
+            ErrorCode.invalid_timestamp, f"{header.max_timestamp} is in the future"
+        )
+    else:
+        return
+    (batch,) = read_batches(data)
+    with suppress(BatchTooLarge, CorruptBatch):
+        refused.record_errors = {
+            number: f"{head.timestamp} is not from {oldest} to {latest}"
+            for number, head in enumerate(batch.heads(_most_bytes(config)))
+            if head.timestamp != -1 and not oldest <= head.timestamp <= latest
+        }
+    raise refused
 
 
 def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> None:
@@ -82,7 +100,7 @@ def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> No
     more than 16 times what a message may, decompressed: producers then send its records in smaller
     batches. 87 as well for offsets that do not count up by one, 2 for bytes that are no records.
     """
-    limit = _MOST_TIMES_DECOMPRESSED * max(config.max_message_bytes, _USUAL_MESSAGE_BYTES)
+    limit = _most_bytes(config)
     (batch,) = read_batches(records)
     keyless: dict[int, str | None] = {}
     try:
@@ -105,6 +123,11 @@ def check_keys(header: BatchHeader, records: BytesLike, config: LogConfig) -> No
         )
         refused.record_errors = keyless
         raise refused
+
+
+def _most_bytes(config: LogConfig) -> int:
+    """Of a batch, decompressed."""
+    return _MOST_TIMES_DECOMPRESSED * max(config.max_message_bytes, _USUAL_MESSAGE_BYTES)
 
 
 def stamp(header: BatchHeader, records: BytesLike, now_ms: int) -> tuple[BatchHeader, bytes]:

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from kprod.broker.handlers.produce import check_batch
 from kprod.broker.log.log_config import LogConfig
 from kprod.errors import BrokerError
-from tests.support.raw_batch import raw_batch
+from tests.support.raw_batch import raw_batch, raw_record
 
 NOW = 1_000_000_000
 CONFIG = LogConfig(max_message_bytes=2_000)
@@ -92,6 +92,22 @@ def test_times_in_the_future() -> None:
     latest = NOW + CONFIG.message_timestamp_after_max_ms
     check_batch(raw_batch(max_timestamp=latest), 9, CONFIG, NOW)
     assert refusal(raw_batch(max_timestamp=latest + 1)) is ErrorCode.invalid_timestamp
+
+
+def test_records_of_the_future_are_named_all_of_them() -> None:
+    latest = NOW + CONFIG.message_timestamp_after_max_ms
+    times = [0, 1, latest + 1, 2, latest + 2]
+    payload = b"".join(raw_record(n, b"v", None, time - times[0]) for n, time in enumerate(times))
+    batch = raw_batch(
+        payload=payload,
+        record_count=len(times),
+        last_offset_delta=len(times) - 1,
+        base_timestamp=times[0],
+        max_timestamp=times[-1],
+    )
+    with pytest.raises(BrokerError) as refused:
+        check_batch(batch, 9, CONFIG, NOW)
+    assert list(refused.value.record_errors) == [2, 4]
 
 
 def test_a_transaction_is_of_a_producer() -> None:
