@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -53,7 +54,8 @@ class ClientCredentials:
         timeout: float = TIMEOUT,
     ) -> None:
         self._url = url
-        self._place = url.partition("?")[0]  # a query may hold a key
+        # A query may hold a key, and what stands before the host a password.
+        self._place = re.sub(r"//[^/]*@", "//", url.partition("?")[0])
         self._client_id = client_id
         self._secret = secret
         self._scope = scope

@@ -15,6 +15,7 @@ import pytest
 
 from kprod.errors import SaslAuthenticationError
 from kprod.security.client_credentials import ClientCredentials
+from tests.support.ports import free_port
 
 PAUSE = 0.1
 LIMIT = 0.3
@@ -149,3 +150,14 @@ def test_a_mutated_answer_is_a_token_or_told_in_one_line(seed: int) -> None:
         except SaslAuthenticationError as error:
             told = str(error)
     assert isinstance(told, tuple) or told.isprintable()
+
+
+def test_what_stands_before_the_host_is_not_told() -> None:
+    url = f"http://me:can@ry@127.0.0.1:{free_port()}/token?key=canary"
+    credentials = ClientCredentials(url, "client", lambda: "secret")
+    with pytest.raises(SaslAuthenticationError) as refused:
+        credentials.token()
+    for told in (repr(credentials), str(refused.value)):
+        assert "//127.0.0.1:" in told
+        assert "can@ry" not in told
+        assert "canary" not in told
