@@ -18,6 +18,7 @@ from kprod.spark.columns.json_values import json_texts
 from tests.support.steady_names import steady_repr
 
 MOMENT = datetime.datetime(2023, 1, 2, 3, 4, 5, 678_901)
+BEFORE = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_900)
 LEAF = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 ROW = st.fixed_dictionaries(
     {
@@ -59,6 +60,8 @@ def test_objects_say_what_the_rows_hold(rows: list[Any], start: int) -> None:
         (pa.array([MOMENT], pa.timestamp("us", "Europe/Berlin")), '"2023-01-02T03:04:05.678Z"'),
         (pa.array([MOMENT], pa.timestamp("ns")), '"2023-01-02T03:04:05.678"'),
         (pa.array([MOMENT], pa.timestamp("s")), '"2023-01-02T03:04:05.000"'),
+        (pa.array([BEFORE], pa.timestamp("us", "UTC")), '"1969-12-31T23:59:59.999Z"'),
+        (pa.array([BEFORE], pa.timestamp("ns")), '"1969-12-31T23:59:59.999"'),
         (pa.array([MOMENT.date()]), '"2023-01-02"'),
         (pa.array([decimal.Decimal("1.50")]), "1.50"),
         (pa.array([b"\x00\x01"]), '"AAE="'),

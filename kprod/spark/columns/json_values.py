@@ -119,8 +119,9 @@ def _timestamps(column: Any) -> Any:
 
     zone = "" if column.type.tz is None else "Z"
     # Without a zone what is stored is what is shown, and stored is UTC.
-    moments = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    shown = moments.cast(pa.int64()).cast(pa.timestamp("ms"))
+    moments = column.cast(pa.int64()).cast(pa.timestamp(column.type.unit))
+    # Not by a cast, which would make the last millisecond before 1970 the first one of it.
+    shown = compute.floor_temporal(moments, unit="millisecond").cast(pa.timestamp("ms"))
     return _between('"', _plain(compute.strftime(shown, format="%Y-%m-%dT%H:%M:%S")), f'{zone}"')
 
 
