@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import math
+import struct
 from typing import Any
 
 import pyarrow as pa
@@ -76,6 +77,15 @@ def test_objects_say_what_the_rows_hold(rows: list[Any], start: int) -> None:
 )
 def test_other_types(column: Any, text: str) -> None:
     assert json_texts(column).to_pylist() == [text]
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    """Spark lets any bytes pass for text; its own to_json replaces them as well."""
+    data = b'\xff"ok\xc3'
+    buffers = [None, pa.py_buffer(struct.pack("<3i", 0, 2, len(data))), pa.py_buffer(data)]
+    column = pa.Array.from_buffers(pa.string(), 2, buffers)
+    texts = json_texts(pa.StructArray.from_arrays([column], ["text"])).to_pylist()
+    assert [json.loads(text)["text"] for text in texts] == ['\ufffd"', "ok\ufffd"]
 
 
 def test_control_characters_are_escaped() -> None:

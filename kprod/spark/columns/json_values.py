@@ -76,7 +76,7 @@ def _between(before: str, texts: Any, after: str) -> Any:
 def _quoted(column: Any) -> Any:
     from pyarrow import compute
 
-    texts = _plain(column)
+    texts = _readable(_plain(column))
     if _any_match(texts, SPECIAL):
         for plain, escaped in (("\\", "\\\\"), ('"', '\\"')):
             texts = compute.replace_substring(texts, pattern=plain, replacement=escaped)
@@ -84,6 +84,19 @@ def _quoted(column: Any) -> Any:
             for plain, escaped in ESCAPES.items():
                 texts = compute.replace_substring(texts, pattern=plain, replacement=escaped)
     return _between('"', texts, '"')
+
+
+def _readable(texts: Any) -> Any:
+    """With U+FFFD for bytes that are no UTF-8: Spark lets any bytes pass for text."""
+    import pyarrow as pa
+
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        cells = texts.cast(pa.large_binary()).to_pylist()
+        shown = [None if cell is None else cell.decode(errors="replace") for cell in cells]
+        return pa.array(shown, pa.large_string())
+    return texts
 
 
 def _any_match(texts: Any, pattern: str) -> bool:
