@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import re
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -141,6 +142,25 @@ def test_a_column_of_another_type_is_named(
         partition_writer(topic, bootstrap_servers=bootstrap)(
             iter([pa.RecordBatch.from_pydict(columns)])
         )
+
+
+def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(bootstrap: str) -> None:
+    """Spark lets any bytes pass for text; Avro has no place for them."""
+    texts = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(struct.pack("<3i", 0, 1, 3)), pa.py_buffer(b"\xffok")]
+    )
+    fields = [{"name": "text", "type": "string"}]
+    writer = partition_writer(
+        "half-text",
+        bootstrap_servers=bootstrap,
+        value_format="avro",
+        avro_schema=json.dumps({"type": "record", "name": "Row", "fields": fields}),
+        on_row_error="skip",
+    )
+    (report,) = writer(iter([pa.RecordBatch.from_pydict({"text": texts})]))
+    (told,) = report.to_pylist()
+    assert (told["records"], told["skipped"]) == (1, 1)
+    assert "UnicodeDecodeError" in told["reasons"][0]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class EncodedValues:
             encoded = None
             if cell is not None:
                 try:
-                    encoded = encode(cell)
+                    encoded = encode(_readable(cell))
                 except Exception as error:  # whatever the format's library raises
                     faults[row] = SerializationError(
                         f"the value does not fit the schema: {type(error).__name__}: {error}"
@@ -66,10 +66,31 @@ class EncodedValues:
     def _objects(self, column: Any) -> Iterator[Any]:
         """The cells as Python has them; for JSON what their text says, without dates and bytes."""
         if not isinstance(self.encoding, JsonEncoding):
-            yield from column.to_pylist()
+            yield from _cells(column)
             return
         for text in json_texts(column).to_pylist():
             yield None if text is None else json.loads(text)
+
+
+def _cells(column: Any) -> Iterator[Any]:
+    """The cells as Python objects, and for those with a text that is no UTF-8 the error."""
+    try:
+        yield from column.to_pylist()
+    except UnicodeDecodeError:
+        yield from map(_cell, column)
+
+
+def _cell(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError as error:
+        return error
+
+
+def _readable(cell: Any) -> Any:
+    if isinstance(cell, UnicodeDecodeError):
+        raise cell
+    return cell
 
 
 def plain_avro(text: str, schema_id: int | None) -> EncodedValues:
