@@ -113,8 +113,8 @@ class Serializers:
     """
 
     def __init__(self, key: Any = None, value: Any = None) -> None:
-        self._key = _bound(key)
-        self._value = _bound(value)
+        self._key = bound(key)
+        self._value = bound(value)
         self._ready = [
             serializer.ensure_ready
             for serializer in (key, value)
@@ -165,7 +165,7 @@ def _frozen(seen: list[Header], headers: Sequence[Header]) -> Sequence[Header]:
     return headers if frozen == headers else frozen
 
 
-def _bound(serializer: Any) -> _Serialize | None:
+def bound(serializer: Any) -> _Serialize | None:
     if serializer is None:
         return None
     if isinstance(serializer, str):

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kprod.intake.serializers import bound
 from kprod.lock import Lock
 from kprod.spark.producer_options import fingerprint_of, job_options, resolved
-from kprod.spark.rejected_rows import RowPolicy
+from kprod.spark.rejected_rows import LetterBytes, RowPolicy
 from kprod.spark.task_producer import TaskProducer
 
 if TYPE_CHECKING:
@@ -55,7 +56,30 @@ def make_producer(options: Mapping[str, Any]) -> KafkaProducer:
     from kprod.producer import KafkaProducer
 
     name = f"kprod-spark-{socket.gethostname()}-{os.getpid()}"
-    return KafkaProducer(**{"client_id": name, **resolved(options)})
+    given: dict[str, Any] = {
+        option: _Around(value) if _is_serializer(option) and value is not None else value
+        for option, value in resolved(options).items()
+    }
+    return KafkaProducer(**{"client_id": name, **given})
+
+
+def _is_serializer(option: str) -> bool:
+    return option.replace(".", "_") in ("key_serializer", "value_serializer")
+
+
+class _Around:
+    """A serializer of the application's, which does not see the bytes of dead letters."""
+
+    def __init__(self, own: Any) -> None:
+        serialize = bound(own)
+        assert serialize is not None
+        self._serialize = serialize
+
+    def serialize(self, topic: str, headers: Any, data: Any) -> Any:
+        """See ``Serializers``."""
+        if type(data) is LetterBytes:
+            return bytes(data)
+        return self._serialize(topic, headers, data)
 
 
 _cache = ProducerCache()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,9 +49,24 @@ def dead_letter(
         "attempt": task.attempt,
     }
     if is_too_large(error):
+        key, value = letter_bytes(key), letter_bytes(value)
         told["truncated"] = sum(len(data) for data in (key, value) if data is not None)
         value, key, headers = beginning(value), beginning(key), []
     return topic, value, key, [*(headers or ()), *letter_headers(told)], None, _possible(timestamp)
+
+
+class LetterBytes(bytes):
+    """Key or value of a dead letter: no serializer of the application is to see it."""
+
+
+def letter_bytes(data: Any) -> LetterBytes | None:
+    """Bytes for what no serializer makes bytes of: JSON if it is neither text nor bytes."""
+    if data is None:
+        return None
+    if isinstance(data, bytes | bytearray | memoryview):
+        return LetterBytes(data)
+    text = data if isinstance(data, str) else json.dumps(data, default=repr, ensure_ascii=False)
+    return LetterBytes(text.encode("utf-8", "replace"))
 
 
 def _column(error: BaseException) -> str:

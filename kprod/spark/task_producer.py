@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from kprod.errors import KprodError, KprodTimeoutError
+from kprod.errors import KprodError, KprodTimeoutError, SerializationError
 from kprod.spark.acknowledgements import Acknowledgements, BatchRows, OneRow
 from kprod.spark.arrow_columns import payload_bytes
-from kprod.spark.rejected_rows import BrokerRefusals, RejectedRows, RowPolicy
+from kprod.spark.rejected_rows import BrokerRefusals, RejectedRows, RowPolicy, letter_bytes
 
 if TYPE_CHECKING:
     from kprod.producer import KafkaProducer
@@ -162,8 +162,13 @@ class TaskProducer:
         with suppress(KprodTimeoutError):  # the outcomes say more than "it took too long"
             self._producer.flush(self._timeout)
 
-    def _send_dead_letter(self, *arguments: Any) -> None:
-        self._dead_letters.expect(self._producer.send(*arguments))
+    def _send_dead_letter(self, topic: str, value: Any, key: Any, *rest: Any) -> None:
+        """With the bytes that the record would have; with its own where no serializer makes any."""
+        try:
+            future = self._producer.send(topic, value, key, *rest)
+        except SerializationError:
+            future = self._producer.send(topic, letter_bytes(value), letter_bytes(key), *rest)
+        self._dead_letters.expect(future)
 
     def _retry_total(self) -> int:
         return int(self._producer.metrics()["producer-metrics"]["record-retry-total"])

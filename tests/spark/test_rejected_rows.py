@@ -109,6 +109,30 @@ def test_without_a_policy_the_first_one_fails_the_task(bootstrap: str) -> None:
         partition_writer(bootstrap_servers=bootstrap)(iter([poisoned()]))
 
 
+def test_a_row_that_no_serializer_takes_is_a_letter_all_the_same() -> None:
+    """The letter goes through the same producer, but not through the same serializer again."""
+
+    def serialized(number: int) -> bytes:
+        if number == 2:
+            raise ValueError("two")
+        return b"x" * LARGEST * 1000 if number == 3 else b"%d" % number
+
+    with EmbeddedBroker(topics={"good": 1, "dead": 1}) as broker:
+        writer = partition_writer(
+            "good",
+            bootstrap_servers=broker.bootstrap_servers,
+            value_serializer=serialized,
+            on_row_error="dead_letter",
+            dead_letter_topic="dead",
+        )
+        rows = [*({"value": number} for number in range(5)), {"no": "value"}]
+        (told,) = writer(iter(rows))
+        assert (told["records"], told["dead_letters"]) == (3, 3)
+        assert [record.value for record in broker.records("good")] == [b"0", b"1", b"4"]
+        dead = [record.value for record in broker.records("dead")]
+    assert dead == [b"2", b"3", b"{'no': 'value'}"]
+
+
 @pytest.mark.parametrize("as_batches", [True, False])
 def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(as_batches: bool) -> None:
     rows = [{"key": b"k" if n % 7 else None, "value": b"%d" % n} for n in range(ROWS)]
