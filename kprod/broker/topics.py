@@ -97,7 +97,9 @@ class Topics:
             raise BrokerError(ErrorCode.invalid_topic_exception, f"{name!r} is not a topic name")
         if name in self._by_name:
             raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} exists")
-        alike = [other for other in self._by_name if _in_metrics(other) == _in_metrics(name)]
+        shown = _in_metrics(name)
+        others = self._by_name if "_" in shown else ()
+        alike = [other for other in others if _in_metrics(other) == shown]
         if alike:
             raise BrokerError(
                 ErrorCode.invalid_topic_exception,
