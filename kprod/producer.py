@@ -26,7 +26,7 @@ from kprod.intake.arguments import (
     refuse_positions,
 )
 from kprod.intake.configured_partitioner import compiled_partitioner, partitioner_for
-from kprod.intake.dead_letters import DeadLetters
+from kprod.intake.dead_letters import DeadLetters, owned
 from kprod.intake.interceptors import Interceptors, closable, close_all
 from kprod.intake.partitioner import Partitioner
 from kprod.intake.queue_loads import QueueLoads
@@ -248,6 +248,8 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         if headers is not record.headers:
             record = replace(record, headers=headers)
         self._size_limits.check(record, key, value)
+        if self._dead_letters is not None:  # a letter has what was sent
+            key, value = owned(key), owned(value)
         topic = self._metadata.await_topic(
             record.topic, self._left(deadline), self._wake, record.partition
         )

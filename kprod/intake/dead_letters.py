@@ -21,7 +21,7 @@ from kprod.errors import (
 )
 from kprod.latch import Latch
 from kprod.lock import Lock
-from kprod.types import Header, Persisted, ProducerRecord
+from kprod.types import BytesLike, Header, Persisted, ProducerRecord
 from kprod_ext import RecordClock
 
 _log = logging.getLogger("kprod.intake.dead_letters")
@@ -91,10 +91,15 @@ class DeadLetters:
         if self._waiting.qsize() >= MOST_WAITING:
             self._lost(BufferError(f"{MOST_WAITING} others wait"))
             return
+        try:  # now: what the application gave may change until it is sent
+            made = letter(record, error, self._clock.wall_ms(), self._topic)
+        except Exception as failure:
+            self._lost(failure)
+            return
         with self._starting:
             ended = self._ended
             if not ended:
-                self._waiting.put((record, error, self._clock.wall_ms()))
+                self._waiting.put(made)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
@@ -129,7 +134,7 @@ class DeadLetters:
             elif self._ending:
                 self._lost(TimeoutError(CLOSED))
             else:
-                producer = self._send(producer, *item)
+                producer = self._send(producer, item)
         if producer is not None:
             producer.close(self._seconds)
         with self._starting:
@@ -141,11 +146,11 @@ class DeadLetters:
             elif item is not None:
                 self._lost(TimeoutError(CLOSED))
 
-    def _send(self, producer: Any, record: ProducerRecord, error: Any, moment: int) -> Any:
+    def _send(self, producer: Any, made: tuple[Any, ...]) -> Any:
         """Send one letter; the producer, which was perhaps made for it."""
         try:
             producer = producer or self._make_producer()
-            future = producer.send(*letter(record, error, moment, self._topic))
+            future = producer.send(*made)
             future.add_callback(lambda _: self._counts.dead_letter(True))
             future.add_errback(self._lost)
         except Exception as failure:
@@ -188,7 +193,8 @@ def letter(
     if is_too_large(error):
         told["truncated"] = sum(len(data) for data in (key, value) if data is not None)
         key, value, headers = beginning(key), beginning(value), ()
-    return topic, value, key, [*headers, *letter_headers(told)], None, record.timestamp_ms
+    headers = (*headers, *letter_headers(told))
+    return topic, owned(value), owned(key), headers, None, record.timestamp_ms
 
 
 def letter_headers(told: dict[str, Any]) -> Iterator[Header]:
@@ -212,6 +218,11 @@ def is_too_large(error: BaseException) -> bool:
 def beginning(data: Any) -> bytes | None:
     """The part of a key or value that a letter keeps if the whole is too large."""
     return None if data is None else bytes(data[:EXCERPT])
+
+
+def owned(data: BytesLike | None) -> bytes | None:
+    """The bytes of a key or value, which no later change of the application's buffer reaches."""
+    return data if data is None or type(data) is bytes else memoryview(data).tobytes()
 
 
 def _as_bytes(data: Any) -> Any:

@@ -97,6 +97,40 @@ def test_what_send_refuses_for_good(broker: EmbeddedBroker) -> None:
     assert told(second)["truncated"] == "200001"
 
 
+def test_a_buffer_that_changes_afterwards_is_in_the_letter_as_sent(broker: EmbeddedBroker) -> None:
+    buffer, view = bytearray(b"first"), memoryview(bytearray(b"seen"))
+    with producer(broker) as made:
+        with refusing(broker):
+            made.send("orders", buffer, buffer)
+            made.send("orders", view)
+            buffer[:] = b"later"
+            view.release()
+            made.flush()
+        assert counted(made) == (2, 0)
+    assert {(r.key, r.value) for r in letters(broker)} == {(b"first", b"first"), (None, b"seen")}
+
+
+@pytest.mark.parametrize(
+    ("value", "change", "kept"),
+    [
+        ({"no": "number"}, lambda value: value.clear(), b'{"no": "number"}'),
+        (bytearray(b"text"), lambda value: value.clear(), b"text"),
+        (memoryview(b"12345678").cast("i"), lambda value: value.release(), b"12345678"),
+    ],
+)
+def test_what_send_refuses_is_in_the_letter_as_it_was(
+    broker: EmbeddedBroker, value: Any, change: Any, kept: bytes
+) -> None:
+    with producer(broker, key_serializer="str", value_serializer="int") as made:
+        for _ in range(50):  # the first waits for its producer, the others for the first
+            with pytest.raises(SerializationError):
+                made.send("orders", value)
+        change(value)
+        made.flush()
+        assert counted(made) == (50, 0)
+    assert {letter.value for letter in letters(broker)} == {kept}
+
+
 def test_what_may_pass_is_no_letter(broker: EmbeddedBroker) -> None:
     with producer(broker, max_block_ms=50) as made:
         with (
