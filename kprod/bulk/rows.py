@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -121,12 +121,15 @@ class Rows:
         many = _many(name, column)
         if not self.sized:
             return many if type(many) is not tuple else list(many)
-        many = list(many)
-        if len(many) != self.count:
+        # One more than there may be: an iterator may be endless.
+        limited = not isinstance(many, Sized)
+        items = list(islice(many, self.count + 1 if limited else None))
+        if len(items) != self.count:
+            got = "more" if limited and len(items) > self.count else len(items)
             raise InvalidRecordError(
-                f"{name}: expected one for each of {self.count} records, got {len(many)}"
+                f"{name}: expected one for each of {self.count} records, got {got}"
             )
-        return many
+        return items
 
     def _headers(self, headers: Any) -> Column:
         if headers is None:

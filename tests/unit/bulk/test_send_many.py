@@ -67,6 +67,7 @@ GOOD = [b"a", b"b", b"c"]
         (RecordTypeError, "values: expected a list", {"values": 7}),
         (RecordTypeError, "keys: expected a list", {"keys": b"abc"}),
         (InvalidRecordError, "keys: expected one for each of 3 records, got 2", {"keys": [1, 2]}),
+        (InvalidRecordError, "keys: expected one .* 3 records, got 4", {"keys": [b"k"] * 4}),
         (InvalidRecordError, "headers: expected one for each", {"headers": [None, None]}),
         (SerializationError, "record 1: value for topic 't'", {"values": [b"a", "text", 3]}),
         (SerializationError, "record 2: key for topic 't'", {"keys": [b"a", None, 1.5]}),
@@ -146,6 +147,26 @@ def test_columns_of_an_iterator_may_be_endless() -> None:
         report = handle.get(timeout=20)
     assert {tp.partition: r.records for tp, r in report.offsets.items()} == {0: 1000, 1: 1000}
     assert cluster.values("t", 1) == [b"%d" % n for n in range(1, 2000, 2)]
+
+
+@pytest.mark.parametrize("column", ["keys", "headers", "partitions", "timestamps_ms"])
+def test_an_endless_column_of_a_list_is_refused(column: str) -> None:
+    looked_at = 0
+
+    def endless() -> Iterator[None]:
+        nonlocal looked_at
+        while looked_at < 100_000:
+            looked_at += 1
+            yield None
+
+    cluster = cluster_of()
+    arguments: Any = {column: endless()}
+    with (
+        producer_before(cluster) as producer,
+        pytest.raises(InvalidRecordError, match=f"{column}: .* each of 3 records, got more"),
+    ):
+        producer.send_many("t", GOOD, **arguments)
+    assert (looked_at, stored(cluster)) == (4, [])
 
 
 def test_a_buffer_that_changes_afterwards_is_sent_as_it_was() -> None:
