@@ -93,12 +93,12 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
         self._exit_seconds = self.config.close_timeout_ms_at_exit / 1000
         self._close_seconds = self.config.delivery_timeout_ms / 1000 + GRACE
         self._closed = False
+        self._inherited = False
         self._start()
 
     def _start(self) -> None:
         """Make everything that belongs to one process: memory, connections, the sender's thread."""
         config = self.config
-        self._inherited = False
         self._metrics = ProducerMetrics(
             config.metrics_num_samples, config.metrics_sample_window_ms / 1000
         )
@@ -394,6 +394,7 @@ class KafkaProducer(CompiledSend, BulkCalls, TransactionCalls):
             )
             self._sender.network.abandon()
             self._start()
+            self._inherited = False  # last: until then other threads would use the parent's parts
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle holds the options only; unpickled, it is a new producer that connects on use."""

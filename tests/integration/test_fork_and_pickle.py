@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
+from collections.abc import Callable
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
@@ -78,6 +80,58 @@ def _wait_as_child(queued: FutureRecordMetadata) -> int:
     except IllegalStateError as error:
         return 0 if "only the parent hears of the outcome" in str(error) else 2
     return 1
+
+
+class SlowToStart:
+    """A partitioner during whose start in a child another thread of the child sends."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], None] | None = None
+
+    @property
+    def choose(self) -> Callable[..., int]:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return lambda _topic, _key: 0
+
+    def appended(self, *_: object) -> None:
+        """Nothing to remember."""
+
+
+def test_threads_of_a_child_send_when_all_of_it_has_started() -> None:
+    partitioner = SlowToStart()
+    with (
+        EmbeddedBroker(topics={"forked": 1}) as broker,
+        KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, partitioner=partitioner
+        ) as producer,
+    ):
+        producer.send("forked", b"parent").get(timeout=20)
+        child = os.fork()
+        if child == 0:
+            os._exit(_send_in_two_threads(producer, partitioner))
+        _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def _send_in_two_threads(producer: KafkaProducer, partitioner: SlowToStart) -> int:
+    queued: list[FutureRecordMetadata] = []
+    other = threading.Thread(target=lambda: queued.append(producer.send("forked", b"other")))
+
+    def meanwhile() -> None:
+        other.start()
+        other.join(0.3)  # it waits
+
+    partitioner.meanwhile = meanwhile
+    try:
+        producer.send("forked", b"child").get(timeout=20)
+        other.join(20)
+        queued[0].get(timeout=20)
+        return 0 if producer.close(timeout=20).delivered == 2 else 2
+    except BaseException:
+        return 1
 
 
 def test_an_unpickled_producer_delivers() -> None:
