@@ -87,6 +87,7 @@ class Metadata:
         self._full_wanted = False
         self._in_flight = False
         self._answers = 0
+        self._told_by: dict[str, int] = {}  # the last answer about each topic of the snapshot
         self._errors = MetadataErrors()
         self._refusals = 0  # connections that ended in an AuthenticationError
         self._closed = False
@@ -139,7 +140,7 @@ class Metadata:
 
     def search(self, topic: str, partition: int | None) -> Search:
         """The argument of ``look``: a caller begins to wait for a topic, or a partition of it."""
-        return Search(topic, partition, self.snapshot.topic(topic), self._answers, self._refusals)
+        return Search(topic, partition, self._answers, self._refusals)
 
     def look(self, search: Search) -> tuple[TopicInfo | None, bool, Latch]:
         """One look for a topic, without waiting; raises as ``await_topic``, but for the time limit.
@@ -154,7 +155,7 @@ class Metadata:
             if found is not None:
                 if search.partition is None or search.partition < len(found):
                     return found, False, changed
-                if found is not search.before and self._answers > search.answers:
+                if self._told_by.get(topic, 0) > search.answers:
                     raise no_such_partition(found, search.partition)
             self._raise_refusal(topic, since=search.seen)
             if self._refusals > search.refusals:
@@ -332,6 +333,7 @@ class Metadata:
             self._in_flight, self._failures = False, 0
             self._last_success = now
             self._answers += 1
+            self._told_by.update((topic.name or "", self._answers) for topic in usable)
             self._tell_waiters()
         for listener in self._listeners:
             listener.changed()
@@ -430,4 +432,5 @@ class Metadata:
         last_use = self._last_use.items()
         self._last_use = {name: last for name, last in last_use if name not in idle}
         self._dropped.update(idle)
+        self._told_by = {name: told for name, told in self._told_by.items() if name not in idle}
         return snapshot.without_topics(idle)

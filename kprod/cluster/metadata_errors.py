@@ -11,23 +11,21 @@ from kprod.errors import AuthenticationError, BrokerError, KprodError, KprodTime
 class Search:
     """Of a topic, and of a partition if that is not None. Changed under the metadata's lock.
 
-    ``before`` is the topic as it was known when the search began, ``answers`` and ``refusals`` how
-    many there had been; ``seen`` is the answers at the last look, -1 before the first.
+    ``answers`` and ``refusals`` are how many there had been when the search began; ``seen`` is the
+    answers at the last look, -1 before the first.
     """
 
-    __slots__ = ("answers", "before", "partition", "refusals", "seen", "topic")
+    __slots__ = ("answers", "partition", "refusals", "seen", "topic")
 
     def __init__(
         self,
         topic: str,
         partition: int | None,
-        before: TopicInfo | None,
         answers: int,
         refusals: int,
     ) -> None:
         self.topic = topic
         self.partition = partition
-        self.before = before
         self.answers = answers
         self.refusals = refusals
         self.seen = -1

@@ -12,6 +12,7 @@ import pytest
 
 from kprod.clock import ExponentialBackoff, SystemClock
 from kprod.cluster.metadata import Metadata
+from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import (
     BrokerError,
     ConnectionLost,
@@ -20,6 +21,7 @@ from kprod.errors import (
     PartitionError,
     ProducerClosedError,
 )
+from kprod.types import TopicPartition
 from kprod.wire.control import MetadataReply, TopicReply
 from tests.support.interruption import Interrupted, interruptible, repeat_until_interrupted
 from tests.unit.cluster.replies import reply, topic
@@ -103,6 +105,30 @@ def test_an_answer_about_other_topics_says_nothing_of_a_partition() -> None:
 
 
 # The cluster itself -------------------------------------------------------------------------------
+
+
+def test_a_change_of_leaders_says_nothing_of_a_partition() -> None:
+    hints = {TopicPartition("t", 0): LeaderHint(2, 5)}
+    changes: tuple[Callable[[Metadata], None], ...] = (
+        lambda metadata: metadata.take_leader_hints(hints),
+        Metadata.rebootstrap,
+    )
+    for change in changes:
+        metadata = new_metadata()
+        metadata.answered(reply(topic("t", [1, 2])), 0.0)
+        metadata.used(["t"], 0.0)
+        metadata.look(metadata.search("other", None))
+        assert metadata.wanted(1.0) == ["other"]  # under way while the caller begins to wait
+        search = metadata.search("t", 2)
+        metadata.look(search)
+        change(metadata)
+        metadata.answered(reply(topic("other")), 1.0)
+        assert metadata.look(search)[0] is None
+        assert metadata.wanted(2.0) == ["other", "t"]
+        metadata.answered(reply(topic("t", [1, 2, 3]), topic("other")), 2.0)
+        found = metadata.look(search)[0]
+        assert found is not None
+        assert len(found) == 3
 
 
 def test_the_cluster_is_asked_for_without_naming_a_topic() -> None:
