@@ -34,9 +34,9 @@ class SentRows(Protocol):
 
 
 class BatchRows:
-    """Rows of a record batch that went to one topic."""
+    """Rows of a record batch that went to one topic; None: to those of their topic column."""
 
-    def __init__(self, topic: str, batch: Any) -> None:
+    def __init__(self, topic: str | None, batch: Any) -> None:
         self.nbytes = int(batch.nbytes)
         self._batch = batch
         self._shapes = RecordShapes(topic=topic)

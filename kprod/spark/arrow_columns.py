@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -79,7 +79,7 @@ def _read_slice(batch: Any, shapes: RecordShapes) -> Iterator[SendArguments]:
     def cells(name: str, read: Any = _plain) -> Any:
         return read(batch.column(name)) if name in present else repeat(None)
 
-    topics = cells("topic") if shapes.topic is None else repeat(shapes.topic)
+    topics = cells("topic", _texts) if shapes.topic is None else repeat(shapes.topic)
     return zip(
         map(required_topic, topics),
         cells(shapes.value, _binary if shapes.encode_value else _plain),
@@ -114,8 +114,52 @@ def _binary(column: Any) -> list[Any]:
     return _plain(column)
 
 
+def _texts(column: Any) -> list[Any]:
+    try:
+        return _plain(column)
+    except UnicodeDecodeError as error:  # Spark lets any bytes pass for text
+        raise RecordTypeError(f"a text is no UTF-8: {error.reason}") from error
+
+
 def _headers(column: Any) -> list[Any]:
-    return [None if cell is None else read_headers(cell) for cell in column.to_pylist()]
+    return [None if cell is None else read_headers(cell) for cell in _texts(column)]
+
+
+def unreadable_rows(batch: Any, shapes: RecordShapes) -> dict[int, RecordTypeError]:
+    """The rows of which ``read_batch`` cannot read the topic or the headers, though others can be.
+
+    A column of headers that is of a wrong type has none: that is no matter of rows.
+    """
+    readers: dict[str, Callable[[Any], Any]] = {}
+    if shapes.topic is None and "topic" in batch.schema.names:
+        readers["topic"] = lambda column: list(map(required_topic, _texts(column)))
+    if "headers" in batch.schema.names and _may_be_headers(batch.column("headers").type):
+        readers["headers"] = _headers
+    found: dict[int, RecordTypeError] = {}
+    for name, read in readers.items():
+        column = batch.column(name)
+        if _why_not(read, column) is None:
+            continue
+        for row in range(len(column)):
+            error = _why_not(read, column.slice(row, 1))
+            if error is not None:
+                found.setdefault(row, error)
+    return found
+
+
+def _may_be_headers(kind: Any) -> bool:
+    import pyarrow as pa
+
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(pa.types.is_map(kind) or (lists and pa.types.is_struct(kind.value_type)))
+
+
+def _why_not(read: Callable[[Any], Any], column: Any) -> RecordTypeError | None:
+    try:
+        read(column)
+    except RecordTypeError as error:
+        return error
+    return None
 
 
 def _milliseconds(column: Any) -> list[Any]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any
 
 from kprod.errors import KprodError
 from kprod.spark.acknowledgements import BatchRows
-from kprod.spark.arrow_columns import FEW_ROWS, direct_columns, payload_bytes, read_batch
+from kprod.spark.arrow_columns import (
+    FEW_ROWS,
+    direct_columns,
+    payload_bytes,
+    read_batch,
+    unreadable_rows,
+)
 from kprod.spark.columns.payload_format import PayloadFormat
 from kprod.spark.columns.record_columns import (
     ColumnRoles,
@@ -74,8 +79,6 @@ class BatchSender:
 
     def _within_partitions(self, topic: str, part: Any) -> Any:
         """``part`` without rows for partitions that the topic does not have, if rows may go."""
-        import pyarrow as pa
-
         rejected = self._producer.rejected
         if rejected is None or "partition" not in part.schema.names:
             return part
@@ -85,8 +88,7 @@ class BatchSender:
         rows = BatchRows(topic, part)
         for row, error in faults.items():
             rejected.take(rows.arguments(row), error)
-        kept = compress(range(part.num_rows), (row not in faults for row in range(part.num_rows)))
-        return part.take(pa.array(kept, pa.int64()))
+        return _left(part, faults)
 
     def _send_part(self, topic: str, part: Any) -> None:
         if part.num_rows < FEW_ROWS:
@@ -122,8 +124,23 @@ class BatchSender:
 
     def _send_rows(self, batch: Any, shapes: RecordShapes) -> None:
         send = row_sender(self._producer, self._limiter)
-        for arguments in read_batch(batch, shapes):
+        for arguments in read_batch(self._readable(batch, shapes), shapes):
             send(*arguments)
+
+    def _readable(self, batch: Any, shapes: RecordShapes) -> Any:
+        """``batch`` without the rows that cannot be read, if rows may go."""
+        rejected = self._producer.rejected
+        faults = {} if rejected is None else unreadable_rows(batch, shapes)
+        if rejected is None or not faults:
+            return batch
+        for row, error in sorted(faults.items()):
+            one = batch.slice(row, 1)
+            others = one.select([name for name in one.schema.names if name != "headers"])
+            has_topic = not unreadable_rows(others, shapes)
+            rejected.take(
+                BatchRows(shapes.topic, one).arguments(0) if has_topic else _as_it_came(one), error
+            )
+        return _left(batch, faults)
 
 
 def row_sender(producer: TaskProducer, limiter: RateLimiter | None) -> Callable[..., Any]:
@@ -143,6 +160,14 @@ def row_sender(producer: TaskProducer, limiter: RateLimiter | None) -> Callable[
             rejected.take((topic, value, key, *rest), error)
 
     return send
+
+
+def _left(batch: Any, faults: Container[int]) -> Any:
+    """The rows that have no fault."""
+    import pyarrow as pa
+
+    rows = [row for row in range(batch.num_rows) if row not in faults]
+    return batch.take(pa.array(rows, pa.int64()))
 
 
 def _unnumbered(error: KprodError) -> KprodError:

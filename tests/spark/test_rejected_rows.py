@@ -150,3 +150,53 @@ def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(as_batches
     good = [n for n in range(ROWS) if n % 7]
     assert sorted(stored) == good
     assert (told["records"], told["skipped"]) == (len(good), ROWS - len(good))
+
+
+class AsItIs:
+    def serialize(self, _topic: str, _headers: Any, data: Any) -> Any:
+        return data
+
+
+def unreadable(rows: int) -> pa.RecordBatch:
+    """Its first rows have no topic, one that is no text, a header that is null, and no text."""
+    texts = [b"\xff" if row == 1 else b"readable" for row in range(rows)]
+    topics = pa.Array.from_buffers(pa.string(), rows, pa.array(texts).buffers())
+    names = pa.array([b"\xff" if row == 3 else b"h" for row in range(rows)])
+    headers = pa.StructArray.from_arrays(
+        [pa.Array.from_buffers(pa.string(), rows, names.buffers()), pa.array([b"x"] * rows)],
+        names=["key", "value"],
+        mask=pa.array([row == 2 for row in range(rows)]),
+    )
+    return pa.RecordBatch.from_pydict(
+        {
+            "value": [b"row %d" % row for row in range(rows)],
+            "topic": pa.compute.if_else(pa.array([row != 0 for row in range(rows)]), topics, None),
+            "headers": pa.ListArray.from_arrays(pa.array(range(rows + 1), pa.int32()), headers),
+        }
+    )
+
+
+@pytest.mark.parametrize("rows", [6, 60])  # one by one, and as columns
+@pytest.mark.parametrize("options", [{}, {"value_serializer": AsItIs()}])
+def test_rows_that_cannot_be_read_are_rejected_alone(rows: int, options: dict[str, Any]) -> None:
+    with EmbeddedBroker() as broker:
+        servers = broker.bootstrap_servers
+        writer = partition_writer(
+            bootstrap_servers=servers,
+            on_row_error="dead_letter",
+            dead_letter_topic="dead",
+            **options,
+        )
+        (report,) = writer(iter([unreadable(rows)]))
+        (told,) = report.to_pylist()
+        assert (told["records"], told["dead_letters"]) == (rows - 4, 4)
+        written = {record.value for _, record in read_topic(servers, "readable")}
+        assert written == {b"row %d" % row for row in range(4, rows)}
+        dead = {record.value: dict(record.headers) for _, record in read_topic(servers, "dead")}
+        assert sorted(value or b"" for value in dead) == [b"row %d" % row for row in range(4)]
+        assert {letter["kprod.dlq.reason"] for letter in dead.values()} <= {
+            b"RecordTypeError",
+            b"InvalidRecordError",
+        }
+        with pytest.raises(KprodError):
+            partition_writer(bootstrap_servers=servers, **options)(iter([unreadable(rows)]))

@@ -172,13 +172,38 @@ def _by_topic(batch: Any, topics: Any) -> Iterator[tuple[str, Any]]:
 def _without_topic(topics: Any, rows: int) -> dict[int, KprodError]:
     from pyarrow import compute
 
-    if topics is not None and topics.null_count == 0:
-        return {}
-    bad = range(rows) if topics is None else compute.indices_nonzero(topics.is_null()).to_pylist()
-    return {
+    if topics is None:
+        bad = list(range(rows))
+    else:
+        bad = compute.indices_nonzero(topics.is_null()).to_pylist() if topics.null_count else []
+    faults: dict[int, KprodError] = {
         row: RecordTypeError("the record has no topic: name one, or fill the topic column")
         for row in bad
     }
+    return faults if topics is None else faults | _not_utf8(topics)
+
+
+def _not_utf8(topics: Any) -> dict[int, KprodError]:
+    """Spark lets any bytes pass for text."""
+    import pyarrow as pa
+
+    try:
+        topics.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = topics.cast(pa.large_binary()).to_pylist()
+        errors = {row: why for row, text in enumerate(texts) if (why := _undecodable(text))}
+        return {
+            row: RecordTypeError(f"its topic is no UTF-8: {why}") for row, why in errors.items()
+        }
+    return {}
+
+
+def _undecodable(text: bytes | None) -> str | None:
+    try:
+        (text or b"").decode()
+    except UnicodeDecodeError as error:
+        return error.reason
+    return None
 
 
 def _topics(column: Any) -> Any:
