@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, get_args
@@ -11,7 +12,7 @@ from uuid import UUID
 from kprod.clock import ExponentialBackoff
 from kprod.config.secret import exposed
 from kprod.errors import ConfigError
-from kprod.lock import Lock
+from kprod.latch import Latch
 from kprod.schema.bounded_cache import BoundedCache
 from kprod.schema.errors import IncompatibleSchemaError, RegistryError
 from kprod.schema.registry_http import RegistryHttp
@@ -30,6 +31,8 @@ T = TypeVar("T")
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 1.0
 """Seconds between attempts, doubled from the first to the longest."""
+A_MOMENT = 1.0
+"""Seconds for the end of a request that another thread makes, so that its error is told."""
 MOST_ID = 0x7FFF_FFFF
 TYPES = get_args(SchemaType)
 
@@ -65,6 +68,7 @@ class SchemaRegistry:
             security["username"], security["password"] = login
         private = concealed(security)
         self._urls = urls
+        self._seconds = timeout_ms / 1000
         self._options: dict[str, Any] = {
             **private,
             "headers": None if headers is None else dict(headers),
@@ -81,7 +85,7 @@ class SchemaRegistry:
             request_timeout_ms / 1000,
             ExponentialBackoff(FIRST_WAIT, LONGEST_WAIT),
         )
-        self._asking = Lock()  # held while one asks: the others find its answer
+        self._asking: dict[Any, _Question] = {}  # one asks, others wait for its answer
         self._known: BoundedCache[Any, RegisteredSchema] = BoundedCache(cache_size)
         self._latest: BoundedCache[str, tuple[RegisteredSchema, float]] = BoundedCache(cache_size)
 
@@ -107,13 +111,22 @@ class SchemaRegistry:
 
         None: it is asked for once. Raises SchemaNotFoundError.
         """
-        with self._asking:
+
+        def known() -> RegisteredSchema | None:
             found = self._latest.get(subject)
+            if found is None:
+                return None
+            schema, since = found
+            old = max_age_ms is not None and time.monotonic() >= since + max_age_ms / 1000
+            return None if old else schema
+
+        def ask() -> RegisteredSchema:
             now = time.monotonic()
-            if found is None or (max_age_ms is not None and now >= found[1] + max_age_ms / 1000):
-                found = self._version(subject, "latest"), now
-                self._latest.put(subject, found)
-            return found[0]
+            schema = self._version(subject, "latest")
+            self._latest.put(subject, (schema, now))
+            return schema
+
+        return self._together(("latest", subject), known, ask)
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
         """One version of ``subject``. Raises SchemaNotFoundError."""
@@ -121,13 +134,40 @@ class SchemaRegistry:
         return self._once(key, lambda: self._version(subject, str(version)))
 
     def _once(self, key: Any, ask: Callable[[], RegisteredSchema]) -> RegisteredSchema:
-        found = self._known.get(key)
-        if found is None:
-            with self._asking:
-                found = self._known.get(key)
-                if found is None:
-                    found = ask()
-                    self._known.put(key, found)
+        def asked() -> RegisteredSchema:
+            found = ask()
+            self._known.put(key, found)
+            return found
+
+        return self._together(key, lambda: self._known.get(key), asked)
+
+    def _together(
+        self,
+        key: Any,
+        known: Callable[[], RegisteredSchema | None],
+        ask: Callable[[], RegisteredSchema],
+    ) -> RegisteredSchema:
+        """What is known, or the answer to one question of all threads that ask it now."""
+        found = known()
+        deadline = time.monotonic() + self._seconds + A_MOMENT
+        while found is None:
+            mine = _Question()
+            try:
+                question = self._asking.setdefault(key, mine)
+                if question is mine:
+                    mine.answer = found = known() or ask()
+            except RegistryError as error:
+                mine.error = error
+                raise
+            finally:
+                if self._asking.get(key) is mine:
+                    del self._asking[key]
+                    mine.ended.open()
+            if question is not mine:
+                if not question.ended.wait(deadline - time.monotonic()):
+                    self._asking.pop(key, None)  # a process that was forked meanwhile has it, too
+                    raise RegistryError("schema registry: another thread has no answer in time yet")
+                found = question.told()
         return found
 
     def _registered(self, subject: str, schema: Schema, normalize: bool) -> RegisteredSchema:
@@ -160,6 +200,21 @@ class SchemaRegistry:
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({', '.join(self._urls)!r})"
+
+
+class _Question:
+    """A request that one thread makes, and others wait for."""
+
+    def __init__(self) -> None:
+        self.ended = Latch()
+        self.answer: RegisteredSchema | None = None
+        self.error: RegistryError | None = None
+
+    def told(self) -> RegisteredSchema | None:
+        """The answer; None where the thread that asked was interrupted. Raises its error."""
+        if self.error is not None:
+            raise copy.copy(self.error)  # its traceback is that of one thread
+        return self.answer
 
 
 def _again(urls: list[str], options: dict[str, Any]) -> SchemaRegistry:

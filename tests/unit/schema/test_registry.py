@@ -202,6 +202,67 @@ def test_silence_ends(fake: FakeRegistry) -> None:
         SchemaRegistry(fake.url, request_timeout_ms=200, timeout_ms=400).latest("s")
 
 
+def test_no_thread_waits_for_the_time_of_another(fake: FakeRegistry) -> None:
+    fake.register("known", {"schema": '"string"'})
+    registry = SchemaRegistry(fake.url, request_timeout_ms=1000, timeout_ms=1000)
+    registry.latest("known")
+    fake.odd = lambda _: (SILENCE, None)
+    together = threading.Barrier(7)
+    took: list[float] = []
+
+    def ask(subject: str) -> None:
+        together.wait()
+        began = time.monotonic()
+        with pytest.raises(RegistryError, match="no answer within"):
+            registry.latest(subject)
+        took.append(time.monotonic() - began)
+
+    threads = [threading.Thread(target=ask, args=(subject,)) for subject in "aaabbb"]
+    for thread in threads:
+        thread.start()
+    together.wait()
+    began = time.monotonic()
+    registry.latest("known", max_age_ms=60_000)
+    assert time.monotonic() - began < 0.5
+    for thread in threads:
+        thread.join()
+    assert len(took) == 6
+    assert max(took) < 1.9
+    assert len(fake.asked) == 3
+
+
+def test_a_question_that_was_interrupted_is_asked_by_another(fake: FakeRegistry) -> None:
+    """What one thread breaks off, a token of the application's for instance, ends no other."""
+    asking, go_on = threading.Event(), threading.Event()
+    asked: list[int] = []
+
+    def token() -> str:
+        asked.append(1)
+        if len(asked) == 1:
+            asking.set()
+            go_on.wait()
+            raise KeyboardInterrupt
+        return "token"
+
+    fake.register("s", {"schema": '"string"'})
+    registry = SchemaRegistry(fake.url, token=token)
+
+    def broken_off() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            registry.latest("s")
+
+    first = threading.Thread(target=broken_off)
+    first.start()
+    asking.wait()
+    second = threading.Thread(target=registry.latest, args=("s",))
+    second.start()
+    go_on.set()
+    first.join()
+    second.join()
+    assert len(fake.asked) == 1
+    assert registry.latest("s").id == 1
+
+
 def test_addresses_are_tried_in_turn(fake: FakeRegistry) -> None:
     registry = SchemaRegistry(f"http://127.0.0.1:{free_port()}, {fake.url}")
     assert registry.register("s", ORDER).id == 1
