@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from typing import Any, Protocol
+from urllib.parse import urljoin
 
 from kprod.errors import ConfigError
 from kprod.schema.flat_avro import FlatField, flat_fields
@@ -103,8 +104,7 @@ class JsonEncoding:
         try:
             from jsonschema import Draft202012Validator, SchemaError
             from jsonschema.validators import validator_for
-            from referencing import Registry, Resource
-            from referencing.jsonschema import DRAFT202012
+            from referencing import Registry
         except ImportError:
             raise ConfigError(f"JSON Schema needs jsonschema: {_NEEDED}") from None
         schema = parsed_json(self.text)
@@ -115,11 +115,28 @@ class JsonEncoding:
             raise ConfigError(f"schema: {printable(error.message)}") from None
         except RecursionError as error:
             raise unusable(error) from None
-        known: Any = Registry().with_resources(
-            (uri, Resource.from_contents(parsed_json(found), default_specification=DRAFT202012))
-            for uri, found in self.resources
-        )
+        try:
+            known: Any = Registry().with_resources(_by_uri(schema, self.resources))
+        except (AttributeError, TypeError, ValueError) as error:  # an $id that is no URI
+            raise unusable(error) from None
         return kind(schema, registry=known)
+
+
+def _by_uri(schema: Any, resources: tuple[tuple[str, str], ...]) -> list[tuple[str, Any]]:
+    """The resources by the names that ``$ref`` has, and by the URIs that these stand for.
+
+    A relative URI counts from the URI of the schema it stands in.
+    """
+    from referencing import Resource
+    from referencing.jsonschema import DRAFT202012
+
+    known: dict[str, Any] = {
+        uri: Resource.from_contents(parsed_json(found), default_specification=DRAFT202012)
+        for uri, found in resources
+    }
+    root: Any = Resource.from_contents(schema, default_specification=DRAFT202012)
+    bases = [base for each in (root, *known.values()) if (base := each.id())]
+    return [(urljoin(base, uri), each) for base in ("", *bases) for uri, each in known.items()]
 
 
 @dataclass(frozen=True, slots=True)

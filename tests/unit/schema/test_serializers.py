@@ -183,6 +183,35 @@ def test_json_schema(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     assert careless.serialize("t", [], {"who": 5}) == b'\0\0\0\0\2{"who":5}'
 
 
+def test_references_of_json_count_from_the_schema_that_has_them(
+    fake: FakeRegistry, registry: SchemaRegistry
+) -> None:
+    street = {"$id": "https://shop.example/parts/street.json", "type": "string"}
+    place = {
+        "$id": "https://shop.example/parts/place.json",
+        "properties": {"street": {"$ref": "street.json"}},
+    }
+    of_place = [{"name": "street.json", "subject": "street", "version": 1}]
+    fake.register("street", {"schema": json.dumps(street), "schemaType": "JSON"})
+    fake.register(
+        "place", {"schema": json.dumps(place), "schemaType": "JSON", "references": of_place}
+    )
+    order = {
+        "$id": "https://shop.example/order.json",
+        "properties": {"to": {"$ref": "parts/place.json"}, "next": {"$ref": "order.json"}},
+    }
+    serializer = JsonSchemaSerializer(
+        registry, order, references=[SchemaReference("parts/place.json", "place", 1)]
+    )
+    assert serializer.serialize("t", [], {"to": {"street": "x"}, "next": {}}) is not None
+    with pytest.raises(Exception, match="5 is not of type 'string'"):
+        serializer.serialize("t", [], {"next": {"to": {"street": 5}}})
+    fake.register("odd", {"schema": '{"$id": 5}', "schemaType": "JSON"})
+    odd = JsonSchemaSerializer(registry, order, references=[SchemaReference("odd", "odd", 1)])
+    with pytest.raises(ConfigError, match="schema: "):
+        odd.serialize("odd", [], {})
+
+
 def test_protobuf(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     serializer = ProtobufSerializer(registry, Order)
     message = Order(id=5, buyer=Customer(name="a"))
