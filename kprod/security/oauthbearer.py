@@ -100,10 +100,13 @@ class ProvidedTokens:
         match told:
             case (str(token), int() | float() as expires):
                 if expires <= now:
-                    raise SaslAuthenticationError("OAUTHBEARER: the token has expired already")
+                    raise SaslAuthenticationError(
+                        f"{self._mechanism}: the token has expired already"
+                    )
                 return token, now + (expires - now) * AHEAD, expires
         raise SaslAuthenticationError(
-            "OAUTHBEARER: the provider returned neither a token nor a token and when it expires"
+            f"{self._mechanism}: the provider returned neither a token nor a token and when it"
+            " expires"
         )
 
     def extensions(self) -> Sequence[tuple[str, str]]:

@@ -313,6 +313,13 @@ def test_tokens_of_an_issuer_are_used_until_they_are_old(
             refused.register("u", ORDER)
 
 
+@pytest.mark.parametrize("told", [("old", 1.0), 5])
+def test_a_token_that_is_none_is_one_of_the_registry(fake: FakeRegistry, told: Any) -> None:
+    with pytest.raises(RegistryError, match=r"schema registry: the (token|provider)") as raised:
+        SchemaRegistry(fake.url, token=lambda: told).latest("s")
+    assert "OAUTHBEARER" not in str(raised.value)
+
+
 def _trusting(authority: str) -> Any:
     import ssl
 
