@@ -164,9 +164,15 @@ def _why_not(read: Callable[[Any], Any], column: Any) -> RecordTypeError | None:
 
 def _milliseconds(column: Any) -> list[Any]:
     import pyarrow as pa
+    from pyarrow import compute
 
     if pa.types.is_timestamp(column.type):
+        told = column.cast(pa.int64())
+        parts = {"us": 1_000, "ns": 1_000_000}.get(column.type.unit, 1)
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+        if parts > 1:  # cut towards zero by the cast, which is upwards before 1970
+            above = compute.greater(compute.multiply(column, parts), told)
+            column = compute.subtract(column, above.cast(pa.int64()))
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise RecordTypeError(
             f"the timestamp column must hold timestamps or ms since the epoch, not {column.type}"

@@ -88,3 +88,13 @@ def test_columns_that_fit_no_record_are_refused(columns: Any, complaint: str) ->
     shapes = RecordShapes(topic=None if "topic" in columns else "t")
     with pytest.raises(RecordTypeError, match=complaint):
         list(read_batch(pa.RecordBatch.from_pydict(columns), shapes))
+
+
+def test_times_before_1970_are_cut_downwards() -> None:
+    for unit in ("us", "ns"):
+        parts = {"us": 10**3, "ns": 10**6}[unit]
+        told = [-parts - 1, -parts, -1, 0, 1, 2**63 - 1, -(2**63) + 1]
+        times = pa.array([*told, None], pa.timestamp(unit, "UTC"))
+        batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 8, "timestamp": times})
+        read = read_batch(batch, RecordShapes(topic="t"))
+        assert [timestamp for *_, timestamp in read] == [*(each // parts for each in told), None]
