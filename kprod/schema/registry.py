@@ -64,7 +64,7 @@ class SchemaRegistry:
         _check(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, cache_size=cache_size)
         _need_urllib3()
         urls, login = addresses(url)
-        if login is not None and "username" not in security:
+        if login is not None and security.get("username") is None:
             security["username"], security["password"] = login
         private = concealed(security)
         self._urls = urls

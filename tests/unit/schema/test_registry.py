@@ -313,6 +313,13 @@ def test_tokens_of_an_issuer_are_used_until_they_are_old(
             refused.register("u", ORDER)
 
 
+def test_a_user_of_none_leaves_that_of_the_address(fake: FakeRegistry) -> None:
+    fake.register("s", {"schema": '"string"'})
+    with_login = fake.url.replace("//", "//me:secret@")
+    SchemaRegistry(with_login, username=None, password=None).latest("s")
+    assert told(fake) == "Basic " + base64.b64encode(b"me:secret").decode()
+
+
 @pytest.mark.parametrize("told", [("old", 1.0), 5])
 def test_a_token_that_is_none_is_one_of_the_registry(fake: FakeRegistry, told: Any) -> None:
     with pytest.raises(RegistryError, match=r"schema registry: the (token|provider)") as raised:
