@@ -318,6 +318,8 @@ class Metadata:
             # Not only those the answer mentions: one it leaves out would be due at once, for ever.
             self._new_topics = self._new_topics - self._asked  # a set that was large stays it
             self._asked = set()
+            self._answers += 1
+            self._told_by.update((topic.name or "", self._answers) for topic in usable)
             for name, error in errors.items():
                 if not error.retriable and self._last_use.pop(name, None) is not None:
                     self._dropped.add(name)  # no request asks for it until a send names it again
@@ -332,8 +334,6 @@ class Metadata:
             )
             self._in_flight, self._failures = False, 0
             self._last_success = now
-            self._answers += 1
-            self._told_by.update((topic.name or "", self._answers) for topic in usable)
             self._tell_waiters()
         for listener in self._listeners:
             listener.changed()
@@ -423,6 +423,8 @@ class Metadata:
             listener.forgotten(topics)
         with self._lock:
             self._dropped = self._dropped.difference(topics)
+            told_by = self._told_by.items()
+            self._told_by = {name: told for name, told in told_by if name not in topics}
 
     def _without_idle(self, snapshot: ClusterSnapshot, now: float) -> ClusterSnapshot:
         idle = {name for name, last in self._last_use.items() if now - last > self._max_idle}
@@ -432,5 +434,4 @@ class Metadata:
         last_use = self._last_use.items()
         self._last_use = {name: last for name, last in last_use if name not in idle}
         self._dropped.update(idle)
-        self._told_by = {name: told for name, told in self._told_by.items() if name not in idle}
         return snapshot.without_topics(idle)
