@@ -45,6 +45,15 @@ class History:
         if len(self.violations) < 20:
             self.violations.append(f"{invariant}: {what}")
 
+    def has_failed(self, tp: TopicPartition) -> bool:
+        """Whether a record of the partition has failed, also where its callback is still to come.
+
+        The client has decided by then, and sends what follows in the same turn.
+        """
+        return tp in self.failed_partitions or any(
+            sent.tp == tp and sent.future.failed() for sent in self.accepted
+        )
+
     def ends(self, sent: Sent, now: float) -> None:
         """A callback of ``sent`` was called."""
         if sent.done_at >= 0:

@@ -111,8 +111,8 @@ class SequenceWatch:
         if fields.base_sequence != known.expected and not gap_allowed:
             history.violated("I12", f"{tp}: expected sequence {known.expected}: {fields}")
         # What is refused as out of sequence may be in doubt: then it is not sent again.
-        repeats_all = not gap_allowed and tp not in history.doubted
-        if known.opens_window(transmission) > REMEMBERED and repeats_all:
+        many = known.opens_window(transmission) > REMEMBERED and tp not in history.doubted
+        if many and not history.has_failed(tp):
             history.violated("I13", f"{len(known.window)} batches of {tp}, the first unsettled")
         known.expected = (fields.last_sequence + 1) % SEQUENCES
 

@@ -392,3 +392,30 @@ def test_a_new_producer_id_is_asked_for_when_the_last_epoch_was_used_up_by_forge
         gentle=True,
     )
     assert not run(schedule).violations
+
+
+def test_a_batch_that_failed_for_good_takes_no_place_in_the_window() -> None:
+    """The client had used up its retries, and sent on before a callback told so."""
+    out = Interference("produce", "leave-out", 0, 0.0, 0.0, None)
+    schedule = Schedule(
+        seed=7208398,
+        setup=Setup(
+            nodes=3,
+            partitions=(1,),
+            handshake_version=2,
+            latency=0.002,
+            retries=1,
+            batch_size=150,
+            growth=3,
+            retry_backoff_ms=10,
+        ),
+        actions=(
+            Send(at=0.0135, topic=0, records=2, size=150),
+            Crash(at=0.0668, node=0, seconds=0.4, gap=0.01, elsewhere=True),
+            Send(at=0.0846, topic=0, records=20, size=5, keys="few"),
+            Disturb(at=0.0962, node=1, fault=out, times=1),
+            CutAll(at=0.097, node=1, silently=False),
+        ),
+        gentle=False,
+    )
+    assert not run(schedule).violations
