@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 import pytest
@@ -107,15 +109,19 @@ def test_a_follower_waits_for_a_broker_that_has_gone() -> None:
         assert values(follower, 1) == [b"back"]
 
 
+@contextmanager
+def six_records() -> Iterator[EmbeddedBroker]:
+    """A broker with 0 to 5 in one partition."""
+    with EmbeddedBroker(topics={TOPIC: 1}) as broker:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(6):
+                producer.send(TOPIC, b"%d" % number)
+        yield broker
+
+
 def test_a_group_goes_on_behind_what_it_was_shown() -> None:
     wait = LeaderWait()
-    with (
-        EmbeddedBroker(topics={TOPIC: 1}) as broker,
-        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
-    ):
-        for number in range(6):
-            producer.send(TOPIC, b"%d" % number)
-        producer.flush()
+    with six_records() as broker:
         with follow(broker, wait, "g") as follower:
             for partition, record in islice(follower.poll(), 2):
                 if record.offset == 0:  # the second one was not printed when the signal came
@@ -133,13 +139,7 @@ def test_a_group_goes_on_behind_what_it_was_shown() -> None:
 @pytest.mark.parametrize(("deleted", "committed"), [(4, 2), (0, 9)])
 def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -> None:
     """By retention, or because there is another topic of that name now."""
-    with (
-        EmbeddedBroker(topics={TOPIC: 1}) as broker,
-        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
-    ):
-        for number in range(6):
-            producer.send(TOPIC, b"%d" % number)
-        producer.flush()
+    with six_records() as broker:
         with follow(broker, LeaderWait(), "g") as follower:
             (record,) = islice((found for _, found in follower.poll()), 1)
             follower.shown(0, record._replace(offset=committed - 1))
