@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -100,12 +100,11 @@ def test_a_killed_consumer_loses_and_doubles_nothing(
 
 
 def check(members: list[Member], count: int) -> None:
-    """Each record was processed; and by one member only, once that one's commit was confirmed."""
-    by_record: dict[tuple[int, int], list[bool]] = defaultdict(list)
-    for member in members:
-        confirmed = set(member.wrote("committed"))
-        for record in member.wrote("did"):
-            by_record[record].append(record in confirmed)
-    assert len(by_record) == count
-    doubled = {record: told for record, told in by_record.items() if sum(told) > 1}
-    assert not doubled
+    """Each record was processed, and its commit confirmed once: to one member, for one reading.
+
+    A member that lost its partition with a record in hand may get the partition back. It writes
+    ``did`` twice, and its first commit was refused: the lines of commits are what counts.
+    """
+    assert len({record for member in members for record in member.wrote("did")}) == count
+    commits = Counter(record for member in members for record in member.wrote("committed"))
+    assert not {record: times for record, times in commits.items() if times > 1}
