@@ -73,7 +73,7 @@ def read_pem(option: str, source: str, password: Password | None = None) -> str:
     Raises ConfigError, naming ``option``, for a file that cannot be read or is something else.
     """
     if is_pem(source):
-        return source
+        return _ascii(source)
     data = _read(option, source)
     if data.startswith(_JKS):
         raise ConfigError(
@@ -84,7 +84,12 @@ def read_pem(option: str, source: str, password: Password | None = None) -> str:
     text = data.decode("utf-8", "replace")
     if "-----BEGIN " not in text:
         raise ConfigError(f"{option}: there is neither PEM nor PKCS#12 in {source!r}")
-    return text
+    return _ascii(text)
+
+
+def _ascii(text: str) -> str:
+    """Without other characters, which stand in comments only: ``ssl`` takes no text with them."""
+    return text.encode("ascii", "ignore").decode()
 
 
 def _read(option: str, path: str) -> bytes:
@@ -159,6 +164,9 @@ def _made(settings: TlsSettings) -> ssl.SSLContext:
         return _make(settings)
     except ConfigError as error:
         failure = error
+    except Exception as error:  # of code that tells a password: the text might have it
+        kind = f"{type(error).__module__}.{type(error).__qualname__}"
+        failure = ConfigError(f"certificates and keys cannot be read: {kind}")
     failure.__traceback__ = None  # its frames hold keys, which an error report may show
     raise failure
 

@@ -1,0 +1,73 @@
+"""What contexts are made of: files with comments, and passwords that code of others tells."""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from pathlib import Path
+
+import pytest
+
+from kprod.errors import ConfigError
+from kprod.security.client_credentials import trusting
+from kprod.transport.tls_context import TlsContexts, TlsSettings, read_pem
+from tests.support.certificates import KEY_PASSWORD, Certificates
+
+CANARY = "canary-5ecret"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+def test_names_of_authorities_may_have_any_letters(
+    encoding: str, certificates: Certificates, tmp_path: Path
+) -> None:
+    """As in the bundle of Red Hat's systems, and in that of curl."""
+    bundle = tmp_path / "bundle.pem"
+    text = f"# Autorité Föderal\n{Path(certificates.ca).read_text()}"
+    bundle.write_text(text, encoding=encoding)
+    for source in (str(bundle), text):
+        assert len(TlsContexts(TlsSettings(cafile=source)).current().get_ca_certs()) == 1
+        assert len(trusting(source).get_ca_certs()) == 1
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_certificate(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    marked = tmp_path / "marked.pem"
+    marked.write_bytes(b"\xef\xbb\xbf" + Path(certificates.ca).read_bytes())
+    assert read_pem("ssl_cafile", str(marked)).startswith("-----BEGIN CERTIFICATE")
+    assert len(TlsContexts(TlsSettings(cafile=str(marked))).current().get_ca_certs()) == 1
+
+
+def failing() -> str:
+    raise RuntimeError(CANARY)
+
+
+def test_what_a_password_fails_with_is_told_by_its_type(certificates: Certificates) -> None:
+    key = certificates.encrypted_key()
+    with pytest.raises(ConfigError, match=r"builtins\.RuntimeError") as raised:
+        TlsContexts(TlsSettings(certfile=key, key_password=failing))
+    shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    assert CANARY not in "".join(shown.format())
+
+
+def test_a_password_that_fails_later_leaves_what_was_read(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = certificates.encrypted_key()
+    fails: list[bool] = []
+    contexts = TlsContexts(
+        TlsSettings(certfile=key, key_password=lambda: failing() if fails else KEY_PASSWORD)
+    )
+    before = contexts.current()
+    fails.append(True)
+    os.utime(key, (1, 1))
+    with caplog.at_level(logging.WARNING):
+        assert contexts.current() is before
+    assert "RuntimeError" in caplog.text
+    assert CANARY not in caplog.text
