@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from kprod.config.addresses import MAX_PORT
 from kprod.config.kinds import Refused
 from kprod.config.reading import OptionReader
 from kprod.config.rules import is_installed
@@ -125,7 +126,7 @@ _PACKAGES = {
     "GSSAPI": ("gssapi", "kprod[gssapi]"),
 }
 _ENDPOINT = re.compile(
-    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?"
     r"([/?][!-.0-\[\]-~/]*)?"
 )
 """Whole URLs of which no two parsers can think differently: no user, no backslash, no blank."""
@@ -255,7 +256,8 @@ def _endpoint(url: str) -> Iterable[str]:
     """Only https, or this machine: another URL could be one that reads files (CVE-2025-27817)."""
     found = _ENDPOINT.fullmatch(url)
     local = found is not None and found["host"].lower() in ("localhost", "127.0.0.1", "[::1]")
-    if found is None or (found["scheme"] != "https" and not local):
+    possible = found is not None and 0 < int(found["port"] or 1) <= MAX_PORT
+    if found is None or not possible or (found["scheme"] != "https" and not local):
         yield f"{_CLIENT[0]}: expected https://HOST/..., or http on this machine"
     elif not is_installed("urllib3"):
         yield f"{_CLIENT[0]} needs the package kprod[oauth], which is not installed"
@@ -269,11 +271,29 @@ def _ways(reader: OptionReader) -> Iterable[str]:
     if proxy is not None:
         if transport != "tcp":
             yield "proxy_url needs transport='tcp'"
-        if not proxy.startswith(("socks5://", "socks5h://", "http://")) or "@:" in proxy:
-            yield "proxy_url: expected socks5://, socks5h:// or http://[user:password@]host:port"
+        if not _is_proxy(proxy):
+            yield (
+                "proxy_url: expected socks5://, socks5h:// or http://[user:password@]host:port; in"
+                " user and password %2F stands for a slash, %3F for ?, %23 for # and %5B for ["
+            )
         elif proxy.startswith("socks") and not is_installed("python_socks"):
             yield "proxy_url: socks5 needs the package kprod[proxy], which is not installed"
     if path is not None and transport != "unix":
         yield "unix_socket_path needs transport='unix'"
     if path is None and transport == "unix":
         yield "transport='unix' needs unix_socket_path"
+
+
+def _is_proxy(url: str) -> bool:
+    """Whether it is the whole address of a proxy. Nothing of it is told: it may be a password."""
+    from urllib.parse import urlsplit  # 2 ms, for a proxy only
+
+    try:
+        found = urlsplit(url)
+        port = found.port
+    except ValueError:
+        return False
+    placed = bool(found.hostname) and (found.scheme == "http" if port is None else port > 0)
+    # What is behind the host was the rest of a password, most likely.
+    whole = found.path in ("", "/") and not found.query and not found.fragment
+    return placed and whole and url.startswith(("socks5://", "socks5h://", "http://"))

@@ -228,3 +228,51 @@ def test_only_socks_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tunnel.proxy_url is not None
     with pytest.raises(ConfigError, match=r"socks5 needs the package kprod\[proxy\]"):
         ProducerConfig.from_options({"proxy_url": "socks5://proxy:1080"})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:canary/ss@proxy:3128",
+        "http://user:canary?ss@proxy:3128",
+        "socks5://user:canary#ss@proxy:1080",
+        "socks5://user:12/canary@proxy:1080",
+        "http://user:can[ary@proxy:3128",
+        "http://proxy:canary",
+        "http://proxy:99999",
+        "socks5://proxy",
+        "socks5h://:1080",
+        "http://user:canary@",
+    ],
+)
+def test_a_proxy_that_no_parser_could_find(url: str) -> None:
+    """Of a password with a slash the first part would be taken for the host's name, and told."""
+    with pytest.raises(ConfigError, match=r"proxy_url: expected socks5://.*%2F") as raised:
+        ProducerConfig.from_options({"proxy_url": url})
+    assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://proxy",
+        "http://proxy:3128/",
+        "http://user:p%2Fw@[::1]:3128",
+        "socks5://u:p@w@proxy:1080",
+        "socks5h://proxy:1080",
+    ],
+)
+def test_ways_to_write_a_proxy(url: str) -> None:
+    assert ProducerConfig.from_options({"proxy_url": url}).proxy_url is not None
+
+
+def test_the_port_of_an_issuer_is_a_port() -> None:
+    options = {
+        **OAUTH,
+        "sasl_oauthbearer_client_id": "c",
+        "sasl_oauthbearer_client_secret": "s",
+    }
+    for port in ("0", "65536", "99999"):
+        with pytest.raises(ConfigError, match=f"{URL}: expected https://HOST"):
+            ProducerConfig.from_options({**options, URL: f"https://issuer:{port}/t?key=canary"})
+    ProducerConfig.from_options({**options, URL: "https://issuer:65535/t"})
