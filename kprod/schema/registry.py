@@ -17,9 +17,10 @@ from kprod.schema.bounded_cache import BoundedCache
 from kprod.schema.errors import IncompatibleSchemaError, RegistryError
 from kprod.schema.registry_http import RegistryHttp
 from kprod.schema.registry_security import (
+    Address,
     RegistrySecurity,
     addresses,
-    authorization,
+    authorizations,
     concealed,
     tls_settings,
 )
@@ -40,12 +41,13 @@ TYPES = get_args(SchemaType)
 class SchemaRegistry:
     """Registers and finds schemas. Thread-safe; what it was told is kept, up to ``cache_size``.
 
-    ``url``: the address, or several, tried in turn. ``username`` and ``password``, or ``token``
-    authenticate the client: ``password`` and ``token`` are text or callables, ``token`` also a
-    provider with ``token()``, ``ClientCredentials`` for one (OAuth). ``ssl_cafile``,
-    ``ssl_certfile``, ``ssl_keyfile`` (paths or PEM) and ``ssl_password`` are for HTTPS, as those of
-    the producer; ``ssl_context`` replaces them. ``headers`` go with every request. A call waits at
-    most ``timeout_ms`` with all its attempts, for one of them at most ``request_timeout_ms``.
+    ``url``: the address, or several, tried in turn. ``username`` and ``password``, those in an
+    address, or ``token`` authenticate the client: ``password`` and ``token`` are text or callables,
+    ``token`` also a provider with ``token()``, ``ClientCredentials`` for one (OAuth).
+    ``ssl_cafile``, ``ssl_certfile``, ``ssl_keyfile`` (paths or PEM) and ``ssl_password`` are for
+    HTTPS, as those of the producer; ``ssl_context`` replaces them. ``headers`` go with every
+    request. A call waits at most ``timeout_ms`` with all its attempts, for one of them at most
+    ``request_timeout_ms``.
 
     Raises ConfigError for a bad option. A pickle holds the options, and raises TypeError if a
     secret is among them as text. Nothing is connected before it is asked.
@@ -63,11 +65,11 @@ class SchemaRegistry:
     ) -> None:
         _check(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, cache_size=cache_size)
         _need_urllib3()
-        urls, login = addresses(url)
-        if login is not None and security.get("username") is None:
-            security["username"], security["password"] = login
+        found = addresses(url)
+        if security.get("username") is not None:
+            found = [address._replace(login=None) for address in found]
         private = concealed(security)
-        self._urls = urls
+        self._addresses = found
         self._seconds = timeout_ms / 1000
         self._options: dict[str, Any] = {
             **private,
@@ -77,8 +79,8 @@ class SchemaRegistry:
             "cache_size": cache_size,
         }
         self._http = RegistryHttp(
-            urls,
-            authorization(private),
+            [address.url for address in found],
+            authorizations(found, private),
             headers or {},
             tls_settings(private),
             timeout_ms / 1000,
@@ -196,10 +198,10 @@ class SchemaRegistry:
         return self._http.ask(method, path, body)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._urls, self._options)
+        return _again, (self._addresses, self._options)
 
     def __repr__(self) -> str:
-        return f"SchemaRegistry({', '.join(self._urls)!r})"
+        return f"SchemaRegistry({', '.join(address.url for address in self._addresses)!r})"
 
 
 class _Question:
@@ -217,7 +219,8 @@ class _Question:
         return self.answer
 
 
-def _again(urls: list[str], options: dict[str, Any]) -> SchemaRegistry:
+def _again(found: list[Address], options: dict[str, Any]) -> SchemaRegistry:
+    urls = [address.with_login() for address in found]
     return SchemaRegistry(urls, **{name: exposed(value) for name, value in options.items()})
 
 

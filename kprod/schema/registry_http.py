@@ -35,13 +35,13 @@ class RegistryHttp:
     """Asks the registry, and asks again while a failure may pass. Thread-safe.
 
     ``seconds`` bounds a call with all its attempts, ``request_seconds`` each attempt. Addresses are
-    tried in turn, beginning with the one that answered last.
+    tried in turn, beginning with the one that answered last; each has an authorization.
     """
 
     def __init__(
         self,
         urls: Sequence[str],
-        authorization: Authorization,
+        authorizations: Sequence[Authorization],
         headers: Mapping[str, str],
         tls: TlsSettings,
         seconds: float,
@@ -49,7 +49,7 @@ class RegistryHttp:
         backoff: ExponentialBackoff,
     ) -> None:
         self._urls = [url.rstrip("/") for url in urls]
-        self._authorization = authorization
+        self._authorizations = authorizations  # one for each of them
         self._headers = dict(headers)
         self._contexts = TlsContexts(tls) if any(url.startswith("https") for url in urls) else None
         self._tls_lock = Lock()
@@ -93,21 +93,22 @@ class RegistryHttp:
             left = min(self._request_seconds, deadline - time.monotonic())
             if left <= 0 and found is not None:
                 break
-            found = self._once(self._urls[at], method, path, body, max(left, 0.001))
+            found = self._once(at, method, path, body, max(left, 0.001))
             if not (isinstance(found, RegistryError) and found.retriable):
                 self._first = at
                 break
         return found
 
     def _once(
-        self, url: str, method: str, path: str, body: Mapping[str, Any] | None, seconds: float
+        self, at: int, method: str, path: str, body: Mapping[str, Any] | None, seconds: float
     ) -> Any:
+        url = self._urls[at]
         try:
             answer = request(
                 method,
                 url + path,
                 body=None if body is None else json.dumps(body),
-                headers=self._all_headers(),
+                headers=self._all_headers(self._authorizations[at]),
                 context=self._context(),
                 timeout=seconds,
                 most_bytes=MOST_BYTES,
@@ -116,12 +117,12 @@ class RegistryHttp:
             return RegistryError(f"schema registry {url}: {error}")
         return _read(f"schema registry {url}: {method} {path.partition('?')[0]}", answer)
 
-    def _all_headers(self) -> dict[str, str]:
+    def _all_headers(self, authorization: Authorization) -> dict[str, str]:
         return {
             "accept": f"{MEDIA_TYPE}, application/json",
             "content-type": MEDIA_TYPE,
             "user-agent": "kprod",
-            **self._authorization(),
+            **authorization(),
             **self._headers,
         }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
-from urllib.parse import SplitResult, unquote, urlsplit
+from typing import Any, NamedTuple, TypedDict
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from kprod.config.secret import Secret, exposed
 from kprod.errors import ConfigError, KprodError
@@ -70,6 +70,21 @@ def authorization(options: dict[str, Any]) -> Authorization:
     return dict
 
 
+def authorizations(found: Sequence[Address], options: dict[str, Any]) -> list[Authorization]:
+    """What authenticates the client at each address: the login in it, if any has one.
+
+    An address without a login takes the last one that stands in another. Raises ConfigError.
+    """
+    last = next((each.login for each in reversed(found) if each.login), None)
+    if last is None:
+        return [authorization(options)] * len(found)
+    logins = [each.login or last for each in found]
+    return [
+        authorization({**options, "username": username, "password": password})
+        for username, password in logins
+    ]
+
+
 def _secret(given: Any, name: str) -> Secret:
     return given if isinstance(given, Secret) else Secret(given, name)
 
@@ -87,23 +102,41 @@ def _basic(username: str, password: str) -> dict[str, str]:
     return {"authorization": f"Basic {login.decode()}"}
 
 
-def addresses(url: str | Sequence[str]) -> tuple[list[str], tuple[str, str] | None]:
-    """The addresses without credentials, and those that stood in one.
+class Address(NamedTuple):
+    """The URL of a registry without user and password, and these; None where it has none."""
 
-    ``url``: one, several with commas between them, or a sequence. Raises ConfigError.
+    url: str
+    login: tuple[str, Secret] | None
+
+    def with_login(self) -> str:
+        """The URL as it was given."""
+        if self.login is None:
+            return self.url
+        username, password = self.login
+        parts = urlsplit(self.url)
+        login = f"{quote(username, safe='')}:{quote(password.reveal(), safe='')}"
+        return parts._replace(netloc=f"{login}@{parts.netloc}").geturl()
+
+
+def addresses(url: str | Sequence[str]) -> list[Address]:
+    """The addresses in ``url``: one, several with commas between them, or a sequence.
+
+    Raises ConfigError.
     """
     given = url.split(",") if isinstance(url, str) else list(url)
-    urls, login = [], None
-    for each in given:
-        parts = urlsplit(each.strip())
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError("url: expected http://host:port or https://host:port of a registry")
-        if parts.username is not None:
-            login = unquote(parts.username), unquote(parts.password or "")
-        urls.append(_without_login(parts))
-    if not urls:
+    if not given:
         raise ConfigError("url: expected the address of a registry, got none")
-    return urls, login
+    return [_address(each.strip()) for each in given]
+
+
+def _address(url: str) -> Address:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("url: expected http://host:port or https://host:port of a registry")
+    login = None
+    if parts.username is not None:
+        login = unquote(parts.username), Secret(unquote(parts.password or ""), "password")
+    return Address(_without_login(parts), login)
 
 
 def _without_login(parts: SplitResult) -> str:

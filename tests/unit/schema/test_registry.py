@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import pickle
 import threading
@@ -318,6 +319,20 @@ def test_a_user_of_none_leaves_that_of_the_address(fake: FakeRegistry) -> None:
     with_login = fake.url.replace("//", "//me:secret@")
     SchemaRegistry(with_login, username=None, password=None).latest("s")
     assert told(fake) == "Basic " + base64.b64encode(b"me:secret").decode()
+
+
+def test_each_address_has_a_login_of_its_own(fake: FakeRegistry) -> None:
+    """An address without one takes that of another."""
+    fake.odd = lambda _: (503, b"") if len(fake.asked) < 3 else None
+    urls = [fake.url.replace("//", f"//{login}") for login in ("me:1@", "", "you:2@")]
+    registry = SchemaRegistry(urls)
+    for asks in (registry, copy.copy(registry), SchemaRegistry(",".join(urls))):
+        fake.asked.clear()
+        asks.register("s", ORDER)
+        logins = [asked.headers["authorization"].removeprefix("Basic ") for asked in fake.asked]
+        assert [base64.b64decode(login) for login in logins] == [b"me:1", b"you:2", b"you:2"]
+    SchemaRegistry(urls, username="other", password="3").register("s", ORDER)
+    assert told(fake) == "Basic " + base64.b64encode(b"other:3").decode()
 
 
 @pytest.mark.parametrize("told", [("old", 1.0), 5])
