@@ -16,7 +16,7 @@ from kprod.schema.errors import (
     RegistryError,
     SchemaNotFoundError,
 )
-from kprod.security.http_request import Answer, NoAnswer, request
+from kprod.security.http_request import Answer, Distrusted, NoAnswer, request
 from kprod.transport.tls_context import TlsContexts, TlsSettings
 from kprod_ext.peer_text import printable
 
@@ -86,17 +86,22 @@ class RegistryHttp:
     def _round(
         self, method: str, path: str, body: Mapping[str, Any] | None, deadline: float
     ) -> Any:
-        """The JSON of the first address that gives any, or the last one's RegistryError."""
+        """The JSON of the first address that gives any, or a RegistryError.
+
+        That is the last one that may pass, if there is any.
+        """
         first, found = self._first, None
         for turn in range(len(self._urls)):
             at = (first + turn) % len(self._urls)
             left = min(self._request_seconds, deadline - time.monotonic())
             if left <= 0 and found is not None:
                 break
-            found = self._once(at, method, path, body, max(left, 0.001))
-            if not (isinstance(found, RegistryError) and found.retriable):
+            told = self._once(at, method, path, body, max(left, 0.001))
+            if not _asks_another(told):
                 self._first = at
-                break
+                return told
+            if found is None or told.retriable:
+                found = told
         return found
 
     def _once(
@@ -113,6 +118,10 @@ class RegistryHttp:
                 timeout=seconds,
                 most_bytes=MOST_BYTES,
             )
+        except Distrusted as error:
+            refused = RegistryError(f"schema registry {url}: its certificate was refused: {error}")
+            refused.retriable = False
+            return refused
         except NoAnswer as error:
             return RegistryError(f"schema registry {url}: {error}")
         return _read(f"schema registry {url}: {method} {path.partition('?')[0]}", answer)
@@ -131,6 +140,11 @@ class RegistryHttp:
             return None
         with self._tls_lock:
             return self._contexts.current()
+
+
+def _asks_another(told: Any) -> bool:
+    """Whether another address may have an answer: this one has none, or not now."""
+    return isinstance(told, RegistryError) and (told.retriable or told.status is None)
 
 
 def _read(what: str, answer: Answer) -> Any:

@@ -22,6 +22,10 @@ class NoAnswer(Exception):
     """No whole answer came; the text says why. It names no address: a query may hold a key."""
 
 
+class Distrusted(NoAnswer):
+    """The server's certificate cannot be verified."""
+
+
 class Answer(NamedTuple):
     """The server's answer. ``body`` is its first ``most_bytes`` bytes."""
 
@@ -41,12 +45,13 @@ def request(
 ) -> Answer:
     """Ask once, over a connection of its own; redirects are not followed. Any thread.
 
-    ``context`` is for HTTPS. ``timeout``: seconds for all of it. Raises NoAnswer.
+    ``context`` is for HTTPS. ``timeout``: seconds for all of it. Raises NoAnswer; Distrusted for a
+    certificate that cannot be verified.
     """
     from urllib3 import PoolManager, Timeout
     from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
 
-    reason = ""
+    reason, kind = "", NoAnswer
     with (
         _Unlogged(),
         TimeLimit(timeout) as limit,
@@ -68,12 +73,14 @@ def request(
             if not limit.over:  # then it may end too early
                 return answer
         except NewConnectionError as error:  # which is a TimeoutError to urllib3
-            reason = _cause(error)
+            reason = _told(error)
         except TimeoutError:
             pass
         except HTTPError as error:
-            reason = "" if limit.over else _cause(error)
-    raise NoAnswer(reason or f"no answer within {timeout:g} s")
+            if isinstance(_first_cause(error), ssl.SSLCertVerificationError):
+                kind = Distrusted
+            reason = "" if limit.over and kind is NoAnswer else _told(error)
+    raise kind(reason or f"no answer within {timeout:g} s")
 
 
 class _Unlogged(logging.Filter):
@@ -103,11 +110,17 @@ def _body(response: BaseHTTPResponse, most_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _cause(error: Exception) -> str:
-    """The first cause of an error; urllib3 puts its own objects around it."""
-    found: BaseException = error
+def _first_cause(error: BaseException) -> BaseException:
+    """The error that began it; urllib3 puts its own around it."""
+    found = error
     while (deeper := found.__cause__ or found.__context__) is not None:
         found = deeper
+    return found
+
+
+def _told(error: Exception) -> str:
+    """The text of the first cause, in one line."""
+    found = _first_cause(error)
     said = found.strerror if isinstance(found, OSError) and found.strerror else str(found)
     return printable(" ".join(said.split())) or type(found).__name__
 

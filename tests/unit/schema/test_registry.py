@@ -356,6 +356,32 @@ def test_tls(tmp_path: Path) -> None:
             SchemaRegistry(fake.url, timeout_ms=1000).register("s", ORDER)
 
 
+def test_a_certificate_that_is_not_trusted_is_told_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificates = Certificates(tmp_path)
+    with FakeRegistry(certfile=certificates.server) as fake:
+        with pytest.raises(RegistryError, match=r"its certificate was refused: .*verify") as raised:
+            SchemaRegistry(fake.url, timeout_ms=1000).register("s", ORDER)
+        assert not raised.value.retriable
+        assert caplog.records == []
+        nobody = f"https://localhost:{free_port()}"
+        with pytest.raises(RegistryError):
+            SchemaRegistry(f"{nobody},{fake.url}", timeout_ms=300).register("s", ORDER)
+        assert "trying again" in caplog.text, "the other address may answer later"
+
+
+def test_a_certificate_that_is_not_trusted_leaves_other_addresses(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with (
+        FakeRegistry(certfile=certificates.of_another_authority("localhost")) as strange,
+        FakeRegistry(certfile=certificates.server) as fake,
+    ):
+        registry = SchemaRegistry([strange.url, fake.url], ssl_cafile=certificates.ca)
+        assert registry.register("s", ORDER).id == 1
+        assert strange.asked == []
+
+
 def test_no_secret_is_shown_or_pickled(fake: FakeRegistry, monkeypatch: Any) -> None:
     url = fake.url.replace("//", "//me:canary-1@")
     for options in ({"password": "canary-1", "username": "me"}, {"token": "canary-1"}, {}):
