@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ PREFIX = "kafka."
 ISOLATION = {"read_committed": True, "read_uncommitted": False}
 EARLIEST, LATEST = "earliest", "latest"
 SPARKS_OWN = frozenset({"path", "includeheaders"})
+OWN = frozenset({"isolation", "startingoffsets", "endingoffsets", "failondataloss"})
+TRUTHS = {"true": True, "false": False}
 STREAMING = (
     'format("kprod") reads batches only: for streams use Spark\'s own source, format("kafka"), from'
     " the package spark-sql-kafka-0-10"
@@ -49,8 +51,8 @@ class Span(InputPartition):
 class ReadOptions:
     """The topic and offsets to read, and the options for connecting. Immutable.
 
-    ``starting`` and ``ending`` are "earliest", "latest", or offsets by partition. ``committed``:
-    without records of transactions that were aborted or are open.
+    ``starting`` and ``ending`` are "earliest", "latest", or the offset of each partition.
+    ``committed``: without records of transactions that were aborted or are open.
     """
 
     topic: str
@@ -58,6 +60,8 @@ class ReadOptions:
     committed: bool = True
     starting: str | Mapping[int, int] = EARLIEST
     ending: str | Mapping[int, int] = LATEST
+    fails_on_loss: bool = True
+    """Whether offsets that the topic does not have (any more) are an error."""
 
 
 class TopicReader(DataSourceReader):
@@ -67,7 +71,11 @@ class TopicReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """The span of offsets for each task. Runs on the driver; raises KprodError."""
+        """The span of offsets for each task. Runs on the driver; raises KprodError.
+
+        That is ConfigError for offsets that leave out a partition, or that a partition does not
+        have: the records before its first one were removed.
+        """
         from kprod.broker.cluster_client import ClusterClient, PartitionReader
 
         options = self._options
@@ -75,15 +83,28 @@ class TopicReader(DataSourceReader):
         deadline = time.monotonic() + access.timeout
         spans: list[InputPartition] = []
         with ClusterClient(access.bootstrap_servers, deadline, access.security) as cluster:
-            for number, leader in sorted(cluster.leaders(options.topic).items()):
+            leaders = cluster.leaders(options.topic)
+            _check_named("startingOffsets", options.starting, options.topic, leaders.keys())
+            _check_named("endingOffsets", options.ending, options.topic, leaders.keys())
+            for number, leader in sorted(leaders.items()):
                 log = PartitionReader(
                     cluster.client(leader), options.topic, number, committed=options.committed
                 )
-                first, last = log.start(), log.end()
-                start = _offset(options.starting, number, first, last, otherwise=first)
-                end = _offset(options.ending, number, first, last, otherwise=last)
-                spans.append(Span(number, max(start, first), min(end, last)))
+                spans.append(self._span(number, log.start(), log.end()))
         return spans
+
+    def _span(self, number: int, first: int, last: int) -> Span:
+        """The part that is asked for of a partition with the offsets from ``first`` to ``last``."""
+        options = self._options
+        start = _offset(options.starting, number, first, last)
+        end = _offset(options.ending, number, first, last)
+        if options.fails_on_loss and not (first <= start <= last and end <= last):
+            raise ConfigError(
+                f"{options.topic}-{number} has offsets from {first} to {last}; asked for were"
+                f" {start} to {end}. What lay before {first} was removed, by retention for"
+                " instance; failOnDataLoss=false reads what is left"
+            )
+        return Span(number, max(start, first), min(end, last))
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """The rows of one partition. Runs in a task; raises KprodError."""
@@ -116,8 +137,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     """Parse options of ``spark.read``; the case of their names does not matter.
 
     ``kafka.*`` are about connecting, as a producer takes them; ``topic`` (or ``subscribe``),
-    ``isolation`` (or ``kafka.isolation.level``), ``startingOffsets`` and ``endingOffsets``. Raises
-    ConfigError.
+    ``isolation`` (or ``kafka.isolation.level``), ``startingOffsets``, ``endingOffsets`` and
+    ``failOnDataLoss``. Raises ConfigError.
     """
     need_broker_extra('spark.read.format("kprod")')
     client: dict[str, Any] = {}
@@ -130,28 +151,33 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
             client[name[len(PREFIX) :]] = from_text(given[len(PREFIX) :], text)
         elif name in ("topic", "subscribe"):
             own["topic"] = text
-        elif name in ("isolation", "startingoffsets", "endingoffsets"):
+        elif name in OWN:
             own[name] = text
         elif name not in SPARKS_OWN:
             raise ConfigError(
                 f"unknown option {given!r}; those about connecting are written kafka.NAME, others"
-                " are: topic, isolation, startingOffsets, endingOffsets"
+                " are: topic, isolation, startingOffsets, endingOffsets, failOnDataLoss"
             )
     if "bootstrap.servers" not in client:
         raise ConfigError("kafka.bootstrap.servers: the option is missing")
     if "topic" not in own:
         raise ConfigError("topic: the option is missing")
     topic = check_topic(own["topic"])
-    isolation = own.get("isolation", "read_committed")
-    if isolation not in ISOLATION:
-        raise ConfigError(f"isolation: expected one of {sorted(ISOLATION)}; got {isolation!r}")
+    loss = own.get("failondataloss", "true").lower()
     return ReadOptions(
         topic=topic,
         client=client,
-        committed=ISOLATION[isolation],
+        committed=_choice("isolation", own.get("isolation", "read_committed"), ISOLATION),
         starting=_offsets("startingOffsets", own.get("startingoffsets", EARLIEST), topic),
         ending=_offsets("endingOffsets", own.get("endingoffsets", LATEST), topic),
+        fails_on_loss=_choice("failOnDataLoss", loss, TRUTHS),
     )
+
+
+def _choice(name: str, text: str, choices: Mapping[str, bool]) -> bool:
+    if text not in choices:
+        raise ConfigError(f"{name}: expected one of {sorted(choices)}; got {text!r}")
+    return choices[text]
 
 
 def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
@@ -168,13 +194,21 @@ def _offsets(name: str, text: str, topic: str) -> str | dict[int, int]:
         ) from None
 
 
-def _offset(
-    told: str | Mapping[int, int], number: int, first: int, last: int, *, otherwise: int
-) -> int:
+def _check_named(
+    name: str, told: str | Mapping[int, int], topic: str, partitions: Collection[int]
+) -> None:
+    """As Spark's own source: a partition that is forgotten would be read from another offset."""
+    if not isinstance(told, str) and told.keys() != set(partitions):
+        raise ConfigError(
+            f"{name}: {topic!r} has the partitions {sorted(partitions)}, and each has to be named,"
+            f" with an offset, -2 (earliest) or -1 (latest); named are {sorted(told)}"
+        )
+
+
+def _offset(told: str | Mapping[int, int], number: int, first: int, last: int) -> int:
     if isinstance(told, str):
         return first if told == EARLIEST else last
-    offset = told.get(number, otherwise)
-    return {-1: last, -2: first}.get(offset, offset)  # as Spark's own source counts
+    return {-1: last, -2: first}.get(told[number], told[number])  # as Spark's own source counts
 
 
 def _moment(timestamp_ms: int) -> datetime.datetime | None:

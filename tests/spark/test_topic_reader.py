@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from kprod import KafkaProducer
@@ -91,7 +93,7 @@ def test_other_records_when_they_are_asked_for(servers: str) -> None:
 
 def test_from_and_to_offsets(servers: str) -> None:
     assert rows(servers, startingOffsets="latest") == []
-    some = {"startingOffsets": '{"read": {"0": 1, "1": -1}}', "endingOffsets": '{"0": 5}'}
+    some = {"startingOffsets": '{"read": {"0": 1, "1": -1}}', "endingOffsets": '{"0": 5, "1": -1}'}
     assert [row[1] for row in rows(servers, **some)] == [b"last 0"]
     assert [row[1] for row in rows(servers, endingOffsets='{"0": 1, "1": -2}')] == [b"first 0"]
     assert rows(servers, topic="empty") == []
@@ -111,11 +113,42 @@ def test_from_and_to_offsets(servers: str) -> None:
             {"kafka.bootstrap.servers": "h:1", "topic": "t", "startingOffsets": "yesterday"},
             'startingOffsets: expected "earliest", "latest", or JSON',
         ),
+        (
+            {"kafka.bootstrap.servers": "h:1", "topic": "t", "failOnDataLoss": "0"},
+            "failOnDataLoss: expected one of .*; got '0'",
+        ),
     ],
 )
 def test_options_that_are_refused(options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read_options(options)
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
+@pytest.mark.parametrize("told", ['{"0": 1}', '{"read": {"1": -1}}', '{"0": 1, "1": 1, "2": 1}'])
+def test_offsets_name_each_partition(servers: str, name: str, told: str) -> None:
+    """As for Spark's own source; another partition would be read whole without a word."""
+    with pytest.raises(ConfigError, match=rf"{name}: 'read' has the partitions \[0, 1\]"):
+        rows(servers, **{name: told})
+
+
+def test_offsets_that_are_not_there_are_an_error_unless_they_need_not_be() -> None:
+    with EmbeddedBroker(topics={"read": 1}) as broker:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(5):
+                producer.send("read", b"%d" % number)
+        servers = broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers})
+        (gone,) = admin.delete_records([Place("read", 0, 2)]).values()
+        gone.result(20)
+        for name, offset in (("startingOffsets", 1), ("startingOffsets", 6), ("endingOffsets", 6)):
+            asked = {name: f'{{"0": {offset}}}'}
+            with pytest.raises(ConfigError, match="read-0 has offsets from 2 to 5"):
+                rows(servers, **asked)
+            found = [row[4] for row in rows(servers, **asked, failOnDataLoss="False")]
+            assert found == ([] if asked == {"startingOffsets": '{"0": 6}'} else [2, 3, 4])
+        assert [row[4] for row in rows(servers, startingOffsets='{"0": 2}')] == [2, 3, 4]
+        assert rows(servers, startingOffsets='{"0": 5}', endingOffsets='{"0": 5}') == []
 
 
 def test_streams_are_left_to_sparks_own_source() -> None:
