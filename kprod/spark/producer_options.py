@@ -14,6 +14,7 @@ from kprod.config import OPTIONS, ProducerConfig
 from kprod.errors import ConfigError
 from kprod.security import FromEnvironment, FromFile
 from kprod.security.composition import mechanism_of, tls_contexts
+from kprod.spark.java_properties import java_properties
 
 if TYPE_CHECKING:
     from kprod.broker.client_security import ClientSecurity
@@ -49,11 +50,14 @@ def _found(match: re.Match[str]) -> str:
 
 
 def _property(path: str, key: str) -> str:
-    for line in FromFile(path)().splitlines():
-        name, equals, value = line.partition("=")
-        if equals and name.strip() == key and not line.lstrip().startswith(("#", "!")):
-            return value.strip()
-    raise ConfigError(f"there is no {key!r} in {path!r}")
+    text = FromFile(path)()
+    try:
+        found = java_properties(text)
+    except ValueError as error:
+        raise ConfigError(f"{path!r} is no properties file: {error}") from None
+    if key not in found:
+        raise ConfigError(f"there is no {key!r} in {path!r}")
+    return found[key]
 
 
 STAND_IN = "told-on-the-executors:9092"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import javaproperties
 import pytest
 
 from kprod.errors import ConfigError
@@ -32,6 +33,38 @@ def test_each_kind_of_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "plain": "$ {env} ${other:x}",
         "number": 5,
     }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=a\\=b\\:c\\\\d\\#e",
+        "password : a",
+        "password a b ",
+        "  password\t=\ta",
+        "password\\ x=no\npass\\u0077ord=caf\\u00e9 \\ud83d\\ude00\\t\\q",
+        "password=a,\\\n    b,\\\r\n\tc\nother=d",
+        "password=a\\\\\nother=d",
+        "password=old\r\npassword=new",
+        "! password=no\n# password=no \\\npassword=",
+        "password",
+        "\\\n# password=a\n\n \f\npassword=b\\",
+        "=none\npassword==a=b\nurl=\x0b\x85\u2028",
+    ],
+)
+def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "some.properties"
+    file.write_bytes(text.encode())
+    options = {"p": f"${{file:{file}:password}}"}
+    assert resolved(options) == {"p": javaproperties.loads(text)["password"]}
+
+
+def test_a_file_in_another_format_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "some.properties"
+    file.write_text("password=\\uglysecret\n")
+    with pytest.raises(ConfigError, match=r"some\.properties' is no properties file") as raised:
+        resolved({"p": f"${{file:{file}:password}}"})
+    assert "secret" not in str(raised.value)
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
