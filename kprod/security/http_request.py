@@ -7,7 +7,8 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -49,7 +50,7 @@ def request(
     certificate that cannot be verified.
     """
     from urllib3 import PoolManager, Timeout
-    from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
+    from urllib3.exceptions import HTTPError, LocationValueError, TimeoutError
 
     reason, kind = "", NoAnswer
     with (
@@ -72,10 +73,10 @@ def request(
             answer = Answer(response.status, _body(response, most_bytes))
             if not limit.over:  # then it may end too early
                 return answer
-        except NewConnectionError as error:  # which is a TimeoutError to urllib3
-            reason = _told(error)
         except TimeoutError:
             pass
+        except LocationValueError:  # which has the whole address in its text
+            reason = "its address cannot be read"
         except HTTPError as error:
             if isinstance(_first_cause(error), ssl.SSLCertVerificationError):
                 kind = Distrusted
@@ -136,6 +137,8 @@ class TimeLimit:
         self._lock = Lock()  # guards both
         self._sockets: list[socket.socket] = []
         self._over = False
+        self._until = 0.0  # by the monotonic clock
+        self._seconds = seconds
         self._timer = threading.Timer(seconds, self._end)
         self._timer.name, self._timer.daemon = "kprod-time-limit", True
 
@@ -152,11 +155,17 @@ class TimeLimit:
         limit = self
 
         class Plain(HTTPConnection):
+            def _new_conn(self) -> socket.socket:
+                return limit._reached(self)
+
             def connect(self) -> None:
                 super().connect()
                 limit._watch(self.sock)
 
         class Encrypted(HTTPSConnection):
+            def _new_conn(self) -> socket.socket:
+                return limit._reached(self)
+
             def connect(self) -> None:
                 super().connect()
                 limit._watch(self.sock)
@@ -168,6 +177,26 @@ class TimeLimit:
             ConnectionCls = Encrypted
 
         return {"http": PlainPool, "https": EncryptedPool}
+
+    def _reached(self, connection: Any) -> socket.socket:
+        """The host, by the first of its addresses that answers, each in its share of the time.
+
+        urllib3 gives each of them all of it: where the first one is silent, none is left.
+        """
+        from urllib3.exceptions import ConnectTimeoutError
+
+        failure: OSError = OSError("the name has no address")
+        found = _resolved(connection.host, connection.port)
+        for number, place in enumerate(found):
+            left = max(self._until - time.monotonic(), 1e-6)
+            share = left / (len(found) - number)
+            try:
+                return _connected(place, connection.socket_options or (), share, left)
+            except OSError as error:
+                failure = error
+        if isinstance(failure, TimeoutError):
+            raise ConnectTimeoutError(connection, str(failure)) from failure
+        raise failure
 
     def _watch(self, connected: Any) -> None:
         # Another descriptor of the same connection: TLS has taken over the one it came by, and
@@ -187,6 +216,7 @@ class TimeLimit:
                     each.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:
+        self._until = time.monotonic() + self._seconds
         self._timer.start()
         return self
 
@@ -195,3 +225,32 @@ class TimeLimit:
         self._timer.join()
         for each in self._sockets:
             each.close()
+
+
+def _resolved(host: str, port: int) -> list[Any]:
+    """The addresses of a name. Raises OSError, and LocationParseError for what is no name."""
+    from urllib3.exceptions import LocationParseError
+    from urllib3.util.connection import allowed_gai_family
+
+    try:
+        return socket.getaddrinfo(host.strip("[]"), port, allowed_gai_family(), socket.SOCK_STREAM)
+    except UnicodeError:
+        raise LocationParseError(host) from None
+
+
+def _connected(
+    place: Any, options: Iterable[Any], seconds: float, afterwards: float
+) -> socket.socket:
+    """A connection to one of the ``_resolved``, made within ``seconds``. Raises OSError."""
+    family, kind, protocol, _, address = place
+    made = socket.socket(family, kind, protocol)
+    try:
+        for option in options:
+            made.setsockopt(*option)
+        made.settimeout(seconds)
+        made.connect(address)
+        made.settimeout(afterwards)
+    except BaseException:
+        made.close()
+        raise
+    return made
