@@ -18,7 +18,7 @@ from kprod.config.reading import concealed
 from kprod.errors import IllegalStateError, KprodError, PartitionError, ProducerClosedError
 from kprod.intake.arguments import SizeLimits, checked_record, refuse_positions
 from kprod.intake.configured_partitioner import partitioner_for
-from kprod.intake.interceptors import Interceptors
+from kprod.intake.interceptors import Interceptors, closable, close_all
 from kprod.intake.serializers import Serializers
 from kprod.lock import Lock
 from kprod.types import DeliveryReport, Header, ProducerRecord, TopicPartition
@@ -78,6 +78,7 @@ class RecordingProducer(BulkCalls):
         self._partitioner = partitioner_for(
             config.partitioner, config.batch_size, ignore_keys=config.partitioner_ignore_keys
         )
+        plugged = config.key_serializer, config.value_serializer, config.partitioner
         self._clock = RecordClock()
         self._callbacks = Callbacks()
         self._lock = Lock()  # guards what follows
@@ -86,6 +87,7 @@ class RecordingProducer(BulkCalls):
         self._offsets: dict[TopicPartition, count[int]] = {}
         self._failures: deque[KprodError] = deque()
         self._topics: dict[str, TopicInfo] = {}
+        self._plugins = closable((*plugged, *config.interceptors))
         self._closed = False
 
     # As an application calls it -------------------------------------------------------------------
@@ -120,9 +122,16 @@ class RecordingProducer(BulkCalls):
             return DeliveryReport(len(self._records) - failed, failed, 0)
 
     def close(self, timeout: float | None = None) -> DeliveryReport:
-        """Complete every record; what is sent from then on raises ProducerClosedError."""
+        """Complete every record; what is sent from then on raises ProducerClosedError.
+
+        Serializers, partitioner and interceptors that have a ``close`` are closed once, after that.
+        """
         self._closed = True
-        return self.flush(timeout)
+        report = self.flush(timeout)
+        with self._lock:
+            plugins, self._plugins = self._plugins, []
+        close_all(plugins)
+        return report
 
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers."""

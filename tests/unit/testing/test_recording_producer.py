@@ -144,3 +144,29 @@ def test_interceptors_see_records_and_outcomes() -> None:
 
     RecordingProducer(interceptors=[Interceptor()]).send("t", b"v")
     assert seen == [b"v", 0]
+
+
+def test_what_was_plugged_in_is_closed_once_when_all_records_have_ended() -> None:
+    seen: list[str] = []
+
+    class Plug:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __call__(self, data: Any) -> Any:
+            return data
+
+        def on_acknowledgement(self, _: Any) -> None:
+            seen.append("stored")
+
+        def close(self) -> None:
+            seen.append(self._name)
+
+    value, interceptor = Plug("value"), Plug("interceptor")
+    with RecordingProducer(
+        completes=False, key_serializer=value, value_serializer=value, interceptors=[interceptor]
+    ) as producer:
+        producer.send("t", b"v")
+        assert seen == []
+    producer.close()
+    assert seen == ["stored", "value", "interceptor"]
