@@ -27,6 +27,8 @@ from kprod.clock import Clock, SystemClock
 from kprod.errors import ConfigError, IllegalStateError
 from kprod.types import TopicPartition
 
+LARGEST_PORT = 65_535
+
 
 class EmbeddedBroker:
     """A broker that stores records on disk, or several nodes of one.
@@ -66,8 +68,8 @@ class EmbeddedBroker:
         transaction_config: TransactionConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Raises ``ConfigError`` for listeners that cannot be, or let others in unasked, for
-        directories given twice, and where the system has no epoll.
+        """Raises ``ConfigError`` for listeners and ports that cannot be, or let others in unasked,
+        for directories given twice, and where the system has no epoll.
 
         Nodes after the first take the ports after ``port``, or free ones when that is 0.
         """
@@ -290,6 +292,11 @@ def _check(listeners: Sequence[Listener], nodes: int, *, allow_remote: bool) -> 
     for each in listeners:
         if nodes > 1 and each.path is not None:
             raise ConfigError("a Unix domain socket leads to one node")
+        if not 0 <= each.port <= LARGEST_PORT - (nodes - 1 if each.port else 0):
+            raise ConfigError(
+                f"port={each.port}, nodes={nodes}: nodes after the first take the ports after it,"
+                f" and ports end at {LARGEST_PORT}"
+            )
         if not allow_remote and not each.is_guarded and not _is_loopback(each):
             raise ConfigError(
                 f"host {each.host!r} lets other machines in, without any authentication; "

@@ -163,6 +163,13 @@ def test_a_port_that_is_taken() -> None:
             second.start()
 
 
+@pytest.mark.parametrize(("port", "nodes"), [(65_535, 2), (65_536, 1), (-1, 1)])
+def test_a_port_that_does_not_exist(port: int, nodes: int) -> None:
+    with pytest.raises(ConfigError, match=f"port={port}, nodes={nodes}: .* ports end at 65535"):
+        EmbeddedBroker(port=port, nodes=nodes)
+    EmbeddedBroker(port=65_534, nodes=2)
+
+
 def test_other_machines_are_let_in_only_on_request() -> None:
     for host in ("0.0.0.0", "192.168.1.1", "::", "example.org"):
         with pytest.raises(ConfigError, match="allow_remote"):
