@@ -100,8 +100,11 @@ def mechanism_of(config: ProducerConfig) -> Mechanism | None:
 def _plain(config: ProducerConfig) -> Mechanism:
     from kprod.security.password import PlainConversation
 
-    login = _login(config)
-    return Mechanism("PLAIN", lambda host: PlainConversation(login))
+    login, password = _login(config), config.sasl_plain_password
+    asks = config.sasl_credentials is not None or (
+        password is not None and password.is_asked_for
+    )  # code of the application, which may take its time
+    return Mechanism("PLAIN", lambda host: PlainConversation(login), slow=asks)
 
 
 def _scram(config: ProducerConfig) -> Mechanism:
