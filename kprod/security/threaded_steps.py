@@ -29,7 +29,10 @@ class StepThreads:
         self._waiting: deque[Callable[[], None]] = deque(maxlen=MOST_WAITING)
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run it soon. Raises RuntimeError when there can be no more threads; nothing is left."""
+        """Run it soon. Raises RuntimeError when there can be no more threads; nothing is left.
+
+        Steps that wait have their turn all the same, in the threads that run.
+        """
         with self._lock:
             if self._running >= MOST_THREADS:
                 self._waiting.append(step)
@@ -40,7 +43,8 @@ class StepThreads:
                 target=self._work, args=(step,), name="kprod-login", daemon=True
             ).start()
         except BaseException:
-            self._has_ended()
+            with self._lock:
+                self._running -= 1
             raise
 
     def _work(self, step: Callable[[], None]) -> None:

@@ -59,6 +59,29 @@ def test_a_mistake_leaves_the_others_their_turn() -> None:
             each.take()
 
 
+def test_a_thread_that_cannot_start_takes_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile another step has begun to wait, as it was counted already."""
+    ready, told = threading.Event(), threading.Semaphore(0)
+    shared = StepThreads()
+    steps = [ThreadedSteps(Slow(ready), told.release, shared) for _ in range(MOST_THREADS + 1)]
+    *first, waiting = steps[:MOST_THREADS]
+    for each in first:
+        each.begin(None)
+
+    def fail(_: threading.Thread) -> None:
+        waiting.begin(None)
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="new thread"):
+            steps[-1].begin(None)
+    ready.set()
+    for _ in (*first, waiting):
+        assert told.acquire(timeout=5)
+    assert waiting.take() == (b"token",)
+
+
 def test_steps_that_wait_are_forgotten_when_they_are_too_many() -> None:
     """A producer whose provider hangs for days tries again and again."""
     ready, told = threading.Event(), threading.Semaphore(0)
