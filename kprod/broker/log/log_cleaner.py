@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -73,10 +73,18 @@ class LogCleaner:
         self._first_dirty[log.where] = end
         write_offsets(self._path, self._first_dirty)
 
-    def forget(self, where: TopicPartition) -> None:
-        """A partition was deleted."""
-        if self._first_dirty.pop(where, None) is not None:
+    def forget(self, *deleted: TopicPartition) -> None:
+        """Partitions were deleted."""
+        if [where for where in deleted if self._first_dirty.pop(where, None) is not None]:
             write_offsets(self._path, self._first_dirty)
+
+    def forget_cut(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Take a log for dirty that ends before it was clean, as recovery has cut off its end.
+
+        New records have these offsets now. ``ends``: the end of each log.
+        """
+        dirty = self._first_dirty
+        self.forget(*[where for where, end in ends.items() if end < dirty.get(where, 0)])
 
 
 def _parts(

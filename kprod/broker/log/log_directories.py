@@ -134,6 +134,7 @@ class LogDirectory:
             logs = dict(zip((w for w, _ in found), pool.map(LogLoader.load, loaders), strict=True))
         if not clean and logs:
             self._write_checkpoints(logs)
+        self._cleaner.forget_cut({where: log.end_offset for where, log in logs.items()})
         return logs
 
     def _loader(

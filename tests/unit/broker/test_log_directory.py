@@ -10,12 +10,17 @@ from pathlib import Path
 import pytest
 
 from kprod.broker.log.checkpoint_files import StorageError, read_offsets
+from kprod.broker.log.log_cleaner import CLEANER_CHECKPOINT
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories, decode_id, deleted_name, encode_id
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.broker.records.batch_writer import write_batch
+from kprod.broker.records.record_batch import BatchHeader
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import append, values
 
 WHERE = TopicPartition("some-topic.v1", 3)
+NOW = 1_700_000_000_000
 TOPIC_ID = uuid.UUID("12345678-9abc-def0-1234-56789abcdef0")
 
 
@@ -72,6 +77,42 @@ def test_everything_is_there_again(tmp_path: Path) -> None:
     assert values(third.logs[WHERE]) == [b"a", b"b"]
     assert read_offsets(tmp_path / "recovery-point-offset-checkpoint") == {WHERE: 2}
     third.close()
+
+
+def test_a_log_that_was_cut_is_compacted_anew(tmp_path: Path) -> None:
+    """The records that come then have offsets that were clean once."""
+    config = LogConfig(
+        cleanup_policy="compact",
+        segment_bytes=1_000,
+        index_interval_bytes=100,
+        segment_index_bytes=1_000,
+        file_delete_delay_ms=0,
+    )
+    directory = LogDirectories([tmp_path], config)
+    log = directory.create(WHERE, TOPIC_ID)
+    put_keys(log, 100)
+    directory.directories[0].maintain(NOW)
+    assert read_offsets(tmp_path / CLEANER_CHECKPOINT)[WHERE] > 50
+    directory.abandon()
+    for path in log.directory.glob("*.*"):
+        if path.suffix in (".log", ".index", ".timeindex", ".snapshot"):
+            path.unlink()
+
+    again = LogDirectories([tmp_path], config)
+    log = again.logs[WHERE]
+    assert log.end_offset == 0
+    put_keys(log, 50)
+    again.directories[0].maintain(NOW)
+    kept = [record.key for record in log.records() if record.offset < log.segments[-1].base_offset]
+    assert len(kept) == len(set(kept)) == 5
+    again.close()
+
+
+def put_keys(log: PartitionLog, count: int) -> None:
+    """Records with five keys."""
+    for number in range(count):
+        data = write_batch([(b"%d" % (number % 5), b"v")], NOW)
+        log.append(BatchHeader.parse(data), data)
 
 
 def test_one_broker_at_a_time(tmp_path: Path) -> None:
