@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -45,6 +46,10 @@ COROUTINE = 0x80 | 0x200
 """Flags of the code of an ``async def``, with ``yield`` and without (``inspect.CO_COROUTINE``)."""
 
 monotonic = SystemClock.monotonic
+
+_forks: list[bool] = []
+"""Not empty in a forked child."""
+os.register_at_fork(after_in_child=partial(_forks.append, True))
 
 
 class BatchDelivery(BatchOutcome):
@@ -137,10 +142,12 @@ class BatchDelivery(BatchOutcome):
     def wait_in_loop(self) -> Generator[Any, None, None]:
         """Wait in a task of the running asyncio loop until the batch has ended.
 
-        Raises IllegalStateError without such a loop, and inside a callback.
+        Raises IllegalStateError without such a loop, inside a callback, and in a forked child.
         """
         self._refuse_in_callback()
         self.is_watched = True
+        if _forks:
+            self._refuse_in_child()
         loop = running_loop()
         made = WaitingTasks(loop)
         waiting = self.join(loop, made)
@@ -178,6 +185,13 @@ class BatchDelivery(BatchOutcome):
             outcome, _ = self.locate(future.index)
             outcome.raise_error()
         return stored
+
+    def _refuse_in_child(self) -> None:
+        """Raise as a thread's wait does if this belongs to the process that forked this one."""
+        latched = self.latch(Latch())
+        if latched is not None and latched[1] is not None:
+            told, wait_for = latched
+            wait_for(told, 0, False)
 
     def _refuse_in_callback(self) -> None:
         if self.callbacks.is_current:

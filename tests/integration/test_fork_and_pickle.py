@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import threading
 from collections.abc import Callable
+
+import pytest
 
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
@@ -56,7 +59,21 @@ def test_a_child_that_does_not_use_it_leaves_the_parents_records_alone() -> None
     assert len(found) == 1
 
 
-def test_a_child_that_waits_for_a_record_of_the_parent_does_not_send_it() -> None:
+def _get(queued: FutureRecordMetadata) -> None:
+    queued.get()  # an outcome would never come, and a limit is not needed to hear of that
+
+
+def _await(queued: FutureRecordMetadata) -> None:
+    async def wait() -> None:
+        await queued
+
+    asyncio.run(asyncio.wait_for(wait(), 5))
+
+
+@pytest.mark.parametrize("wait", [_get, _await])
+def test_a_child_that_waits_for_a_record_of_the_parent_does_not_send_it(
+    wait: Callable[[FutureRecordMetadata], None],
+) -> None:
     """It would write to the parent's connection, as the parent does at the same time."""
     with (
         EmbeddedBroker(topics={"forked": 1}) as broker,
@@ -67,19 +84,48 @@ def test_a_child_that_waits_for_a_record_of_the_parent_does_not_send_it() -> Non
         queued = producer.send("forked", b"queued by the parent")
         child = os.fork()
         if child == 0:
-            os._exit(_wait_as_child(queued))
+            os._exit(_wait_as_child(wait, queued))
         _, status = os.waitpid(child, 0)
         assert queued.get(timeout=20).offset == 5
 
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-def _wait_as_child(queued: FutureRecordMetadata) -> int:
+def _wait_as_child(
+    wait: Callable[[FutureRecordMetadata], None], queued: FutureRecordMetadata
+) -> int:
     try:
-        queued.get()  # an outcome would never come, and a limit is not needed to hear of that
+        wait(queued)
     except IllegalStateError as error:
         return 0 if "only the parent hears of the outcome" in str(error) else 2
+    except TimeoutError:
+        return 3
     return 1
+
+
+def test_a_child_awaits_its_own_records() -> None:
+    with (
+        EmbeddedBroker(topics={"forked": 1}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        producer.send("forked", b"parent").get(timeout=20)
+        child = os.fork()
+        if child == 0:
+            os._exit(_await_own(producer))
+        _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def _await_own(producer: KafkaProducer) -> int:
+    async def run() -> int:
+        stored = await asyncio.gather(*[producer.send("forked", b"child") for _ in range(100)])
+        return [one.offset for one in stored] != list(range(1, 101))
+
+    try:
+        return asyncio.run(asyncio.wait_for(run(), 20))
+    except BaseException:
+        return 3
 
 
 class SlowToStart:
