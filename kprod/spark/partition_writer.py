@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
@@ -10,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal
 
-from kprod.errors import ConfigError, RecordTypeError
+from kprod.errors import ConfigError, KprodError, RecordTypeError
+from kprod.intake.arguments import check_seconds
 from kprod.spark.batch_sender import BatchPlan, BatchSender, row_sender
 from kprod.spark.exactly_once.placement import Layout, placed_batches, placed_items
 from kprod.spark.exactly_once.shard import Terms
@@ -86,6 +88,10 @@ def task_writer(
     """As ``partition_writer``, for a driver that ends atomic batches. Raises ConfigError."""
     if output not in ("report", "none"):
         raise ConfigError(f'output: expected "report" or "none"; got {output!r}')
+    try:
+        check_seconds("timeout", timeout, math.inf)
+    except KprodError:
+        raise ConfigError(f"timeout: expected seconds or None; got {timeout!r}") from None
     own, rest = take_writer_options(options)
     shipped = job_options({"bootstrap_servers": bootstrap_servers, **rest})
     terms = own.terms(topic)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from kprod.errors import ConfigError
@@ -21,7 +22,8 @@ class RateLimit:
 
     def __post_init__(self) -> None:
         for name, limit in (("records", self.records), ("bytes", self.bytes)):
-            if limit is not None and not limit > 0:
+            number = isinstance(limit, Real) and not isinstance(limit, bool)
+            if limit is not None and not (number and limit > 0):
                 raise ConfigError(f"max_{name}_per_second: must be more than 0; got {limit!r}")
 
     def shared_by(self, tasks: int) -> RateLimit:

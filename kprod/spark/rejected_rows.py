@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from kprod.config.topic_options import is_topic_name
 from kprod.errors import (
     BrokerError,
     ConfigError,
@@ -117,6 +118,13 @@ class RowPolicy:
             )
         if (self.on_row_error == "dead_letter") is not (self.dead_letter_topic is not None):
             raise ConfigError('on_row_error="dead_letter" and dead_letter_topic go together')
+        topic, most = self.dead_letter_topic, self.most
+        if topic is not None and not (isinstance(topic, str) and is_topic_name(topic)):
+            raise ConfigError(f"dead_letter_topic: {topic!r} is not the name of a topic")
+        if most is not None and (type(most) is not int or most < 0):
+            raise ConfigError(
+                f"max_row_errors: expected a whole number from 0 on, or None; got {most!r}"
+            )
 
 
 def is_about_the_record(error: BaseException | None) -> bool:

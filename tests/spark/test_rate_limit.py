@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -62,7 +64,8 @@ def test_a_batch_goes_in_pieces_of_a_moment() -> None:
 
 
 def test_a_limit_is_more_than_nothing() -> None:
-    for limit in (0, -1):
+    limits: list[Any] = [0, -1, float("nan"), "1000", True]
+    for limit in limits:
         with pytest.raises(ConfigError, match="max_bytes_per_second"):
             RateLimit(bytes=limit)
     assert RateLimit().is_unlimited
