@@ -123,12 +123,16 @@ class SchemaRegistry:
             return None if old else schema
 
         def ask() -> RegisteredSchema:
-            now = time.monotonic()
             schema = self._version(subject, "latest")
-            self._latest.put(subject, (schema, now))
+            self._latest.put(subject, (schema, time.monotonic()))
             return schema
 
         return self._together(("latest", subject), known, ask)
+
+    def latest_since(self, subject: str) -> float:
+        """When ``latest`` was answered last, on the monotonic clock; now if that is forgotten."""
+        found = self._latest.get(subject)
+        return time.monotonic() if found is None else found[1]
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
         """One version of ``subject``. Raises SchemaNotFoundError."""

@@ -145,12 +145,14 @@ class SchemaSerializer(ABC):
 
         Raises RegistryError, IncompatibleSchemaError, SchemaNotFoundError.
         """
-        schema = self._schema
-        subject = self._subject(topic, self._is_key, self._record_name())
+        schema, subject = self._schema, self._subject_of(topic)
         if schema is None or self._use_latest:
             return self._registry.latest(subject, self._max_age_ms)
         ask = self._registry.register if self._auto_register else self._registry.look_up
         return ask(subject, schema, normalize=self._normalize)
+
+    def _subject_of(self, topic: str) -> str:
+        return self._subject(topic, self._is_key, self._record_name())
 
     def _asked(self, topic: str) -> Encoder:
         if not self._waits:
@@ -168,8 +170,10 @@ class SchemaSerializer(ABC):
     def _prepare(self, topic: str) -> Encoder:
         """Ask the registry, and remember how records of the topic are written."""
         registered = self.registered(topic)
-        age = self._max_age_ms
-        until = None if age is None or not self._use_latest else time.monotonic() + age / 1000
+        age, until = self._max_age_ms, None
+        if age is not None and self._use_latest:
+            # The registry may have told it for another topic, some time ago.
+            until = self._registry.latest_since(self._subject_of(topic)) + age / 1000
         suffix, header = self._id_suffix(), None
         if self._id_in == "header":
             prefix, header = b"", id_header(registered, self._is_key, suffix)

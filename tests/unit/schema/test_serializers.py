@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
@@ -115,6 +116,22 @@ def test_the_latest_version_is_written(fake: FakeRegistry, registry: SchemaRegis
     assert encoded == b"\0\0\0\0\2" + written(newer, {"id": 7, "note": None, "sum": 5})
     without_schema = AvroSerializer(registry, use_latest_version=True)
     assert without_schema.serialize("orders", [], {"id": 7, "note": None}) == encoded
+
+
+def test_the_latest_schema_is_asked_for_when_it_is_too_old(
+    fake: FakeRegistry, registry: SchemaRegistry
+) -> None:
+    """Also by a topic that began with what the registry had told for another one."""
+    fake.register("shop.Order", {"schema": json.dumps(ORDER)})
+    serializer = AvroSerializer(
+        registry, ORDER, use_latest_version=True, latest_max_age_ms=1000, subject="record_name"
+    )
+    serializer.serialize("one", [], {"id": 7, "note": None})
+    began = time.monotonic()
+    for passed in (0.5, 1.05):
+        time.sleep(max(0.0, began + passed - time.monotonic()))
+        serializer.serialize("other", [], {"id": 7, "note": None})
+    assert len(fake.asked) >= 2
 
 
 DEEP = "[" * 100_000
