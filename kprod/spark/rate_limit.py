@@ -21,7 +21,8 @@ class RateLimit:
     bytes: float | None = None
 
     def __post_init__(self) -> None:
-        for name, limit in (("records", self.records), ("bytes", self.bytes)):
+        limits: dict[str, Any] = {"records": self.records, "bytes": self.bytes}
+        for name, limit in limits.items():
             number = isinstance(limit, Real) and not isinstance(limit, bool)
             if limit is not None and not (number and limit > 0):
                 raise ConfigError(f"max_{name}_per_second: must be more than 0; got {limit!r}")

@@ -118,7 +118,8 @@ class RowPolicy:
             )
         if (self.on_row_error == "dead_letter") is not (self.dead_letter_topic is not None):
             raise ConfigError('on_row_error="dead_letter" and dead_letter_topic go together')
-        topic, most = self.dead_letter_topic, self.most
+        topic: Any = self.dead_letter_topic
+        most: Any = self.most
         if topic is not None and not (isinstance(topic, str) and is_topic_name(topic)):
             raise ConfigError(f"dead_letter_topic: {topic!r} is not the name of a topic")
         if most is not None and (type(most) is not int or most < 0):
