@@ -13,6 +13,7 @@ from pyspark.sql.types import AtomicType, NullType
 from kprod.errors import ConfigError, KprodError
 from kprod.spark.executor_producer import lent_producer
 from kprod.spark.partition_writer import PartitionWriter
+from kprod.spark.producer_options import config_of
 from kprod.spark.task_outcome import OUTCOME_SCHEMA, TaskOutcome
 from kprod_ext import ArrowChunk, ArrowSource, partitions_for_keys
 
@@ -78,15 +79,21 @@ def partition_expression(chosen: str | None, partition: str | None, spread: str,
     found = f"pmod(hash({spread}), {count})"
     if chosen is not None:
         found = f"if({chosen} < 0, {found}, {chosen})"
-    return found if partition is None else f"coalesce(cast({partition} as int), {found})"
+    return found if partition is None else f"coalesce(cast({partition} as bigint), {found})"
 
 
 def by_kafka_partition(frame: DataFrame, writer: PartitionWriter, count: int) -> DataFrame:
     """``frame`` with a partition for every row, and all rows of a partition in one task.
 
-    ``count`` is how many the topic has. Raises ConfigError for a writer without a topic.
+    ``count`` is how many the topic has. Raises ConfigError for a writer without a topic, or with
+    another partitioner.
     """
-    plan = writer.plan
+    plan, config = writer.plan, config_of(writer.options)
+    if config.partitioner != "default" or config.partitioner_ignore_keys:
+        raise ConfigError(
+            'repartition="kafka" gathers rows by the partitions of partitioner="default", with'
+            " partitioner_ignore_keys=False: leave it or the other option away"
+        )
     if plan.shapes.topic is None or plan.by_row or plan.key.kind != "binary":
         raise ConfigError(
             'repartition="kafka" needs a topic=, keys of bytes or text, and neither serializers nor'
@@ -118,7 +125,8 @@ def _each_to_its_task(frame: DataFrame, partition: str, count: int) -> DataFrame
     """Spark puts a row into the task ``pmod(hash(x), count)``: so find an ``x`` for every task."""
     images = ", ".join(map(str, numbers_by_task(count)))
     # A partition that the topic does not have is a row's fault, to be judged by the task.
-    task = f"element_at(array({images}), pmod({partition}, {count}) + 1) as {HELD}"
+    number = f"cast(pmod({partition}, {count}) as int) + 1"
+    task = f"element_at(array({images}), {number}) as {HELD}"
     return frame.selectExpr("*", task).repartition(count, HELD).drop(HELD)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
@@ -103,6 +104,40 @@ def test_rows_without_a_key_are_spread_and_named_partitions_kept(
     }
     for partition, record in read_topic(kafka, "spread"):
         assert int(record.value or b"") >= 30 or partition == 2
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_partition_beyond_what_an_int_holds_is_no_other_one(
+    cluster: SparkSession, kafka: str, ansi: str
+) -> None:
+    """Cast to an int it was partition 1, or failed the job whatever ``on_row_error`` says."""
+    number = f"cast({2**32 + 1} as bigint)"
+    frame = cluster.sql(f"select 'v' as value, if(id = 0, {number}, 1) as partition from range(3)")
+    before = cluster.conf.get("spark.sql.ansi.enabled")
+    cluster.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        options: dict[str, Any] = {"repartition": "kafka", "on_row_error": "skip"}
+        result = write(frame, f"beyond-{ansi}", bootstrap_servers=kafka, **options)
+    finally:
+        cluster.conf.set("spark.sql.ansi.enabled", before or "true")
+    assert (result.records, result.skipped) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partitioner": "crc32"},
+        {"partitioner": lambda key, every, available: every[0]},
+        {"partitioner_ignore_keys": True},
+    ],
+    ids=["crc32", "own", "keys ignored"],
+)
+def test_rows_are_gathered_by_no_other_partitioner(
+    cluster: SparkSession, kafka: str, options: dict[str, Any]
+) -> None:
+    """They were sent to the partitions of the default one, whatever the option said."""
+    with pytest.raises(ConfigError, match=r'repartition="kafka".*partitioner'):
+        write(keyed(cluster), "other", bootstrap_servers=kafka, repartition="kafka", **options)
 
 
 def test_keys_and_values_may_be_null(cluster: SparkSession, kafka: str) -> None:
