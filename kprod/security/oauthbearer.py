@@ -99,7 +99,7 @@ class ProvidedTokens:
             return told, 0.0, 0.0
         match told:
             case (str(token), int() | float() as expires):
-                if expires <= now:
+                if not expires > now:  # nor if it is NaN
                     raise SaslAuthenticationError(
                         f"{self._mechanism}: the token has expired already"
                     )

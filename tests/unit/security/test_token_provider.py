@@ -71,3 +71,12 @@ def test_a_token_that_does_not_tell_its_end_is_asked_for_each_time() -> None:
 
     tokens = ProvidedTokens(provider)
     assert [tokens.token(), tokens.token()] == ["token-1", "token-2"]
+
+
+@pytest.mark.parametrize("expires", [float("nan"), 999.0, True])
+def test_a_token_that_never_ends_or_has_ended_is_refused(expires: float) -> None:
+    """One that expires at no time would never be replaced."""
+    tokens = ProvidedTokens(lambda: ("token", expires), lambda: 1000.0)
+    for _ in range(2):
+        with pytest.raises(SaslAuthenticationError, match="expired already"):
+            tokens.token()
