@@ -25,7 +25,6 @@ class KerberosConversation:
         name = gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service)
         own = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
         self._host = host
-        self._principal = principal
         try:
             credentials = gssapi.Credentials(name=own, usage="initiate")
             self._context: Any = gssapi.SecurityContext(
@@ -52,7 +51,8 @@ class KerberosConversation:
         if len(offered) != _SIZE or not offered[0] & _NO_LAYER:
             raise SaslAuthenticationError("GSSAPI: the broker insists on a security layer")
         self._negotiated = True
-        name = str(self._principal or self._context.initiator_name).encode()
+        # With its realm, also where the option has none: Kafka maps no other names to users.
+        name = str(self._context.initiator_name).encode()
         wrapped: bytes = self._context.wrap(bytes([_NO_LAYER, 0, 0, 0]) + name, False).message
         return wrapped
 
