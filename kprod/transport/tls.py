@@ -391,9 +391,11 @@ class TlsBackend(Backend):
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             transport = TlsTransport(inner, name, engine, watch)
-        except BaseException:
+        except BaseException as error:
             self._inner.forget(inner)
             inner.close()
+            if isinstance(error, UnicodeError):  # "a..b": no host is called so
+                raise ConnectionLost(f"cannot resolve {name}: {error}") from error
             raise
         self._by_inner[inner] = transport
         self._addresses[transport] = (host, port)
