@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -150,7 +150,10 @@ class DeadLetters:
         """Send one letter; the producer, which was perhaps made for it."""
         try:
             producer = producer or self._make_producer()
-            future = producer.send(*made)
+            try:
+                future = producer.send(*made)
+            except RecordTooLargeError:  # together with what the letter says
+                future = producer.send(*shortened(*made))
             future.add_callback(lambda _: self._counts.dead_letter(True))
             future.add_errback(self._lost)
         except Exception as failure:
@@ -197,11 +200,21 @@ def letter(
     return topic, owned(value), owned(key), headers, None, record.timestamp_ms
 
 
+def shortened(
+    topic: str, value: bytes | None, key: bytes | None, headers: Iterable[Header], *others: Any
+) -> tuple[Any, ...]:
+    """The arguments of ``send`` for a letter that is larger than a record may be."""
+    size = sum(len(data) for data in (key, value) if data is not None)
+    kept = [(name, beginning(said)) for name, said in headers if name.startswith(PREFIX)]
+    kept += letter_headers({"truncated": size})
+    return topic, beginning(value), beginning(key), kept, *others
+
+
 def letter_headers(told: dict[str, Any]) -> Iterator[Header]:
     """The headers of a letter that describe its record; none for None or an empty text."""
     for name, what in told.items():
         if what not in (None, ""):
-            yield f"{PREFIX}{name}", str(what).encode()
+            yield f"{PREFIX}{name}", _text(str(what))
 
 
 def reason_of(error: BaseException) -> str:
@@ -230,4 +243,13 @@ def _as_bytes(data: Any) -> Any:
         return data
     import json  # only for such a record
 
-    return json.dumps(data, default=repr, ensure_ascii=False).encode("utf-8", "replace")
+    try:
+        text = json.dumps(data, default=repr, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):  # a key that is no text, an object in itself
+        text = json.dumps(repr(data), ensure_ascii=False)
+    return _text(text)
+
+
+def _text(text: str) -> bytes:
+    """As UTF-8: a letter is not lost for a character that no text can have."""
+    return text.encode("utf-8", "replace")

@@ -110,6 +110,46 @@ def test_a_buffer_that_changes_afterwards_is_in_the_letter_as_sent(broker: Embed
     assert {(r.key, r.value) for r in letters(broker)} == {(b"first", b"first"), (None, b"seen")}
 
 
+def test_a_record_that_leaves_a_letter_no_room_is_cut(broker: EmbeddedBroker) -> None:
+    with producer(broker, max_request_size=100_000) as made:
+        with refusing(broker):
+            made.send("orders", bytes(99_850), b"key", [("h", b"1")])
+            made.flush()
+        assert counted(made) == (1, 0)
+    (letter,) = letters(broker)
+    assert (letter.key, letter.value) == (b"key", bytes(16_384))
+    assert told(letter)["truncated"] == "99853"
+    assert told(letter)["reason"] == "INVALID_RECORD"
+
+
+def test_what_json_cannot_say_is_in_the_letter_in_words(broker: EmbeddedBroker) -> None:
+    within_itself: list[Any] = []
+    within_itself.append(within_itself)
+    values: list[Any] = [{("a", 1): 2}, within_itself]
+    with producer(broker, value_serializer="json") as made:
+        for value in values:
+            with pytest.raises(SerializationError):
+                made.send("orders", value)
+        made.flush()
+        assert counted(made) == (2, 0)
+    assert [json.loads(r.value) for r in letters(broker)] == ["{('a', 1): 2}", "[[...]]"]
+
+
+def test_an_error_in_words_that_are_no_utf8_makes_a_letter_all_the_same(
+    broker: EmbeddedBroker,
+) -> None:
+    def refuse(value: Any) -> bytes:
+        raise ValueError(f"no customer \udce9 has {value}")
+
+    with producer(broker, value_serializer=refuse) as made:
+        with pytest.raises(SerializationError):
+            made.send("orders", "an order")
+        made.flush()
+        assert counted(made) == (1, 0)
+    (letter,) = letters(broker)
+    assert "no customer ? has an order" in told(letter)["message"]
+
+
 @pytest.mark.parametrize(
     ("value", "change", "kept"),
     [
