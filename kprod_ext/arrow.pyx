@@ -45,8 +45,8 @@ cdef struct ArrowArray:
 
 
 cdef struct ArrowArrayStream:
-    int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept
-    int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept
+    int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept nogil
+    int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept nogil
     const char* (*get_last_error)(ArrowArrayStream*) noexcept
     void (*release)(ArrowArrayStream*) noexcept
     void* private_data
@@ -267,7 +267,10 @@ cdef class ArrowSource:
             return self._judged()
         self._release_array()
         memset(&array, 0, sizeof(ArrowArray))
-        code = self._stream.get_next(&self._stream, &array)
+        # Without the GIL, as Arrow's own libraries call it. A reader may wait for threads of its
+        # own, which run Python code: with the GIL held here each would wait for the other.
+        with nogil:
+            code = self._stream.get_next(&self._stream, &array)
         if code != 0:
             raise OSError(code, self._trouble())
         self.array = array
@@ -306,7 +309,8 @@ cdef class ArrowSource:
             raise TypeError(TAKEN)
         self._stream = stream[0]
         stream.release = NULL
-        code = self._stream.get_schema(&self._stream, &self._schema)
+        with nogil:                     # as in next_batch
+            code = self._stream.get_schema(&self._stream, &self._schema)
         if code != 0:
             raise OSError(code, self._trouble())
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyarrow import csv
 
 from kprod import TopicPartition
 from kprod.bulk.arrow_batches import ArrowBatches
@@ -70,6 +72,15 @@ def test_bytes_and_text_of_every_layout(kind: Any, cut: slice) -> None:
         pa.RecordBatchReader.from_batches(batch.schema, [batch[cut]]),
     ):
         assert [(r.value, r.key) for r in stored(sent(data, key="key"))] == rows
+
+
+@pytest.mark.timeout(30)
+def test_a_reader_with_threads_that_run_python_code() -> None:
+    """They have to get the GIL while the next batch is waited for."""
+    lines = [b"value", *(b"row %d" % row for row in range(50_000))]
+    options = csv.ReadOptions(block_size=4096)
+    reader = csv.open_csv(io.BytesIO(b"\n".join(lines)), read_options=options)
+    assert [record.value for record in stored(sent(reader))] == lines[1:]
 
 
 def test_fixed_size_and_null_columns() -> None:
