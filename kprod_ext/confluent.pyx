@@ -441,10 +441,10 @@ cdef class Producing:
             raise RuntimeError(CLOSED)
         if self._reports.waiting >= self._most_messages:
             self._refuse_full()
-        if type(value) is str:
-            value = value.encode()
-        if type(key) is str:
-            key = key.encode()
+        if isinstance(value, str):
+            value = (<str>value).encode()
+        if isinstance(key, str):
+            key = (<str>key).encode()
         if headers is not None:
             headers = frozen_headers(headers)
         where = partition if partition != -1 else self._partition(native, topic, key)
@@ -507,5 +507,5 @@ cdef list frozen_headers(object headers):
         name, value = pair
         if not isinstance(name, str) or not (value is None or isinstance(value, (str, bytes))):
             raise TypeError("the name of a header is a str, its value str, bytes or None")
-        made.append((name, value.encode() if isinstance(value, str) else value))
+        made.append((name, (<str>value).encode() if isinstance(value, str) else value))
     return made

@@ -25,7 +25,7 @@ from kprod.confluent.events import Events, forwarding
 from kprod.confluent.native import NativeProducer, seconds
 from kprod.confluent.options import NO_BROKER, native_producer, settled
 from kprod.confluent.transactions import ProducerTransactions
-from kprod.confluent.unassigned import Unassigned, UnassignedRecords, check
+from kprod.confluent.unassigned import Unassigned, UnassignedRecords, checked
 from kprod.intake.arguments import check_topic
 from kprod.intake.attempts import Attempts
 from kprod.intake.partitioner import CRC32
@@ -85,8 +85,7 @@ class Producer(Producing, ProducerTransactions):
 
     def _assign_later(self, given: Iterable[Any]) -> None:
         """Let a record wait until its topic is known."""
-        record = Unassigned._make(given)
-        check(record)
+        record = checked(Unassigned._make(given))
         self._reports.expect(1)
         try:
             check_topic(record.topic)

@@ -16,6 +16,8 @@ from kprod.confluent.errors import raise_unless_unassigned
 from kprod.errors import KprodError, KprodTimeoutError
 from kprod.intake.arguments import check_partition, check_timestamp
 from kprod.intake.attempts import Attempts
+from kprod.intake.dead_letters import owned
+from kprod.intake.serializers import NO_SERIALIZERS
 from kprod.lock import Lock
 from kprod.producer import KafkaProducer
 from kprod.types import ProducerRecord
@@ -50,16 +52,22 @@ class Unassigned(NamedTuple):
         return ProducerRecord(self.topic, self.value, self.key, headers, *where)
 
 
-def check(record: Unassigned) -> None:
-    """Refuse now what ``send`` would refuse later. Raises TypeError and KafkaException."""
-    try:
-        check_partition(record.partition)
-        check_timestamp(record.timestamp_ms)
-    except KprodError as error:
-        raise_unless_unassigned(error)
+def checked(record: Unassigned) -> Unassigned:
+    """The record with what its buffers hold now: the application may change them while it waits.
+
+    Refuses now what ``send`` would refuse later. Raises TypeError and KafkaException.
+    """
     for field, data in (("value", record.value), ("key", record.key)):
         if not isinstance(data, bytes | bytearray | memoryview | None):
             raise TypeError(f"{field}: expected str, bytes or None, got {type(data).__name__}")
+    try:
+        check_partition(record.partition)
+        check_timestamp(record.timestamp_ms)
+        key, value, _ = NO_SERIALIZERS.apply_to(record.topic, record.key, record.value, ())
+    except KprodError as error:
+        raise_unless_unassigned(error)
+        raise
+    return record._replace(key=owned(key), value=owned(value))
 
 
 class _TopicQueue:

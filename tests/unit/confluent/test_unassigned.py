@@ -8,10 +8,13 @@ import signal
 import sys
 import threading
 from contextlib import ExitStack
+from enum import StrEnum
+from typing import Any
 
 import pytest
 
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
+from kprod.broker.log_reader import read_topic
 from kprod.confluent import KafkaError, Message, Producer
 from tests.support.ports import free_port
 
@@ -149,6 +152,33 @@ def test_a_record_that_gets_its_topic_while_the_producer_closes_is_told_of() -> 
                 assert len(reports.stored) + len(reports.failed) == len(topics)
     finally:
         sys.setswitchinterval(interval)
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+def test_a_class_of_texts_is_text_as_for_confluent_kafka() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
+            made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
+            made.flush(LONG)
+            made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
+        stored = [record for _, record in read_topic(broker.bootstrap_servers, "t")]
+    told = [(record.key, record.value, record.headers) for record in stored]
+    assert told == 2 * [(b"red", b"red", (("h", b"red"),))]
+
+
+def test_a_buffer_that_changes_while_its_topic_is_unknown_is_sent_as_it_was() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as made:
+            value, key = bytearray(b"first"), bytearray(b"key")
+            given: list[Any] = [memoryview(value), key]
+            made.produce("t", *given)
+            value[:], key[:] = b"later", b"yek"
+            made.flush(LONG)
+        ((_, record),) = read_topic(broker.bootstrap_servers, "t")
+    assert (record.key, record.value) == (b"key", b"first")
 
 
 def test_a_forked_child_waits_for_topics_of_its_own() -> None:
