@@ -484,15 +484,33 @@ cdef list _take_callbacks(SentRecord record):
 
 cdef int _tell(SentRecord record) except -1:
     """Call the callbacks of a record, in order."""
-    cdef list more = record._more
+    cdef list more = [] if record._more is None else record._more
+    cdef Py_ssize_t told = 0
     callback, context = record._callback, record._context
     record._callback = record._context = record._more = None
-    if callback is not None:
-        _call(record, callback, context)
-    for callback, context in more or ():
-        _call(record, callback, context)
+    try:
+        if callback is not None:
+            _call(record, callback, context)
+        while told < len(more):
+            callback, context = more[told]
+            told += 1
+            _call(record, callback, context)
+    except BaseException:
+        # SystemExit, or Ctrl-C: the loop may be run once more, and other tasks wait for the record.
+        if told < len(more):
+            _tell_later(record, more[told:])
+        raise
     if record.cancelling == DUE and record._notifier.renews:
         record.cancelling = OVER
+    return 0
+
+
+cdef int _tell_later(SentRecord record, list pairs) except -1:
+    """Let the next turn call these callbacks, before those that were added meanwhile."""
+    pairs.extend(_take_callbacks(record))
+    record._callback, record._context = pairs[0]
+    record._more = pairs[1:]
+    record._notifier._due.append(record)
     return 0
 
 

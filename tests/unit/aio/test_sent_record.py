@@ -257,6 +257,34 @@ def test_callbacks_run_in_the_loop_in_their_contexts_and_may_fail(renews: bool) 
     asyncio.run(main())
 
 
+def test_a_callback_that_ends_the_loop_keeps_the_outcome_from_no_other(renews: bool) -> None:
+    """The loop is run once more: asyncio.run ends the tasks that are left."""
+    called: list[Any] = []
+    batches: list[Batch] = []
+
+    def leave(_: Any) -> None:
+        raise SystemExit
+
+    async def main() -> None:
+        batch = Batch(1, renews=renews)
+        batches.append(batch)
+        for callback in (leave, called.append, leave, called.append):
+            batch.records[0].add_done_callback(callback)
+        batch.end()
+        await asyncio.sleep(LONG)
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(main())
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            loop.run_until_complete(task)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(task)
+    loop.close()
+    assert called == 2 * batches[0].records
+
+
 def test_a_callback_that_was_taken_back_is_not_called(renews: bool) -> None:
     async def main() -> None:
         batch = Batch(2, renews=renews)
